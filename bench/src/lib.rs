@@ -1,0 +1,1 @@
+//! Benchmarks, with upstream's names where upstream has the same.

@@ -1,0 +1,4 @@
+//! The `ferretto` command.
+#![forbid(unsafe_code)]
+
+fn main() {}

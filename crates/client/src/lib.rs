@@ -1,0 +1,2 @@
+//! Producer and consumer endpoints of the tracing service.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Tracing for Rust programs, recorded by any Perfetto service.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The tracing service on real sockets, files and clocks.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Frames, RPC tables, descriptor passing and addresses of the tracing sockets.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! System data sources: ftrace, process and system statistics.

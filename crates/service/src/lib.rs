@@ -1,0 +1,2 @@
+//! The tracing service as a deterministic state machine, with its trace buffers.
+#![forbid(unsafe_code)]

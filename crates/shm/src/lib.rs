@@ -1,0 +1,1 @@
+//! The shared-memory ABI between a producer and the tracing service.

@@ -1,0 +1,2 @@
+//! Reading trace files: packets, text and summaries.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Protobuf wire primitives: a field iterator and a streaming encoder.
+#![forbid(unsafe_code)]

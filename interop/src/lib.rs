@@ -1,0 +1,1 @@
+//! Ferretto against the official SDK, in every position.

@@ -1,0 +1,3 @@
+//! Repository chores: `cargo xtask codegen [--check]`.
+
+fn main() {}
