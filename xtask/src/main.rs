@@ -1,3 +1,31 @@
 //! Repository chores: `cargo xtask codegen [--check]`.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod codegen;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask codegen [--check]
+
+  codegen          regenerate crates/proto from proto/
+  codegen --check  change nothing; fail if what is checked in is not current";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args.as_slice() {
+        ["codegen"] => codegen::write(),
+        ["codegen", "--check"] => codegen::check(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

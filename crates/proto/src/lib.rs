@@ -1,2 +1,55 @@
 //! The Perfetto schema: generated messages, field numbers and the descriptor set.
+//!
+//! # What it promises
+//!
+//! * Names, numbers, types and labels are upstream's: they are the ABI.
+//! * A message that is decoded and encoded again keeps the fields it does not
+//!   know, byte for byte, and values of enums it does not know.
+//! * `string` fields are byte vectors: nothing is refused for not being UTF-8.
+//! * Repeated numbers are written unpacked unless the schema says packed, and
+//!   are read either way.
+//! * Decoding never panics and never allocates out of proportion to its input.
+//!
+//! # Types to know
+//!
+//! [`TraceConfig`] is what a consumer asks for and [`IPCFrame`] is what travels
+//! on a socket; with the feature `trace` there is `TracePacket` too. Every type
+//! of the package `perfetto.protos` is at the root of this crate, and nested
+//! types are in modules named after their parent, such as
+//! [`trace_config::BufferConfig`]. A `oneof` is an enum in the module of its
+//! message, such as [`oneof::ipc_frame::Msg`].
+//!
+//! [`fields`] has every field number of the whole schema, for code that
+//! encodes or decodes by hand.
+//!
+//! # Features
+//!
+//! By default there are the messages of the sockets, of the configuration and
+//! those that the service itself writes, to keep the build short. `trace` adds
+//! `TracePacket` and the messages of the Linux data sources, track events and
+//! profiles. `descriptors` adds `DESCRIPTORS`: the complete schema, also of
+//! what has no Rust type here (Android, Chrome, GPU, rare kernel events). To
+//! the Rust types such fields are unknown ones, and so they are kept.
 #![forbid(unsafe_code)]
+
+pub use buffa::{self, EnumValue, Enumeration, Message, MessageField};
+
+/// Field numbers, one module for each message, nested as messages are.
+#[rustfmt::skip]
+#[allow(missing_docs)]
+#[path = "generated/fields.rs"]
+pub mod fields;
+
+#[rustfmt::skip]
+#[allow(missing_docs, unused_imports, unused_qualifications, unreachable_pub, dead_code)]
+#[allow(non_camel_case_types, clippy::all, clippy::pedantic, clippy::nursery, rustdoc::all)]
+#[path = "generated/messages.rs"]
+mod generated;
+
+pub use generated::__buffa::oneof;
+pub use generated::*;
+
+/// The whole schema: an encoded `google.protobuf.FileDescriptorSet`, files in
+/// order of dependency.
+#[cfg(feature = "descriptors")]
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

@@ -1,0 +1,122 @@
+//! Generates `crates/proto/src/generated` from `proto/`.
+//!
+//! Three things come out: the messages (by `buffa-codegen`), the field-number
+//! constants, and the descriptor set that text printing and parsing use.
+
+mod fields;
+mod messages;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use buffa::Message;
+use buffa_codegen::generated::descriptor::FileDescriptorSet;
+
+/// Generated files, by path below `generated/`.
+type Output = BTreeMap<String, Vec<u8>>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is below the root").to_owned()
+}
+
+fn out_dir() -> PathBuf {
+    root().join("crates/proto/src/generated")
+}
+
+/// Regenerates everything, removing what no longer belongs.
+pub(crate) fn write() -> Result<()> {
+    let output = generate()?;
+    let dir = out_dir();
+    for stale in existing(&dir)?.into_keys().filter(|name| !output.contains_key(name)) {
+        fs::remove_file(dir.join(&stale)).with_context(|| format!("removing {stale}"))?;
+    }
+    fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+    for (name, content) in &output {
+        let path = dir.join(name);
+        if fs::read(&path).is_ok_and(|old| old == *content) {
+            continue;
+        }
+        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    }
+    println!("{} files generated in {}", output.len(), dir.display());
+    Ok(())
+}
+
+/// Fails if what is checked in is not what [`write`] would write.
+pub(crate) fn check() -> Result<()> {
+    let output = generate()?;
+    let existing = existing(&out_dir())?;
+    let mut wrong: BTreeSet<String> = BTreeSet::new();
+    for (name, content) in &output {
+        match existing.get(name) {
+            None => wrong.insert(format!("{name} (missing)")),
+            Some(old) if old != content => wrong.insert(format!("{name} (differs)")),
+            Some(_) => false,
+        };
+    }
+    wrong.extend(
+        existing.keys().filter(|n| !output.contains_key(*n)).map(|n| format!("{n} (left over)")),
+    );
+    if wrong.is_empty() {
+        println!("{} generated files are current", output.len());
+        return Ok(());
+    }
+    let list: Vec<String> = wrong.into_iter().collect();
+    bail!(
+        "crates/proto/src/generated is not what proto/ says; run `cargo xtask codegen` and commit:\n  {}",
+        list.join("\n  ")
+    )
+}
+
+fn existing(dir: &Path) -> Result<Output> {
+    let mut found = Output::new();
+    if !dir.exists() {
+        return Ok(found);
+    }
+    for entry in fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        found.insert(name, fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    }
+    Ok(found)
+}
+
+fn generate() -> Result<Output> {
+    let mut set = compile(&root().join("proto"))?;
+    let mut output = Output::new();
+    output.insert("fields.rs".into(), fields::module(&set.file).into_bytes());
+    messages::generate(&set.file, &mut output)?;
+    for file in &mut set.file {
+        file.source_code_info = Default::default();
+    }
+    output.insert("descriptors.bin".into(), set.encode_to_vec());
+    Ok(output)
+}
+
+/// Compiles every .proto file into one descriptor set, in a stable order.
+fn compile(proto: &Path) -> Result<FileDescriptorSet> {
+    let mut files = Vec::new();
+    list_protos(proto, proto, &mut files)?;
+    files.sort();
+    let mut compiler = protox::Compiler::new([proto]).context("opening proto/")?;
+    compiler.include_imports(true).include_source_info(true);
+    for file in &files {
+        compiler.open_file(file).with_context(|| format!("compiling {}", file.display()))?;
+    }
+    FileDescriptorSet::decode_from_slice(&compiler.encode_file_descriptor_set())
+        .context("reading the compiled descriptors")
+}
+
+fn list_protos(base: &Path, dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list_protos(base, &path, into)?;
+        } else if path.extension().is_some_and(|e| e == "proto") {
+            into.push(path.strip_prefix(base)?.to_owned());
+        }
+    }
+    Ok(())
+}
