@@ -1,0 +1,338 @@
+//! The field iterator.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::iter::FusedIterator;
+
+use crate::varint::{decode_varint, zigzag_decode};
+
+/// The largest field number protobuf allows.
+const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
+
+/// Why the bytes are not an encoded message. Offsets count from the start of the bytes being walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The message ends inside a field.
+    Truncated {
+        /// Where the field begins.
+        offset: usize,
+    },
+    /// A varint of more than ten bytes.
+    VarintTooLong {
+        /// Where the field begins.
+        offset: usize,
+    },
+    /// A field number that is zero or above 2^29 − 1.
+    BadFieldNumber {
+        /// Where the field begins.
+        offset: usize,
+    },
+    /// A group (wire types 3 and 4), which no tracing message uses, or one of the reserved wire types 6 and 7.
+    UnsupportedWireType {
+        /// Where the field begins.
+        offset: usize,
+        /// The wire type found, 3, 4, 6 or 7.
+        wire_type: u8,
+    },
+}
+
+impl DecodeError {
+    /// Where the offending field begins.
+    pub fn offset(&self) -> usize {
+        match *self {
+            Self::Truncated { offset }
+            | Self::VarintTooLong { offset }
+            | Self::BadFieldNumber { offset }
+            | Self::UnsupportedWireType { offset, .. } => offset,
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { offset } => {
+                write!(f, "the message ends inside the field at byte {offset}")
+            }
+            Self::VarintTooLong { offset } => {
+                write!(
+                    f,
+                    "varint longer than ten bytes in the field at byte {offset}"
+                )
+            }
+            Self::BadFieldNumber { offset } => write!(f, "invalid field number at byte {offset}"),
+            Self::UnsupportedWireType { offset, wire_type } => {
+                write!(
+                    f,
+                    "unsupported wire type {wire_type} in the field at byte {offset}"
+                )
+            }
+        }
+    }
+}
+
+impl Error for DecodeError {}
+
+/// The value of one field, as it is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Wire type 0: integers, booleans and enumerations.
+    Varint(u64),
+    /// Wire type 1: `fixed64`, `sfixed64`, `double`.
+    Fixed64(u64),
+    /// Wire type 5: `fixed32`, `sfixed32`, `float`.
+    Fixed32(u32),
+    /// Wire type 2: strings, bytes, nested messages and packed arrays.
+    Bytes(&'a [u8]),
+}
+
+/// One field of a message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Field<'a> {
+    /// The field number, 1 to 2^29 − 1.
+    pub number: u32,
+    /// The value.
+    pub value: Value<'a>,
+}
+
+impl<'a> Field<'a> {
+    /// The value as an unsigned integer; `None` if it is a byte string.
+    #[inline]
+    pub fn as_u64(&self) -> Option<u64> {
+        match self.value {
+            Value::Varint(value) | Value::Fixed64(value) => Some(value),
+            Value::Fixed32(value) => Some(value.into()),
+            Value::Bytes(_) => None,
+        }
+    }
+
+    /// The value as an unsigned 32-bit integer: the lower half, as protobuf reads a `uint32` that is too large.
+    #[inline]
+    pub fn as_u32(&self) -> Option<u32> {
+        self.as_u64().map(|value| value as u32)
+    }
+
+    /// The value as a signed integer (`int32`, `int64`, `sfixed32`, `sfixed64`); `None` if it is a byte string.
+    #[inline]
+    pub fn as_i64(&self) -> Option<i64> {
+        match self.value {
+            Value::Varint(value) | Value::Fixed64(value) => Some(value as i64),
+            Value::Fixed32(value) => Some((value as i32).into()),
+            Value::Bytes(_) => None,
+        }
+    }
+
+    /// The value as a zigzag-coded integer (`sint32`, `sint64`); `None` unless it is a varint.
+    #[inline]
+    pub fn as_sint(&self) -> Option<i64> {
+        match self.value {
+            Value::Varint(value) => Some(zigzag_decode(value)),
+            _ => None,
+        }
+    }
+
+    /// The value as a boolean; `None` if it is a byte string.
+    #[inline]
+    pub fn as_bool(&self) -> Option<bool> {
+        self.as_u64().map(|value| value != 0)
+    }
+
+    /// The value as a floating-point number (`float`, `double`); `None` unless it is of fixed width.
+    #[inline]
+    pub fn as_f64(&self) -> Option<f64> {
+        match self.value {
+            Value::Fixed64(value) => Some(f64::from_bits(value)),
+            Value::Fixed32(value) => Some(f32::from_bits(value).into()),
+            _ => None,
+        }
+    }
+
+    /// The value as bytes: a string, a nested message or a packed array; `None` if it is a number.
+    #[inline]
+    pub fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self.value {
+            Value::Bytes(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value as text, with U+FFFD in place of what is not UTF-8; `None` if it is a number.
+    #[inline]
+    pub fn as_str_lossy(&self) -> Option<Cow<'a, str>> {
+        self.as_bytes().map(String::from_utf8_lossy)
+    }
+
+    /// The fields of a nested message; `None` if the value is a number.
+    #[inline]
+    pub fn as_message(&self) -> Option<Fields<'a>> {
+        self.as_bytes().map(Fields::new)
+    }
+
+    /// The elements of a repeated varint field, whether this occurrence is packed or a single element.
+    #[inline]
+    pub fn as_varints(&self) -> Varints<'a> {
+        match self.value {
+            Value::Bytes(bytes) => Varints {
+                single: None,
+                bytes,
+            },
+            Value::Varint(value) => Varints {
+                single: Some(value),
+                bytes: &[],
+            },
+            _ => Varints {
+                single: None,
+                bytes: &[],
+            },
+        }
+    }
+}
+
+/// Iterates over the fields of an encoded message, in the order in which they are encoded.
+///
+/// After an error the iterator is exhausted.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// Walks `bytes`, the encoding of one message without a length prefix.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, offset: 0 }
+    }
+
+    /// How many bytes have been walked: where the next field begins.
+    ///
+    /// Read it before and after `next` to know the range of one field with its tag.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The first field with this number; `None` if there is none or an error comes first.
+    pub fn find(number: u32, bytes: &'a [u8]) -> Option<Field<'a>> {
+        Self::new(bytes)
+            .map_while(Result::ok)
+            .find(|field| field.number == number)
+    }
+
+    #[inline]
+    fn varint(&mut self, field_start: usize) -> Result<u64, DecodeError> {
+        let rest = &self.bytes[self.offset..];
+        match decode_varint(rest) {
+            Some((value, length)) => {
+                self.offset += length;
+                Ok(value)
+            }
+            None if rest.len() >= crate::varint::MAX_VARINT_LENGTH => {
+                Err(DecodeError::VarintTooLong {
+                    offset: field_start,
+                })
+            }
+            None => Err(DecodeError::Truncated {
+                offset: field_start,
+            }),
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, length: u64, field_start: usize) -> Result<&'a [u8], DecodeError> {
+        let rest = &self.bytes[self.offset..];
+        let taken = usize::try_from(length)
+            .ok()
+            .and_then(|length| rest.get(..length))
+            .ok_or(DecodeError::Truncated {
+                offset: field_start,
+            })?;
+        self.offset += taken.len();
+        Ok(taken)
+    }
+
+    #[inline]
+    fn field(&mut self) -> Result<Field<'a>, DecodeError> {
+        let start = self.offset;
+        let tag = self.varint(start)?;
+        let number = tag >> 3;
+        if number == 0 || number > MAX_FIELD_NUMBER {
+            return Err(DecodeError::BadFieldNumber { offset: start });
+        }
+        let value = match (tag & 7) as u8 {
+            0 => Value::Varint(self.varint(start)?),
+            1 => Value::Fixed64(u64::from_le_bytes(array(self.take(8, start)?))),
+            2 => {
+                let length = self.varint(start)?;
+                Value::Bytes(self.take(length, start)?)
+            }
+            5 => Value::Fixed32(u32::from_le_bytes(array(self.take(4, start)?))),
+            wire_type => {
+                return Err(DecodeError::UnsupportedWireType {
+                    offset: start,
+                    wire_type,
+                });
+            }
+        };
+        Ok(Field {
+            number: number as u32,
+            value,
+        })
+    }
+}
+
+/// The bytes as an array; zeros where the slice is too short, which callers rule out.
+#[inline]
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().unwrap_or([0; N])
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.offset >= self.bytes.len() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.offset = self.bytes.len();
+        }
+        Some(field)
+    }
+}
+
+impl FusedIterator for Fields<'_> {}
+
+/// The elements of a repeated varint field; ends early at a malformed element.
+#[derive(Clone, Debug)]
+pub struct Varints<'a> {
+    single: Option<u64>,
+    bytes: &'a [u8],
+}
+
+impl Iterator for Varints<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        if let Some(value) = self.single.take() {
+            return Some(value);
+        }
+        match decode_varint(self.bytes) {
+            Some((value, length)) => {
+                self.bytes = &self.bytes[length..];
+                Some(value)
+            }
+            None => {
+                self.bytes = &[];
+                None
+            }
+        }
+    }
+}
+
+impl FusedIterator for Varints<'_> {}

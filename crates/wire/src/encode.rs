@@ -1,0 +1,217 @@
+//! The streaming encoder.
+
+use std::fmt;
+
+use crate::varint::{MAX_NESTED_LENGTH, encode_varint, redundant_length, zigzag};
+
+/// Longest body whose length is written as one byte when the message closes.
+const COMPACT_LENGTH: u64 = 127;
+
+/// An open nested message of a [`Sink`], to be given back to [`Sink::close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an open message has no length until it is closed"]
+pub struct Mark {
+    /// [`Sink::position`] right after the reserved length bytes.
+    pub start: u64,
+    /// Whatever the sink needs to find the reserved bytes again.
+    pub slot: usize,
+}
+
+/// Memory to which encoded fields are appended.
+///
+/// Messages nest strictly: the last one opened is the first one closed.
+pub trait Sink {
+    /// Appends `bytes`; they need not stay contiguous.
+    fn write(&mut self, bytes: &[u8]);
+
+    /// Appends the first `length` bytes of `bytes`, where `length` ≤ 16. Sinks with room to spare may copy all
+    /// sixteen, which is quicker, and advance by `length`.
+    #[inline]
+    fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
+        self.write(&bytes[..length.min(16)]);
+    }
+
+    /// How many bytes of message have been appended so far. Closing a nested message may lower it, when its length
+    /// takes fewer bytes than were reserved.
+    fn position(&self) -> u64;
+
+    /// Opens a nested message: reserves four contiguous bytes for its length.
+    fn open(&mut self) -> Mark;
+
+    /// Closes the innermost open message: fills its length in.
+    fn close(&mut self, mark: Mark);
+}
+
+impl Sink for Vec<u8> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn position(&self) -> u64 {
+        self.len() as u64
+    }
+
+    #[inline]
+    fn open(&mut self) -> Mark {
+        let slot = self.len();
+        self.extend_from_slice(&[0; 4]);
+        Mark {
+            start: self.len() as u64,
+            slot,
+        }
+    }
+
+    fn close(&mut self, mark: Mark) {
+        let body = self.len().saturating_sub(mark.slot + 4);
+        if body as u64 <= COMPACT_LENGTH {
+            self.copy_within(mark.slot + 4.., mark.slot + 1);
+            self.truncate(mark.slot + 1 + body);
+            self[mark.slot] = body as u8;
+        } else {
+            let body = u32::try_from(body).unwrap_or(MAX_NESTED_LENGTH);
+            self[mark.slot..mark.slot + 4].copy_from_slice(&redundant_length(body));
+        }
+    }
+}
+
+/// Appends the fields of one message to a [`Sink`].
+///
+/// Field order is the caller's; nothing checks for duplicates. Field numbers must be 1 to 2^29 − 1. A nested message
+/// longer than 2^28 − 1 bytes cannot be represented.
+pub struct Encoder<'a, S: Sink + ?Sized> {
+    sink: &'a mut S,
+}
+
+impl<S: Sink + ?Sized> fmt::Debug for Encoder<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder")
+            .field("position", &self.sink.position())
+            .finish()
+    }
+}
+
+impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
+    /// An encoder that appends to `sink`.
+    #[inline]
+    pub fn new(sink: &'a mut S) -> Self {
+        Self { sink }
+    }
+
+    /// Appends an integer field (`int32`, `int64`, `uint32`, `uint64`, `enum`). Negative numbers are sign-extended
+    /// to 64 bits by the caller: `value as u64` of an `i32` or `i64`.
+    #[inline]
+    pub fn varint(&mut self, field: u32, value: u64) {
+        let mut bytes = [0; 16];
+        let tag = encode_varint(tag(field, 0), &mut bytes);
+        let length = tag + encode_varint(value, &mut bytes[tag..]);
+        self.sink.write_short(&bytes, length);
+    }
+
+    /// Appends a signed integer field of type `int32` or `int64`.
+    #[inline]
+    pub fn int(&mut self, field: u32, value: i64) {
+        self.varint(field, value as u64);
+    }
+
+    /// Appends a zigzag-coded integer field (`sint32`, `sint64`).
+    #[inline]
+    pub fn sint(&mut self, field: u32, value: i64) {
+        self.varint(field, zigzag(value));
+    }
+
+    /// Appends a boolean field.
+    #[inline]
+    pub fn bool(&mut self, field: u32, value: bool) {
+        self.varint(field, value.into());
+    }
+
+    /// Appends a `fixed64` or `sfixed64` field.
+    #[inline]
+    pub fn fixed64(&mut self, field: u32, value: u64) {
+        let mut bytes = [0; 16];
+        let tag = encode_varint(tag(field, 1), &mut bytes);
+        bytes[tag..tag + 8].copy_from_slice(&value.to_le_bytes());
+        self.sink.write_short(&bytes, tag + 8);
+    }
+
+    /// Appends a `fixed32` or `sfixed32` field.
+    #[inline]
+    pub fn fixed32(&mut self, field: u32, value: u32) {
+        let mut bytes = [0; 16];
+        let tag = encode_varint(tag(field, 5), &mut bytes);
+        bytes[tag..tag + 4].copy_from_slice(&value.to_le_bytes());
+        self.sink.write_short(&bytes, tag + 4);
+    }
+
+    /// Appends a `double` field.
+    #[inline]
+    pub fn double(&mut self, field: u32, value: f64) {
+        self.fixed64(field, value.to_bits());
+    }
+
+    /// Appends a `float` field.
+    #[inline]
+    pub fn float(&mut self, field: u32, value: f32) {
+        self.fixed32(field, value.to_bits());
+    }
+
+    /// Appends a `bytes` field, or a nested message that is already encoded.
+    #[inline]
+    pub fn bytes(&mut self, field: u32, value: &[u8]) {
+        let mut bytes = [0; 16];
+        let tag = encode_varint(tag(field, 2), &mut bytes);
+        let length = tag + encode_varint(value.len() as u64, &mut bytes[tag..]);
+        self.sink.write_short(&bytes, length);
+        self.sink.write(value);
+    }
+
+    /// Appends a `string` field.
+    #[inline]
+    pub fn string(&mut self, field: u32, value: &str) {
+        self.bytes(field, value.as_bytes());
+    }
+
+    /// Appends a nested message whose fields `write` appends.
+    #[inline]
+    pub fn nested<R>(&mut self, field: u32, write: impl FnOnce(&mut Encoder<'_, S>) -> R) -> R {
+        let mut bytes = [0; 16];
+        let length = encode_varint(tag(field, 2), &mut bytes);
+        self.sink.write_short(&bytes, length);
+        let mark = self.sink.open();
+        let result = write(&mut Encoder {
+            sink: &mut *self.sink,
+        });
+        self.sink.close(mark);
+        result
+    }
+
+    /// Appends fields that are already encoded, tags included.
+    #[inline]
+    pub fn raw(&mut self, fields: &[u8]) {
+        self.sink.write(fields);
+    }
+
+    /// The sink below, for callers that must nest messages without a closure.
+    #[inline]
+    pub fn sink(&mut self) -> &mut S {
+        self.sink
+    }
+}
+
+/// The encoding of one message, whose fields `write` appends.
+pub fn encode(write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut Encoder::new(&mut bytes));
+    bytes
+}
+
+#[inline]
+fn tag(field: u32, wire_type: u8) -> u64 {
+    debug_assert!(
+        field > 0 && field < 1 << 29,
+        "field number {field} out of range"
+    );
+    u64::from(field) << 3 | u64::from(wire_type)
+}
