@@ -1,0 +1,337 @@
+//! The contents of a frame, borrowed from its bytes.
+//!
+//! Decoding follows upstream: malformed bytes at the top level void the
+//! frame, while a malformed member keeps the fields before the damage; a
+//! field of the wrong wire type counts as absent; repeated members merge.
+
+use ferretto_wire::{DecodeError, Field, Fields};
+
+use super::numbers;
+
+/// One `IPCFrame`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame<'a> {
+    /// Chosen by the client and echoed by the host.
+    pub request_id: u64,
+    /// What the frame says.
+    pub message: Message<'a>,
+}
+
+/// The member of a frame. Where a frame holds several, the first in the order
+/// of this list counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// Client to host: look up a service.
+    BindService {
+        /// Its name, such as `ProducerPort`.
+        service_name: &'a [u8],
+    },
+    /// Client to host: call a method.
+    InvokeMethod {
+        /// From the bind reply.
+        service_id: u32,
+        /// From the bind reply.
+        method_id: u32,
+        /// The encoded request.
+        args: &'a [u8],
+        /// Whether the client wants no reply.
+        drop_reply: bool,
+    },
+    /// Relay to host: on whose behalf the connection speaks.
+    SetPeerIdentity(Identity<'a>),
+    /// Host to client: the answer to a bind.
+    BindServiceReply {
+        /// Whether the service exists.
+        success: bool,
+        /// Its id for calls.
+        service_id: u32,
+        /// Ids and names of its methods.
+        methods: Vec<(u32, &'a [u8])>,
+    },
+    /// Host to client: the answer to a call.
+    InvokeMethodReply {
+        /// Whether `reply` is the method's answer.
+        success: bool,
+        /// Whether more answers to this request follow.
+        has_more: bool,
+        /// The encoded reply.
+        reply: &'a [u8],
+    },
+    /// Host to client: the frame was not understood.
+    RequestError {
+        /// Why.
+        error: &'a [u8],
+    },
+    /// None of the above.
+    Unknown,
+}
+
+/// The peer a relay speaks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// Process id on its own machine; −1 if unknown.
+    pub pid: i32,
+    /// User id; −1 if unknown.
+    pub uid: i32,
+    /// Stable for one boot of the machine; may be empty.
+    pub machine_id_hint: &'a [u8],
+    /// For people; not unique.
+    pub machine_name: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Decodes a frame's payload.
+    ///
+    /// # Errors
+    ///
+    /// When the top level of the message is malformed. Upstream ignores such a
+    /// frame and goes on.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut request_id = 0;
+        let mut members: [Option<&'a [u8]>; 6] = [None; 6];
+        let mut repeated = false;
+        for field in Fields::new(payload) {
+            let field = field?;
+            match field.number {
+                numbers::REQUEST_ID => request_id = field.as_u64().unwrap_or(request_id),
+                numbers::BIND_SERVICE..=numbers::SET_PEER_IDENTITY => {
+                    let slot = &mut members[(field.number - numbers::BIND_SERVICE) as usize];
+                    repeated |= slot.is_some();
+                    // A number here is present but reads as empty.
+                    *slot = Some(field.as_bytes().unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+        let member = |number: u32| {
+            members[(number - numbers::BIND_SERVICE) as usize].map(|last| Member {
+                payload,
+                number,
+                last,
+                repeated,
+            })
+        };
+        let message = if let Some(member) = member(numbers::BIND_SERVICE) {
+            bind_service(&member)
+        } else if let Some(member) = member(numbers::INVOKE_METHOD) {
+            invoke_method(&member)
+        } else if let Some(member) = member(numbers::SET_PEER_IDENTITY) {
+            Message::SetPeerIdentity(identity(&member))
+        } else if let Some(member) = member(numbers::BIND_SERVICE_REPLY) {
+            bind_service_reply(&member)
+        } else if let Some(member) = member(numbers::INVOKE_METHOD_REPLY) {
+            invoke_method_reply(&member)
+        } else if let Some(member) = member(numbers::REQUEST_ERROR) {
+            request_error(&member)
+        } else {
+            Message::Unknown
+        };
+        Ok(Self {
+            request_id,
+            message,
+        })
+    }
+}
+
+/// A member of a frame, which may occur several times.
+struct Member<'a> {
+    payload: &'a [u8],
+    number: u32,
+    last: &'a [u8],
+    repeated: bool,
+}
+
+impl<'a> Member<'a> {
+    /// Calls `visit` with each field of each occurrence, up to the first
+    /// malformed one.
+    fn for_each(&self, mut visit: impl FnMut(Field<'a>)) {
+        let mut visit_all = |bytes| {
+            Fields::new(bytes)
+                .map_while(Result::ok)
+                .for_each(&mut visit)
+        };
+        if self.repeated {
+            Fields::new(self.payload)
+                .map_while(Result::ok)
+                .filter(|field| field.number == self.number)
+                .filter_map(|field| field.as_bytes())
+                .for_each(visit_all);
+        } else {
+            visit_all(self.last);
+        }
+    }
+}
+
+fn bind_service<'a>(member: &Member<'a>) -> Message<'a> {
+    let mut service_name: &[u8] = &[];
+    member.for_each(|field| {
+        if field.number == 1 {
+            service_name = field.as_bytes().unwrap_or_default();
+        }
+    });
+    Message::BindService { service_name }
+}
+
+fn bind_service_reply<'a>(member: &Member<'a>) -> Message<'a> {
+    let (mut success, mut service_id, mut methods) = (false, 0, Vec::new());
+    member.for_each(|field| match field.number {
+        1 => success = field.as_bool().unwrap_or(success),
+        2 => service_id = field.as_u32().unwrap_or(service_id),
+        3 => methods.push(method_info(field.as_bytes().unwrap_or_default())),
+        _ => {}
+    });
+    Message::BindServiceReply {
+        success,
+        service_id,
+        methods,
+    }
+}
+
+fn method_info(bytes: &[u8]) -> (u32, &[u8]) {
+    let (mut id, mut name): (u32, &[u8]) = (0, &[]);
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        match field.number {
+            1 => id = field.as_u32().unwrap_or(id),
+            2 => name = field.as_bytes().unwrap_or_default(),
+            _ => {}
+        }
+    }
+    (id, name)
+}
+
+fn invoke_method<'a>(member: &Member<'a>) -> Message<'a> {
+    let (mut service_id, mut method_id, mut drop_reply) = (0, 0, false);
+    let mut args: &[u8] = &[];
+    member.for_each(|field| match field.number {
+        1 => service_id = field.as_u32().unwrap_or(service_id),
+        2 => method_id = field.as_u32().unwrap_or(method_id),
+        3 => args = field.as_bytes().unwrap_or_default(),
+        4 => drop_reply = field.as_bool().unwrap_or(drop_reply),
+        _ => {}
+    });
+    Message::InvokeMethod {
+        service_id,
+        method_id,
+        args,
+        drop_reply,
+    }
+}
+
+fn invoke_method_reply<'a>(member: &Member<'a>) -> Message<'a> {
+    let (mut success, mut has_more) = (false, false);
+    let mut reply: &[u8] = &[];
+    member.for_each(|field| match field.number {
+        1 => success = field.as_bool().unwrap_or(success),
+        2 => has_more = field.as_bool().unwrap_or(has_more),
+        3 => reply = field.as_bytes().unwrap_or_default(),
+        _ => {}
+    });
+    Message::InvokeMethodReply {
+        success,
+        has_more,
+        reply,
+    }
+}
+
+fn request_error<'a>(member: &Member<'a>) -> Message<'a> {
+    let mut error: &[u8] = &[];
+    member.for_each(|field| {
+        if field.number == 1 {
+            error = field.as_bytes().unwrap_or_default();
+        }
+    });
+    Message::RequestError { error }
+}
+
+fn identity<'a>(member: &Member<'a>) -> Identity<'a> {
+    let mut identity = Identity::default();
+    member.for_each(|field| match field.number {
+        1 => identity.pid = field.as_i64().map_or(identity.pid, |pid| pid as i32),
+        2 => identity.uid = field.as_i64().map_or(identity.uid, |uid| uid as i32),
+        3 => identity.machine_id_hint = field.as_bytes().unwrap_or_default(),
+        4 => identity.machine_name = field.as_bytes().unwrap_or_default(),
+        _ => {}
+    });
+    identity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipc_009_a_wrong_wire_type_reads_as_absent() {
+        // request_id as bytes, then a bind with a number for its name.
+        let frame = Frame::decode(b"\x12\x03abc\x1a\x02\x08\x05").unwrap();
+        assert_eq!(frame.request_id, 0);
+        assert_eq!(frame.message, Message::BindService { service_name: b"" });
+        // The whole member as a number.
+        let frame = Frame::decode(b"\x28\x07").unwrap();
+        let empty = Message::InvokeMethod {
+            service_id: 0,
+            method_id: 0,
+            args: b"",
+            drop_reply: false,
+        };
+        assert_eq!(frame.message, empty);
+    }
+
+    #[test]
+    fn ipc_005_malformed_at_the_top_voids_the_frame() {
+        for bytes in [
+            &b"\x1a\x05ab"[..],
+            b"\x10\x80",
+            b"\x0b",
+            b"\x00",
+            b"\xff\xff",
+        ] {
+            assert!(Frame::decode(bytes).is_err(), "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_member_keeps_what_came_before_the_damage() {
+        let frame = Frame::decode(b"\x10\x01\x2a\x05\x08\x01\x10\x05\xff").unwrap();
+        let kept = Message::InvokeMethod {
+            service_id: 1,
+            method_id: 5,
+            args: b"",
+            drop_reply: false,
+        };
+        assert_eq!(frame.message, kept);
+    }
+
+    #[test]
+    fn ipc_008_redundant_lengths_are_accepted_at_every_level() {
+        let frame = Frame::decode(
+            b"\x10\x03\x32\x8d\x80\x80\x00\x08\x01\x10\x01\x1a\x87\x80\x80\x00abcdefg",
+        );
+        // The member's length (13) is shorter than its contents here, so the
+        // reply is cut; with the right length it is whole.
+        assert!(frame.is_err());
+        let frame = Frame::decode(
+            b"\x10\x03\x32\x90\x80\x80\x00\x08\x01\x10\x01\x1a\x87\x80\x80\x00abcdefg",
+        )
+        .unwrap();
+        let reply = Message::InvokeMethodReply {
+            success: true,
+            has_more: true,
+            reply: b"abcdefg",
+        };
+        assert_eq!(frame.message, reply);
+    }
+
+    #[test]
+    fn of_several_members_the_first_known_one_counts_and_repetitions_merge() {
+        let frame = Frame::decode(b"\x2a\x02\x08\x01\x1a\x03\x0a\x01x\x2a\x02\x10\x02").unwrap();
+        assert_eq!(frame.message, Message::BindService { service_name: b"x" });
+        let frame = Frame::decode(b"\x2a\x02\x08\x01\x2a\x02\x10\x02").unwrap();
+        let merged = Message::InvokeMethod {
+            service_id: 1,
+            method_id: 2,
+            args: b"",
+            drop_reply: false,
+        };
+        assert_eq!(frame.message, merged);
+    }
+}

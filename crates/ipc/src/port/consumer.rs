@@ -1,0 +1,38 @@
+//! `ConsumerPort`: how tracing sessions are configured, controlled and read.
+
+define_port! {
+    "ConsumerPort" {
+        /// Creates a session; answered when it ends. May carry the descriptor
+        /// of the trace file.
+        EnableTracing(EnableTracingRequest) -> EnableTracingResponse;
+        /// Ends the session.
+        DisableTracing(DisableTracingRequest) -> DisableTracingResponse;
+        /// Reads the trace.
+        ReadBuffers(ReadBuffersRequest) -> ReadBuffersResponse as stream;
+        /// Destroys the session.
+        FreeBuffers(FreeBuffersRequest) -> FreeBuffersResponse;
+        /// Collects what producers still hold.
+        Flush(FlushRequest) -> FlushResponse;
+        /// Starts a session whose start was deferred.
+        StartTracing(StartTracingRequest) -> StartTracingResponse;
+        /// Adds producers to a running session.
+        ChangeTraceConfig(ChangeTraceConfigRequest) -> ChangeTraceConfigResponse;
+        /// Leaves the session running without this consumer.
+        Detach(DetachRequest) -> DetachResponse;
+        /// Takes a detached session over.
+        Attach(AttachRequest) -> AttachResponse;
+        /// Counters of the session.
+        GetTraceStats(GetTraceStatsRequest) -> GetTraceStatsResponse;
+        /// Subscribes to events of the session.
+        ObserveEvents(ObserveEventsRequest) -> ObserveEventsResponse as stream;
+        /// Producers, data sources and sessions.
+        QueryServiceState(QueryServiceStateRequest) -> QueryServiceStateResponse as stream;
+        /// What the service can do.
+        QueryCapabilities(QueryCapabilitiesRequest) -> QueryCapabilitiesResponse;
+        /// Obsolete; kept for its id.
+        SaveTraceForBugreport(SaveTraceForBugreportRequest) -> SaveTraceForBugreportResponse;
+        /// Makes a readable copy of another session. May carry the descriptor
+        /// of an output file.
+        CloneSession(CloneSessionRequest) -> CloneSessionResponse;
+    }
+}
