@@ -4,7 +4,7 @@
 
 use ferretto_wire::{encode_varint, redundant_length, varint_length};
 
-use super::{HEADER_SIZE, Identity, MAX_FRAME_SIZE, MAX_PAYLOAD_SIZE, numbers};
+use super::{HEADER_SIZE, Identity, MAX_PAYLOAD_SIZE, numbers};
 
 /// A frame under construction in its own buffer.
 #[derive(Debug)]
@@ -195,6 +195,7 @@ pub(crate) const fn max_message_size(request_id: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MAX_FRAME_SIZE;
     use super::*;
 
     /// The bytes of a dump in upstream's layout.

@@ -264,4 +264,3 @@ macro_rules! define_port {
 pub mod consumer;
 pub mod producer;
 pub mod relay;
-#[cfg(test)]
