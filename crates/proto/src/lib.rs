@@ -3,8 +3,8 @@
 //! # What it promises
 //!
 //! * Names, numbers, types and labels are upstream's: they are the ABI.
-//! * A message that is decoded and encoded again keeps the fields it does not
-//!   know, byte for byte, and values of enums it does not know.
+//! * A message that is decoded and encoded again keeps the fields and the enum
+//!   values it does not know, byte for byte, behind the fields it knows.
 //! * `string` fields are byte vectors: nothing is refused for not being UTF-8.
 //! * Repeated numbers are written unpacked unless the schema says packed, and
 //!   are read either way.
@@ -17,7 +17,7 @@
 //! of the package `perfetto.protos` is at the root of this crate, and nested
 //! types are in modules named after their parent, such as
 //! [`trace_config::BufferConfig`]. A `oneof` is an enum in the module of its
-//! message, such as [`oneof::ipc_frame::Msg`].
+//! message, such as [`ipc_frame::Msg`].
 //!
 //! [`fields`] has every field number of the whole schema, for code that
 //! encodes or decodes by hand.
@@ -46,7 +46,6 @@ pub mod fields;
 #[path = "generated/messages.rs"]
 mod generated;
 
-pub use generated::__buffa::oneof;
 pub use generated::*;
 
 /// The whole schema: an encoded `google.protobuf.FileDescriptorSet`, files in
