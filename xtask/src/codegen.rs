@@ -18,7 +18,10 @@ use buffa_codegen::generated::descriptor::FileDescriptorSet;
 type Output = BTreeMap<String, Vec<u8>>;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is below the root").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is below the root")
+        .to_owned()
 }
 
 fn out_dir() -> PathBuf {
@@ -29,7 +32,10 @@ fn out_dir() -> PathBuf {
 pub(crate) fn write() -> Result<()> {
     let output = generate()?;
     let dir = out_dir();
-    for stale in existing(&dir)?.into_keys().filter(|name| !output.contains_key(name)) {
+    for stale in existing(&dir)?
+        .into_keys()
+        .filter(|name| !output.contains_key(name))
+    {
         fs::remove_file(dir.join(&stale)).with_context(|| format!("removing {stale}"))?;
     }
     fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
@@ -57,7 +63,10 @@ pub(crate) fn check() -> Result<()> {
         };
     }
     wrong.extend(
-        existing.keys().filter(|n| !output.contains_key(*n)).map(|n| format!("{n} (left over)")),
+        existing
+            .keys()
+            .filter(|n| !output.contains_key(*n))
+            .map(|n| format!("{n} (left over)")),
     );
     if wrong.is_empty() {
         println!("{} generated files are current", output.len());
@@ -77,8 +86,15 @@ fn existing(dir: &Path) -> Result<Output> {
     }
     for entry in fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        found.insert(name, fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        found.insert(
+            name,
+            fs::read(&path).with_context(|| format!("reading {}", path.display()))?,
+        );
     }
     Ok(found)
 }
@@ -103,7 +119,9 @@ fn compile(proto: &Path) -> Result<FileDescriptorSet> {
     let mut compiler = protox::Compiler::new([proto]).context("opening proto/")?;
     compiler.include_imports(true).include_source_info(true);
     for file in &files {
-        compiler.open_file(file).with_context(|| format!("compiling {}", file.display()))?;
+        compiler
+            .open_file(file)
+            .with_context(|| format!("compiling {}", file.display()))?;
     }
     FileDescriptorSet::decode_from_slice(&compiler.encode_file_descriptor_set())
         .context("reading the compiled descriptors")

@@ -1,14 +1,17 @@
-//! Repository chores: `cargo xtask codegen [--check]`.
+//! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask licences`.
 #![forbid(unsafe_code)]
 
 mod codegen;
+mod licences;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask codegen [--check]
+       cargo xtask licences
 
   codegen          regenerate crates/proto from proto/
-  codegen --check  change nothing; fail if what is checked in is not current";
+  codegen --check  change nothing; fail if what is checked in is not current
+  licences         fail if a dependency's licence is not on the list in deny.toml";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +19,7 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
+        ["licences"] => licences::check(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

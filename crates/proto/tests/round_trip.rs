@@ -29,7 +29,9 @@ fn varint(mut value: u64) -> Vec<u8> {
 }
 
 fn again<M: Message>(bytes: &[u8]) -> Vec<u8> {
-    M::decode_from_slice(bytes).expect("decodes").encode_to_vec()
+    M::decode_from_slice(bytes)
+        .expect("decodes")
+        .encode_to_vec()
 }
 
 #[test]
@@ -57,13 +59,20 @@ fn unknown_fields_of_nested_messages_are_kept() {
 fn fields_without_a_rust_type_are_kept() {
     let mut bytes = length_delimited(fields::data_source_config::NAME, b"android.log");
     let log_config = field(fields::android_log_config::MIN_PRIO, 0, &varint(4));
-    bytes.extend(length_delimited(fields::data_source_config::ANDROID_LOG_CONFIG, &log_config));
+    bytes.extend(length_delimited(
+        fields::data_source_config::ANDROID_LOG_CONFIG,
+        &log_config,
+    ));
     assert_eq!(again::<DataSourceConfig>(&bytes), bytes);
 }
 
 #[test]
 fn unknown_enum_values_are_kept() {
-    let bytes = field(fields::trace_config::buffer_config::FILL_POLICY, 0, &varint(99));
+    let bytes = field(
+        fields::trace_config::buffer_config::FILL_POLICY,
+        0,
+        &varint(99),
+    );
     let decoded = trace_config::BufferConfig::decode_from_slice(&bytes).expect("decodes");
     assert_eq!(decoded.fill_policy, None, "not a value we know");
     assert_eq!(decoded.encode_to_vec(), bytes);
@@ -81,7 +90,10 @@ fn strings_need_not_be_utf8() {
 #[test]
 fn repeated_numbers_are_read_packed_and_unpacked_and_written_unpacked() {
     let number = fields::trace_stats::CHUNK_PAYLOAD_HISTOGRAM_DEF;
-    let unpacked: Vec<u8> = [1, 300, 3].iter().flat_map(|v| field(number, 0, &varint(*v))).collect();
+    let unpacked: Vec<u8> = [1, 300, 3]
+        .iter()
+        .flat_map(|v| field(number, 0, &varint(*v)))
+        .collect();
     let packed = length_delimited(number, &[1, 0xac, 0x02, 3]);
     for bytes in [&unpacked, &packed] {
         let stats = TraceStats::decode_from_slice(bytes).expect("decodes");
@@ -97,12 +109,18 @@ fn numbers_that_the_schema_packs_are_written_packed() {
         ..Default::default()
     };
     let number = fields::trace_stats::writer_stats::CHUNK_PAYLOAD_HISTOGRAM_COUNTS;
-    assert_eq!(stats.encode_to_vec(), length_delimited(number, &[1, 0xac, 0x02, 3]));
+    assert_eq!(
+        stats.encode_to_vec(),
+        length_delimited(number, &[1, 0xac, 0x02, 3])
+    );
 }
 
 #[test]
 fn present_zeroes_differ_from_absent_fields() {
-    let config = FtraceConfig { buffer_size_kb: Some(0), ..Default::default() };
+    let config = FtraceConfig {
+        buffer_size_kb: Some(0),
+        ..Default::default()
+    };
     let bytes = config.encode_to_vec();
     assert_eq!(bytes, field(fields::ftrace_config::BUFFER_SIZE_KB, 0, &[0]));
     let decoded = FtraceConfig::decode_from_slice(&bytes).expect("decodes");
@@ -114,7 +132,10 @@ fn present_zeroes_differ_from_absent_fields() {
 fn an_empty_method_in_a_frame_is_still_a_method() {
     let bytes = length_delimited(fields::ipc_frame::MSG_INVOKE_METHOD, b"");
     let frame = IPCFrame::decode_from_slice(&bytes).expect("decodes");
-    assert!(matches!(frame.msg, Some(ipc_frame::Msg::MsgInvokeMethod(_))));
+    assert!(matches!(
+        frame.msg,
+        Some(ipc_frame::Msg::MsgInvokeMethod(_))
+    ));
     assert_eq!(frame.encode_to_vec(), bytes);
 }
 
@@ -122,7 +143,10 @@ fn an_empty_method_in_a_frame_is_still_a_method() {
 fn malformed_bytes_are_errors() {
     let cut = length_delimited(fields::commit_data_request::CHUNKS_TO_MOVE, &[8, 1, 16, 2]);
     for length in 1..cut.len() {
-        assert!(CommitDataRequest::decode_from_slice(&cut[..length]).is_err(), "{length} bytes");
+        assert!(
+            CommitDataRequest::decode_from_slice(&cut[..length]).is_err(),
+            "{length} bytes"
+        );
     }
     assert!(CommitDataRequest::decode_from_slice(&[0xff; 16]).is_err());
     let endless_nesting = field(1, 3, &[]).repeat(100_000);

@@ -28,8 +28,16 @@ fn emit(out: &mut String, message: &DescriptorProto, depth: usize) {
     let _ = writeln!(out, "\n{pad}/// Field numbers of `{name}`.");
     let _ = writeln!(out, "{pad}pub mod {} {{", snake_case(name));
     for field in &message.field {
-        let name = field.name.as_deref().unwrap_or_default().to_ascii_uppercase();
-        let _ = writeln!(out, "{pad}    pub const {name}: u32 = {};", field.number.unwrap_or(0));
+        let name = field
+            .name
+            .as_deref()
+            .unwrap_or_default()
+            .to_ascii_uppercase();
+        let _ = writeln!(
+            out,
+            "{pad}    pub const {name}: u32 = {};",
+            field.number.unwrap_or(0)
+        );
     }
     for nested in &message.nested_type {
         emit(out, nested, depth + 1);

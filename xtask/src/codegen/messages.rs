@@ -45,21 +45,36 @@ const LAYERS: &[(&str, Layer)] = &[
     ("perfetto/trace/remote_clock_sync.proto", Layer::Core),
     ("perfetto/trace/trace_uuid.proto", Layer::Core),
     ("perfetto/trace/trigger.proto", Layer::Core),
-    ("perfetto/trace/perfetto/perfetto_metatrace.proto", Layer::DescriptorsOnly),
+    (
+        "perfetto/trace/perfetto/perfetto_metatrace.proto",
+        Layer::DescriptorsOnly,
+    ),
     ("perfetto/trace/perfetto/", Layer::Core),
-    ("perfetto/trace/extension_descriptor.proto", Layer::DescriptorsOnly),
+    (
+        "perfetto/trace/extension_descriptor.proto",
+        Layer::DescriptorsOnly,
+    ),
     ("perfetto/trace/android/", Layer::DescriptorsOnly),
     ("perfetto/trace/chrome/", Layer::DescriptorsOnly),
     ("perfetto/trace/etw/", Layer::DescriptorsOnly),
     ("perfetto/trace/generic_kernel/", Layer::DescriptorsOnly),
     ("perfetto/trace/gpu/", Layer::DescriptorsOnly),
     ("perfetto/trace/power/", Layer::DescriptorsOnly),
-    ("perfetto/trace/profiling/art_process_metadata.proto", Layer::DescriptorsOnly),
-    ("perfetto/trace/profiling/deobfuscation.proto", Layer::DescriptorsOnly),
+    (
+        "perfetto/trace/profiling/art_process_metadata.proto",
+        Layer::DescriptorsOnly,
+    ),
+    (
+        "perfetto/trace/profiling/deobfuscation.proto",
+        Layer::DescriptorsOnly,
+    ),
     ("perfetto/trace/statsd/", Layer::DescriptorsOnly),
     ("perfetto/trace/translation/", Layer::DescriptorsOnly),
     ("perfetto/trace/memory_graph.proto", Layer::DescriptorsOnly),
-    ("perfetto/trace/system_info/gpu_info.proto", Layer::DescriptorsOnly),
+    (
+        "perfetto/trace/system_info/gpu_info.proto",
+        Layer::DescriptorsOnly,
+    ),
     ("perfetto/trace/track_event/chrome_", Layer::DescriptorsOnly),
     ("perfetto/trace/ftrace/cpuhp.proto", Layer::Trace),
     ("perfetto/trace/ftrace/ftrace", Layer::Trace),
@@ -121,7 +136,9 @@ pub(crate) fn generate(files: &[FileDescriptorProto], output: &mut Output) -> Re
 /// Whether the generated file was made from this .proto file.
 fn belongs(generated: &str, proto: &str) -> bool {
     let stem = proto.trim_end_matches(".proto").replace('/', ".");
-    generated.strip_prefix(&stem).is_some_and(|rest| rest == ".rs" || rest == ".__oneof.rs")
+    generated
+        .strip_prefix(&stem)
+        .is_some_and(|rest| rest == ".rs" || rest == ".__oneof.rs")
 }
 
 /// The schema without the files, and without the fields of their types, that
@@ -136,7 +153,10 @@ fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProto> {
             collect(message, &package, &mut found);
         }
         for e in &file.enum_type {
-            found.insert(format!("{package}.{}", e.name.as_deref().unwrap_or_default()));
+            found.insert(format!(
+                "{package}.{}",
+                e.name.as_deref().unwrap_or_default()
+            ));
         }
         match layer(file.name.as_deref().unwrap_or_default()) {
             Layer::Core => core_types.extend(found),
@@ -154,14 +174,16 @@ fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProto> {
             Layer::DescriptorsOnly => continue,
         };
         let mut file = file.clone();
-        file.dependency.retain(|path| layer(path) != Layer::DescriptorsOnly);
+        file.dependency
+            .retain(|path| layer(path) != Layer::DescriptorsOnly);
         file.public_dependency.clear();
         file.service.clear();
         let source = &mut file.source_code_info;
         // Comments are found by index path, so they must not outlive fields
         // that are taken out; comments on messages are not affected.
         if let Some(info) = source.as_option_mut() {
-            info.location.retain(|l| l.path.iter().step_by(2).all(|kind| matches!(kind, 3 | 4)));
+            info.location
+                .retain(|l| l.path.iter().step_by(2).all(|kind| matches!(kind, 3 | 4)));
         }
         for message in &mut file.message_type {
             reduce(message, known);
@@ -183,7 +205,9 @@ fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) 
 }
 
 fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
-    message.field.retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
+    message
+        .field
+        .retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
     for nested in &mut message.nested_type {
         reduce(nested, known);
     }
@@ -202,6 +226,8 @@ fn drop_empty_oneofs(message: &mut DescriptorProto) {
         }
     }
     for field in &mut message.field {
-        field.oneof_index = field.oneof_index.and_then(|i| renumbered.get(i as usize).copied().flatten());
+        field.oneof_index = field
+            .oneof_index
+            .and_then(|i| renumbered.get(i as usize).copied().flatten());
     }
 }
