@@ -1,0 +1,284 @@
+//! Kernel events: counts by kind, and what the kernel's buffers lost.
+
+use std::collections::BTreeMap;
+
+use ferretto_wire::Fields;
+
+use super::config::Config;
+use super::loss::{Cause, Loss, plural};
+use super::sched::Sched;
+use super::threads::{Threads, printable};
+
+/// `FtraceEvent` fields.
+const EVENT_TIMESTAMP: u32 = 1;
+const EVENT_PID: u32 = 2;
+const EVENT_SCHED_SWITCH: u32 = 4;
+const EVENT_COMMON_FLAGS: u32 = 5;
+const EVENT_SCHED_WAKING: u32 = 20;
+const EVENT_TASK_NEWTASK: u32 = 235;
+/// First number of events that the recorder described at run time.
+const FIRST_GENERIC: u32 = 65536;
+
+/// Kinds, CPUs and names beyond these numbers are not told apart, so that memory stays bounded on any input.
+const MAX_KINDS: usize = 1 << 12;
+const MAX_CPUS: usize = 1 << 14;
+const MAX_NAMES: usize = 1 << 10;
+
+/// `FtraceStats.Phase`.
+const PHASE_START: u64 = 1;
+const PHASE_END: u64 = 2;
+
+/// Everything learnt from kernel events.
+#[derive(Debug, Default)]
+pub(super) struct Ftrace {
+    /// Events by `FtraceEvent` field number; generic ones together under [`FIRST_GENERIC`].
+    pub(super) events: BTreeMap<u32, u64>,
+    /// First and last timestamp, if in the default clock.
+    pub(super) span: Option<(u64, u64)>,
+    /// Bundles that follow a gap, by (machine, CPU).
+    gaps: BTreeMap<(u32, u32), u64>,
+    /// Overwritten events by (machine, CPU) at the start and at the end of the recording.
+    start: BTreeMap<(u32, u32), u64>,
+    end: BTreeMap<(u32, u32), u64>,
+    parse_errors: u64,
+    buffer_pages: u64,
+    missing: Vec<String>,
+}
+
+impl Ftrace {
+    /// How many events there are in all.
+    pub(super) fn total(&self) -> u64 {
+        self.events
+            .values()
+            .fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Reads a `FtraceEventBundle`.
+    pub(super) fn bundle(
+        &mut self,
+        machine: u32,
+        bytes: &[u8],
+        sched: &mut Sched,
+        threads: &mut Threads,
+    ) {
+        // The CPU, the clock and the gap come before or after the events, depending on who wrote the bundle.
+        let (mut cpu, mut gap, mut foreign_clock) = (0, false, false);
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match field.number {
+                1 => cpu = field.as_u32().unwrap_or(0),
+                3 => gap = field.as_bool().unwrap_or(false),
+                5 => foreign_clock = field.as_u64().unwrap_or(0) != 0,
+                8 => self.parse_errors += 1,
+                _ => {}
+            }
+        }
+        let cpu = (machine, cpu);
+        if gap {
+            sched.gap(cpu.0, cpu.1);
+            bump(&mut self.gaps, cpu, 1, MAX_CPUS);
+        }
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let Some(body) = field.as_bytes() else {
+                continue;
+            };
+            let span = match field.number {
+                2 => self.event(cpu, body, sched, threads),
+                4 => {
+                    let seen = sched.compact(threads, cpu, body);
+                    bump(
+                        &mut self.events,
+                        EVENT_SCHED_SWITCH,
+                        seen.switches,
+                        MAX_KINDS,
+                    );
+                    bump(
+                        &mut self.events,
+                        EVENT_SCHED_WAKING,
+                        seen.wakings,
+                        MAX_KINDS,
+                    );
+                    seen.first.zip(seen.last)
+                }
+                _ => None,
+            };
+            if let Some((first, last)) = span.filter(|_| !foreign_clock) {
+                let (low, high) = self.span.unwrap_or((first, last));
+                self.span = Some((low.min(first), high.max(last)));
+            }
+        }
+    }
+
+    fn event(
+        &mut self,
+        cpu: (u32, u32),
+        event: &[u8],
+        sched: &mut Sched,
+        threads: &mut Threads,
+    ) -> Option<(u64, u64)> {
+        let (mut at, mut pid, mut kind, mut body) = (None, 0, None, None);
+        for field in Fields::new(event).map_while(Result::ok) {
+            match field.number {
+                EVENT_TIMESTAMP => at = field.as_u64(),
+                EVENT_PID => pid = field.as_u64().unwrap_or(0) as i32,
+                EVENT_COMMON_FLAGS => {}
+                number => {
+                    kind = Some(number.min(FIRST_GENERIC));
+                    body = field.as_bytes();
+                }
+            }
+        }
+        bump(&mut self.events, kind?, 1, MAX_KINDS);
+        let at = at?;
+        match (kind, body) {
+            (Some(EVENT_SCHED_SWITCH), Some(body)) => {
+                let next = Fields::find(6, body).and_then(|f| f.as_u64()).unwrap_or(0) as i32;
+                sched.switch(threads, cpu, at, next);
+                if let Some(comm) = Fields::find(5, body).and_then(|f| f.as_bytes()) {
+                    threads.set_comm(cpu.0, next, comm);
+                }
+            }
+            (Some(EVENT_TASK_NEWTASK), Some(body)) => threads.new_task(cpu.0, pid, body),
+            _ => {}
+        }
+        Some((at, at))
+    }
+
+    /// Reads a `FtraceStats`.
+    pub(super) fn stats(&mut self, machine: u32, bytes: &[u8]) {
+        let phase = Fields::find(1, bytes).and_then(|f| f.as_u64());
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match field.number {
+                2 => {
+                    let (Some(cpu), Some(phase)) = (field.as_bytes(), phase) else {
+                        continue;
+                    };
+                    let (number, lost) = read_cpu(cpu);
+                    let side = match phase {
+                        PHASE_START => &mut self.start,
+                        PHASE_END => &mut self.end,
+                        _ => continue,
+                    };
+                    if side.len() < MAX_CPUS {
+                        side.insert((machine, number), lost);
+                    }
+                }
+                6 | 7 if self.missing.len() < MAX_NAMES => {
+                    let name = printable(field.as_bytes().unwrap_or_default());
+                    if !self.missing.contains(&name) {
+                        self.missing.push(name);
+                    }
+                }
+                11 => self.buffer_pages = field.as_u64().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+
+    /// Events that were asked for and could not be had.
+    pub(super) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Whether the kernel's counters were recorded, so that silence means no loss.
+    pub(super) fn has_stats(&self) -> bool {
+        !self.end.is_empty()
+    }
+
+    /// What the kernel's buffers lost.
+    pub(super) fn losses(&self, config: &Config) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        let lost = |cpu: &(u32, u32)| {
+            let end = self.end.get(cpu).copied().unwrap_or(0);
+            end.saturating_sub(self.start.get(cpu).copied().unwrap_or(0))
+        };
+        let (mut events, mut cpus) = (0u64, Vec::new());
+        for cpu in self.end.keys().filter(|cpu| lost(cpu) > 0) {
+            events = events.saturating_add(lost(cpu));
+            cpus.push(cpu.1);
+        }
+        let advice = self.buffer_advice(config);
+        if events > 0 {
+            let place = format!("kernel buffer of {}", list_cpus(&cpus));
+            let amount = format!(
+                "{} overwritten before they were read",
+                plural(events, "event")
+            );
+            let advice = advice.clone();
+            losses.push(Loss {
+                cause: Cause::KernelBuffer,
+                place,
+                amount,
+                advice,
+            });
+        } else if !self.gaps.is_empty() {
+            let cpus: Vec<u32> = self.gaps.keys().map(|cpu| cpu.1).collect();
+            let gaps = self
+                .gaps
+                .values()
+                .fold(0u64, |sum, n| sum.saturating_add(*n));
+            let place = format!("kernel buffer of {}", list_cpus(&cpus));
+            let amount = plural(gaps, "gap");
+            losses.push(Loss {
+                cause: Cause::KernelBuffer,
+                place,
+                amount,
+                advice,
+            });
+        }
+        if self.parse_errors > 0 {
+            losses.push(Loss {
+                cause: Cause::KernelParse,
+                place: "kernel buffer".to_owned(),
+                amount: plural(self.parse_errors, "page"),
+                advice: "please report this with the kernel version".to_owned(),
+            });
+        }
+        losses
+    }
+
+    fn buffer_advice(&self, config: &Config) -> String {
+        let drain = match config.drain_period_ms {
+            0 => 100,
+            ms => ms,
+        };
+        let now = match self.buffer_pages {
+            0 => String::new(),
+            pages => format!(" (now {} per CPU)", pages.saturating_mul(4)),
+        };
+        format!("raise ftrace_config.buffer_size_kb{now} or lower drain_period_ms (now {drain})")
+    }
+}
+
+/// CPU number and events that its kernel buffer could not keep.
+fn read_cpu(bytes: &[u8]) -> (u32, u64) {
+    let (mut cpu, mut lost) = (0, 0u64);
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        match field.number {
+            1 => cpu = field.as_u32().unwrap_or(0),
+            // Overwritten, failed to commit, and dropped because the buffer does not overwrite.
+            3 | 4 | 8 => lost = lost.saturating_add(field.as_u64().unwrap_or(0)),
+            _ => {}
+        }
+    }
+    (cpu, lost)
+}
+
+fn bump<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, by: u64, limit: usize) {
+    if by == 0 || (counts.len() >= limit && !counts.contains_key(&key)) {
+        return;
+    }
+    let count = counts.entry(key).or_default();
+    *count = count.saturating_add(by);
+}
+
+/// `CPU 3`, `CPUs 0, 1, 5`, `64 CPUs`.
+fn list_cpus(cpus: &[u32]) -> String {
+    match cpus {
+        [cpu] => format!("CPU {cpu}"),
+        _ if cpus.len() <= 8 => {
+            let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            format!("CPUs {}", list.join(", "))
+        }
+        _ => format!("{} CPUs", cpus.len()),
+    }
+}

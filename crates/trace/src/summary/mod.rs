@@ -1,0 +1,411 @@
+//! What a trace holds: events by source, CPU time by process, counters, and what was lost.
+//!
+//! One pass over the packets; memory grows with the number of threads, CPUs and writers in the trace and not with
+//! its length, and each of these is capped, so that a hostile file cannot exhaust it.
+
+mod config;
+mod counters;
+mod ftrace;
+mod loss;
+mod names;
+mod sched;
+mod sequences;
+mod stats;
+mod threads;
+mod track_events;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use ferretto_proto::fields::trace_packet as packet_field;
+use ferretto_wire::Fields;
+
+pub use self::counters::CounterSummary;
+pub use self::loss::{Cause, Loss, human_bytes};
+pub use self::sched::CpuSummary;
+pub use self::threads::ProcessSummary;
+pub use self::track_events::TrackEventCounts;
+
+use self::config::Config;
+use self::counters::Counters;
+use self::ftrace::Ftrace;
+use self::names::FieldNames;
+use self::sched::Sched;
+use self::sequences::{Sequences, Writer};
+use self::stats::Stats;
+use self::threads::Threads;
+use self::track_events::TrackEvents;
+use crate::reader::{ReadError, TraceReader};
+
+/// `BuiltinClock` ids.
+const CLOCK_MONOTONIC: u32 = 3;
+const CLOCK_BOOTTIME: u32 = 6;
+
+/// Packet kinds beyond this number are not told apart, so that memory stays bounded on any input.
+const MAX_KINDS: usize = 1 << 12;
+
+/// What the packets of one data source amount to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSummary {
+    /// Name of the data source, or of the packet kind where the trace does not tell the source.
+    pub name: String,
+    /// Kernel events for `linux.ftrace`, else packets.
+    pub events: u64,
+    /// Encoded size of its packets, in bytes.
+    pub bytes: u64,
+    /// Kinds of events with their number, the most frequent first.
+    pub kinds: Vec<(String, u64)>,
+}
+
+/// What a trace holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Size of the file, in bytes.
+    pub bytes: u64,
+    /// Packets, those inside compressed ones included.
+    pub packets: u64,
+    /// From the start to the end of the recording, in nanoseconds.
+    pub duration_ns: Option<u64>,
+    /// By data source, the service's own packets last.
+    pub sources: Vec<SourceSummary>,
+    /// By CPU, for traces with context switches.
+    pub cpus: Vec<CpuSummary>,
+    /// Processes by CPU time, the longest first.
+    pub processes: Vec<ProcessSummary>,
+    /// Threads that the trace names or saw running.
+    pub threads: usize,
+    /// Counters with at least one sample.
+    pub counters: Vec<CounterSummary>,
+    /// Track events.
+    pub track_events: TrackEventCounts,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+    /// Whether the trace holds the statistics from which losses are known.
+    pub losses_known: bool,
+    /// Other things worth knowing, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Summarises a trace. Damage in it becomes a note, and what stands before it counts.
+///
+/// # Errors
+///
+/// If reading fails, or if the input is no trace at all.
+pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
+    let mut reader = TraceReader::new(input);
+    let mut summarizer = Summarizer::new();
+    let mut damage: BTreeMap<String, u64> = BTreeMap::new();
+    loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) => summarizer.add(packet.bytes),
+            Ok(None) => break,
+            Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
+            Err(ReadError::Damaged { offset }) => {
+                let note =
+                    format!("the file is damaged at byte {offset}; what follows is left out");
+                damage.insert(note, 1);
+                break;
+            }
+            Err(ReadError::Zstd { .. }) => {
+                let note =
+                    "packets compressed with zstd are left out; this version cannot read them";
+                *damage.entry(note.to_owned()).or_default() += 1;
+            }
+            Err(ReadError::DamagedCompression { .. }) => {
+                *damage
+                    .entry("compressed packets are damaged".to_owned())
+                    .or_default() += 1;
+            }
+        }
+    }
+    let mut summary = summarizer.finish();
+    summary.bytes = reader.bytes_read();
+    summary.notes.extend(damage.into_keys());
+    if let Some(truncated) = reader.truncated() {
+        let note = format!(
+            "the file ends inside a packet that begins at byte {}",
+            truncated.offset
+        );
+        summary.notes.push(note);
+    }
+    Ok(summary)
+}
+
+/// Collects a [`Summary`] packet by packet.
+#[derive(Debug, Default)]
+pub struct Summarizer {
+    packets: u64,
+    bytes: u64,
+    malformed: u64,
+    kinds: BTreeMap<u32, (u64, u64)>,
+    sched: Sched,
+    threads: Threads,
+    ftrace: Ftrace,
+    counters: Counters,
+    track_events: TrackEvents,
+    sequences: Sequences,
+    config: Option<Config>,
+    stats: Option<Stats>,
+    slow: Vec<String>,
+    started: Option<u64>,
+    stopped: Option<u64>,
+    span: Option<(u64, u64)>,
+    primary_clock: Option<u32>,
+    monotonic_to_boot: Option<i64>,
+}
+
+/// The fields of a packet that say something about it, gathered in one walk.
+#[derive(Default)]
+struct Envelope<'a> {
+    writer: Writer,
+    timestamp: Option<u64>,
+    clock: Option<u32>,
+    default_clock: Option<u32>,
+    data: Option<(u32, &'a [u8])>,
+    malformed: bool,
+}
+
+impl<'a> Envelope<'a> {
+    fn read(packet: &'a [u8]) -> Self {
+        let mut envelope = Self::default();
+        for field in Fields::new(packet) {
+            let Ok(field) = field else {
+                envelope.malformed = true;
+                break;
+            };
+            let number = || field.as_u64().unwrap_or(0);
+            match field.number {
+                packet_field::TIMESTAMP => envelope.timestamp = Some(number()),
+                packet_field::TIMESTAMP_CLOCK_ID => envelope.clock = Some(number() as u32),
+                packet_field::TRUSTED_PACKET_SEQUENCE_ID => {
+                    envelope.writer.sequence = number() as u32;
+                }
+                packet_field::TRUSTED_PID => envelope.writer.pid = Some(number() as i32),
+                packet_field::MACHINE_ID => envelope.writer.machine = number() as u32,
+                packet_field::PREVIOUS_PACKET_DROPPED => {
+                    envelope.writer.dropped = number() as u32;
+                }
+                packet_field::TRACE_PACKET_DEFAULTS => {
+                    let clock = field.as_bytes().and_then(|bytes| Fields::find(58, bytes));
+                    envelope.default_clock = clock.and_then(|clock| clock.as_u32()).or(Some(0));
+                }
+                number if names::is_envelope(number) => {}
+                number => {
+                    envelope.data = Some((number, field.as_bytes().unwrap_or_default()));
+                }
+            }
+        }
+        envelope
+    }
+}
+
+impl Summarizer {
+    /// An empty summary.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one encoded `TracePacket`.
+    pub fn add(&mut self, packet: &[u8]) {
+        self.packets += 1;
+        self.bytes = self.bytes.saturating_add(packet.len() as u64);
+        let mut envelope = Envelope::read(packet);
+        self.malformed += u64::from(envelope.malformed);
+        envelope.writer.source = envelope.data.and_then(|(kind, _)| names::source_of(kind));
+        let clock = match self.sequences.packet(envelope.writer) {
+            Some(sequence) => {
+                if let Some(clock) = envelope.default_clock {
+                    sequence.default_clock = Some(clock).filter(|clock| *clock != 0);
+                }
+                envelope.clock.or(sequence.default_clock)
+            }
+            None => envelope.clock,
+        };
+        let at = envelope.timestamp.and_then(|at| self.boot_time(at, clock));
+        if let Some(at) = at {
+            let (low, high) = self.span.unwrap_or((at, at));
+            self.span = Some((low.min(at), high.max(at)));
+        }
+        if let Some((kind, body)) = envelope.data {
+            if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind) {
+                let count = self.kinds.entry(kind).or_default();
+                count.0 += 1;
+                count.1 = count.1.saturating_add(packet.len() as u64);
+            }
+            self.data(envelope.writer.machine, kind, body, at);
+        }
+    }
+
+    fn data(&mut self, machine: u32, kind: u32, body: &[u8], at: Option<u64>) {
+        match kind {
+            packet_field::FTRACE_EVENTS => {
+                self.ftrace
+                    .bundle(machine, body, &mut self.sched, &mut self.threads);
+            }
+            packet_field::FTRACE_STATS => self.ftrace.stats(machine, body),
+            packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),
+            packet_field::PROCESS_STATS => self.counters.process_stats(body),
+            packet_field::SYS_STATS => self.counters.sys_stats(body),
+            packet_field::TRACK_EVENT => self.track_events.event(body),
+            packet_field::TRACK_DESCRIPTOR => {
+                self.track_events
+                    .descriptor(machine, body, &mut self.threads);
+            }
+            packet_field::TRACE_CONFIG => self.config = Some(Config::read(body)),
+            packet_field::TRACE_STATS => self.stats = Some(Stats::read(body)),
+            packet_field::CLOCK_SNAPSHOT => self.clock_snapshot(body),
+            packet_field::SERVICE_EVENT => self.service_event(body, at),
+            _ => {}
+        }
+    }
+
+    /// Converts a timestamp to boot time, which is what kernel events carry.
+    fn boot_time(&self, at: u64, clock: Option<u32>) -> Option<u64> {
+        match clock.or(self.primary_clock).unwrap_or(CLOCK_BOOTTIME) {
+            CLOCK_BOOTTIME => Some(at),
+            CLOCK_MONOTONIC => at.checked_add_signed(self.monotonic_to_boot?),
+            _ => None,
+        }
+    }
+
+    fn clock_snapshot(&mut self, body: &[u8]) {
+        let (mut boot, mut monotonic) = (None, None);
+        for field in Fields::new(body).map_while(Result::ok) {
+            match (field.number, field.as_bytes()) {
+                (1, Some(clock)) => {
+                    let id = Fields::find(1, clock).and_then(|f| f.as_u32());
+                    let reading = Fields::find(2, clock).and_then(|f| f.as_u64());
+                    match id {
+                        Some(CLOCK_BOOTTIME) => boot = reading,
+                        Some(CLOCK_MONOTONIC) => monotonic = reading,
+                        _ => {}
+                    }
+                }
+                (2, None) => self.primary_clock = field.as_u32(),
+                _ => {}
+            }
+        }
+        if let (Some(boot), Some(monotonic)) = (boot, monotonic) {
+            self.monotonic_to_boot = Some(boot.wrapping_sub(monotonic) as i64);
+        }
+    }
+
+    fn service_event(&mut self, body: &[u8], at: Option<u64>) {
+        for field in Fields::new(body).map_while(Result::ok) {
+            match field.number {
+                2 => self.started = self.started.or(at),
+                5 => self.stopped = at.or(self.stopped),
+                8 => self.slow = field.as_bytes().map(slow_sources).unwrap_or_default(),
+                _ => {}
+            }
+        }
+    }
+
+    /// The result. The size is that of the packets; [`summarize`] puts the size of the file there.
+    pub fn finish(self) -> Summary {
+        let mut span = self.span;
+        if let Some((first, last)) = self.ftrace.span {
+            let (low, high) = span.unwrap_or((first, last));
+            span = Some((low.min(first), high.max(last)));
+        }
+        let start = self.started.or(span.map(|span| span.0));
+        let end = self.stopped.or(span.map(|span| span.1));
+        let config = self.config.clone().unwrap_or_default();
+        let mut notes = Vec::new();
+        if !self.ftrace.missing().is_empty() {
+            notes.push(format!(
+                "kernel events that could not be had: {}",
+                self.ftrace.missing().join(", ")
+            ));
+        }
+        if self.malformed > 0 {
+            notes.push(format!(
+                "{} malformed",
+                loss::plural(self.malformed, "packet")
+            ));
+        }
+        let mut losses = self.ftrace.losses(&config);
+        if let Some(stats) = &self.stats {
+            losses.extend(stats.losses(&config, &self.slow));
+        }
+        losses.extend(
+            self.sequences
+                .losses(self.stats.as_ref(), &config, &self.threads),
+        );
+        let sources = self.sources();
+        let mut threads = self.threads;
+        let cpus = self.sched.finish(&mut threads, end);
+        Summary {
+            bytes: self.bytes,
+            packets: self.packets,
+            duration_ns: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
+            sources,
+            cpus,
+            threads: threads.len(),
+            processes: threads.by_process(),
+            counters: self.counters.finish(),
+            track_events: self.track_events.finish(),
+            losses,
+            losses_known: self.stats.is_some()
+                && (self.ftrace.has_stats() || self.ftrace.total() == 0),
+            notes,
+        }
+    }
+
+    fn sources(&self) -> Vec<SourceSummary> {
+        let packet_names = FieldNames::of("TracePacket", ferretto_proto::DESCRIPTORS);
+        let mut sources: BTreeMap<String, SourceSummary> = BTreeMap::new();
+        for (&kind, &(packets, bytes)) in &self.kinds {
+            let packet_name = packet_names.get(kind);
+            let name = names::source_of(kind).unwrap_or(&packet_name).to_owned();
+            let source = sources
+                .entry(name.clone())
+                .or_insert_with(|| SourceSummary {
+                    name,
+                    events: 0,
+                    bytes: 0,
+                    kinds: Vec::new(),
+                });
+            source.bytes = source.bytes.saturating_add(bytes);
+            if kind != packet_field::FTRACE_EVENTS && kind != packet_field::FTRACE_STATS {
+                source.events += packets;
+                source.kinds.push((packet_name, packets));
+            }
+        }
+        if let Some(source) = sources.get_mut("linux.ftrace") {
+            source.events = self.ftrace.total();
+            let names = FieldNames::of("FtraceEvent", ferretto_proto::DESCRIPTORS);
+            let kinds = self.ftrace.events.iter();
+            source.kinds = kinds
+                .map(|(kind, count)| (names.get(*kind), *count))
+                .collect();
+        }
+        for source in sources.values_mut() {
+            source.kinds.sort_by_key(|kind| std::cmp::Reverse(kind.1));
+        }
+        let mut sources: Vec<_> = sources.into_values().collect();
+        sources.sort_by_key(|source| {
+            (
+                source.name == names::SERVICE,
+                std::cmp::Reverse(source.events),
+            )
+        });
+        sources
+    }
+}
+
+/// `TracingServiceEvent.DataSources` as `source of producer`.
+fn slow_sources(bytes: &[u8]) -> Vec<String> {
+    let sources = Fields::new(bytes)
+        .map_while(Result::ok)
+        .filter_map(|field| field.as_bytes());
+    let name = |source: &[u8], number| {
+        let name = Fields::find(number, source).and_then(|f| f.as_bytes());
+        threads::printable(name.unwrap_or_default())
+    };
+    sources
+        .take(16)
+        .map(|source| format!("{} of {}", name(source, 2), name(source, 1)))
+        .collect()
+}

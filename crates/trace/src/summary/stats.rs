@@ -1,0 +1,268 @@
+//! Losses out of the service's own statistics (`TraceStats`).
+
+use ferretto_wire::Fields;
+
+use super::config::Config;
+use super::loss::{Cause, Loss, human_bytes, plural};
+
+/// Buffers and writers beyond this number are ignored; the service has fewer.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// What the summary keeps of a `TraceStats`; the counters only grow, so the last one of a session counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stats {
+    pub(super) buffers: Vec<BufferStats>,
+    /// (sequence, buffer) of each writer.
+    pub(super) writers: Vec<(u32, u32)>,
+    chunks_discarded: u64,
+    patches_discarded: u64,
+    invalid_packets: u64,
+    flushes_failed: u64,
+    final_flush: u64,
+    filter_errors: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct BufferStats {
+    size: u64,
+    bytes_written: u64,
+    bytes_overwritten: u64,
+    chunks_overwritten: u64,
+    chunks_discarded: u64,
+    patches_failed: u64,
+    abi_violations: u64,
+    pub(super) writer_loss: u64,
+}
+
+/// `TraceStats.FinalFlushOutcome.FINAL_FLUSH_FAILED`.
+const FINAL_FLUSH_FAILED: u64 = 2;
+
+impl Stats {
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let mut stats = Self::default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let number = field.as_u64().unwrap_or(0);
+            match field.number {
+                1 if stats.buffers.len() < MAX_ENTRIES => {
+                    stats
+                        .buffers
+                        .extend(field.as_bytes().map(BufferStats::read));
+                }
+                8 => stats.chunks_discarded = number,
+                9 => stats.patches_discarded = number,
+                10 => stats.invalid_packets = number,
+                11 => {
+                    let errors = field.as_bytes().and_then(|filter| Fields::find(4, filter));
+                    stats.filter_errors = errors.and_then(|f| f.as_u64()).unwrap_or(0);
+                }
+                14 => stats.flushes_failed = number,
+                15 => stats.final_flush = number,
+                18 if stats.writers.len() < MAX_ENTRIES => {
+                    stats.writers.extend(field.as_bytes().and_then(read_writer));
+                }
+                _ => {}
+            }
+        }
+        stats
+    }
+
+    /// Whether the service itself counted anything that shows as a gap in a sequence.
+    pub(super) fn explains_gaps(&self) -> bool {
+        self.chunks_discarded > 0
+            || self.patches_discarded > 0
+            || self.invalid_packets > 0
+            || self.buffers.iter().any(BufferStats::has_loss)
+    }
+
+    /// Losses of one recording. `slow` names data sources that did not answer the last flush.
+    pub(super) fn losses(&self, config: &Config, slow: &[String]) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            buffer.losses(index, config, &mut losses);
+        }
+        let mut add = |cause, amount: String, place: &str, advice: &str| {
+            let (place, advice) = (place.to_owned(), advice.to_owned());
+            losses.push(Loss {
+                cause,
+                place,
+                amount,
+                advice,
+            });
+        };
+        if self.chunks_discarded > 0 {
+            let amount = format!("{} rejected", plural(self.chunks_discarded, "chunk"));
+            let advice =
+                "check target_buffer of the data sources; if it is right, a producer is at fault";
+            add(Cause::NoSuchBuffer, amount, "service", advice);
+        }
+        if self.patches_discarded > 0 {
+            let amount = format!("{} rejected", plural(self.patches_discarded, "patch"));
+            add(
+                Cause::NoSuchBuffer,
+                amount,
+                "service",
+                "a producer is at fault; update it",
+            );
+        }
+        if self.invalid_packets > 0 {
+            let amount = format!(
+                "{} rejected",
+                plural(self.invalid_packets, "malformed packet")
+            );
+            add(
+                Cause::Producer,
+                amount,
+                "service",
+                "a producer is at fault; update it",
+            );
+        }
+        if self.filter_errors > 0 {
+            let amount = plural(self.filter_errors, "packet");
+            add(
+                Cause::Producer,
+                amount,
+                "trace filter",
+                "check trace_filter.bytecode",
+            );
+        }
+        if self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0 {
+            losses.push(self.flush_loss(config, slow));
+        }
+        losses
+    }
+
+    fn flush_loss(&self, config: &Config, slow: &[String]) -> Loss {
+        let place = if slow.is_empty() {
+            "service".to_owned()
+        } else {
+            slow.join(", ")
+        };
+        let amount = if self.final_flush == FINAL_FLUSH_FAILED {
+            "the last events may be missing".to_owned()
+        } else {
+            format!(
+                "{} unanswered; events may have come late",
+                plural(self.flushes_failed, "flush")
+            )
+        };
+        let now = if config.flush_timeout_ms == 0 {
+            5000
+        } else {
+            config.flush_timeout_ms
+        };
+        let advice = format!("raise flush_timeout_ms (now {now})");
+        Loss {
+            cause: Cause::Flush,
+            place,
+            amount,
+            advice,
+        }
+    }
+}
+
+impl BufferStats {
+    fn read(bytes: &[u8]) -> Self {
+        let mut stats = Self::default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let number = field.as_u64().unwrap_or(0);
+            match field.number {
+                12 => stats.size = number,
+                1 => stats.bytes_written = number,
+                13 => stats.bytes_overwritten = number,
+                3 => stats.chunks_overwritten = number,
+                18 => stats.chunks_discarded = number,
+                6 => stats.patches_failed = number,
+                9 => stats.abi_violations = number,
+                19 => stats.writer_loss = number,
+                _ => {}
+            }
+        }
+        stats
+    }
+
+    fn has_loss(&self) -> bool {
+        self.chunks_overwritten > 0
+            || self.chunks_discarded > 0
+            || self.patches_failed > 0
+            || self.abi_violations > 0
+            || self.writer_loss > 0
+    }
+
+    fn losses(&self, index: usize, config: &Config, losses: &mut Vec<Loss>) {
+        let place = config.buffer_name(index);
+        let mut add = |cause, amount, advice| {
+            losses.push(Loss {
+                cause,
+                place: place.clone(),
+                amount,
+                advice,
+            });
+        };
+        let size_kb = match config.buffers.get(index) {
+            Some(buffer) if buffer.size_kb > 0 => buffer.size_kb,
+            _ => self.size / 1024,
+        };
+        if self.chunks_overwritten > 0 {
+            let amount = format!(
+                "{} in {} overwritten before they were read",
+                human_bytes(self.bytes_overwritten),
+                plural(self.chunks_overwritten, "chunk")
+            );
+            add(
+                Cause::Overwritten,
+                amount,
+                self.ring_advice(index, size_kb, config),
+            );
+        }
+        if self.chunks_discarded > 0 {
+            let amount = format!("{} discarded", plural(self.chunks_discarded, "chunk"));
+            let advice = format!(
+                "raise buffers[{index}].size_kb (now {size_kb}), or set write_into_file: true"
+            );
+            add(Cause::BufferFull, amount, advice);
+        }
+        if self.patches_failed > 0 {
+            let amount = plural(self.patches_failed, "packet");
+            let advice = if self.chunks_overwritten > 0 {
+                "their chunks were overwritten, see above".to_owned()
+            } else {
+                "a producer ended in the middle of a packet, or its chunks were gone".to_owned()
+            };
+            add(Cause::Incomplete, amount, advice);
+        }
+        if self.abi_violations > 0 {
+            let amount = format!(
+                "{} in the shared memory",
+                plural(self.abi_violations, "error")
+            );
+            add(
+                Cause::Producer,
+                amount,
+                "a producer is at fault; update it".to_owned(),
+            );
+        }
+    }
+
+    /// The size that would have held everything is known for a ring that is read once, at the end.
+    fn ring_advice(&self, index: usize, size_kb: u64, config: &Config) -> String {
+        if config.write_into_file {
+            let period = match config.file_write_period_ms {
+                0 => 5000,
+                period => period,
+            };
+            return format!(
+                "lower file_write_period_ms (now {period}) or raise buffers[{index}].size_kb (now {size_kb})"
+            );
+        }
+        let needed = (self.bytes_written.div_ceil(1024)).max(size_kb.saturating_add(1));
+        format!(
+            "raise buffers[{index}].size_kb (now {size_kb}) to {needed}, or set write_into_file: true"
+        )
+    }
+}
+
+fn read_writer(bytes: &[u8]) -> Option<(u32, u32)> {
+    let sequence = Fields::find(1, bytes)?.as_u32()?;
+    let buffer = Fields::find(4, bytes).and_then(|f| f.as_u32()).unwrap_or(0);
+    Some((sequence, buffer))
+}

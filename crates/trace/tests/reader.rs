@@ -1,0 +1,202 @@
+//! Reading packets out of whole, damaged and hostile files.
+
+use std::io::Write;
+
+use ferretto_trace::{ReadError, TraceReader, Truncated};
+use ferretto_wire::encode;
+
+fn packet(timestamp: u64) -> Vec<u8> {
+    encode(|packet| packet.varint(8, timestamp))
+}
+
+fn trace(packets: &[Vec<u8>]) -> Vec<u8> {
+    encode(|trace| packets.iter().for_each(|packet| trace.bytes(1, packet)))
+}
+
+fn compressed(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(&trace(packets)).unwrap();
+    let stream = encoder.finish().unwrap();
+    encode(|packet| {
+        packet.bytes(50, &stream);
+        packet.varint(10, 1);
+    })
+}
+
+/// Reads until the end; recoverable errors are passed over and counted.
+fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, u32, Option<ReadError>, Option<Truncated>) {
+    let mut reader = TraceReader::new(bytes);
+    let (mut packets, mut passed) = (Vec::new(), 0);
+    loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) => packets.push(packet.bytes.to_vec()),
+            Ok(None) => return (packets, passed, None, reader.truncated()),
+            Err(error) if error.is_recoverable() => passed += 1,
+            Err(error) => {
+                assert!(
+                    reader.next_packet().unwrap().is_none(),
+                    "an error ends the trace"
+                );
+                return (packets, passed, Some(error), reader.truncated());
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_come_in_order_and_other_fields_of_the_trace_are_skipped() {
+    let file = encode(|trace| {
+        trace.bytes(1, &packet(1));
+        trace.varint(7, 5);
+        trace.bytes(9, b"something else");
+        trace.fixed64(10, 1);
+        trace.fixed32(11, 1);
+        trace.bytes(1, &packet(2));
+        trace.bytes(1, b"");
+    });
+    let (packets, _, error, truncated) = read(&file);
+    assert_eq!(packets, [packet(1), packet(2), Vec::new()]);
+    assert!(error.is_none() && truncated.is_none());
+}
+
+#[test]
+fn offsets_are_where_the_records_begin() {
+    let file = trace(&[packet(1), packet(2)]);
+    let mut reader = TraceReader::new(&file[..]);
+    assert_eq!(reader.next_packet().unwrap().unwrap().offset, 0);
+    let second = reader.next_packet().unwrap().unwrap();
+    assert_eq!(file[second.offset as usize], 0x0a);
+    assert_eq!(second.bytes, packet(2));
+    assert!(reader.next_packet().unwrap().is_none());
+    assert_eq!(reader.bytes_read(), file.len() as u64);
+}
+
+#[test]
+fn an_empty_file_is_a_trace_without_packets() {
+    let (packets, _, error, truncated) = read(b"");
+    assert!(packets.is_empty() && error.is_none() && truncated.is_none());
+}
+
+#[test]
+fn a_file_cut_anywhere_gives_the_whole_packets_before_the_cut() {
+    let packets = [
+        packet(1),
+        packet(u64::MAX),
+        encode(|p| p.bytes(900, &[7; 300])),
+    ];
+    let file = trace(&packets);
+    let mut ends = Vec::new();
+    let mut end = 0;
+    for packet in &packets {
+        end = trace(std::slice::from_ref(packet)).len() + end;
+        ends.push(end);
+    }
+    for cut in 0..file.len() {
+        let (got, _, error, truncated) = read(&file[..cut]);
+        let whole = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!(got, packets[..whole], "cut at {cut}");
+        assert!(error.is_none(), "cut at {cut}: {error:?}");
+        let begin = if whole == 0 { 0 } else { ends[whole - 1] };
+        let expected = (cut != begin).then_some(Truncated {
+            offset: begin as u64,
+        });
+        assert_eq!(truncated, expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn compressed_packets_are_unpacked_in_place() {
+    let file = trace(&[packet(1), compressed(&[packet(2), packet(3)]), packet(4)]);
+    let (packets, passed, error, _) = read(&file);
+    assert_eq!(packets, [packet(1), packet(2), packet(3), packet(4)]);
+    assert!(passed == 0 && error.is_none());
+}
+
+#[test]
+fn damaged_compression_costs_only_its_own_packets() {
+    let mut bad = compressed(&[packet(2), packet(3)]);
+    let middle = bad.len() / 2;
+    bad[middle] ^= 0xff;
+    let file = trace(&[packet(1), bad, packet(4)]);
+    let (packets, passed, error, _) = read(&file);
+    assert_eq!(packets.first(), Some(&packet(1)));
+    assert_eq!(packets.last(), Some(&packet(4)));
+    assert!(passed == 1 && error.is_none());
+}
+
+#[test]
+fn compression_inside_compression_is_refused() {
+    let file = trace(&[compressed(&[compressed(&[packet(1)])]), packet(2)]);
+    let (packets, passed, error, _) = read(&file);
+    assert_eq!(packets, [packet(2)]);
+    assert!(passed == 1 && error.is_none());
+}
+
+#[test]
+fn zstd_is_named_and_passed_over() {
+    let zstd = encode(|p| p.bytes(133, b"\x28\xb5\x2f\xfd"));
+    let file = trace(&[zstd, packet(2)]);
+    let mut reader = TraceReader::new(&file[..]);
+    let error = reader.next_packet().unwrap_err();
+    assert!(error.to_string().contains("zstd"), "{error}");
+    assert_eq!(reader.next_packet().unwrap().unwrap().bytes, packet(2));
+}
+
+#[test]
+fn what_is_no_trace_is_said_to_be_none() {
+    for (bytes, hint) in [
+        (&b"{\"traceEvents\":[]}"[..], "JSON"),
+        (b"\x1f\x8b\x08\x00rest", "gzip"),
+        (b"PK\x03\x04rest", "zip"),
+        (b"hello, world, this is text", "not a Perfetto trace"),
+        (b"\x7fELF\x02\x01\x01", "not a Perfetto trace"),
+    ] {
+        let (packets, _, error, _) = read(bytes);
+        assert!(packets.is_empty());
+        let error = error.expect("an error");
+        assert!(matches!(error, ReadError::NotATrace(_)), "{error:?}");
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn damage_after_packets_says_where() {
+    let mut file = trace(&[packet(1)]);
+    let offset = file.len() as u64;
+    file.extend([0x0b, 0xff]);
+    let (packets, _, error, _) = read(&file);
+    assert_eq!(packets, [packet(1)]);
+    assert!(
+        matches!(error, Some(ReadError::Damaged { offset: o }) if o == offset),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_claimed_length_takes_no_memory() {
+    // 511 MiB claimed, three bytes there.
+    let mut file = trace(&[packet(1)]);
+    file.extend([0x0a, 0x80, 0x80, 0x80, 0xff, 0x01, 1, 2, 3]);
+    let (packets, _, error, truncated) = read(&file);
+    assert_eq!(packets, [packet(1)]);
+    assert!(error.is_none());
+    assert!(truncated.is_some());
+    // Beyond the limit it is damage.
+    let mut file = trace(&[packet(1)]);
+    file.extend([
+        0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
+    ]);
+    assert!(matches!(read(&file).2, Some(ReadError::Damaged { .. })));
+}
+
+#[test]
+fn every_single_byte_change_is_survived() {
+    let file = trace(&[packet(1), compressed(&[packet(2), packet(3)]), packet(4)]);
+    for at in 0..file.len() {
+        for flip in [0x01, 0x80, 0xff] {
+            let mut file = file.clone();
+            file[at] ^= flip;
+            read(&file);
+        }
+    }
+}
