@@ -1,0 +1,279 @@
+//! The central trace buffers: where chunks wait between shared memory and the consumer.
+//!
+//! One engine serves every buffer. Chunks are stored one behind the other in a ring, exactly the
+//! bytes that hold fragments; each writer of each producer has a small index of its chunks in
+//! order. Reading goes through the ring from the oldest chunk on and remembers where it was, so a
+//! chunk is visited once, not once per batch; for each chunk it meets, it reads that writer's chunks
+//! in order up to there. A writer whose next packet is not complete (a piece is missing, a patch is
+//! due, the chunk was scraped) is put aside until something of it changes, and holds up nobody else.
+//!
+//! Rules every method keeps:
+//! - Only complete packets come out: all pieces there, all patches applied.
+//! - Packets of one writer come out in the order of chunk ids (which wrap at 2^32), each once.
+//! - What was lost before a packet is told with it, by cause ([`Loss`]).
+//! - No input makes it panic, and memory stays within the configured size and an index of eight
+//!   bytes a chunk. Bytes are judged anew on every read, since patches change them.
+//!
+//! The behaviour is that of upstream's `TraceBufferV2` unless [`Semantics::V1`] asks for what its
+//! first engine showed to the outside.
+
+mod fragment;
+mod packet;
+mod patch;
+mod read;
+mod ring;
+mod sequence;
+mod stats;
+mod write;
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+pub use packet::{Fragments, Loss, Packet};
+pub use patch::Patch;
+pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
+
+use read::{Cursor, Piece};
+use ring::Ring;
+use sequence::Sequences;
+use stats::Histograms;
+
+/// Number the service gives to a producer.
+pub type ProducerId = u16;
+/// Number a producer gives to one of its writers.
+pub type WriterId = u16;
+
+/// What the transport vouches for about a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Process id, if known.
+    pub pid: Option<i32>,
+    /// Machine it runs on; 0 is the machine of the service.
+    pub machine_id: u32,
+}
+
+/// What happens when a buffer is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// The oldest chunks make room.
+    #[default]
+    Ring,
+    /// The buffer stops taking chunks, for good.
+    Discard,
+}
+
+/// Which of upstream's engines the buffer looks like from outside.
+///
+/// They differ in the value of `previous_packet_dropped` and in when a buffer with
+/// [`Policy::Discard`] stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Semantics {
+    /// `BufferConfig.experimental_mode` unset: a loss is reported as 1 whatever its cause, and the
+    /// first packet of each writer reports one; a discarding buffer reuses what was already read and
+    /// stops at the first chunk that would cost unread data.
+    V1,
+    /// `TRACE_BUFFER_V2`: losses by cause, none at the start of a writer; a discarding buffer stops at
+    /// the first chunk that does not fit before its end.
+    #[default]
+    V2,
+}
+
+/// Settings of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferOptions {
+    /// Bytes, from 1 to 2^32 - 1; rounded up to a multiple of 4096.
+    pub size: u64,
+    /// What happens when it is full.
+    pub policy: Policy,
+    /// Which engine it looks like.
+    pub semantics: Semantics,
+}
+
+impl BufferOptions {
+    /// A ring of `size` bytes with [`Semantics::V2`].
+    pub fn ring(size: u64) -> Self {
+        Self {
+            size,
+            policy: Policy::Ring,
+            semantics: Semantics::V2,
+        }
+    }
+
+    /// A discarding buffer of `size` bytes with [`Semantics::V2`].
+    pub fn discard(size: u64) -> Self {
+        Self {
+            policy: Policy::Discard,
+            ..Self::ring(size)
+        }
+    }
+}
+
+/// Why a buffer could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum BufferError {
+    /// The size is 0 or does not fit 32 bits.
+    #[error("a trace buffer of {0} bytes is not possible: 1 to 4294967295 are")]
+    Size(u64),
+    /// The address space could not be reserved.
+    #[error("not enough memory for a trace buffer of {0} bytes")]
+    OutOfMemory(u64),
+}
+
+/// A chunk as it came from a producer. Producer and identity are the service's own knowledge; all
+/// else is what the producer claims.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk<'a> {
+    /// Who sent it.
+    pub producer: ProducerId,
+    /// What is known of the sender.
+    pub identity: Identity,
+    /// Its writer.
+    pub writer: WriterId,
+    /// Its position among the writer's chunks, modulo 2^32.
+    pub id: u32,
+    /// Fragments started in it.
+    pub fragments: u16,
+    /// 1: the first fragment continues the previous chunk's last; 2: the last continues in the next
+    /// chunk; 4: the last has sizes still to be patched. Other bits are ignored.
+    pub flags: u8,
+    /// Whether the writer has finished it. A chunk scraped out of shared memory may not be, and
+    /// its last fragment is then not yet to be read.
+    pub complete: bool,
+    /// The chunk without its header, in private memory. No more than 65535 bytes are possible.
+    pub payload: &'a [u8],
+}
+
+/// A trace buffer. See the [module documentation](self).
+#[derive(Debug)]
+pub struct TraceBuffer {
+    ring: Ring,
+    options: BufferOptions,
+    /// Where the next chunk goes.
+    write: Cursor,
+    /// The next record to be read.
+    read: Cursor,
+    sequences: Sequences,
+    /// Slots of sequences to be read before `read` goes on: those that stalled behind it and
+    /// have changed since.
+    ready: VecDeque<u32>,
+    /// A discarding buffer that is full.
+    sealed: bool,
+    /// A clone.
+    read_only: bool,
+    stats: BufferStats,
+    histograms: Histograms,
+    /// Pieces of the packet returned last.
+    pieces: Vec<Piece>,
+}
+
+impl TraceBuffer {
+    /// Makes a buffer. Its memory is reserved, and fails now or never, but is touched only as it is
+    /// written.
+    ///
+    /// # Errors
+    /// If the size is not possible or the memory is not there.
+    pub fn new(options: BufferOptions) -> Result<Self, BufferError> {
+        let ring = Ring::new(options.size)?;
+        let stats = BufferStats {
+            buffer_size: ring::bytes(ring.capacity()),
+            ..BufferStats::default()
+        };
+        Ok(Self {
+            ring,
+            options,
+            write: Cursor::default(),
+            read: Cursor::default(),
+            sequences: Sequences::default(),
+            ready: VecDeque::new(),
+            sealed: false,
+            read_only: false,
+            stats,
+            histograms: Histograms::default(),
+            pieces: Vec::new(),
+        })
+    }
+
+    /// A copy that will return what this one would return next, to be read on its own: what was
+    /// read before does not reappear. Counters of reading start at zero, and the histograms empty;
+    /// all other counters are kept. It refuses chunks and patches.
+    ///
+    /// # Errors
+    /// If the memory is not there. This buffer is unchanged.
+    pub fn try_clone(&self) -> Result<Self, BufferError> {
+        Ok(Self {
+            ring: self.ring.try_clone()?,
+            options: self.options,
+            write: self.write,
+            read: self.read,
+            sequences: self.sequences.clone_without_histograms(),
+            ready: self.ready.clone(),
+            sealed: self.sealed,
+            read_only: true,
+            stats: BufferStats {
+                bytes_read: 0,
+                chunks_read: 0,
+                readaheads_succeeded: 0,
+                readaheads_failed: 0,
+                ..self.stats
+            },
+            histograms: Histograms::default(),
+            pieces: Vec::new(),
+        })
+    }
+
+    /// An empty buffer with the same settings, for `transfer_on_clone` and `clear_before_clone`.
+    ///
+    /// # Errors
+    /// If the memory is not there.
+    pub fn new_like(&self) -> Result<Self, BufferError> {
+        Self::new(self.options)
+    }
+
+    /// The settings it was made with.
+    pub fn options(&self) -> BufferOptions {
+        self.options
+    }
+
+    /// Capacity in bytes, after rounding.
+    pub fn size(&self) -> u64 {
+        self.stats.buffer_size
+    }
+
+    /// Bytes that have ever been in use at once, and so the memory it takes, index aside.
+    pub fn used_size(&self) -> u64 {
+        ring::bytes(self.ring.used())
+    }
+
+    /// Whether anything was ever stored.
+    pub fn has_data(&self) -> bool {
+        self.ring.used() > 0
+    }
+
+    /// How many writers it knows of, those without chunks in the buffer included.
+    pub fn sequences(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> BufferStats {
+        self.stats
+    }
+
+    /// How full each writer's chunks were, in no particular order.
+    pub fn writer_stats(&self) -> impl Iterator<Item = &WriterStats> {
+        self.histograms.iter()
+    }
+
+    /// Marks a sequence as changed, so that reading tries it again.
+    fn wake(&mut self, slot: u32) {
+        if let Some(sequence) = self.sequences.get_mut(slot)
+            && std::mem::take(&mut sequence.stalled)
+            && !std::mem::replace(&mut sequence.ready, true)
+        {
+            self.ready.push_back(slot);
+        }
+    }
+}

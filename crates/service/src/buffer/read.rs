@@ -1,0 +1,351 @@
+//! Reading packets, and taking them apart when they are overwritten.
+
+use super::fragment::{self, Fragment, Next, Part};
+use super::packet::{Loss, Packet};
+use super::ring::{ChunkHeader, Record, flag};
+use super::sequence::Consumed;
+use super::{Semantics, TraceBuffer};
+
+/// A position in the ring, and how many times the ring was gone round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Cursor {
+    pub(super) lap: u64,
+    pub(super) at: u32,
+}
+
+impl Cursor {
+    pub(super) fn next_lap(self) -> Self {
+        Self {
+            lap: self.lap + 1,
+            at: 0,
+        }
+    }
+}
+
+/// A part of a packet: bytes of the record at `at`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) at: u32,
+    pub(super) start: u16,
+    pub(super) len: u16,
+    /// With the size before it.
+    total: u16,
+}
+
+impl Piece {
+    fn new(at: u32, fragment: &Fragment) -> Self {
+        // All within a payload of at most 65535 bytes.
+        Self {
+            at,
+            start: fragment.start as u16,
+            len: fragment.len as u16,
+            total: fragment.total as u16,
+        }
+    }
+}
+
+/// What fragments are consumed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A reader wants them.
+    Read,
+    /// Their memory is needed.
+    Erase,
+}
+
+/// How putting a packet together went.
+enum Reassembly {
+    Complete,
+    NotEnough,
+    Lost(Loss),
+}
+
+impl TraceBuffer {
+    /// The next packet, or `None` if there is no complete one left for now. What is returned is
+    /// consumed.
+    ///
+    /// Reading may stop at any time and go on later, whatever is written, patched or overwritten in
+    /// between.
+    pub fn read_next(&mut self) -> Option<Packet<'_>> {
+        let slot = self.find_packet()?;
+        let semantics = self.options.semantics;
+        let sequence = self.sequences.get_mut(slot)?;
+        let mut loss = std::mem::take(&mut sequence.loss);
+        let first = !std::mem::replace(&mut sequence.returned, true);
+        if semantics == Semantics::V1 {
+            loss = u32::from(loss != 0 || first);
+        }
+        let sequence = self.sequences.get(slot)?;
+        Some(Packet {
+            producer: sequence.producer,
+            writer: sequence.writer,
+            identity: sequence.identity,
+            loss: Loss::from_bits(loss),
+            ring: &self.ring,
+            pieces: &self.pieces,
+        })
+    }
+
+    /// Leaves the pieces of the next packet in `self.pieces`, and says whose it is.
+    fn find_packet(&mut self) -> Option<u32> {
+        while let Some(&slot) = self.ready.front() {
+            if self.advance(slot, None, Mode::Read) {
+                return Some(slot);
+            }
+            self.ready.pop_front();
+            if let Some(sequence) = self.sequences.get_mut(slot) {
+                sequence.ready = false;
+            }
+        }
+        loop {
+            let at = self.read_position()?;
+            if let Record::Chunk(header) = self.ring.record(at) {
+                let stalled = self
+                    .sequences
+                    .get(header.slot)
+                    .is_none_or(|sequence| sequence.stalled);
+                if !stalled && self.advance(header.slot, Some(at), Mode::Read) {
+                    return Some(header.slot);
+                }
+            }
+            self.read.at = at + self.ring.record(at).units();
+        }
+    }
+
+    /// Where to read next; `None` once everything written has been visited.
+    fn read_position(&mut self) -> Option<u32> {
+        if self.read == self.write {
+            return None;
+        }
+        if self.read.lap < self.write.lap {
+            let oldest = Cursor {
+                lap: self.write.lap - 1,
+                at: self.write.at,
+            };
+            if self.read.lap < oldest.lap || self.read.at < oldest.at {
+                // The writer has overtaken.
+                self.read = oldest;
+            }
+            if self.read.at >= self.ring.used() {
+                self.read = self.read.next_lap();
+                return self.read_position();
+            }
+        }
+        Some(self.read.at)
+    }
+
+    /// Takes the next packet of a sequence, up to and with the chunk at `target` if given, and leaves
+    /// its pieces in `self.pieces`. False if there is none; in [`Mode::Erase`] all those chunks are
+    /// then gone.
+    pub(super) fn advance(&mut self, slot: u32, target: Option<u32>, mode: Mode) -> bool {
+        loop {
+            let Some((at, header)) = self.front(slot) else {
+                return false;
+            };
+            let payload = self.ring.payload(at, 0, header.len.into());
+            match fragment::next(&header, payload) {
+                Next::Fragment(found) => {
+                    if self.take(slot, at, header, &found, mode) {
+                        return true;
+                    }
+                    if mode == Mode::Read && self.is_stalled(slot) {
+                        return false;
+                    }
+                    continue;
+                }
+                Next::Corrupt => self.add_loss(slot, Loss::CHUNK_CORRUPTED),
+                Next::Empty => {}
+            }
+            if mode == Mode::Read && header.has(flag::INCOMPLETE) {
+                self.stall(slot);
+                return false;
+            }
+            self.judge_gap(slot);
+            self.erase_front(slot);
+            if target == Some(at) {
+                return false;
+            }
+        }
+    }
+
+    /// Deals with the next fragment of a sequence's first chunk. True if that gave a packet.
+    fn take(
+        &mut self,
+        slot: u32,
+        at: u32,
+        header: ChunkHeader,
+        found: &Fragment,
+        mode: Mode,
+    ) -> bool {
+        let piece = Piece::new(at, found);
+        match found.part {
+            Part::Whole => {
+                self.judge_gap(slot);
+                self.consume(piece, mode);
+                self.pieces.clear();
+                self.pieces.push(piece);
+                found.len > 0
+            }
+            Part::Continue | Part::End => {
+                self.judge_gap(slot);
+                self.add_loss(slot, Loss::ORPHAN_CONTINUATION);
+                self.consume(piece, mode);
+                false
+            }
+            Part::Begin => {
+                self.pieces.clear();
+                self.pieces.push(piece);
+                let outcome = self.reassemble(slot, header);
+                let loss = match outcome {
+                    Reassembly::Complete => {
+                        self.stats.readaheads_succeeded += 1;
+                        self.consume_pieces(slot, mode);
+                        return self.pieces.iter().any(|piece| piece.len > 0);
+                    }
+                    Reassembly::NotEnough if mode == Mode::Read => {
+                        self.stats.readaheads_failed += 1;
+                        self.stall(slot);
+                        return false;
+                    }
+                    Reassembly::NotEnough => Loss::OVERWRITE,
+                    Reassembly::Lost(loss) => loss,
+                };
+                self.stats.readaheads_failed += 1;
+                self.consume_pieces(slot, mode);
+                self.add_loss(slot, loss);
+                false
+            }
+        }
+    }
+
+    /// Collects the pieces of the packet that begins at the end of a sequence's first chunk.
+    fn reassemble(&mut self, slot: u32, first: ChunkHeader) -> Reassembly {
+        if first.has(flag::NEEDS_PATCHING) {
+            return Reassembly::NotEnough;
+        }
+        let Some(sequence) = self.sequences.get(slot) else {
+            return Reassembly::NotEnough;
+        };
+        let mut id = first.id;
+        for entry in sequence.chunks.iter().skip(1) {
+            id = id.wrapping_add(1);
+            if entry.id != id {
+                return Reassembly::Lost(Loss::REASSEMBLY_GAP);
+            }
+            let Some(header) = self.ring.chunk(entry.at) else {
+                return Reassembly::NotEnough;
+            };
+            let payload = self.ring.payload(entry.at, 0, header.len.into());
+            let found = match fragment::next(&header, payload) {
+                Next::Fragment(found) => found,
+                Next::Corrupt => return Reassembly::Lost(Loss::CHUNK_CORRUPTED),
+                // More may come into it.
+                Next::Empty if header.has(flag::INCOMPLETE) => return Reassembly::NotEnough,
+                Next::Empty => continue,
+            };
+            match found.part {
+                Part::Continue if header.has(flag::NEEDS_PATCHING) => {
+                    return Reassembly::NotEnough;
+                }
+                Part::Continue => self.pieces.push(Piece::new(entry.at, &found)),
+                Part::End => {
+                    self.pieces.push(Piece::new(entry.at, &found));
+                    return Reassembly::Complete;
+                }
+                Part::Begin | Part::Whole => {
+                    return Reassembly::Lost(Loss::REASSEMBLY_BROKEN_CHAIN);
+                }
+            }
+        }
+        Reassembly::NotEnough
+    }
+
+    fn consume_pieces(&mut self, slot: u32, mode: Mode) {
+        self.judge_gap(slot);
+        for index in 0..self.pieces.len() {
+            if let Some(piece) = self.pieces.get(index) {
+                self.consume(*piece, mode);
+            }
+        }
+    }
+
+    /// Marks the next fragment of a chunk as read.
+    fn consume(&mut self, piece: Piece, mode: Mode) {
+        let Some(mut header) = self.ring.chunk(piece.at) else {
+            return;
+        };
+        header.unread = header.unread.saturating_sub(piece.total);
+        self.ring.set(piece.at, Record::Chunk(header));
+        if header.unread > 0 {
+            return;
+        }
+        match mode {
+            Mode::Read => {
+                self.stats.chunks_read += 1;
+                self.stats.bytes_read += header.bytes();
+            }
+            Mode::Erase => {
+                self.stats.chunks_overwritten += 1;
+                self.stats.bytes_overwritten += header.bytes();
+            }
+        }
+    }
+
+    /// Reports a gap before a sequence's first chunk, once, when the first of it is used: until then
+    /// the missing chunk may still come.
+    pub(super) fn judge_gap(&mut self, slot: u32) {
+        let Some((at, mut header)) = self.front(slot) else {
+            return;
+        };
+        if header.has(flag::GAP_JUDGED) {
+            return;
+        }
+        header.flags |= flag::GAP_JUDGED;
+        self.ring.set(at, Record::Chunk(header));
+        let follows = self
+            .sequences
+            .get(slot)
+            .is_none_or(|sequence| sequence.follows(header.id));
+        if !follows {
+            self.add_loss(slot, Loss::READ_GAP);
+        }
+    }
+
+    /// Turns a sequence's first chunk into padding.
+    pub(super) fn erase_front(&mut self, slot: u32) {
+        let Some((at, header)) = self.front(slot) else {
+            return;
+        };
+        let units = header.units();
+        self.ring.set(at, Record::Padding { units });
+        let last = Consumed {
+            id: header.id,
+            len: header.len,
+            incomplete: header.has(flag::INCOMPLETE),
+        };
+        self.sequences.pop(slot, last);
+    }
+
+    fn front(&self, slot: u32) -> Option<(u32, ChunkHeader)> {
+        let at = self.sequences.get(slot)?.chunks.front()?.at;
+        Some((at, self.ring.chunk(at)?))
+    }
+
+    pub(super) fn add_loss(&mut self, slot: u32, loss: Loss) {
+        if let Some(sequence) = self.sequences.get_mut(slot) {
+            sequence.loss |= (loss | Loss::PRESENT).bits();
+        }
+    }
+
+    fn stall(&mut self, slot: u32) {
+        if let Some(sequence) = self.sequences.get_mut(slot) {
+            sequence.stalled = true;
+        }
+    }
+
+    fn is_stalled(&self, slot: u32) -> bool {
+        self.sequences
+            .get(slot)
+            .is_some_and(|sequence| sequence.stalled)
+    }
+}

@@ -1,0 +1,263 @@
+//! The memory of a buffer: records, each a 16-byte header and its bytes rounded up to 16.
+//!
+//! The address space is reserved when the buffer is made, but memory is only touched as the buffer
+//! fills for the first time, so a large buffer of an idle session costs nothing.
+
+use super::BufferError;
+
+/// Bytes of a unit. Records start and end at multiples of it, and a header is one unit.
+pub(super) const UNIT: usize = 16;
+
+/// Sizes are rounded up to this.
+const GRANULE: u64 = 4096;
+
+/// Largest size: the offset of every byte fits 32 bits after rounding.
+const MAX_BYTES: u64 = u32::MAX as u64 / GRANULE * GRANULE;
+
+/// Shared-memory chunk flags, and the buffer's own, in one byte of the header.
+pub(super) mod flag {
+    /// The first fragment continues a packet of the previous chunk.
+    pub(crate) const FIRST_CONTINUES: u8 = 1;
+    /// The last fragment continues in the next chunk.
+    pub(crate) const LAST_CONTINUES: u8 = 2;
+    /// The last fragment has sizes that are still to be patched.
+    pub(crate) const NEEDS_PATCHING: u8 = 4;
+    /// What a producer may set.
+    pub(crate) const PRODUCER: u8 = 7;
+    /// Holds at least one fragment that is not empty.
+    pub(crate) const NON_EMPTY: u8 = 0x10;
+    /// Bytes changed since they were tokenised, by a patch or another commit.
+    pub(crate) const CHANGED: u8 = 0x20;
+    /// The step from the chunk before it has been judged.
+    pub(crate) const GAP_JUDGED: u8 = 0x40;
+    /// Copied while the writer still owned it; more may come.
+    pub(crate) const INCOMPLETE: u8 = 0x80;
+}
+
+/// Header of a record that holds a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChunkHeader {
+    /// Position of the chunk in its sequence, modulo 2^32.
+    pub(super) id: u32,
+    /// The sequence it belongs to.
+    pub(super) slot: u32,
+    /// Bytes reserved for the payload.
+    pub(super) size: u16,
+    /// Bytes of valid fragments, at most `size`.
+    pub(super) len: u16,
+    /// Bytes of these not yet read, at most `len`.
+    pub(super) unread: u16,
+    /// See [`flag`].
+    pub(super) flags: u8,
+}
+
+impl ChunkHeader {
+    pub(super) fn has(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Where the next unread fragment starts.
+    pub(super) fn next(&self) -> usize {
+        usize::from(self.len.saturating_sub(self.unread))
+    }
+
+    pub(super) fn units(&self) -> u32 {
+        units_for(usize::from(self.size))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        bytes(self.units())
+    }
+}
+
+/// A record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Record {
+    /// Nothing that can be read any more.
+    Padding {
+        /// Units of the record, header included.
+        units: u32,
+    },
+    /// A chunk with its bytes behind the header.
+    Chunk(ChunkHeader),
+}
+
+impl Record {
+    /// Units of the record, header included; never 0, so that a walk always ends.
+    pub(super) fn units(&self) -> u32 {
+        match self {
+            Self::Padding { units } => (*units).max(1),
+            Self::Chunk(header) => header.units(),
+        }
+    }
+
+    fn decode(raw: &[u8; UNIT]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, flags, kind] = *raw;
+        let id = u32::from_le_bytes([a, b, c, d]);
+        if kind == 0 {
+            return Self::Padding { units: id };
+        }
+        Self::Chunk(ChunkHeader {
+            id,
+            slot: u32::from_le_bytes([e, f, g, h]),
+            size: u16::from_le_bytes([i, j]),
+            len: u16::from_le_bytes([k, l]),
+            unread: u16::from_le_bytes([m, n]),
+            flags,
+        })
+    }
+
+    fn encode(&self) -> [u8; UNIT] {
+        let mut raw = [0; UNIT];
+        match self {
+            Self::Padding { units } => raw[..4].copy_from_slice(&units.to_le_bytes()),
+            Self::Chunk(header) => {
+                raw[..4].copy_from_slice(&header.id.to_le_bytes());
+                raw[4..8].copy_from_slice(&header.slot.to_le_bytes());
+                raw[8..10].copy_from_slice(&header.size.to_le_bytes());
+                raw[10..12].copy_from_slice(&header.len.to_le_bytes());
+                raw[12..14].copy_from_slice(&header.unread.to_le_bytes());
+                raw[14] = header.flags;
+                raw[15] = 1;
+            }
+        }
+        raw
+    }
+}
+
+/// Units of a record with room for `payload` bytes.
+pub(super) fn units_for(payload: usize) -> u32 {
+    // A payload never exceeds 65535 bytes, so this cannot truncate.
+    1 + payload.div_ceil(UNIT) as u32
+}
+
+/// Bytes in `units`.
+pub(super) fn bytes(units: u32) -> u64 {
+    u64::from(units) * UNIT as u64
+}
+
+/// The memory itself. Positions are counted in units.
+///
+/// Every position the rest of the buffer passes in comes from its own records; should one ever be
+/// wrong, reads give padding or no bytes and writes do nothing, rather than panic.
+#[derive(Debug)]
+pub(super) struct Ring {
+    units: Vec<[u8; UNIT]>,
+    capacity: u32,
+}
+
+impl Ring {
+    /// Reserves room for `size` bytes, rounded up to 4096.
+    pub(super) fn new(size: u64) -> Result<Self, BufferError> {
+        if size == 0 || size > u64::from(u32::MAX) {
+            return Err(BufferError::Size(size));
+        }
+        let size = size.next_multiple_of(GRANULE).min(MAX_BYTES);
+        // At most 2^28 units.
+        let capacity = (size / UNIT as u64) as u32;
+        let mut units = Vec::new();
+        units
+            .try_reserve_exact(capacity as usize)
+            .map_err(|_| BufferError::OutOfMemory(size))?;
+        Ok(Self { units, capacity })
+    }
+
+    /// A copy of the part in use, in a reservation of the same size.
+    pub(super) fn try_clone(&self) -> Result<Self, BufferError> {
+        let mut copy = Self::new(bytes(self.capacity))?;
+        copy.units.extend_from_slice(&self.units);
+        Ok(copy)
+    }
+
+    /// Units there may be.
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Units ever written.
+    pub(super) fn used(&self) -> u32 {
+        self.units.len() as u32
+    }
+
+    pub(super) fn record(&self, at: u32) -> Record {
+        match self.units.get(at as usize) {
+            Some(raw) => Record::decode(raw),
+            None => Record::Padding { units: 1 },
+        }
+    }
+
+    /// The chunk at `at`, if there is one.
+    pub(super) fn chunk(&self, at: u32) -> Option<ChunkHeader> {
+        match self.record(at) {
+            Record::Chunk(header) => Some(header),
+            Record::Padding { .. } => None,
+        }
+    }
+
+    pub(super) fn set(&mut self, at: u32, record: Record) {
+        if let Some(raw) = self.units.get_mut(at as usize) {
+            *raw = record.encode();
+        }
+    }
+
+    /// `len` bytes of the payload of the record at `at`, from byte `from`.
+    pub(super) fn payload(&self, at: u32, from: usize, len: usize) -> &[u8] {
+        let start = (at as usize + 1) * UNIT + from;
+        let bytes = self.units.as_flattened();
+        bytes.get(start..start + len).unwrap_or_default()
+    }
+
+    pub(super) fn payload_mut(&mut self, at: u32, len: usize) -> &mut [u8] {
+        let start = (at as usize + 1) * UNIT;
+        let bytes = self.units.as_flattened_mut();
+        bytes.get_mut(start..start + len).unwrap_or_default()
+    }
+
+    /// Writes a chunk record at `at` with `payload`, which is no longer than the reserved size.
+    /// `at` is at most [`used`](Self::used), and the record ends within the capacity.
+    pub(super) fn write(&mut self, at: u32, header: ChunkHeader, payload: &[u8]) {
+        let start = at as usize;
+        let end = start + header.units() as usize;
+        if start == self.units.len() {
+            // The first lap appends, so that fresh memory is touched once.
+            self.units.push([0; UNIT]);
+            let (whole, rest) = payload.as_chunks::<UNIT>();
+            self.units.extend_from_slice(whole);
+            let mut last = [0; UNIT];
+            last[..rest.len()].copy_from_slice(rest);
+            if !rest.is_empty() {
+                self.units.push(last);
+            }
+            if self.units.len() < end {
+                self.units.resize(end, [0; UNIT]);
+            }
+        } else {
+            if self.units.len() < end {
+                self.units.resize(end, [0; UNIT]);
+            }
+            self.overwrite(at, payload);
+        }
+        self.set(at, Record::Chunk(header));
+    }
+
+    /// Replaces the first bytes of the payload of the record at `at`.
+    pub(super) fn overwrite(&mut self, at: u32, payload: &[u8]) {
+        let room = self.payload_mut(at, payload.len());
+        if room.len() == payload.len() {
+            room.copy_from_slice(payload);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::units_for;
+
+    #[test]
+    fn a_record_has_a_header_and_whole_units() {
+        assert_eq!(units_for(0), 1);
+        assert_eq!(units_for(1), 2);
+        assert_eq!(units_for(16), 2);
+        assert_eq!(units_for(65_535), 4097);
+    }
+}

@@ -1,0 +1,252 @@
+//! The state of each (producer, writer) pair.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::{Identity, ProducerId, WriterId};
+
+/// More idle sequences than this and the oldest are forgotten ...
+const IDLE_LIMIT: usize = 1152;
+/// ... until this many are left.
+const IDLE_KEPT: usize = 1024;
+
+/// A chunk in the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) id: u32,
+    /// Position of its record.
+    pub(super) at: u32,
+}
+
+/// The last chunk that left the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Consumed {
+    pub(super) id: u32,
+    pub(super) len: u16,
+    /// It was a scraped copy, so a fuller one may follow.
+    pub(super) incomplete: bool,
+}
+
+/// Where a chunk id belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Already there, at this index.
+    Taken(usize),
+    /// To be inserted at this index.
+    Free(usize),
+    /// More than half the id space away from chunks in the buffer: not ordered against them.
+    TooFar,
+}
+
+/// The chunks of one writer that are in the buffer, and what is remembered of those before.
+#[derive(Debug, Clone)]
+pub(super) struct Sequence {
+    pub(super) producer: ProducerId,
+    pub(super) writer: WriterId,
+    pub(super) identity: Identity,
+    /// Ordered by id, spanning less than 2^31.
+    pub(super) chunks: VecDeque<Entry>,
+    pub(super) consumed: Option<Consumed>,
+    /// Losses to be reported with the next packet.
+    pub(super) loss: u32,
+    /// Reading stopped for want of data; only a change of this sequence can help.
+    pub(super) stalled: bool,
+    /// In the list of sequences to be read before going on.
+    pub(super) ready: bool,
+    /// Whether a packet was ever returned.
+    pub(super) returned: bool,
+    /// Where its histogram is, if it has one.
+    pub(super) histogram: Option<u32>,
+    /// Larger is more recently written.
+    age: u64,
+}
+
+impl Sequence {
+    /// Finds the place of `id`, looking at the end first, where chunks normally belong.
+    pub(super) fn place(&self, id: u32) -> Place {
+        let (Some(front), Some(back)) = (self.chunks.front(), self.chunks.back()) else {
+            return Place::Free(0);
+        };
+        let span = back.id.wrapping_sub(front.id);
+        let distance = id.wrapping_sub(front.id);
+        if distance >= 1 << 31 {
+            let before = front.id.wrapping_sub(id);
+            let fits = u64::from(before) + u64::from(span) < 1 << 31;
+            return if fits { Place::Free(0) } else { Place::TooFar };
+        }
+        if distance > span {
+            return Place::Free(self.chunks.len());
+        }
+        // Without gaps the index is the distance.
+        if let Some(entry) = self.chunks.get(distance as usize)
+            && entry.id == id
+        {
+            return Place::Taken(distance as usize);
+        }
+        let key = |entry: &Entry| entry.id.wrapping_sub(front.id);
+        match self.chunks.binary_search_by_key(&distance, key) {
+            Ok(index) => Place::Taken(index),
+            Err(index) => Place::Free(index),
+        }
+    }
+
+    /// Index of the chunk `id`, if it is in the buffer.
+    pub(super) fn find(&self, id: u32) -> Option<usize> {
+        match self.place(id) {
+            Place::Taken(index) => Some(index),
+            Place::Free(_) | Place::TooFar => None,
+        }
+    }
+
+    /// Whether `id` may follow what has already left the buffer without a gap.
+    pub(super) fn follows(&self, id: u32) -> bool {
+        match self.consumed {
+            None => true,
+            Some(last) => id == last.id.wrapping_add(1) || (last.incomplete && id == last.id),
+        }
+    }
+}
+
+/// All sequences of a buffer. A slot stays valid while its sequence has chunks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sequences {
+    slots: Vec<Option<Sequence>>,
+    free: Vec<u32>,
+    by_writer: FxHashMap<u32, u32>,
+    idle: usize,
+    clock: u64,
+}
+
+fn key(producer: ProducerId, writer: WriterId) -> u32 {
+    u32::from(producer) << 16 | u32::from(writer)
+}
+
+impl Sequences {
+    pub(super) fn get(&self, slot: u32) -> Option<&Sequence> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Sequence> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(super) fn slot(&self, producer: ProducerId, writer: WriterId) -> Option<u32> {
+        self.by_writer.get(&key(producer, writer)).copied()
+    }
+
+    /// The slot of this writer, made if needed, and whether it is new.
+    pub(super) fn slot_or_new(
+        &mut self,
+        producer: ProducerId,
+        writer: WriterId,
+        identity: Identity,
+    ) -> (u32, bool) {
+        self.clock += 1;
+        let age = self.clock;
+        if let Some(slot) = self.slot(producer, writer)
+            && let Some(sequence) = self.get_mut(slot)
+        {
+            sequence.age = age;
+            return (slot, false);
+        }
+        let sequence = Some(Sequence {
+            producer,
+            writer,
+            identity,
+            chunks: VecDeque::new(),
+            consumed: None,
+            loss: 0,
+            stalled: false,
+            ready: false,
+            returned: false,
+            histogram: None,
+            age,
+        });
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                // Bounded by the 2^32 writers a buffer can have, less one for the empty table.
+                (self.slots.len() - 1) as u32
+            }
+        };
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            *place = sequence;
+        }
+        self.by_writer.insert(key(producer, writer), slot);
+        self.idle += 1;
+        (slot, true)
+    }
+
+    /// Puts a chunk into a sequence at an index from [`Sequence::place`].
+    pub(super) fn insert(&mut self, slot: u32, index: usize, entry: Entry) {
+        let Some(sequence) = self.get_mut(slot) else {
+            return;
+        };
+        if sequence.chunks.is_empty() {
+            sequence.chunks.push_back(entry);
+            self.idle = self.idle.saturating_sub(1);
+        } else if index >= sequence.chunks.len() {
+            sequence.chunks.push_back(entry);
+        } else {
+            sequence.chunks.insert(index, entry);
+        }
+    }
+
+    /// Takes the first chunk out of a sequence.
+    pub(super) fn pop(&mut self, slot: u32, last: Consumed) {
+        let Some(sequence) = self.get_mut(slot) else {
+            return;
+        };
+        if sequence.chunks.pop_front().is_none() {
+            return;
+        }
+        sequence.consumed = Some(last);
+        if sequence.chunks.is_empty() {
+            // A burst must not hold its memory for ever.
+            if sequence.chunks.capacity() > 1024 {
+                sequence.chunks = VecDeque::new();
+            }
+            self.idle += 1;
+        }
+    }
+
+    /// Forgets the idle sequences written longest ago, once there are too many.
+    pub(super) fn forget_idle(&mut self) {
+        if self.idle <= IDLE_LIMIT {
+            return;
+        }
+        let mut idle: Vec<(u64, u32)> = (0u32..)
+            .zip(&self.slots)
+            .filter_map(|(slot, sequence)| {
+                let sequence = sequence.as_ref()?;
+                sequence.chunks.is_empty().then_some((sequence.age, slot))
+            })
+            .collect();
+        idle.sort_unstable();
+        let surplus = idle.len().saturating_sub(IDLE_KEPT);
+        for (_, slot) in idle.into_iter().take(surplus) {
+            let Some(gone) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
+                continue;
+            };
+            self.by_writer.remove(&key(gone.producer, gone.writer));
+            self.free.push(slot);
+        }
+        self.idle = IDLE_KEPT;
+    }
+
+    /// A copy for a buffer that starts its histograms anew.
+    pub(super) fn clone_without_histograms(&self) -> Self {
+        let mut copy = self.clone();
+        for sequence in copy.slots.iter_mut().flatten() {
+            sequence.histogram = None;
+        }
+        copy
+    }
+
+    /// How many sequences are known.
+    pub(super) fn len(&self) -> usize {
+        self.by_writer.len()
+    }
+}

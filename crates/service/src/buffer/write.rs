@@ -1,0 +1,310 @@
+//! Storing chunks and making room for them.
+
+use super::fragment::measure;
+use super::packet::Loss;
+use super::read::Mode;
+use super::ring::{ChunkHeader, Record, bytes, flag};
+use super::sequence::{Entry, Place};
+use super::{Chunk, Policy, Semantics, TraceBuffer};
+
+/// What to do with a chunk whose id is already in the buffer.
+enum Recommit {
+    Done,
+    /// Store it anew; this many of its bytes were already read.
+    Store(u16),
+}
+
+impl TraceBuffer {
+    /// Stores a chunk. Whatever is wrong with it shows in the counters only.
+    pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
+        if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
+            self.stats.chunks_discarded += 1;
+            return;
+        }
+        let mut flags = chunk.flags & flag::PRODUCER;
+        let mut count = chunk.fragments;
+        if !chunk.complete {
+            flags |= flag::INCOMPLETE;
+            if count > 0 {
+                // The writer is still at work on the last fragment, and it is what these flags
+                // are about.
+                count -= 1;
+                flags &= !(flag::LAST_CONTINUES | flag::NEEDS_PATCHING);
+            }
+        }
+        let Ok(reserved) = u16::try_from(chunk.payload.len()) else {
+            self.stats.abi_violations += 1;
+            return;
+        };
+        let found = measure(chunk.payload, count);
+        self.stats.abi_violations += u64::from(found.violation);
+        if found.non_empty {
+            flags |= flag::NON_EMPTY;
+        }
+        // No longer than the payload, so it fits.
+        let len = found.len as u16;
+        let header = ChunkHeader {
+            id: chunk.id,
+            slot: 0,
+            // An incomplete chunk may grow into the room it has in shared memory.
+            size: if chunk.complete { len } else { reserved },
+            len,
+            unread: len,
+            flags,
+        };
+        if header.units() > self.ring.capacity() {
+            self.stats.abi_violations += 1;
+            return;
+        }
+        let payload = chunk.payload.get(..found.len).unwrap_or_default();
+        self.store(chunk, header, payload, found.aborted);
+        self.sequences.forget_idle();
+    }
+
+    fn store(&mut self, chunk: &Chunk<'_>, mut header: ChunkHeader, payload: &[u8], aborted: bool) {
+        let slot = self.slot_for(chunk, header.len);
+        header.slot = slot;
+        if aborted {
+            self.stats.trace_writer_packet_loss += 1;
+            self.add_loss(slot, Loss::WRITER_ABORT);
+        }
+        let Some(mut skip) = self.admit(slot, &header) else {
+            self.stats.chunks_discarded += 1;
+            return;
+        };
+        let Some(sequence) = self.sequences.get(slot) else {
+            return;
+        };
+        match sequence.place(header.id) {
+            Place::Free(_) => {}
+            Place::TooFar => {
+                self.stats.abi_violations += 1;
+                return;
+            }
+            Place::Taken(index) => match self.recommit(slot, index, header, payload) {
+                Recommit::Done => return,
+                Recommit::Store(read) => skip = read,
+            },
+        }
+        if self.sealed || !self.make_room(header.units()) {
+            self.sealed = true;
+            self.stats.chunks_discarded += 1;
+            return;
+        }
+        // Making room may have passed over this chunk's turn.
+        let Some(skip) = self.admit(slot, &header).map(|again| again.max(skip)) else {
+            self.fill(header.units());
+            self.stats.chunks_discarded += 1;
+            return;
+        };
+        header.unread = header.len.saturating_sub(skip);
+        self.append(slot, header, payload);
+    }
+
+    fn slot_for(&mut self, chunk: &Chunk<'_>, len: u16) -> u32 {
+        let (slot, new) = self
+            .sequences
+            .slot_or_new(chunk.producer, chunk.writer, chunk.identity);
+        if let Some(sequence) = self.sequences.get_mut(slot) {
+            if new || sequence.histogram.is_none() {
+                sequence.histogram = self.histograms.index(chunk.producer, chunk.writer);
+            }
+            if let Some(index) = sequence.histogram
+                && let Some(histogram) = self.histograms.get_mut(index)
+            {
+                histogram.add(len.into());
+            }
+        }
+        slot
+    }
+
+    /// Whether a chunk is still wanted, given what has left the buffer, and how many of its bytes were
+    /// read before.
+    fn admit(&self, slot: u32, header: &ChunkHeader) -> Option<u16> {
+        let Some(last) = self.sequences.get(slot)?.consumed else {
+            return Some(0);
+        };
+        if header.id == last.id {
+            return (last.incomplete && last.len < header.len).then_some(last.len);
+        }
+        (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
+    }
+
+    /// Handles a second copy of a chunk that is still in the buffer.
+    fn recommit(&mut self, slot: u32, index: usize, new: ChunkHeader, payload: &[u8]) -> Recommit {
+        let entry = self
+            .sequences
+            .get(slot)
+            .and_then(|sequence| sequence.chunks.get(index).copied());
+        let Some((entry, old)) = entry.and_then(|entry| Some((entry, self.ring.chunk(entry.at)?)))
+        else {
+            return Recommit::Done;
+        };
+        let lost_flags = old.flags & !new.flags & flag::PRODUCER;
+        if new.len < old.len || new.len > old.size || lost_flags != 0 {
+            self.stats.abi_violations += 1;
+            return Recommit::Done;
+        }
+        let completes = old.has(flag::INCOMPLETE) && !new.has(flag::INCOMPLETE);
+        let grows = new.len > old.len;
+        // A copy that was read may lie right before the write position, where what the chunk has
+        // gained would be overwritten before it is read.
+        if completes
+            && grows
+            && old.unread == 0
+            && index == 0
+            && self.options.policy == Policy::Ring
+        {
+            self.stats.chunks_relocated += 1;
+            self.erase_front(slot);
+            return Recommit::Store(old.len);
+        }
+        let mut header = old;
+        if completes {
+            header.flags &= !flag::INCOMPLETE;
+            header.flags |= new.flags & flag::PRODUCER;
+        }
+        if grows {
+            header.len = new.len;
+            header.unread = old.unread + (new.len - old.len);
+            header.flags |= new.flags & (flag::PRODUCER | flag::NON_EMPTY) | flag::CHANGED;
+            self.ring.overwrite(entry.at, payload);
+            self.stats.chunks_rewritten += 1;
+        }
+        if header != old {
+            self.ring.set(entry.at, Record::Chunk(header));
+            self.wake(slot);
+        }
+        Recommit::Done
+    }
+
+    /// Writes the chunk at the write position, where room has been made.
+    fn append(&mut self, slot: u32, header: ChunkHeader, payload: &[u8]) {
+        let Some(sequence) = self.sequences.get(slot) else {
+            return;
+        };
+        let Place::Free(index) = sequence.place(header.id) else {
+            self.fill(header.units());
+            return;
+        };
+        if index < sequence.chunks.len() {
+            self.stats.chunks_committed_out_of_order += 1;
+        }
+        let at = self.write.at;
+        self.ring.write(at, header, payload);
+        self.sequences
+            .insert(slot, index, Entry { id: header.id, at });
+        self.write.at += header.units();
+        self.stats.chunks_written += 1;
+        self.stats.bytes_written += header.bytes();
+        self.wake(slot);
+    }
+
+    /// Makes room for `units` at the write position, going back to the start if they do not fit
+    /// before the end. False if the policy does not allow it.
+    fn make_room(&mut self, units: u32) -> bool {
+        let discard = self.options.policy == Policy::Discard;
+        let to_end = self.ring.capacity().saturating_sub(self.write.at);
+        if units > to_end {
+            let may_wrap = self.options.semantics == Semantics::V1;
+            if discard && !(may_wrap && self.all_read(self.write.at, to_end)) {
+                return false;
+            }
+            // Only what the new chunk replaces counts: the tail is given up first.
+            if discard && !self.all_read(0, units) {
+                return false;
+            }
+            self.evict(to_end);
+            self.write = self.write.next_lap();
+            self.stats.write_wrap_count += 1;
+        } else if discard && !self.all_read(self.write.at, units) {
+            return false;
+        }
+        self.evict(units);
+        true
+    }
+
+    /// Whether nothing unread starts in this range.
+    fn all_read(&self, from: u32, units: u32) -> bool {
+        let mut at = from;
+        while at < (from + units).min(self.ring.used()) {
+            let record = self.ring.record(at);
+            if matches!(record, Record::Chunk(header) if header.unread > 0) {
+                return false;
+            }
+            at += record.units();
+        }
+        true
+    }
+
+    /// Empties the `units` behind the write position. They hold only padding afterwards, and a record
+    /// starts at their end.
+    fn evict(&mut self, units: u32) {
+        let end = self.write.at + units;
+        let mut at = self.write.at;
+        while at < end.min(self.ring.used()) {
+            let record = self.ring.record(at);
+            match record {
+                Record::Padding { .. } => {
+                    self.stats.padding_bytes_cleared += bytes(record.units());
+                }
+                Record::Chunk(header) => self.evict_chunk(at, header),
+            }
+            at += record.units();
+        }
+        if at > end {
+            let rest = at - end;
+            self.ring.set(end, Record::Padding { units: rest });
+            self.stats.padding_bytes_written += bytes(rest);
+        }
+    }
+
+    fn evict_chunk(&mut self, at: u32, header: ChunkHeader) {
+        if self.evict_untouched(at, header) {
+            return;
+        }
+        let mut lost = false;
+        while self.advance(header.slot, Some(at), Mode::Erase) {
+            lost = true;
+        }
+        if lost {
+            self.add_loss(header.slot, Loss::OVERWRITE);
+        }
+        self.wake(header.slot);
+        // A chunk always leaves with that, being in its sequence. Make sure, as the memory is reused.
+        if self.ring.chunk(at).is_some() {
+            let units = header.units();
+            self.ring.set(at, Record::Padding { units });
+        }
+    }
+
+    /// The common case, without looking at the payload: the writer's oldest chunk, of which nothing was
+    /// read, and which holds whole packets only.
+    fn evict_untouched(&mut self, at: u32, header: ChunkHeader) -> bool {
+        let special = flag::PRODUCER | flag::CHANGED;
+        let simple =
+            header.has(flag::NON_EMPTY) && !header.has(special) && header.unread == header.len;
+        let first = self
+            .sequences
+            .get(header.slot)
+            .and_then(|sequence| sequence.chunks.front());
+        if !simple || first.is_none_or(|first| first.at != at) {
+            return false;
+        }
+        self.judge_gap(header.slot);
+        self.stats.chunks_overwritten += 1;
+        self.stats.bytes_overwritten += header.bytes();
+        self.add_loss(header.slot, Loss::OVERWRITE);
+        self.erase_front(header.slot);
+        self.wake(header.slot);
+        true
+    }
+
+    /// Leaves padding where a chunk was to be written, and stays.
+    fn fill(&mut self, units: u32) {
+        if self.write.at < self.ring.used() {
+            let units = units.min(self.ring.used() - self.write.at);
+            self.ring.set(self.write.at, Record::Padding { units });
+        }
+    }
+}
