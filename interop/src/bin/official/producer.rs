@@ -1,0 +1,199 @@
+//! A program instrumented with the official SDK: track events and one data
+//! source of its own, on the system service.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use perfetto_sdk::data_source::{
+    DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, TraceContext,
+};
+use perfetto_sdk::producer::{Backends, Producer as SdkProducer, ProducerInitArgsBuilder};
+use perfetto_sdk::protos::trace::{test_event::TestEvent, trace_packet::TracePacket};
+use perfetto_sdk::track_event::{
+    EventContext, TrackEvent, TrackEventCounter, TrackEventDebugArg, TrackEventTrack,
+};
+use perfetto_sdk::{
+    track_event_begin, track_event_categories, track_event_counter, track_event_end,
+    track_event_instant, track_event_set_category_callback,
+};
+
+use crate::Role;
+
+/// The data source whose packets hold a `TestEvent` of any size.
+const PACKETS: &str = "ferretto.interop.packets";
+/// A command that would block longer than this fails instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[allow(missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
+mod categories {
+    use super::track_event_categories;
+
+    track_event_categories! {
+        pub mod interop {
+            ( "interop", "What the scenarios write", [ "tag" ] ),
+            ( "silent", "What the scenarios do not ask for", [] ),
+        }
+    }
+}
+use categories::interop as perfetto_te_ns;
+
+/// How often something was started and stopped.
+#[derive(Default)]
+struct Count {
+    counts: Mutex<(u64, u64)>,
+    changed: Condvar,
+}
+
+impl Count {
+    fn change(&self, started: bool) {
+        if let Ok(mut counts) = self.counts.lock() {
+            let count = if started {
+                &mut counts.0
+            } else {
+                &mut counts.1
+            };
+            *count += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait(&self, reached: impl Fn(&(u64, u64)) -> bool) -> Result<String, String> {
+        let counts = self.counts.lock().map_err(|error| error.to_string())?;
+        let (counts, timeout) = self
+            .changed
+            .wait_timeout_while(counts, PATIENCE, |counts| !reached(counts))
+            .map_err(|error| error.to_string())?;
+        if timeout.timed_out() {
+            return Err(format!("{} starts, {} stops", counts.0, counts.1));
+        }
+        Ok(String::new())
+    }
+}
+
+pub(crate) struct Producer {
+    slices: Arc<Count>,
+    packets: Arc<Count>,
+    source: DataSource<'static>,
+    counter: TrackEventTrack,
+}
+
+impl Producer {
+    pub(crate) fn start() -> Result<Self, String> {
+        SdkProducer::init(
+            ProducerInitArgsBuilder::new()
+                .backends(Backends::SYSTEM)
+                .build(),
+        );
+        TrackEvent::init();
+        perfetto_te_ns::register().map_err(|error| error.to_string())?;
+        let slices = Arc::new(Count::default());
+        let on_category = Arc::clone(&slices);
+        track_event_set_category_callback!("interop", move |_instance, enabled, _global| {
+            on_category.change(enabled);
+        });
+
+        let packets = Arc::new(Count::default());
+        let (on_start, on_stop) = (Arc::clone(&packets), Arc::clone(&packets));
+        let mut source = DataSource::new();
+        source
+            .register(
+                PACKETS,
+                DataSourceArgsBuilder::new()
+                    .buffer_exhausted_policy(DataSourceBufferExhaustedPolicy::StallAndDrop)
+                    .will_notify_on_stop(true)
+                    .on_start(move |_instance, _| on_start.change(true))
+                    .on_stop(move |_instance, _| on_stop.change(false))
+                    .build(),
+            )
+            .map_err(|error| error.to_string())?;
+        let counter = TrackEventTrack::register_counter_track(
+            "interop counter",
+            TrackEventTrack::process_track_uuid(),
+        )
+        .map_err(|error| error.to_string())?;
+        Ok(Self {
+            slices,
+            packets,
+            source,
+            counter,
+        })
+    }
+
+    /// Writes `count` rounds of a slice, an instant and a counter value.
+    fn write_slices(&self, count: u64) -> String {
+        for round in 0..count {
+            track_event_begin!("interop", "round", |ctx: &mut EventContext| {
+                ctx.add_debug_arg("round", TrackEventDebugArg::Uint64(round));
+            });
+            track_event_instant!("silent", "never");
+            track_event_instant!("interop", "tick", |ctx: &mut EventContext| {
+                ctx.add_debug_arg("who", TrackEventDebugArg::String("official"));
+            });
+            track_event_counter!("interop", |ctx: &mut EventContext| {
+                ctx.set_track(&self.counter);
+                ctx.set_counter(TrackEventCounter::Int64(round as i64));
+            });
+            track_event_end!("interop");
+        }
+        track_event_instant!("interop", "last", |ctx: &mut EventContext| {
+            ctx.set_flush();
+        });
+        String::new()
+    }
+
+    /// Writes one packet with `length` bytes of text and waits until the
+    /// service has it.
+    fn write_packet(&self, length: usize) -> Result<String, String> {
+        let text: String = ('a'..='z').cycle().take(length).collect();
+        let written = AtomicBool::new(false);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.source.trace(|ctx: &mut TraceContext| {
+            ctx.add_packet(|packet: &mut TracePacket| {
+                packet
+                    .set_timestamp(1)
+                    .set_for_testing(|event: &mut TestEvent| {
+                        event.set_str(&text);
+                    });
+            });
+            let sender = sender.clone();
+            ctx.flush(move || {
+                let _ = sender.send(());
+            });
+            written.store(true, Ordering::Relaxed);
+        });
+        if !written.load(Ordering::Relaxed) {
+            return Err("the data source is not started".to_owned());
+        }
+        receiver
+            .recv_timeout(PATIENCE)
+            .map_err(|_| "the packet was never flushed".to_owned())?;
+        Ok(String::new())
+    }
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("not a number: {word}"))
+}
+
+impl Role for Producer {
+    fn run(&mut self, words: &[&str]) -> Result<String, String> {
+        match words {
+            ["await-slices", starts] => {
+                let wanted: u64 = number(starts)?;
+                self.slices.wait(|counts| counts.0 >= wanted)
+            }
+            ["slices", count] => Ok(self.write_slices(number(count)?)),
+            ["await-packets", starts] => {
+                let wanted: u64 = number(starts)?;
+                self.packets.wait(|counts| counts.0 >= wanted)
+            }
+            ["packet", length] => self.write_packet(number(length)?),
+            ["await-packets-stopped", stops] => {
+                let wanted: u64 = number(stops)?;
+                self.packets.wait(|counts| counts.1 >= wanted)
+            }
+            _ => Err(format!("unknown command: {}", words.join(" "))),
+        }
+    }
+}
