@@ -1,1 +1,37 @@
 //! The shared-memory ABI between a producer and the tracing service.
+//!
+//! One region of memory per producer, cut into pages of equal size, each page into up to fourteen chunks. A thread of
+//! the producer takes a chunk, writes packets into it and gives it back; the service copies it out and frees it. No
+//! lock spans the two processes: all hand-over goes through one atomic word at the start of each page.
+//!
+//! The types to know:
+//!
+//! - [`Region`]: the memory itself, a sealed memfd or plain memory. It never hands out a reference to its bytes.
+//! - [`Arbiter`] and [`TraceWriter`]: the producer's side. A writer belongs to one thread and fills chunks; the arbiter
+//!   gives chunks out and collects what has to be told to the service. It does no input or output itself.
+//! - [`ServiceRegion`]: the service's side. It treats every byte as hostile: header words are loaded once, payload is
+//!   copied once, and nothing read from the region ever steers an access outside it.
+//!
+//! The only unsafe code is in `region` and `chunk`.
+
+mod arbiter;
+mod chunk;
+mod commit;
+mod ids;
+mod layout;
+mod pages;
+mod patch;
+mod pending;
+mod primitive;
+mod region;
+mod service;
+mod sink;
+mod writer;
+
+pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
+pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
+pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
+pub use region::{MAX_REGION_SIZE, Region, RegionError};
+pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
+pub use sink::ChunkSink;
+pub use writer::{ExhaustedPolicy, Packet, TraceWriter};

@@ -1,0 +1,386 @@
+//! Gives chunks to the writers of a producer and gathers what the service has to be told.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::chunk::OwnedChunk;
+use crate::commit::{Commit, FlushCallback, MAX_COMMIT_BYTES};
+use crate::ids::WriterIds;
+use crate::layout::{ChunkHeader, Layout, PageSize};
+use crate::pages::{Pages, State as ChunkState};
+use crate::patch::PatchList;
+use crate::pending::Pending;
+use crate::primitive::{Arc, AtomicBool, Mutex, Ordering, lock, sleep};
+use crate::region::Region;
+use crate::writer::{ExhaustedPolicy, TraceWriter};
+
+/// How the writers' side reaches whoever owns the connection.
+///
+/// Called from any thread, never with a lock of this crate held.
+pub trait Outlet: Send + Sync {
+    /// [`Arbiter::poll_output`] has something new to say; the owner should call it soon.
+    fn wake(&self);
+
+    /// A writer waits for a free chunk. If what is pending can be sent from this very thread, do so now: it may be the
+    /// owner's own. Must not block.
+    fn flush_now(&self);
+}
+
+/// How an [`Arbiter`] behaves.
+#[derive(Clone, Debug)]
+pub struct ArbiterOptions {
+    /// How free pages are cut.
+    pub layout: Layout,
+    /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the service said that it
+    /// supports this.
+    pub direct_patching: bool,
+    /// There is no shared memory: chunks travel inside the commits.
+    pub emulated: bool,
+    /// How long complete chunks may wait for company before they are committed.
+    pub batch: Duration,
+    /// How many times a stalled writer looks for a free chunk before it gives up. The time between attempts grows from
+    /// nothing to a tenth of a second, so that the default of 300 is some 15 seconds.
+    pub stall_limit: u32,
+}
+
+impl Default for ArbiterOptions {
+    fn default() -> Self {
+        Self {
+            layout: Layout::Div1,
+            direct_patching: false,
+            emulated: false,
+            batch: Duration::ZERO,
+            stall_limit: 300,
+        }
+    }
+}
+
+/// What the owner of the connection has to do next.
+#[derive(Debug)]
+pub enum Output {
+    /// Send RegisterTraceWriter.
+    Register {
+        /// The new writer.
+        writer_id: u16,
+        /// The buffer it writes to.
+        target_buffer: u16,
+    },
+    /// Send CommitData.
+    Commit(Commit),
+    /// Send UnregisterTraceWriter.
+    Unregister {
+        /// The writer that is gone.
+        writer_id: u16,
+    },
+    /// Nothing before this time, unless [`Outlet::wake`] is called.
+    WaitUntil(Instant),
+    /// Nothing before [`Outlet::wake`] is called.
+    Idle,
+}
+
+/// Shared by all writers of a producer and the owner of its connection. One lock, taken once per chunk.
+///
+/// Does no input or output: [`Arbiter::poll_output`] says what to send.
+pub struct Arbiter {
+    pages: Pages,
+    options: ArbiterOptions,
+    outlet: Box<dyn Outlet>,
+    closed: AtomicBool,
+    /// The process that may use the chunks. A forked child inherits writers and memory, but must not touch them.
+    process: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where the search for a free chunk begins.
+    page: u32,
+    ids: WriterIds,
+    registered: Vec<(u16, u16)>,
+    unregistered: Vec<u16>,
+    pending: Option<Pending>,
+    /// When what is pending has waited long enough; set when the owner first hears of it.
+    due: Option<Instant>,
+    /// Parts of a commit that was too large for one request, last one first.
+    ready: Vec<Commit>,
+}
+
+impl Arbiter {
+    /// An arbiter over `region`; `None` if the region holds no page of this size.
+    pub fn new(
+        region: Arc<Region>,
+        page_size: PageSize,
+        options: ArbiterOptions,
+        outlet: Box<dyn Outlet>,
+    ) -> Option<Arc<Self>> {
+        Some(Arc::new(Self {
+            pages: Pages::new(region, page_size)?,
+            options,
+            outlet,
+            closed: AtomicBool::new(false),
+            process: std::process::id(),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// A new writer for a central buffer. If the arbiter is closed or all 32767 numbers are in use, the writer
+    /// discards everything.
+    pub fn create_writer(
+        self: &Arc<Self>,
+        target_buffer: u16,
+        policy: ExhaustedPolicy,
+    ) -> TraceWriter {
+        if !self.is_usable() {
+            return TraceWriter::null();
+        }
+        let allocated = {
+            let mut state = lock(&self.state);
+            let allocated = state.ids.allocate();
+            if let Some((id, _)) = allocated {
+                state.registered.push((id, target_buffer));
+            }
+            allocated
+        };
+        let Some((id, first_chunk)) = allocated else {
+            return TraceWriter::null();
+        };
+        self.outlet.wake();
+        TraceWriter::bound(Arc::clone(self), id, first_chunk, target_buffer, policy)
+    }
+
+    /// How many writers there are.
+    pub fn writers(&self) -> u16 {
+        lock(&self.state).ids.in_use()
+    }
+
+    /// Says that a flush request of the service is done. The answer goes out after everything returned before.
+    pub fn acknowledge_flush(&self, request_id: u64) {
+        self.update(|pending| {
+            pending.acknowledge(request_id);
+            true
+        });
+    }
+
+    /// Commits what is pending now, and calls `callback` once the service has processed it, even if nothing was.
+    pub fn flush(&self, callback: Option<FlushCallback>) {
+        if self.is_usable() {
+            self.update(|pending| {
+                pending.callbacks.extend(callback);
+                true
+            });
+        }
+    }
+
+    /// Ends it all: writers discard from now on, stalled ones give up, nothing more is sent. For a connection that
+    /// was lost.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let dropped = std::mem::take(&mut lock(&self.state).pending);
+        drop(dropped);
+    }
+
+    /// What to do next. The owner calls it until it says [`Output::WaitUntil`] or [`Output::Idle`].
+    pub fn poll_output(&self, now: Instant) -> Output {
+        self.next_output(Some(now))
+    }
+
+    /// As [`Arbiter::poll_output`], without waiting for a batch to fill up.
+    pub fn poll_output_urgently(&self) -> Output {
+        self.next_output(None)
+    }
+
+    fn next_output(&self, now: Option<Instant>) -> Output {
+        let mut state = lock(&self.state);
+        if !state.registered.is_empty() {
+            let (writer_id, target_buffer) = state.registered.remove(0);
+            return Output::Register {
+                writer_id,
+                target_buffer,
+            };
+        }
+        if state.ready.is_empty() && state.pending.is_some() {
+            if let Some(due) = state.due_after(now, self.options.batch) {
+                return Output::WaitUntil(due);
+            }
+            state.due = None;
+            let commit = state
+                .pending
+                .take()
+                .map(|p| p.into_commit(self.options.emulated));
+            let mut parts = commit.map_or(Vec::new(), |commit| commit.split(MAX_COMMIT_BYTES));
+            parts.reverse();
+            state.ready = parts;
+        }
+        if let Some(commit) = state.ready.pop() {
+            return Output::Commit(commit);
+        }
+        match state.unregistered.pop() {
+            Some(writer_id) => Output::Unregister { writer_id },
+            None => Output::Idle,
+        }
+    }
+
+    /// Takes a free chunk, waiting for one as `policy` says. `None` if there is none.
+    pub(crate) fn acquire(
+        &self,
+        header: ChunkHeader,
+        policy: ExhaustedPolicy,
+    ) -> Option<OwnedChunk> {
+        let mut interval = 0;
+        for attempt in 1.. {
+            if !self.is_usable() {
+                return None;
+            }
+            if let Some(chunk) = self.find_chunk(header) {
+                return Some(chunk);
+            }
+            if policy == ExhaustedPolicy::Drop {
+                return None;
+            }
+            if attempt >= self.options.stall_limit {
+                if policy == ExhaustedPolicy::StallThenAbort {
+                    self.abort();
+                }
+                return None;
+            }
+            self.outlet.flush_now();
+            if attempt % 2 == 1 {
+                sleep(Duration::from_micros(interval));
+                interval = ((interval + 1) * 8).min(100_000);
+            }
+        }
+        None
+    }
+
+    fn find_chunk(&self, header: ChunkHeader) -> Option<OwnedChunk> {
+        let mut state = lock(&self.state);
+        let count = self.pages.count();
+        for step in 0..count {
+            let page = (state.page + step) % count;
+            let mut word = self.pages.load(page, Ordering::Relaxed);
+            if word == 0 {
+                self.pages.try_partition(page, self.options.layout);
+                word = self.pages.load(page, Ordering::Relaxed);
+            }
+            for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
+                if ChunkState::of_word(word, index) == ChunkState::Free
+                    && let Some(chunk) = OwnedChunk::acquire(&self.pages, page, index, header)
+                {
+                    state.page = page;
+                    return Some(chunk);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a chunk back to be committed, along with the filled holes of its writer.
+    pub(crate) fn return_chunk(&self, chunk: OwnedChunk, target: u16, patches: &mut PatchList) {
+        self.update_with_patches(Some(chunk), target, 0, patches);
+    }
+
+    /// Commits the filled holes of a writer.
+    pub(crate) fn send_patches(&self, writer_id: u16, target: u16, patches: &mut PatchList) {
+        if patches.is_ready() {
+            self.update_with_patches(None, target, writer_id, patches);
+        }
+    }
+
+    fn update_with_patches(
+        &self,
+        chunk: Option<OwnedChunk>,
+        target: u16,
+        writer_id: u16,
+        patches: &mut PatchList,
+    ) {
+        if self.is_foreign() {
+            // The chunk is the parent's.
+            std::mem::forget(chunk);
+            return;
+        }
+        if !self.is_usable() {
+            return;
+        }
+        let writer_id = chunk
+            .as_ref()
+            .and_then(OwnedChunk::writer_id)
+            .unwrap_or(writer_id);
+        let direct = self.options.direct_patching;
+        let half = self.pages.region().size() / 2;
+        self.update(|pending| {
+            if let Some(chunk) = chunk {
+                pending.add_chunk(chunk, target, direct);
+            }
+            let patched = pending.add_patches(writer_id, target, patches);
+            patched || pending.bytes() >= half || self.options.emulated
+        });
+    }
+
+    /// Changes what is pending; `change` returns whether it should be sent at once.
+    fn update(&self, change: impl FnOnce(&mut Pending) -> bool) {
+        let wake = {
+            let mut state = lock(&self.state);
+            let is_new = state.pending.is_none();
+            let pending = state.pending.get_or_insert_default();
+            let urgent = change(pending);
+            let newly_urgent = urgent && !pending.urgent;
+            pending.urgent |= urgent;
+            is_new || newly_urgent
+        };
+        if wake {
+            self.outlet.wake();
+        }
+    }
+
+    /// Takes a writer's number back.
+    pub(crate) fn release_writer(&self, id: u16, next_chunk: u32) {
+        if !self.is_usable() {
+            return;
+        }
+        {
+            let mut state = lock(&self.state);
+            state.ids.free(id, next_chunk);
+            state.unregistered.push(id);
+        }
+        self.outlet.wake();
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed) && !self.is_foreign()
+    }
+
+    /// Whether this is a forked child of the process that owns the memory.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Ends the process, as the policy demands that would rather crash than lose data.
+    fn abort(&self) -> ! {
+        eprintln!(
+            "Shared memory buffer max stall count exceeded; possible deadlock. {}",
+            self.pages.census()
+        );
+        std::process::abort()
+    }
+}
+
+impl State {
+    /// When what is pending is to be sent, if that is not now.
+    fn due_after(&mut self, now: Option<Instant>, batch: Duration) -> Option<Instant> {
+        let now = now?;
+        if batch.is_zero() || self.pending.as_ref().is_none_or(|pending| pending.urgent) {
+            return None;
+        }
+        let due = *self.due.get_or_insert(now + batch);
+        (due > now).then_some(due)
+    }
+}
+
+impl fmt::Debug for Arbiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arbiter")
+            .field("pages", &self.pages)
+            .field("options", &self.options)
+            .finish()
+    }
+}

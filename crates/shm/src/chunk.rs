@@ -1,0 +1,260 @@
+//! A chunk owned by a writer.
+
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use crate::layout::{ChunkFlags, ChunkHeader};
+use crate::pages::{Pages, Place, State};
+
+/// The right to write one chunk, from acquiring it to releasing it; it cannot be copied.
+///
+/// The fill position, count and flags are kept privately: shared memory is only ever written. A detached value stands
+/// for no chunk: it has no room at all.
+pub(crate) struct OwnedChunk {
+    /// Start of the payload. Dangling, with a `size` of zero, when detached.
+    payload: NonNull<u8>,
+    size: usize,
+    used: usize,
+    held: Option<Held>,
+}
+
+struct Held {
+    /// Keeps the memory mapped.
+    pages: Pages,
+    place: Place,
+    header: ChunkHeader,
+}
+
+// SAFETY: a chunk is exclusive to its owner wherever that is; the memory has no thread affinity.
+unsafe impl Send for OwnedChunk {}
+
+impl OwnedChunk {
+    /// No chunk.
+    pub(crate) fn detached() -> Self {
+        Self {
+            payload: NonNull::dangling(),
+            size: 0,
+            used: 0,
+            held: None,
+        }
+    }
+
+    /// Acquires a chunk of a page for writing; `None` if it is not free.
+    pub(crate) fn acquire(
+        pages: &Pages,
+        page: u32,
+        index: u32,
+        header: ChunkHeader,
+    ) -> Option<Self> {
+        let place = pages.try_acquire(page, index, &header).ok()?;
+        let size = place.payload_size();
+        let payload = pages.region().address(place.payload_offset(), size);
+        let held = Some(Held {
+            pages: pages.clone(),
+            place,
+            header,
+        });
+        Some(Self {
+            payload,
+            size,
+            used: 0,
+            held,
+        })
+    }
+
+    /// Whether there is a chunk.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Payload bytes used so far.
+    #[inline]
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Payload bytes left.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.size - self.used
+    }
+
+    /// Appends as much of `bytes` as fits and returns how much that was.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
+        let length = bytes.len().min(self.room());
+        // SAFETY: `used + length <= size`, and the payload is `size` bytes of mapped memory that only the owner of
+        // this value writes. The source is a Rust reference, so it is not in the region.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.payload.as_ptr().add(self.used), length);
+        }
+        self.used += length;
+        length
+    }
+
+    /// Appends the first `length` of sixteen bytes, if there is room for all sixteen.
+    #[inline]
+    pub(crate) fn append_short(&mut self, bytes: &[u8; 16], length: usize) -> bool {
+        if self.room() < 16 || length > 16 {
+            return false;
+        }
+        // SAFETY: as in `append`, with sixteen bytes of room.
+        unsafe {
+            self.payload
+                .as_ptr()
+                .add(self.used)
+                .cast::<[u8; 16]>()
+                .write_unaligned(*bytes);
+        }
+        self.used += length;
+        true
+    }
+
+    /// Overwrites bytes already appended; does nothing if `at..at + 4` is not within them.
+    #[inline]
+    pub(crate) fn overwrite(&mut self, at: usize, bytes: [u8; 4]) {
+        if at.checked_add(4).is_some_and(|end| end <= self.used) {
+            // SAFETY: within the used part of the payload, as checked; otherwise as in `append`.
+            unsafe {
+                self.payload
+                    .as_ptr()
+                    .add(at)
+                    .cast::<[u8; 4]>()
+                    .write_unaligned(bytes)
+            };
+        }
+    }
+
+    /// Turns the four-byte length field at `at` into a one-byte one: moves what follows back by three bytes.
+    ///
+    /// Does nothing if the field is not within the used part, or what follows is not shorter than 128 bytes.
+    #[inline]
+    pub(crate) fn compact(&mut self, at: usize) {
+        let Some(length) = at
+            .checked_add(4)
+            .and_then(|start| self.used.checked_sub(start))
+        else {
+            return;
+        };
+        if length > 127 {
+            return;
+        }
+        // SAFETY: source and target are within the used part of the payload, which only this value's owner writes, so
+        // what is read back are its own bytes (or garbage from a misbehaving peer; any bytes are valid).
+        unsafe {
+            let field = self.payload.as_ptr().add(at);
+            field.write(length as u8);
+            ptr::copy(field.add(4), field.add(1), length);
+        }
+        self.used -= 3;
+    }
+
+    /// The chunk's number, `None` if detached.
+    pub(crate) fn chunk_id(&self) -> Option<u32> {
+        self.held.as_ref().map(|held| held.header.chunk_id)
+    }
+
+    /// The writer the chunk was acquired for, `None` if detached.
+    pub(crate) fn writer_id(&self) -> Option<u16> {
+        self.held.as_ref().map(|held| held.header.writer_id)
+    }
+
+    /// Fragments started.
+    #[inline]
+    pub(crate) fn count(&self) -> u16 {
+        self.held.as_ref().map_or(0, |held| held.header.count)
+    }
+
+    /// Whether the last fragment has holes.
+    pub(crate) fn needs_patching(&self) -> bool {
+        self.held
+            .as_ref()
+            .is_some_and(|held| held.header.flags.contains(ChunkFlags::NEEDS_PATCHING))
+    }
+
+    /// Counts one more fragment, publishing everything written before.
+    #[inline]
+    pub(crate) fn count_fragment(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.header.count += 1;
+            held.pages
+                .store_packets(&held.place, held.header.packets_word());
+        }
+    }
+
+    /// Sets flags.
+    pub(crate) fn set_flags(&mut self, flags: ChunkFlags) {
+        if let Some(held) = &mut self.held {
+            held.header.flags = held.header.flags.with(flags);
+            held.pages
+                .store_packets(&held.place, held.header.packets_word());
+        }
+    }
+
+    /// Fills a hole in a chunk that was kept back for it. The hole lies within the payload or nothing happens.
+    pub(crate) fn patch(&mut self, offset: u16, bytes: [u8; 4]) {
+        self.overwrite(offset.into(), bytes);
+    }
+
+    /// Clears the flag that says there are holes.
+    pub(crate) fn clear_needs_patching(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.header.flags = held.header.flags.without(ChunkFlags::NEEDS_PATCHING);
+            held.pages
+                .store_packets(&held.place, held.header.packets_word());
+        }
+    }
+
+    /// Page and index of the chunk and its size with the header; `None` if detached.
+    pub(crate) fn location(&self) -> Option<(u32, u32, usize)> {
+        self.held
+            .as_ref()
+            .map(|held| (held.place.page, held.place.index, held.place.size))
+    }
+
+    /// Marks the chunk complete. Under hopeless contention it stays as it is and is lost to both sides.
+    pub(crate) fn release(mut self) -> Option<Released> {
+        let held = self.held.take()?;
+        held.pages.release_complete(&held.place).ok()?;
+        Some(Released {
+            pages: held.pages,
+            place: held.place,
+        })
+    }
+}
+
+/// A chunk that is complete.
+pub(crate) struct Released {
+    pages: Pages,
+    place: Place,
+}
+
+impl Released {
+    /// Where there is no shared memory: takes the whole chunk, header included, and frees it.
+    pub(crate) fn take_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.place.size];
+        self.pages.region().copy_out(self.place.offset, &mut bytes);
+        // The word is only ever changed by this process here, so this cannot fail.
+        let _ = self.pages.release_free(&self.place, State::Complete);
+        bytes
+    }
+}
+
+impl Drop for OwnedChunk {
+    /// A chunk that is dropped rather than released goes to the service as it is, so that it is freed some day.
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            let _ = held.pages.release_complete(&held.place);
+        }
+    }
+}
+
+impl fmt::Debug for OwnedChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedChunk")
+            .field("place", &self.held.as_ref().map(|held| held.place))
+            .field("used", &self.used)
+            .field("size", &self.size)
+            .finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! What a producer tells the service about its chunks.
+
+use std::fmt;
+
+/// Largest commit sent, in bytes of its encoding: the service's frame limit of 128 KiB with room for the envelope.
+pub const MAX_COMMIT_BYTES: usize = 128 * 1024 - 512;
+
+/// Called once the service has processed a commit.
+pub type FlushCallback = Box<dyn FnOnce() + Send>;
+
+/// A complete chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkToMove {
+    /// The page number.
+    pub page: u32,
+    /// The chunk's index in its page.
+    pub chunk: u32,
+    /// The central buffer it is meant for.
+    pub target_buffer: u16,
+    /// The chunk with its header, where there is no shared memory.
+    pub data: Option<Vec<u8>>,
+}
+
+/// Four bytes to be put into a chunk that the service has already, or is about to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// Where, counted from the start of the chunk's payload.
+    pub offset: u16,
+    /// What.
+    pub data: [u8; 4],
+}
+
+/// The patches of one chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkToPatch {
+    /// The central buffer of the chunk.
+    pub target_buffer: u16,
+    /// The writer of the chunk.
+    pub writer_id: u16,
+    /// The number of the chunk.
+    pub chunk_id: u32,
+    /// The patches, at least one.
+    pub patches: Vec<Patch>,
+    /// Whether holes remain after these.
+    pub has_more_patches: bool,
+}
+
+impl ChunkToPatch {
+    /// The service discards the whole entry if it holds more patches than this.
+    pub const MAX_PATCHES: usize = 1024;
+}
+
+/// One CommitData request.
+///
+/// The service processes the moves, then the patches, then the flush acknowledgement.
+#[derive(Default)]
+pub struct Commit {
+    /// Chunks to copy out of shared memory.
+    pub moves: Vec<ChunkToMove>,
+    /// Patches.
+    pub patches: Vec<ChunkToPatch>,
+    /// The highest flush request that is done.
+    pub flush_request_id: Option<u64>,
+    /// To be called when the service replies. A reply must be asked for if there are any. If the connection is lost
+    /// they are dropped uncalled.
+    pub callbacks: Vec<FlushCallback>,
+}
+
+impl Commit {
+    /// Whether the service has to reply.
+    pub fn wants_reply(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
+    /// Splits the commit into requests whose encodings stay below `limit` bytes, in order. The flush acknowledgement
+    /// and the callbacks go with the last one.
+    pub(crate) fn split(self, limit: usize) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let mut part = Self::default();
+        let mut bytes = 0;
+        let mut start_new = |part: &mut Self, bytes: &mut usize, more: usize| {
+            if *bytes > 0 && *bytes + more >= limit {
+                parts.push(std::mem::take(part));
+                *bytes = 0;
+            }
+            *bytes += more;
+        };
+        for chunk in self.moves {
+            start_new(
+                &mut part,
+                &mut bytes,
+                32 + chunk.data.as_ref().map_or(0, Vec::len),
+            );
+            part.moves.push(chunk);
+        }
+        for chunk in self.patches {
+            start_new(&mut part, &mut bytes, 32 + 20 * chunk.patches.len());
+            part.patches.push(chunk);
+        }
+        part.flush_request_id = self.flush_request_id;
+        part.callbacks = self.callbacks;
+        parts.push(part);
+        parts
+    }
+}
+
+impl fmt::Debug for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commit")
+            .field("moves", &self.moves)
+            .field("patches", &self.patches)
+            .field("flush_request_id", &self.flush_request_id)
+            .field("wants_reply", &self.wants_reply())
+            .finish()
+    }
+}

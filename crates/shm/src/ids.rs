@@ -1,0 +1,57 @@
+//! Writer numbers.
+
+use std::collections::BTreeMap;
+
+/// Largest writer number the service accepts.
+pub(crate) const MAX_WRITER_ID: u16 = 0x7fff;
+
+/// Hands out writer numbers round robin, so that a number is reused as late as possible.
+#[derive(Debug, Default)]
+pub(crate) struct WriterIds {
+    last: u16,
+    in_use: u16,
+    used: Vec<u64>,
+    /// The next chunk number of every number that was in use once. A writer that takes a number over continues there:
+    /// the service would take chunks numbered from 0 for old ones.
+    retired: BTreeMap<u16, u32>,
+}
+
+impl WriterIds {
+    /// A free number and the chunk number to start with; `None` if all are in use.
+    pub(crate) fn allocate(&mut self) -> Option<(u16, u32)> {
+        if self.in_use == MAX_WRITER_ID {
+            return None;
+        }
+        self.used.resize(usize::from(MAX_WRITER_ID) / 64 + 1, 0);
+        loop {
+            self.last = if self.last >= MAX_WRITER_ID {
+                1
+            } else {
+                self.last + 1
+            };
+            let (word, bit) = (usize::from(self.last / 64), self.last % 64);
+            if self.used[word] >> bit & 1 == 0 {
+                self.used[word] |= 1 << bit;
+                self.in_use += 1;
+                return Some((self.last, self.retired.remove(&self.last).unwrap_or(0)));
+            }
+        }
+    }
+
+    /// Takes a number back; `next_chunk` is the number its next chunk would have had.
+    pub(crate) fn free(&mut self, id: u16, next_chunk: u32) {
+        let (word, bit) = (usize::from(id / 64), id % 64);
+        if let Some(used) = self.used.get_mut(word)
+            && *used >> bit & 1 == 1
+        {
+            *used &= !(1 << bit);
+            self.in_use -= 1;
+            self.retired.insert(id, next_chunk);
+        }
+    }
+
+    /// How many are in use.
+    pub(crate) fn in_use(&self) -> u16 {
+        self.in_use
+    }
+}

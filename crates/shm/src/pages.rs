@@ -1,0 +1,262 @@
+//! The page words and chunk headers: every transition of the chunk state machine.
+
+use std::time::Duration;
+
+use crate::layout::{ChunkHeader, HEADER_SIZE, Layout, PageSize, STATES_MASK};
+use crate::primitive::{Arc, AtomicU32, Ordering, sleep, yield_now};
+use crate::region::Region;
+
+/// How often a transition is tried before giving up under contention.
+const MAX_ATTEMPTS: u32 = 64;
+
+/// Who may touch a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    Free = 0,
+    BeingWritten = 1,
+    BeingRead = 2,
+    Complete = 3,
+}
+
+impl State {
+    /// The state of chunk `index` in a page word; `index` is below 14.
+    pub(crate) fn of_word(word: u32, index: u32) -> Self {
+        match word >> (2 * index) & 3 {
+            0 => Self::Free,
+            1 => Self::BeingWritten,
+            2 => Self::BeingRead,
+            _ => Self::Complete,
+        }
+    }
+
+    fn bits(self, index: u32) -> u32 {
+        u32::from(self as u8) << (2 * index)
+    }
+}
+
+/// Where a chunk is. Computed from private tables only, so always inside the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) page: u32,
+    pub(crate) index: u32,
+    /// The layout of the page when the place was computed.
+    pub(crate) layout: Layout,
+    /// Offset of the chunk header in the region.
+    pub(crate) offset: usize,
+    /// Size of the chunk with its header.
+    pub(crate) size: usize,
+}
+
+impl Place {
+    pub(crate) fn payload_offset(&self) -> usize {
+        self.offset + HEADER_SIZE
+    }
+
+    pub(crate) fn payload_size(&self) -> usize {
+        self.size - HEADER_SIZE
+    }
+}
+
+/// A transition that was not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransitionError {
+    /// The chunk is not in the expected state, or the page no longer has the expected layout.
+    WrongState,
+    /// The word kept changing.
+    Contention,
+}
+
+/// A region seen as pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Pages {
+    region: Arc<Region>,
+    page_size: PageSize,
+    count: u32,
+}
+
+impl Pages {
+    /// `None` if not even one page fits in the region.
+    pub(crate) fn new(region: Arc<Region>, page_size: PageSize) -> Option<Self> {
+        let count = (region.size() / page_size.bytes()) as u32;
+        (count > 0).then_some(Self {
+            region,
+            page_size,
+            count,
+        })
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// The word of a page; panics if there is no such page.
+    fn word(&self, page: u32) -> &AtomicU32 {
+        assert!(page < self.count);
+        self.region.word(page as usize * self.page_size.bytes())
+    }
+
+    pub(crate) fn load(&self, page: u32, ordering: Ordering) -> u32 {
+        self.word(page).load(ordering)
+    }
+
+    /// The place of a chunk in a page whose word was loaded as `word`; `None` if there is no such chunk.
+    pub(crate) fn place(&self, word: u32, page: u32, index: u32) -> Option<Place> {
+        let layout = Layout::of_word(word)?;
+        let offset = layout.chunk_offset(self.page_size, index)?;
+        Some(Place {
+            page,
+            index,
+            layout,
+            offset: page as usize * self.page_size.bytes() + offset,
+            size: layout.chunk_size(self.page_size),
+        })
+    }
+
+    /// Cuts a page that is entirely free.
+    pub(crate) fn try_partition(&self, page: u32, layout: Layout) -> bool {
+        self.word(page)
+            .compare_exchange(0, layout.word(), Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// Takes a free chunk for writing and writes its header.
+    pub(crate) fn try_acquire(
+        &self,
+        page: u32,
+        index: u32,
+        header: &ChunkHeader,
+    ) -> Result<Place, TransitionError> {
+        let word = self.load(page, Ordering::Acquire);
+        let place = self
+            .place(word, page, index)
+            .ok_or(TransitionError::WrongState)?;
+        self.transition(&place, State::Free, State::BeingWritten)?;
+        self.region
+            .half_word(place.offset + 4)
+            .store(header.writer_id, Ordering::Relaxed);
+        self.region
+            .word(place.offset)
+            .store(header.chunk_id, Ordering::Relaxed);
+        self.region
+            .half_word(place.offset + 6)
+            .store(header.packets_word(), Ordering::Release);
+        Ok(place)
+    }
+
+    /// Publishes the count and flags of a chunk this process is writing.
+    pub(crate) fn store_packets(&self, place: &Place, packets: u16) {
+        self.region
+            .half_word(place.offset + 6)
+            .store(packets, Ordering::Release);
+    }
+
+    /// Gives a chunk that was being written to the service.
+    pub(crate) fn release_complete(&self, place: &Place) -> Result<(), TransitionError> {
+        self.transition(place, State::BeingWritten, State::Complete)
+    }
+
+    /// Takes a complete chunk for reading.
+    pub(crate) fn try_acquire_for_reading(
+        &self,
+        page: u32,
+        index: u32,
+    ) -> Result<Place, TransitionError> {
+        if page >= self.count {
+            return Err(TransitionError::WrongState);
+        }
+        let word = self.load(page, Ordering::Acquire);
+        let place = self
+            .place(word, page, index)
+            .ok_or(TransitionError::WrongState)?;
+        self.transition(&place, State::Complete, State::BeingRead)?;
+        Ok(place)
+    }
+
+    /// Frees a chunk after reading it, from `from`: being read, or complete where there is no shared memory and the
+    /// producer frees its own chunks.
+    pub(crate) fn release_free(&self, place: &Place, from: State) -> Result<(), TransitionError> {
+        let word = self.load(place.page, Ordering::Relaxed);
+        if Layout::of_word(word) != Some(place.layout) || State::of_word(word, place.index) != from
+        {
+            return Err(TransitionError::WrongState);
+        }
+        self.region
+            .half_word(place.offset + 4)
+            .store(0, Ordering::Relaxed);
+        self.region.word(place.offset).store(0, Ordering::Relaxed);
+        self.region
+            .half_word(place.offset + 6)
+            .store(0, Ordering::Release);
+        self.transition(place, from, State::Free)
+    }
+
+    /// The header of a chunk, each word loaded once, the packet count with `Acquire`.
+    pub(crate) fn header(&self, place: &Place) -> ChunkHeader {
+        let packets = self
+            .region
+            .half_word(place.offset + 6)
+            .load(Ordering::Acquire);
+        let chunk_id = self.region.word(place.offset).load(Ordering::Relaxed);
+        let writer_id = self
+            .region
+            .half_word(place.offset + 4)
+            .load(Ordering::Relaxed);
+        ChunkHeader::from_words(chunk_id, writer_id, packets)
+    }
+
+    /// How many chunks are in each state, for a person to read.
+    pub(crate) fn census(&self) -> String {
+        let mut free_pages = 0;
+        let mut states = [0u32; 4];
+        for page in 0..self.count {
+            let word = self.load(page, Ordering::Relaxed);
+            match Layout::of_word(word) {
+                None => free_pages += 1,
+                Some(layout) => (0..layout.chunks())
+                    .for_each(|index| states[State::of_word(word, index) as usize] += 1),
+            }
+        }
+        let [free, being_written, being_read, complete] = states;
+        format!(
+            "{free} chunks free, {being_written} being written, {being_read} being read, {complete} complete, \
+             {free_pages} pages free"
+        )
+    }
+
+    fn transition(&self, place: &Place, from: State, to: State) -> Result<(), TransitionError> {
+        let word = self.word(place.page);
+        for attempt in 0..MAX_ATTEMPTS {
+            let current = word.load(Ordering::Acquire);
+            if Layout::of_word(current) != Some(place.layout)
+                || State::of_word(current, place.index) != from
+            {
+                return Err(TransitionError::WrongState);
+            }
+            let mut next = current & !(3 << (2 * place.index)) | to.bits(place.index);
+            if to == State::Free && next & STATES_MASK == 0 {
+                // The reserved bit goes as well: a free page is exactly 0, or it could never be used again.
+                next = 0;
+            }
+            if word
+                .compare_exchange_weak(current, next, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+            {
+                return Ok(());
+            }
+            match attempt {
+                0..32 => yield_now(),
+                _ => sleep(Duration::from_millis(u64::from(attempt / 10))),
+            }
+        }
+        Err(TransitionError::Contention)
+    }
+}

@@ -1,0 +1,171 @@
+//! The commit in the making.
+
+use std::fmt;
+
+use crate::chunk::{OwnedChunk, Released};
+use crate::commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, Patch};
+use crate::patch::{FilledHole, PatchList};
+
+/// A chunk that goes out with the next commit.
+struct PendingChunk {
+    target: u16,
+    page: u32,
+    index: u32,
+    chunk: Chunk,
+}
+
+enum Chunk {
+    /// Kept from the service because its holes may still be filled in place. A scraper must never see a complete chunk
+    /// whose need for patches disappears later.
+    Held(OwnedChunk),
+    Released(Released),
+    /// On its way from one to the other, or lost to contention.
+    Gone,
+}
+
+/// What the next commit will say.
+#[derive(Default)]
+pub(crate) struct Pending {
+    chunks: Vec<PendingChunk>,
+    patches: Vec<ChunkToPatch>,
+    flush_request_id: Option<u64>,
+    bytes: usize,
+    /// Called when the service has processed the commit.
+    pub(crate) callbacks: Vec<FlushCallback>,
+    /// Do not wait for a batch to fill up.
+    pub(crate) urgent: bool,
+}
+
+impl Pending {
+    /// Size of the chunks gathered so far, in bytes of shared memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a flush acknowledgement; the highest wins, it stands for all before it.
+    pub(crate) fn acknowledge(&mut self, request_id: u64) {
+        self.flush_request_id = self.flush_request_id.max(Some(request_id));
+    }
+
+    /// Adds a chunk. With `direct` patching it is kept back while it has holes.
+    pub(crate) fn add_chunk(&mut self, chunk: OwnedChunk, target: u16, direct: bool) {
+        let Some((page, index, size)) = chunk.location() else {
+            return;
+        };
+        let chunk = if direct && chunk.needs_patching() {
+            Chunk::Held(chunk)
+        } else {
+            chunk.release().map_or(Chunk::Gone, Chunk::Released)
+        };
+        self.bytes += size;
+        self.chunks.push(PendingChunk {
+            target,
+            page,
+            index,
+            chunk,
+        });
+    }
+
+    /// Moves the filled holes out of `patches`: into chunks that are still held, or into patch messages. Returns
+    /// whether there are any of the latter.
+    pub(crate) fn add_patches(
+        &mut self,
+        writer_id: u16,
+        target: u16,
+        patches: &mut PatchList,
+    ) -> bool {
+        let mut any = false;
+        while let Some(hole) = patches.pop_ready() {
+            let more = patches.continues_in(hole.chunk_id);
+            if !self.patch_in_place(writer_id, hole, more) {
+                self.add_patch(writer_id, target, hole, more);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn patch_in_place(&mut self, writer_id: u16, hole: FilledHole, more: bool) -> bool {
+        for pending in self.chunks.iter_mut().rev() {
+            let Chunk::Held(chunk) = &mut pending.chunk else {
+                continue;
+            };
+            if chunk.writer_id() != Some(writer_id) || chunk.chunk_id() != Some(hole.chunk_id) {
+                continue;
+            }
+            chunk.patch(hole.offset, hole.data);
+            if !more {
+                chunk.clear_needs_patching();
+                pending.release();
+            }
+            return true;
+        }
+        false
+    }
+
+    fn add_patch(&mut self, writer_id: u16, target: u16, hole: FilledHole, more: bool) {
+        let patch = Patch {
+            offset: hole.offset,
+            data: hole.data,
+        };
+        match self.patches.last_mut() {
+            Some(last)
+                if last.chunk_id == hole.chunk_id
+                    && last.writer_id == writer_id
+                    && last.patches.len() < ChunkToPatch::MAX_PATCHES =>
+            {
+                last.patches.push(patch);
+                last.has_more_patches = more;
+            }
+            _ => self.patches.push(ChunkToPatch {
+                target_buffer: target,
+                writer_id,
+                chunk_id: hole.chunk_id,
+                patches: vec![patch],
+                has_more_patches: more,
+            }),
+        }
+    }
+
+    /// The commit to send. `emulated`: with the chunks inside.
+    pub(crate) fn into_commit(mut self, emulated: bool) -> Commit {
+        let mut moves = Vec::with_capacity(self.chunks.len());
+        for mut pending in self.chunks.drain(..) {
+            pending.release();
+            let Chunk::Released(released) = pending.chunk else {
+                continue;
+            };
+            moves.push(ChunkToMove {
+                page: pending.page,
+                chunk: pending.index,
+                target_buffer: pending.target,
+                data: emulated.then(|| released.take_bytes()),
+            });
+        }
+        Commit {
+            moves,
+            patches: self.patches,
+            flush_request_id: self.flush_request_id,
+            callbacks: self.callbacks,
+        }
+    }
+}
+
+impl PendingChunk {
+    fn release(&mut self) {
+        self.chunk = match std::mem::replace(&mut self.chunk, Chunk::Gone) {
+            Chunk::Held(chunk) => chunk.release().map_or(Chunk::Gone, Chunk::Released),
+            other => other,
+        };
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("chunks", &self.chunks.len())
+            .field("patches", &self.patches.len())
+            .field("urgent", &self.urgent)
+            .finish()
+    }
+}

@@ -1,0 +1,285 @@
+//! The shared memory itself.
+
+use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ffi::c_void;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{self, FileType, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+use crate::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// The largest region either side accepts: 32 MiB.
+pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
+
+/// Regions start and end on such a boundary.
+const GRANULE: usize = 4096;
+
+/// The seals that make a received descriptor safe to map: its size can never change.
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+/// Why a region could not be created or adopted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The size is zero, above [`MAX_REGION_SIZE`] or not a multiple of 4096 bytes.
+    #[error("invalid shared memory size of {size} bytes")]
+    Size {
+        /// The size asked for or found.
+        size: u64,
+    },
+    /// The descriptor is not a file that can be shared memory.
+    #[error("the descriptor received as shared memory is not a regular file")]
+    NotAFile,
+    /// The descriptor can still be resized by its sender.
+    #[error("the shared memory received is not sealed against resizing")]
+    NotSealed,
+    /// The system refused an operation.
+    #[error("cannot {action} shared memory: {error}")]
+    System {
+        /// What was attempted.
+        action: &'static str,
+        /// The system's answer.
+        error: Errno,
+    },
+}
+
+enum Backing {
+    Mapping(OwnedFd),
+    Heap(AllocLayout),
+}
+
+/// A stretch of memory that another process, or another thread without coordination, may change at any time.
+///
+/// There is no way to borrow its bytes. Everything goes through bounds-checked atomic words and copies. The memory
+/// stays mapped for as long as the value lives; share it in an [`Arc`](std::sync::Arc).
+pub struct Region {
+    base: NonNull<u8>,
+    size: usize,
+    backing: Backing,
+}
+
+// SAFETY: the region is plain memory without thread affinity; shared access goes through atomics or, for the payload
+// of a chunk, through `OwnedChunk`, whose uniqueness the chunk states guarantee.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// New zeroed memory that can be sent to another process: a memfd sealed against resizing.
+    ///
+    /// # Errors
+    ///
+    /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory or descriptors.
+    pub fn create(size: usize) -> Result<Self, RegionError> {
+        check_size(size as u64)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = fs::memfd_create("perfetto_shmem", flags).map_err(system("create"))?;
+        fs::ftruncate(&fd, size as u64).map_err(system("resize"))?;
+        fs::fcntl_add_seals(&fd, SEALS).map_err(system("seal"))?;
+        Self::map(fd, size)
+    }
+
+    /// New zeroed memory of this process only.
+    ///
+    /// # Errors
+    ///
+    /// If `size` is invalid, see [`RegionError::Size`].
+    pub fn heap(size: usize) -> Result<Self, RegionError> {
+        check_size(size as u64)?;
+        let layout = AllocLayout::from_size_align(size, GRANULE)
+            .map_err(|_| RegionError::Size { size: size as u64 })?;
+        // SAFETY: `check_size` ruled out a size of zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout));
+        Ok(Self {
+            base,
+            size,
+            backing: Backing::Heap(layout),
+        })
+    }
+
+    /// Maps memory received from a process that is trusted not to shrink it: the service.
+    ///
+    /// # Errors
+    ///
+    /// If `fd` is not a regular file of a valid size, or cannot be mapped.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, RegionError> {
+        let size = file_size(&fd)?;
+        Self::map(fd, size)
+    }
+
+    /// Maps memory received from a process that is not trusted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::from_fd`], and if `fd` is not sealed against shrinking, growing and further sealing: a sender that
+    /// could shrink it could crash this process.
+    pub fn from_untrusted_fd(fd: OwnedFd) -> Result<Self, RegionError> {
+        let size = file_size(&fd)?;
+        let seals = fs::fcntl_get_seals(&fd).map_err(|_| RegionError::NotSealed)?;
+        if !seals.contains(SEALS) {
+            return Err(RegionError::NotSealed);
+        }
+        Self::map(fd, size)
+    }
+
+    fn map(fd: OwnedFd, size: usize) -> Result<Self, RegionError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust knows of. What
+        // happens to its contents is covered by never creating references to them.
+        let base = unsafe { mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, &fd, 0) };
+        let base = base.map_err(system("map"))?.cast::<u8>();
+        let base = NonNull::new(base).ok_or(RegionError::System {
+            action: "map",
+            error: Errno::NOMEM,
+        })?;
+        Ok(Self {
+            base,
+            size,
+            backing: Backing::Mapping(fd),
+        })
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The descriptor to send to the other side; `None` if the memory cannot be shared between processes.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.backing {
+            Backing::Mapping(fd) => Some(fd.as_fd()),
+            Backing::Heap(_) => None,
+        }
+    }
+
+    /// The aligned 32-bit word at `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If it is misaligned or outside the region. Callers derive offsets from private tables only.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset < self.size && self.size - offset >= 4);
+        // SAFETY: in bounds and aligned by the assertion, mapped for as long as `self` lives, and accessed by this
+        // process through atomics only.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// The aligned 16-bit word at `offset`; panics as [`Region::word`] does.
+    #[inline]
+    pub(crate) fn half_word(&self, offset: usize) -> &AtomicU16 {
+        assert!(offset.is_multiple_of(2) && offset < self.size && self.size - offset >= 2);
+        // SAFETY: as in `word`.
+        unsafe { AtomicU16::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// The byte at `offset`, loaded once; panics if it is outside the region.
+    #[inline]
+    pub(crate) fn byte(&self, offset: usize) -> u8 {
+        assert!(offset < self.size);
+        // SAFETY: in bounds by the assertion; otherwise as in `word`.
+        unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }.load(Ordering::Relaxed)
+    }
+
+    /// Copies the bytes from `offset` on into `out`, each loaded exactly once.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the region.
+    pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
+        assert!(offset <= self.size && self.size - offset >= out.len());
+        let lead = (offset.next_multiple_of(8) - offset).min(out.len());
+        let (head, rest) = out.split_at_mut(lead);
+        for (index, byte) in head.iter_mut().enumerate() {
+            *byte = self.byte(offset + index);
+        }
+        let mut at = offset + lead;
+        let mut words = rest.chunks_exact_mut(8);
+        for bytes in &mut words {
+            // SAFETY: the range was checked above and `at` is a multiple of eight; the base is page-aligned.
+            // Otherwise as in `word`.
+            let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) };
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+            at += 8;
+        }
+        for byte in words.into_remainder() {
+            *byte = self.byte(at);
+            at += 1;
+        }
+    }
+
+    /// A copy of the `length` bytes from `offset` on, for diagnosis: what another side writes meanwhile may be torn.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the region.
+    pub fn snapshot(&self, offset: usize, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.copy_out(offset, &mut bytes);
+        bytes
+    }
+
+    /// The address of the byte at `offset`, for the owner of the chunk there.
+    ///
+    /// # Panics
+    ///
+    /// If the `length` bytes from `offset` on are not inside the region.
+    pub(crate) fn address(&self, offset: usize, length: usize) -> NonNull<u8> {
+        assert!(offset <= self.size && self.size - offset >= length);
+        // SAFETY: in bounds by the assertion.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = matches!(self.backing, Backing::Mapping(_));
+        f.debug_struct("Region")
+            .field("size", &self.size)
+            .field("shared", &shared)
+            .finish()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        match &self.backing {
+            Backing::Mapping(_) => {
+                // SAFETY: the range is exactly what was mapped, and nothing borrows from a region that is dropped.
+                let _ = unsafe { mm::munmap(self.base.as_ptr().cast::<c_void>(), self.size) };
+            }
+            Backing::Heap(layout) => {
+                // SAFETY: allocated with this layout in `heap`.
+                unsafe { dealloc(self.base.as_ptr(), *layout) };
+            }
+        }
+    }
+}
+
+fn check_size(size: u64) -> Result<usize, RegionError> {
+    let valid = size > 0 && size <= MAX_REGION_SIZE as u64 && size.is_multiple_of(GRANULE as u64);
+    if valid {
+        Ok(size as usize)
+    } else {
+        Err(RegionError::Size { size })
+    }
+}
+
+fn file_size(fd: &OwnedFd) -> Result<usize, RegionError> {
+    let stat = fs::fstat(fd).map_err(system("inspect"))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(RegionError::NotAFile);
+    }
+    check_size(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+fn system(action: &'static str) -> impl Fn(Errno) -> RegionError {
+    move |error| RegionError::System { action, error }
+}

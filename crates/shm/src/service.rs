@@ -1,0 +1,230 @@
+//! The service's side: takes chunks out of a region whose owner may be hostile.
+
+use std::fmt;
+
+use crate::layout::{ChunkHeader, Layout, PageSize};
+use crate::pages::{Pages, Place, State};
+use crate::primitive::{Arc, AtomicU64, Ordering};
+use crate::region::Region;
+
+/// A producer's region as the service sees it.
+///
+/// Any byte may change at any time. Each page word and header word is loaded once per decision; offsets come from
+/// private tables; payload is copied, then looked at.
+pub struct ServiceRegion {
+    pages: Pages,
+    violations: AtomicU64,
+}
+
+impl ServiceRegion {
+    /// `None` if the region holds no page of this size.
+    pub fn new(region: Arc<Region>, page_size: PageSize) -> Option<Self> {
+        Some(Self {
+            pages: Pages::new(region, page_size)?,
+            violations: AtomicU64::new(0),
+        })
+    }
+
+    /// The memory.
+    pub fn region(&self) -> &Arc<Region> {
+        self.pages.region()
+    }
+
+    /// The page size.
+    pub fn page_size(&self) -> PageSize {
+        self.pages.page_size()
+    }
+
+    /// The number of pages.
+    pub fn page_count(&self) -> u32 {
+        self.pages.count()
+    }
+
+    /// How often the producer changed a chunk while it was being read, which honest ones never do.
+    pub fn violations(&self) -> u64 {
+        self.violations.load(Ordering::Relaxed)
+    }
+
+    /// Takes a complete chunk. It is freed when the returned value is dropped.
+    ///
+    /// `None` if there is no such page or chunk, or if it is not complete: a commit that names it is to be ignored.
+    pub fn try_read(&self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
+        let place = self.pages.try_acquire_for_reading(page, chunk).ok()?;
+        let header = self.pages.header(&place);
+        Some(ReadChunk {
+            region: self,
+            place,
+            header,
+        })
+    }
+
+    /// Visits every chunk that holds something its producer has not committed, in memory order, changing nothing.
+    ///
+    /// Must not run while chunks of this region are being read and freed elsewhere.
+    pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
+        for page in 0..self.pages.count() {
+            let word = self.pages.load(page, Ordering::Acquire);
+            for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
+                let state = State::of_word(word, index);
+                let Some(place) = self.pages.place(word, page, index) else {
+                    continue;
+                };
+                if state == State::Free {
+                    continue;
+                }
+                let header = self.pages.header(&place);
+                let complete = state == State::Complete;
+                if complete || header.count >= 2 {
+                    visit(&ScrapedChunk {
+                        region: self,
+                        place,
+                        header,
+                        complete,
+                    });
+                }
+            }
+        }
+    }
+
+    fn copy_payload(&self, place: &Place, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + place.payload_size(), 0);
+        self.region()
+            .copy_out(place.payload_offset(), &mut out[start..]);
+    }
+
+    /// Copies the first `fragments` fragments with their lengths. What an honest producer has published stays as it
+    /// is; what lies behind is being written to and must not be looked at.
+    fn copy_fragments(&self, place: &Place, fragments: u16, out: &mut Vec<u8>) {
+        let mut at = 0;
+        for _ in 0..fragments {
+            let Some(end) = self.fragment_end(place, at) else {
+                break;
+            };
+            let start = out.len();
+            out.resize(start + (end - at), 0);
+            self.region()
+                .copy_out(place.payload_offset() + at, &mut out[start..]);
+            at = end;
+        }
+    }
+
+    /// Where the fragment at `at` ends; `None` if its length is malformed or leads outside the chunk.
+    fn fragment_end(&self, place: &Place, at: usize) -> Option<usize> {
+        let mut length = 0usize;
+        for index in 0..4 {
+            let byte_at = at + index;
+            if byte_at >= place.payload_size() {
+                return None;
+            }
+            let byte = self.region().byte(place.payload_offset() + byte_at);
+            length |= usize::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                let end = (byte_at + 1).checked_add(length)?;
+                return (end <= place.payload_size()).then_some(end);
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Debug for ServiceRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceRegion")
+            .field("pages", &self.pages)
+            .field("violations", &self.violations())
+            .finish()
+    }
+}
+
+/// A complete chunk taken for reading; freed on drop.
+pub struct ReadChunk<'a> {
+    region: &'a ServiceRegion,
+    place: Place,
+    header: ChunkHeader,
+}
+
+impl ReadChunk<'_> {
+    /// The header, read once when the chunk was taken.
+    pub fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// Size of the chunk with its header, in bytes.
+    pub fn size(&self) -> usize {
+        self.place.size
+    }
+
+    /// Appends the payload to `out`: all of it, used or not. Call it once; a second copy may differ.
+    pub fn copy_payload(&self, out: &mut Vec<u8>) {
+        self.region.copy_payload(&self.place, out);
+    }
+}
+
+impl Drop for ReadChunk<'_> {
+    fn drop(&mut self) {
+        if self
+            .region
+            .pages
+            .release_free(&self.place, State::BeingRead)
+            .is_err()
+        {
+            self.region.violations.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for ReadChunk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadChunk")
+            .field("place", &self.place)
+            .field("header", &self.header)
+            .finish()
+    }
+}
+
+/// A chunk found while scraping.
+pub struct ScrapedChunk<'a> {
+    region: &'a ServiceRegion,
+    place: Place,
+    header: ChunkHeader,
+    complete: bool,
+}
+
+impl ScrapedChunk<'_> {
+    /// The header as it was read. If the chunk is not complete, the last fragment counted and the flags about it
+    /// describe what is still being written.
+    pub fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// Whether the producer has finished the chunk.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Size of the chunk with its header, in bytes.
+    pub fn size(&self) -> usize {
+        self.place.size
+    }
+
+    /// Appends to `out` the whole payload of a complete chunk, or all but the last counted fragment of another.
+    pub fn copy_payload(&self, out: &mut Vec<u8>) {
+        if self.complete {
+            self.region.copy_payload(&self.place, out);
+        } else {
+            self.region
+                .copy_fragments(&self.place, self.header.count.saturating_sub(1), out);
+        }
+    }
+}
+
+impl fmt::Debug for ScrapedChunk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScrapedChunk")
+            .field("place", &self.place)
+            .field("header", &self.header)
+            .field("complete", &self.complete)
+            .finish()
+    }
+}
