@@ -11,7 +11,9 @@
 #![forbid(unsafe_code)]
 
 mod reader;
+pub mod schema;
 pub mod summary;
+pub mod text;
 
 pub use reader::{MAX_PACKET_BYTES, Packet, ReadError, TraceReader, Truncated};
 pub use summary::{Summarizer, Summary, summarize};
