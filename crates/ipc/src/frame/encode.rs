@@ -193,6 +193,14 @@ pub(crate) const fn max_message_size(request_id: u64) -> usize {
     MAX_PAYLOAD_SIZE - overhead
 }
 
+/// The size of the largest encoded request that still fits a frame.
+pub(crate) const fn max_request_size(request_id: u64, service_id: u32, method_id: u32) -> usize {
+    let ids = varint_length(service_id as u64) + varint_length(method_id as u64) + 2;
+    let overhead =
+        1 + varint_length(request_id) + 5 + ids + 1 + varint_length(MAX_PAYLOAD_SIZE as u64) + 2;
+    MAX_PAYLOAD_SIZE - overhead
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::MAX_FRAME_SIZE;
@@ -240,10 +248,15 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_reply_fills_a_frame_and_no_more() {
+    fn the_largest_message_fills_a_frame_and_no_more() {
         for id in [0, 127, 128, u64::MAX] {
             let size = max_message_size(id);
             let frame = method_reply(id, true, size, |out| out.resize(out.len() + size, 0));
+            assert_eq!(frame.len(), MAX_FRAME_SIZE);
+            let size = max_request_size(id, 1, 300);
+            let frame = invoke_method(id, 1, 300, true, size, |out| {
+                out.resize(out.len() + size, 0)
+            });
             assert_eq!(frame.len(), MAX_FRAME_SIZE);
         }
     }

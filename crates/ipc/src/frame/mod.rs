@@ -9,6 +9,7 @@ pub use encode::{
     bind_service, bind_service_failed, bind_service_reply, invoke_method, method_failed,
     method_rejected, method_reply, request_error, set_peer_identity,
 };
+pub(crate) use encode::{max_message_size, max_request_size};
 pub use message::{Frame, Identity, Message};
 
 /// The length prefix of a frame, in bytes.

@@ -1,0 +1,655 @@
+//! The client's side of a connection to one port of a service.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::frame::{self, Frame, FrameDecoder, FrameTooLarge, Identity, Message};
+use crate::port::{Method as _, Port, PortMessage};
+use crate::socket::{QueueError, RECEIVE_BUFFER_SIZE, ReceiveError, Received, Socket};
+
+/// How many bytes one [`Connection::process`] reads at most, so that a busy
+/// service cannot keep it from returning.
+const MAX_READ_PER_CALL: usize = 1024 * 1024;
+
+/// The receive buffer's size at first; it grows when it proves too small.
+const MIN_RECEIVE_BUFFER: usize = 8 * 1024;
+
+/// What happened on a connection, in order.
+#[derive(Debug)]
+pub enum Event<P: Port> {
+    /// The service knows the port: methods can be called now.
+    Bound,
+    /// The service does not know the port.
+    BindFailed,
+    /// An answer to a call.
+    Reply(Reply<P>),
+    /// The connection is gone. Every call still open was answered before,
+    /// with `Err`. This comes once and is the last event.
+    Disconnected(DisconnectReason),
+}
+
+/// An answer to a call.
+#[derive(Debug)]
+pub struct Reply<P: Port> {
+    /// What [`Connection::invoke`] returned.
+    pub request_id: u64,
+    /// The method called.
+    pub method: P::Method,
+    /// The answer, unless the service refused or the connection was lost.
+    pub result: Result<P::Reply, Rejected>,
+    /// Whether further answers follow.
+    pub has_more: bool,
+    /// The descriptor that came with the answer.
+    pub fd: Option<OwnedFd>,
+}
+
+/// A call was refused, its answer could not be understood, or the connection
+/// was lost before it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tracing service rejected the request")]
+pub struct Rejected;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DisconnectReason {
+    /// The service closed it.
+    #[error("the tracing service closed the connection")]
+    Closed,
+    /// The service announced a frame that is too large.
+    #[error("the tracing service broke the protocol: {0}")]
+    Frame(#[from] FrameTooLarge),
+    /// Receiving failed.
+    #[error("the connection to the tracing service failed: {0}")]
+    Receive(#[from] ReceiveError),
+    /// Sending failed.
+    #[error("the connection to the tracing service failed: {0}")]
+    Send(#[source] io::Error),
+    /// The service does not read what this side sends.
+    #[error("the tracing service does not respond: {0}")]
+    Overflow(#[source] QueueError),
+}
+
+/// Why a call was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvokeError {
+    /// The port is not bound yet, or could not be bound.
+    #[error("not connected to the tracing service yet")]
+    NotBound,
+    /// The connection is gone.
+    #[error("the connection to the tracing service is lost")]
+    Disconnected,
+    /// The service is older than the method. Nothing was sent.
+    #[error("the tracing service does not know the method {0}")]
+    UnknownMethod(&'static str),
+    /// The request does not fit a frame. Nothing was sent.
+    #[error("a {method} request of {size} bytes does not fit a frame")]
+    TooLarge {
+        /// The name of the method.
+        method: &'static str,
+        /// The encoded size of the request.
+        size: usize,
+    },
+}
+
+#[derive(Debug)]
+enum State<M> {
+    Binding {
+        request_id: u64,
+    },
+    Bound {
+        service_id: u32,
+        methods: HashMap<M, u32>,
+    },
+    Refused,
+    Closed,
+}
+
+/// A connection to one port of a service.
+///
+/// Everything is non-blocking: wait until [`fd`](AsFd::as_fd) is readable, or
+/// writable while [`wants_write`](Self::wants_write), then call
+/// [`process`](Self::process) and take the events.
+#[derive(Debug)]
+pub struct Connection<P: Port> {
+    socket: Socket,
+    decoder: FrameDecoder,
+    state: State<P::Method>,
+    last_request_id: u64,
+    pending: HashMap<u64, P::Method>,
+    events: VecDeque<Event<P>>,
+    buffer: Vec<u8>,
+}
+
+impl<P: Port> Connection<P> {
+    /// Starts binding the port over a connected socket.
+    pub fn new(socket: Socket) -> Self {
+        Self::start(socket, None)
+    }
+
+    /// Like [`new`](Self::new), but says first on whose behalf the connection
+    /// speaks, as relays do.
+    pub fn with_identity(socket: Socket, identity: &Identity<'_>) -> Self {
+        Self::start(socket, Some(frame::set_peer_identity(identity)))
+    }
+
+    fn start(socket: Socket, first: Option<Vec<u8>>) -> Self {
+        let mut connection = Self {
+            socket,
+            decoder: FrameDecoder::new(),
+            state: State::Binding { request_id: 1 },
+            last_request_id: 1,
+            pending: HashMap::new(),
+            events: VecDeque::new(),
+            buffer: Vec::new(),
+        };
+        if let Some(frame) = first {
+            connection.send(frame, None);
+        }
+        connection.send(frame::bind_service(1, P::SERVICE_NAME), None);
+        connection
+    }
+
+    /// Calls a method, with a descriptor if it takes one, and returns the id
+    /// that its replies will carry. With `wants_reply` false no reply comes.
+    ///
+    /// # Errors
+    ///
+    /// See [`InvokeError`].
+    pub fn invoke(
+        &mut self,
+        request: &P::Request,
+        fd: Option<OwnedFd>,
+        wants_reply: bool,
+    ) -> Result<u64, InvokeError> {
+        let (service_id, methods) = match &self.state {
+            State::Bound {
+                service_id,
+                methods,
+            } => (*service_id, methods),
+            State::Closed => return Err(InvokeError::Disconnected),
+            State::Binding { .. } | State::Refused => return Err(InvokeError::NotBound),
+        };
+        let method = request.method();
+        let method_id = *methods
+            .get(&method)
+            .ok_or_else(|| InvokeError::UnknownMethod(method.name()))?;
+        let size = request.encoded_len();
+        let request_id = self.last_request_id + 1;
+        if size > frame::max_request_size(request_id, service_id, method_id) {
+            return Err(InvokeError::TooLarge {
+                method: method.name(),
+                size,
+            });
+        }
+        let drop_reply = !wants_reply;
+        let frame =
+            frame::invoke_method(request_id, service_id, method_id, drop_reply, size, |out| {
+                request.encode(out);
+            });
+        self.last_request_id = request_id;
+        if wants_reply {
+            self.pending.insert(request_id, method);
+        }
+        self.send(frame, fd);
+        Ok(request_id)
+    }
+
+    /// Whether the service knows a method. False until bound.
+    pub fn supports(&self, method: P::Method) -> bool {
+        matches!(&self.state, State::Bound { methods, .. } if methods.contains_key(&method))
+    }
+
+    /// Sends and receives what is possible without blocking. Take the results
+    /// with [`poll_event`](Self::poll_event).
+    pub fn process(&mut self) {
+        if matches!(self.state, State::Closed) {
+            return;
+        }
+        self.flush();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if buffer.is_empty() {
+            buffer.resize(MIN_RECEIVE_BUFFER, 0);
+        }
+        let mut total = 0;
+        while total < MAX_READ_PER_CALL && !matches!(self.state, State::Closed) {
+            match self.socket.receive(&mut buffer) {
+                Ok(Received::Data { len, fd }) => {
+                    total += len;
+                    self.consume(&buffer[..len], fd);
+                    if len == buffer.len() && len < RECEIVE_BUFFER_SIZE {
+                        buffer.resize(2 * len, 0);
+                    }
+                }
+                Ok(Received::WouldBlock) => break,
+                Ok(Received::Closed) => self.close(DisconnectReason::Closed),
+                Err(error) => self.close(error.into()),
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event<P>> {
+        self.events.pop_front()
+    }
+
+    /// Sends what is possible without blocking.
+    pub fn flush(&mut self) {
+        if matches!(self.state, State::Closed) {
+            return;
+        }
+        if let Err(error) = self.socket.flush() {
+            // What the service sent before it went away is still worth
+            // reading; the read then reports the end.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                self.close(DisconnectReason::Send(error));
+            }
+        }
+    }
+
+    /// Whether [`process`](Self::process) should be called when the socket is
+    /// writable.
+    pub fn wants_write(&self) -> bool {
+        self.socket.queued() > 0 && !matches!(self.state, State::Closed)
+    }
+
+    /// The memory held by frames not yet sent, in bytes.
+    pub fn queued(&self) -> usize {
+        self.socket.queued()
+    }
+
+    /// Sets how much memory unsent frames may hold, in bytes. Beyond it the
+    /// connection is given up.
+    pub fn set_out_limit(&mut self, limit: usize) {
+        self.socket.set_out_limit(limit);
+    }
+
+    /// Whether descriptors can be sent and received.
+    pub fn is_unix(&self) -> bool {
+        self.socket.is_unix()
+    }
+
+    /// Whether calls can be made.
+    pub fn is_bound(&self) -> bool {
+        matches!(self.state, State::Bound { .. })
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    fn send(&mut self, frame: Vec<u8>, fd: Option<OwnedFd>) {
+        if let Err(error) = self.socket.queue(frame, fd) {
+            self.close(DisconnectReason::Overflow(error));
+        }
+        self.flush();
+    }
+
+    fn consume(&mut self, bytes: &[u8], fd: Option<OwnedFd>) {
+        let mut decoder = std::mem::take(&mut self.decoder);
+        let result = decoder.decode(bytes, fd, |payload, fd| {
+            if let Ok(frame) = Frame::decode(payload) {
+                self.handle(frame, fd);
+            }
+        });
+        self.decoder = decoder;
+        if let Err(error) = result {
+            self.close(error.into());
+        }
+    }
+
+    fn handle(&mut self, frame: Frame<'_>, fd: Option<OwnedFd>) {
+        match frame.message {
+            Message::BindServiceReply {
+                success,
+                service_id,
+                methods,
+            } => {
+                self.handle_bind_reply(frame.request_id, success, service_id, &methods);
+            }
+            Message::InvokeMethodReply {
+                success,
+                has_more,
+                reply,
+            } => {
+                self.handle_reply(frame.request_id, success.then_some(reply), has_more, fd);
+            }
+            // Upstream leaves the caller waiting; failing the call is kinder.
+            Message::RequestError { .. } => self.handle_reply(frame.request_id, None, false, fd),
+            _ => {}
+        }
+    }
+
+    fn handle_bind_reply(
+        &mut self,
+        id: u64,
+        success: bool,
+        service_id: u32,
+        methods: &[(u32, &[u8])],
+    ) {
+        if !matches!(self.state, State::Binding { request_id } if request_id == id) {
+            return;
+        }
+        if !success {
+            self.state = State::Refused;
+            self.events.push_back(Event::BindFailed);
+            return;
+        }
+        let methods = methods
+            .iter()
+            .filter(|(id, _)| *id != 0)
+            .filter_map(|(id, name)| Some((P::Method::from_name(name)?, *id)))
+            .collect();
+        self.state = State::Bound {
+            service_id,
+            methods,
+        };
+        self.events.push_back(Event::Bound);
+    }
+
+    fn handle_reply(&mut self, id: u64, reply: Option<&[u8]>, has_more: bool, fd: Option<OwnedFd>) {
+        if matches!(self.state, State::Binding { request_id } if request_id == id) {
+            self.state = State::Refused;
+            self.events.push_back(Event::BindFailed);
+            return;
+        }
+        let Some(&method) = self.pending.get(&id) else {
+            return;
+        };
+        let result = match reply {
+            Some(bytes) => P::Reply::decode(method, bytes).map_err(|_| Rejected),
+            None => Err(Rejected),
+        };
+        // A refusal ends the call, whatever else it says.
+        let has_more = has_more && reply.is_some();
+        if !has_more {
+            self.pending.remove(&id);
+        }
+        self.events.push_back(Event::Reply(Reply {
+            request_id: id,
+            method,
+            result,
+            has_more,
+            fd,
+        }));
+    }
+
+    fn close(&mut self, reason: DisconnectReason) {
+        if matches!(self.state, State::Closed) {
+            return;
+        }
+        self.state = State::Closed;
+        let mut open: Vec<_> = self.pending.drain().collect();
+        open.sort_unstable_by_key(|(id, _)| *id);
+        for (request_id, method) in open {
+            self.events.push_back(Event::Reply(Reply {
+                request_id,
+                method,
+                result: Err(Rejected),
+                has_more: false,
+                fd: None,
+            }));
+        }
+        self.events.push_back(Event::Disconnected(reason));
+    }
+}
+
+impl<P: Port> AsFd for Connection<P> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host;
+    use crate::port::producer;
+    use ferretto_proto::{InitializeConnectionResponse, RegisterDataSourceResponse};
+
+    type Client = Connection<producer::Port>;
+
+    /// A client and the other end of its socket, with the bind frame read.
+    fn client() -> (Client, Socket) {
+        let (near, far) = Socket::pair().unwrap();
+        let client = Client::new(near);
+        assert_eq!(read(&far), frame::bind_service(1, "ProducerPort"));
+        (client, far)
+    }
+
+    fn bound() -> (Client, Socket) {
+        let (mut client, mut far) = client();
+        let methods = crate::port::PortKind::Producer.methods();
+        answer(
+            &mut client,
+            &mut far,
+            &[frame::bind_service_reply(1, 1, &methods)],
+        );
+        assert!(matches!(client.poll_event(), Some(Event::Bound)));
+        (client, far)
+    }
+
+    fn read(socket: &Socket) -> Vec<u8> {
+        let mut buffer = vec![0; RECEIVE_BUFFER_SIZE];
+        match socket.receive(&mut buffer).unwrap() {
+            Received::Data { len, .. } => buffer[..len].to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(client: &mut Client, far: &mut Socket, frames: &[Vec<u8>]) {
+        for frame in frames {
+            far.queue(frame.clone(), None).unwrap();
+        }
+        far.flush().unwrap();
+        client.process();
+    }
+
+    fn sync() -> producer::Request {
+        producer::Request::Sync(Default::default())
+    }
+
+    fn register() -> producer::Request {
+        producer::Request::RegisterDataSource(Default::default())
+    }
+
+    #[test]
+    fn calls_are_answered_by_id_in_any_order() {
+        let (mut client, mut far) = bound();
+        let first = client.invoke(&sync(), None, true).unwrap();
+        let second = client.invoke(&register(), None, true).unwrap();
+        assert_eq!((first, second), (2, 3));
+        let reply = producer::Reply::RegisterDataSource(RegisterDataSourceResponse::default());
+        let frames = [
+            host::reply_frame(3, &reply, false).unwrap(),
+            host::rejection_frame(2),
+        ];
+        answer(&mut client, &mut far, &frames);
+        let Some(Event::Reply(one)) = client.poll_event() else {
+            panic!()
+        };
+        assert_eq!((one.request_id, one.result), (3, Ok(reply)));
+        let Some(Event::Reply(other)) = client.poll_event() else {
+            panic!()
+        };
+        assert_eq!((other.request_id, other.result), (2, Err(Rejected)));
+    }
+
+    #[test]
+    fn ipc_019_an_unknown_method_fails_without_sending() {
+        let (mut client, mut far) = client();
+        answer(
+            &mut client,
+            &mut far,
+            &[frame::bind_service_reply(1, 1, &[(4, "CommitData")])],
+        );
+        assert_eq!(
+            client.invoke(&sync(), None, true),
+            Err(InvokeError::UnknownMethod("Sync"))
+        );
+        assert!(matches!(
+            far.receive(&mut [0; 8]).unwrap(),
+            Received::WouldBlock
+        ));
+    }
+
+    #[test]
+    fn ipc_020_replies_with_unknown_ids_are_ignored() {
+        let (mut client, mut far) = bound();
+        client.invoke(&sync(), None, false).unwrap();
+        answer(
+            &mut client,
+            &mut far,
+            &[host::rejection_frame(2), host::rejection_frame(99)],
+        );
+        assert!(client.poll_event().is_none());
+    }
+
+    #[test]
+    fn ipc_021_missing_success_is_failure() {
+        let (mut client, mut far) = bound();
+        let id = client.invoke(&sync(), None, true).unwrap();
+        // A reply with `has_more` alone does not keep a refused call open.
+        answer(
+            &mut client,
+            &mut far,
+            &[b"\x06\x00\x00\x00\x10\x02\x32\x02\x10\x01".to_vec()],
+        );
+        let Some(Event::Reply(reply)) = client.poll_event() else {
+            panic!()
+        };
+        assert_eq!(
+            (reply.request_id, reply.result, reply.has_more),
+            (id, Err(Rejected), false)
+        );
+    }
+
+    #[test]
+    fn ipc_022_on_disconnect_every_call_fails_once_and_then_one_notice_comes() {
+        let (mut client, mut far) = bound();
+        client.invoke(&sync(), None, true).unwrap();
+        client.invoke(&register(), None, true).unwrap();
+        client.invoke(&sync(), None, false).unwrap();
+        // A complete answer and half of another arrive before the end.
+        let whole = frame::method_reply(2, false, 0, |_| {});
+        let half = frame::method_reply(3, false, 0, |_| {})[..7].to_vec();
+        far.queue(whole, None).unwrap();
+        far.queue(half, None).unwrap();
+        far.flush().unwrap();
+        drop(far);
+        client.process();
+        let Some(Event::Reply(first)) = client.poll_event() else {
+            panic!()
+        };
+        assert!(first.request_id == 2 && first.result.is_ok());
+        let Some(Event::Reply(second)) = client.poll_event() else {
+            panic!()
+        };
+        assert!(second.request_id == 3 && second.result.is_err());
+        let closed = client.poll_event();
+        assert!(matches!(closed, Some(Event::Disconnected(_))), "{closed:?}");
+        client.process();
+        assert!(client.poll_event().is_none());
+        assert_eq!(
+            client.invoke(&sync(), None, true),
+            Err(InvokeError::Disconnected)
+        );
+    }
+
+    #[test]
+    fn ipc_023_permuted_method_ids_are_followed() {
+        let (mut client, mut far) = client();
+        let methods = [
+            (7, "InitializeConnection"),
+            (1, "Sync"),
+            (0, "CommitData"),
+            (3, ""),
+        ];
+        answer(
+            &mut client,
+            &mut far,
+            &[frame::bind_service_reply(1, 9, &methods)],
+        );
+        client.invoke(&sync(), None, true).unwrap();
+        assert_eq!(read(&far), frame::invoke_method(2, 9, 1, false, 0, |_| {}));
+        assert!(!client.supports(producer::Method::CommitData));
+        let request = producer::Request::InitializeConnection(Default::default());
+        client.invoke(&request, None, true).unwrap();
+        let response = InitializeConnectionResponse {
+            direct_smb_patching_supported: Some(true),
+            ..Default::default()
+        };
+        let reply = producer::Reply::InitializeConnection(response);
+        answer(
+            &mut client,
+            &mut far,
+            &[host::reply_frame(3, &reply, false).unwrap()],
+        );
+        assert!(matches!(client.poll_event(), Some(Event::Bound)));
+        let Some(Event::Reply(answer)) = client.poll_event() else {
+            panic!()
+        };
+        assert_eq!(answer.result, Ok(reply));
+    }
+
+    #[test]
+    fn a_refused_bind_is_reported() {
+        for refusal in [
+            frame::bind_service_failed(1),
+            frame::request_error(1, "unknown request"),
+        ] {
+            let (mut client, mut far) = client();
+            answer(&mut client, &mut far, &[refusal]);
+            assert!(matches!(client.poll_event(), Some(Event::BindFailed)));
+            assert_eq!(
+                client.invoke(&sync(), None, true),
+                Err(InvokeError::NotBound)
+            );
+        }
+    }
+
+    #[test]
+    fn an_oversize_frame_from_the_service_ends_the_connection() {
+        let (mut client, mut far) = bound();
+        answer(&mut client, &mut far, &[u32::MAX.to_le_bytes().to_vec()]);
+        let event = client.poll_event();
+        assert!(matches!(
+            event,
+            Some(Event::Disconnected(DisconnectReason::Frame(_)))
+        ));
+    }
+
+    #[test]
+    fn a_service_that_does_not_read_is_given_up_at_the_limit() {
+        let (mut client, _far) = bound();
+        client.set_out_limit(1 << 16);
+        let big = producer::Request::ActivateTriggers(ferretto_proto::ActivateTriggersRequest {
+            trigger_names: vec![vec![b'x'; 50_000]],
+            ..Default::default()
+        });
+        while client.invoke(&big, None, false).is_ok() {
+            assert!(client.queued() < 1 << 18);
+        }
+        let event = client.poll_event();
+        assert!(matches!(
+            event,
+            Some(Event::Disconnected(DisconnectReason::Overflow(_)))
+        ));
+    }
+
+    #[test]
+    fn a_request_that_fits_no_frame_is_refused() {
+        let (mut client, _far) = bound();
+        let huge = producer::Request::ActivateTriggers(ferretto_proto::ActivateTriggersRequest {
+            trigger_names: vec![vec![b'x'; frame::MAX_FRAME_SIZE]],
+            ..Default::default()
+        });
+        assert!(matches!(
+            client.invoke(&huge, None, true),
+            Err(InvokeError::TooLarge { .. })
+        ));
+        assert!(client.invoke(&sync(), None, true).is_ok());
+    }
+}

@@ -1,0 +1,511 @@
+//! The service's side of a connection: frames in, requests out; replies in,
+//! frames out. Knows nothing of sockets.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ferretto_wire::DecodeError as WireError;
+
+use crate::frame::{self, Frame, FrameDecoder, FrameTooLarge, Identity, Message};
+use crate::port::{self, Method as _, PortKind, PortMessage};
+
+/// The text upstream sends.
+const UNKNOWN_REQUEST: &str = "unknown request";
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// User id; root for a remote peer that did not say.
+    pub uid: u32,
+    /// Process id; −1 if unknown.
+    pub pid: i32,
+    /// 0 for this machine.
+    pub machine_id: u32,
+    /// For people; may be empty.
+    pub machine_name: Vec<u8>,
+}
+
+impl Peer {
+    /// A remote peer that has not said who it is.
+    pub fn unidentified() -> Self {
+        Self {
+            uid: 0,
+            pid: -1,
+            machine_id: 0,
+            machine_name: Vec::new(),
+        }
+    }
+}
+
+/// A request of any port.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "handed on at once")]
+pub enum Request {
+    /// To `ProducerPort`.
+    Producer(port::producer::Request),
+    /// To `ConsumerPort`.
+    Consumer(port::consumer::Request),
+    /// To `RelayPort`.
+    Relay(port::relay::Request),
+}
+
+/// A method call by the peer.
+#[derive(Debug)]
+pub struct Incoming {
+    /// To be repeated in each reply.
+    pub request_id: u64,
+    /// Whether the peer wants no reply.
+    pub drop_reply: bool,
+    /// The call.
+    pub request: Request,
+    /// The descriptor that came with the frame.
+    pub fd: Option<OwnedFd>,
+}
+
+/// What follows from received bytes, in order.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "handed on at once")]
+pub enum Action {
+    /// The peer calls a method.
+    Invoke(Incoming),
+    /// A frame is to be sent: the answer to a bind or to a bad request.
+    Send(Vec<u8>),
+}
+
+/// The service's side of one connection.
+///
+/// Keeps no memory of requests: as upstream, binding is not required before
+/// calling, and ids are neither checked nor remembered. What a peer can make
+/// it hold is one unfinished frame.
+#[derive(Debug)]
+pub struct Connection {
+    services: Arc<[PortKind]>,
+    decoder: FrameDecoder,
+    peer: Peer,
+    remote: Option<Remote>,
+}
+
+/// What only connections from elsewhere have.
+#[derive(Debug)]
+struct Remote {
+    local_host: String,
+    identified: bool,
+}
+
+impl Connection {
+    /// A connection over a UNIX socket, whose peer the kernel vouches for.
+    ///
+    /// `services` are what its listening address exposes; their ids are their
+    /// positions, counted from 1.
+    pub fn local(services: Arc<[PortKind]>, peer: Peer) -> Self {
+        Self {
+            services,
+            decoder: FrameDecoder::new(),
+            peer,
+            remote: None,
+        }
+    }
+
+    /// A connection over another kind of socket, whose peer may say who it is,
+    /// once.
+    ///
+    /// `local_host` is this end's address without the port: it stands in for
+    /// the machine id hint of a peer that has none.
+    pub fn remote(services: Arc<[PortKind]>, local_host: String) -> Self {
+        let remote = Some(Remote {
+            local_host,
+            identified: false,
+        });
+        Self {
+            services,
+            decoder: FrameDecoder::new(),
+            peer: Peer::unidentified(),
+            remote,
+        }
+    }
+
+    /// Who is at the other end. May change until the first method is called.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether shared memory cannot be used with this peer.
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// Takes the bytes and the descriptor of one receive, and calls `act` with
+    /// what follows from each frame completed by it.
+    ///
+    /// Malformed frames are ignored. A descriptor on a frame that is not a
+    /// call is closed.
+    ///
+    /// # Errors
+    ///
+    /// When the peer announces a frame that is too large. Then nothing of this
+    /// receive has taken effect, and the connection must be closed.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        fd: Option<OwnedFd>,
+        mut act: impl FnMut(&Peer, Action),
+    ) -> Result<(), FrameTooLarge> {
+        let Self {
+            services,
+            decoder,
+            peer,
+            remote,
+        } = self;
+        decoder.decode(bytes, fd, |payload, fd| {
+            let mut identify = |identity: &Identity<'_>| identify(peer, remote, identity);
+            if let Ok(Some(action)) = dispatch(services, payload, fd, &mut identify) {
+                act(peer, action);
+            }
+        })
+    }
+}
+
+fn dispatch(
+    services: &[PortKind],
+    payload: &[u8],
+    fd: Option<OwnedFd>,
+    identify: &mut dyn FnMut(&Identity<'_>),
+) -> Result<Option<Action>, WireError> {
+    let Frame {
+        request_id,
+        message,
+    } = Frame::decode(payload)?;
+    Ok(Some(match message {
+        Message::BindService { service_name } => {
+            Action::Send(bind(services, request_id, service_name))
+        }
+        Message::InvokeMethod {
+            service_id,
+            method_id,
+            args,
+            drop_reply,
+        } => match decode_request(services, service_id, method_id, args) {
+            Some(request) => Action::Invoke(Incoming {
+                request_id,
+                drop_reply,
+                request,
+                fd,
+            }),
+            None => Action::Send(frame::method_failed(request_id)),
+        },
+        Message::SetPeerIdentity(identity) => {
+            identify(&identity);
+            return Ok(None);
+        }
+        _ => Action::Send(frame::request_error(request_id, UNKNOWN_REQUEST)),
+    }))
+}
+
+fn bind(services: &[PortKind], request_id: u64, name: &[u8]) -> Vec<u8> {
+    let found = services
+        .iter()
+        .zip(1..)
+        .find(|(kind, _)| kind.service_name().as_bytes() == name);
+    match found {
+        Some((kind, id)) => frame::bind_service_reply(request_id, id, &kind.methods()),
+        None => frame::bind_service_failed(request_id),
+    }
+}
+
+fn decode_request(
+    services: &[PortKind],
+    service: u32,
+    method: u32,
+    args: &[u8],
+) -> Option<Request> {
+    fn decode<M: PortMessage>(method: u32, args: &[u8]) -> Option<M> {
+        M::decode(M::Method::from_id(method)?, args).ok()
+    }
+    let index = usize::try_from(service).ok()?.checked_sub(1)?;
+    Some(match services.get(index)? {
+        PortKind::Producer => Request::Producer(decode(method, args)?),
+        PortKind::Consumer => Request::Consumer(decode(method, args)?),
+        PortKind::Relay => Request::Relay(decode(method, args)?),
+    })
+}
+
+fn identify(peer: &mut Peer, remote: &mut Option<Remote>, identity: &Identity<'_>) {
+    let Some(remote) = remote else { return };
+    if remote.identified {
+        return;
+    }
+    remote.identified = identity.pid != -1 || identity.uid != -1;
+    let hint = match identity.machine_id_hint {
+        [] => remote.local_host.as_bytes(),
+        hint => hint,
+    };
+    *peer = Peer {
+        uid: identity.uid as u32,
+        pid: identity.pid,
+        machine_id: machine_id(hint),
+        machine_name: identity.machine_name.to_vec(),
+    };
+}
+
+/// The id of a machine from its hint: the low half of the 64-bit FNV-1a hash,
+/// never 0, which is this machine.
+pub fn machine_id(hint: &[u8]) -> u32 {
+    let hash = hint.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    (hash as u32).max(1)
+}
+
+/// A reply does not fit a frame, so no receiver would accept it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {method} reply of {size} bytes does not fit a frame")]
+pub struct ReplyTooLarge {
+    /// The name of the method.
+    pub method: &'static str,
+    /// The encoded size of the reply.
+    pub size: usize,
+}
+
+/// The frame of a method's reply. With `has_more`, others to the same request
+/// follow.
+///
+/// # Errors
+///
+/// When the reply is larger than [`max_reply_size`].
+pub fn reply_frame<M: PortMessage>(
+    request_id: u64,
+    reply: &M,
+    has_more: bool,
+) -> Result<Vec<u8>, ReplyTooLarge> {
+    let size = reply.encoded_len();
+    if size > max_reply_size(request_id) {
+        return Err(ReplyTooLarge {
+            method: reply.method().name(),
+            size,
+        });
+    }
+    Ok(frame::method_reply(request_id, has_more, size, |out| {
+        reply.encode(out)
+    }))
+}
+
+/// The frame of a method that refused its request.
+pub fn rejection_frame(request_id: u64) -> Vec<u8> {
+    frame::method_rejected(request_id)
+}
+
+/// The largest encoded reply to this request that fits a frame, in bytes.
+pub const fn max_reply_size(request_id: u64) -> usize {
+    frame::max_message_size(request_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn services(kinds: &[PortKind]) -> Arc<[PortKind]> {
+        kinds.into()
+    }
+
+    fn local(kinds: &[PortKind]) -> Connection {
+        let peer = Peer {
+            uid: 7,
+            pid: 8,
+            machine_id: 0,
+            machine_name: b"here".to_vec(),
+        };
+        Connection::local(services(kinds), peer)
+    }
+
+    fn actions(connection: &mut Connection, bytes: &[u8]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        connection
+            .receive(bytes, None, |_, action| actions.push(action))
+            .unwrap();
+        actions
+    }
+
+    /// The one frame sent in answer.
+    fn answer(connection: &mut Connection, bytes: &[u8]) -> Vec<u8> {
+        match actions(connection, bytes).as_slice() {
+            [Action::Send(frame)] => frame.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ipc_011_binding_returns_the_method_tables() {
+        for (kind, count) in [(PortKind::Producer, 12), (PortKind::Consumer, 15)] {
+            let reply = answer(
+                &mut local(&[kind]),
+                &frame::bind_service(1, kind.service_name()),
+            );
+            let frame = Frame::decode(&reply[4..]).unwrap();
+            let Message::BindServiceReply {
+                success: true,
+                service_id: 1,
+                methods,
+            } = frame.message
+            else {
+                panic!("{frame:?}")
+            };
+            assert_eq!(methods.len(), count);
+            let expected: Vec<_> = kind
+                .methods()
+                .into_iter()
+                .map(|(id, name)| (id, name.as_bytes()))
+                .collect();
+            assert_eq!(methods, expected);
+        }
+    }
+
+    #[test]
+    fn ipc_012_only_exposed_services_can_be_bound() {
+        let mut producer = local(&[PortKind::Producer]);
+        for name in ["ConsumerPort", "RelayPort", "producerport", ""] {
+            let reply = answer(&mut producer, &frame::bind_service(9, name));
+            assert_eq!(reply, frame::bind_service_failed(9));
+        }
+        let mut consumer = local(&[PortKind::Consumer]);
+        let reply = answer(&mut consumer, &frame::bind_service(9, "ProducerPort"));
+        assert_eq!(reply, frame::bind_service_failed(9));
+    }
+
+    #[test]
+    fn ipc_013_service_ids_count_from_one() {
+        let mut connection = local(&[PortKind::Producer, PortKind::Relay]);
+        for (name, id) in [("ProducerPort", 1), ("RelayPort", 2)] {
+            let reply = answer(&mut connection, &frame::bind_service(1, name));
+            let frame = Frame::decode(&reply[4..]).unwrap();
+            assert!(
+                matches!(frame.message, Message::BindServiceReply { service_id, .. } if service_id == id)
+            );
+        }
+    }
+
+    #[test]
+    fn ipc_014_methods_can_be_called_without_binding() {
+        let mut connection = local(&[PortKind::Producer]);
+        let bytes = frame::invoke_method(3, 1, 5, false, 0, |_| {});
+        let actions = actions(&mut connection, &bytes);
+        let [Action::Invoke(incoming)] = actions.as_slice() else {
+            panic!("{actions:?}")
+        };
+        let Request::Producer(request) = &incoming.request else {
+            panic!("{incoming:?}")
+        };
+        assert_eq!(
+            (incoming.request_id, request.method_name()),
+            (3, "GetAsyncCommand")
+        );
+    }
+
+    #[test]
+    fn ipc_015_bad_calls_fail_even_when_no_reply_is_wanted() {
+        let mut connection = local(&[PortKind::Producer]);
+        for (service, method, args) in [
+            (0, 1, &b""[..]),
+            (2, 1, b""),
+            (u32::MAX, 1, b""),
+            (1, 0, b""),
+            (1, 13, b""),
+            (1, 1, b"\x0a\xff"),
+        ] {
+            for drop_reply in [false, true] {
+                let call =
+                    frame::invoke_method(5, service, method, drop_reply, args.len(), |out| {
+                        out.extend_from_slice(args);
+                    });
+                assert_eq!(answer(&mut connection, &call), frame::method_failed(5));
+            }
+        }
+        // Still usable.
+        assert_eq!(
+            actions(
+                &mut connection,
+                &frame::invoke_method(6, 1, 11, false, 0, |_| {})
+            )
+            .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn ipc_016_frames_that_are_no_request_get_an_error() {
+        let mut connection = local(&[PortKind::Producer]);
+        let expected = frame::request_error(6, "unknown request");
+        assert_eq!(
+            answer(&mut connection, b"\x02\x00\x00\x00\x10\x06"),
+            expected
+        );
+        assert_eq!(answer(&mut connection, &frame::method_failed(6)), expected);
+    }
+
+    #[test]
+    fn ipc_017_request_ids_are_echoed() {
+        let mut connection = local(&[PortKind::Producer]);
+        for id in [5, 5, 0, 3, u64::MAX] {
+            let reply = answer(&mut connection, &frame::bind_service(id, "x"));
+            assert_eq!(Frame::decode(&reply[4..]).unwrap().request_id, id);
+        }
+    }
+
+    #[test]
+    fn ipc_005_undecodable_frames_are_dropped_in_silence() {
+        let mut connection = local(&[PortKind::Producer]);
+        let bytes = [
+            &b"\x02\x00\x00\x00\x10\x80"[..],
+            &frame::bind_service(1, "x"),
+        ]
+        .concat();
+        assert_eq!(actions(&mut connection, &bytes).len(), 1);
+    }
+
+    #[test]
+    fn ipc_031_a_local_peer_cannot_change_its_identity() {
+        let mut connection = local(&[PortKind::Producer]);
+        let before = connection.peer().clone();
+        let identity = Identity {
+            pid: 1,
+            uid: 0,
+            machine_id_hint: b"h",
+            machine_name: b"n",
+        };
+        assert!(actions(&mut connection, &frame::set_peer_identity(&identity)).is_empty());
+        assert_eq!(*connection.peer(), before);
+    }
+
+    #[test]
+    fn ipc_032_a_remote_peer_identifies_itself_once() {
+        let mut connection = Connection::remote(services(&[PortKind::Producer]), "10.0.0.1".into());
+        assert_eq!(*connection.peer(), Peer::unidentified());
+        let mut say = |pid, uid, hint: &[u8]| {
+            let identity = Identity {
+                pid,
+                uid,
+                machine_id_hint: hint,
+                machine_name: b"guest",
+            };
+            actions(&mut connection, &frame::set_peer_identity(&identity));
+            connection.peer().clone()
+        };
+        // Says nothing about the process, so it does not count as the one.
+        assert_eq!(say(-1, -1, b"").machine_id, machine_id(b"10.0.0.1"));
+        let peer = say(42, 1000, b"test_machine_id_hint");
+        assert_eq!(
+            (peer.pid, peer.uid, peer.machine_id),
+            (42, 1000, 3_820_972_779)
+        );
+        assert_eq!(peer.machine_name, b"guest");
+        assert_eq!(say(1, 0, b"other"), peer);
+    }
+
+    #[test]
+    fn ipc_032_machine_ids_are_upstreams() {
+        assert_eq!(machine_id(b"test_machine_id_hint"), 3_820_972_779);
+        assert_eq!(
+            machine_id(b"0f9c6f0e-5b1c-4f5b-9a3f-8f3d0a6c1b2e"),
+            3_065_374_638
+        );
+    }
+}

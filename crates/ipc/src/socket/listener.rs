@@ -1,0 +1,325 @@
+//! Listening at an address without harming a service that already does.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use super::Socket;
+use super::connect::{connect_unix, unix_address, unix_socket, vsock_unsupported};
+use crate::address::Address;
+
+/// The backlog: as long as the system allows.
+const BACKLOG: i32 = 4096;
+
+/// Why an address cannot be listened at.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Someone answers at this address. Their socket was left alone.
+    #[error("{address} is in use by a running service; stop it or choose another socket name")]
+    InUse {
+        /// The address.
+        address: Address,
+    },
+    /// The path exists and is no socket. It was left alone.
+    #[error("{path} exists and is not a socket; remove it or choose another socket name")]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot listen at {address}: {source}")]
+    Io {
+        /// The address.
+        address: Address,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A listening, non-blocking socket.
+///
+/// A socket file is removed when the listener is dropped, unless another
+/// service has replaced it in the meantime.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    address: Address,
+    /// Device and inode of the socket file.
+    file: Option<(PathBuf, u64, u64)>,
+}
+
+impl Listener {
+    /// Binds and listens.
+    ///
+    /// A socket file left behind by a service that no longer runs is replaced;
+    /// one that still answers is never touched.
+    ///
+    /// # Errors
+    ///
+    /// See [`BindError`]. Vsock addresses are not supported yet.
+    pub fn bind(address: &Address) -> Result<Self, BindError> {
+        let io_error = |source: io::Error| BindError::Io {
+            address: address.clone(),
+            source,
+        };
+        let fd = match address {
+            Address::Path(path) => {
+                clear_stale(path, address)?;
+                bind_unix(address).map_err(io_error)?
+            }
+            Address::Abstract(_) => match bind_unix(address) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    return Err(BindError::InUse {
+                        address: address.clone(),
+                    });
+                }
+                bound => bound.map_err(io_error)?,
+            },
+            Address::Tcp { host, port } => bind_tcp(host, *port).map_err(io_error)?,
+            Address::Vsock { .. } => return Err(io_error(vsock_unsupported())),
+        };
+        let file = match address {
+            Address::Path(path) => rustix::fs::lstat(path)
+                .ok()
+                .map(|status| (path.clone(), status.st_dev, status.st_ino)),
+            _ => None,
+        };
+        Ok(Self {
+            fd,
+            address: address.clone(),
+            file,
+        })
+    }
+
+    /// Where this listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The TCP port, which the system chose if the address said 0.
+    pub fn local_port(&self) -> Option<u16> {
+        let address = rustix::net::getsockname(&self.fd).ok()?;
+        Some(std::net::SocketAddr::try_from(address).ok()?.port())
+    }
+
+    /// Takes the next connection; `None` when there is none.
+    ///
+    /// A connection that its peer gave up already is skipped.
+    ///
+    /// # Errors
+    ///
+    /// When the process or the system is out of descriptors or memory. The
+    /// connection then stays in the backlog.
+    pub fn accept(&self) -> io::Result<Option<Socket>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            match rustix::net::accept_with(&self.fd, flags) {
+                Ok(fd) => return Socket::from_fd(fd).map(Some),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some((path, device, inode)) = &self.file
+            && rustix::fs::lstat(path)
+                .is_ok_and(|status| (status.st_dev, status.st_ino) == (*device, *inode))
+        {
+            // Nobody is left to tell if this fails, and a stale file does no
+            // harm: the next service replaces it.
+            let _ = rustix::fs::unlink(path);
+        }
+    }
+}
+
+/// Makes room for a socket file, unless someone is using what is there.
+fn clear_stale(path: &Path, address: &Address) -> Result<(), BindError> {
+    let io_error = |source: io::Error| BindError::Io {
+        address: address.clone(),
+        source,
+    };
+    // Also catches a path that is too long before anything is touched.
+    unix_address(address).map_err(io_error)?;
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(io_error(errno.into())),
+        Ok(status) if FileType::from_raw_mode(status.st_mode) != FileType::Socket => {
+            return Err(BindError::NotASocket {
+                path: path.to_owned(),
+            });
+        }
+        Ok(_) => {}
+    }
+    match connect_unix(address) {
+        // Its backlog being full also means that it is alive.
+        Ok(_) => Err(BindError::InUse {
+            address: address.clone(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse {
+            address: address.clone(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            match rustix::fs::unlink(path) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(io_error(errno.into())),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io_error(error)),
+    }
+}
+
+fn bind_unix(address: &Address) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    rustix::net::bind(&socket, &unix_address(address)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// The standard library sets `SO_REUSEADDR`, as upstream does.
+fn bind_tcp(host: &str, port: u16) -> io::Result<OwnedFd> {
+    let listener = TcpListener::bind((host, port))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    fn at(path: &Path) -> Address {
+        Address::Path(path.to_owned())
+    }
+
+    #[test]
+    fn a_socket_file_appears_and_disappears_with_its_listener() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let listener = Listener::bind(&at(&path)).unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        let _client = Socket::connect(&at(&path)).unwrap();
+        let server = listener.accept().unwrap().unwrap();
+        let credentials = server.credentials().unwrap();
+        assert_eq!(
+            credentials.pid,
+            rustix::process::getpid().as_raw_nonzero().get()
+        );
+        assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_live_socket_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let _live = Listener::bind(&at(&path)).unwrap();
+        assert!(matches!(
+            Listener::bind(&at(&path)),
+            Err(BindError::InUse { .. })
+        ));
+        assert!(Socket::connect(&at(&path)).is_ok());
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        // A standard listener leaves its file behind.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let _listener = Listener::bind(&at(&path)).unwrap();
+        assert!(Socket::connect(&at(&path)).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "data").unwrap();
+        assert!(matches!(
+            Listener::bind(&at(&path)),
+            Err(BindError::NotASocket { .. })
+        ));
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+    }
+
+    #[test]
+    fn a_replaced_socket_file_is_not_removed_by_its_former_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let old = Listener::bind(&at(&path)).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _new = Listener::bind(&at(&path)).unwrap();
+        drop(old);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn ipc_025_a_path_of_106_bytes_works_and_107_is_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let used = folder.path().as_os_str().as_bytes().len() + 1;
+        let path = folder.path().join("x".repeat(106 - used));
+        let listener = Listener::bind(&at(&path)).unwrap();
+        assert!(Socket::connect(listener.address()).is_ok());
+        let long = at(&folder.path().join("x".repeat(107 - used)));
+        let Err(BindError::Io { source, .. }) = Listener::bind(&long) else {
+            panic!("bound")
+        };
+        assert_eq!(Errno::from_io_error(&source), Some(Errno::NAMETOOLONG));
+        let error = Socket::connect(&long).unwrap_err();
+        assert_eq!(
+            Errno::from_io_error(&error.source),
+            Some(Errno::NAMETOOLONG)
+        );
+    }
+
+    #[test]
+    fn ipc_025_abstract_names_carry_no_trailing_nul() {
+        let name = format!(
+            "ferretto-test-{}",
+            rustix::process::getpid().as_raw_nonzero()
+        );
+        let address = Address::Abstract(name.clone().into_bytes());
+        let listener = Listener::bind(&address).unwrap();
+        assert!(matches!(
+            Listener::bind(&address),
+            Err(BindError::InUse { .. })
+        ));
+        assert!(Socket::connect(&address).is_ok());
+        let bound = std::os::unix::net::UnixListener::from(listener.fd.try_clone().unwrap());
+        let bound = bound.local_addr().unwrap();
+        use std::os::linux::net::SocketAddrExt as _;
+        assert_eq!(bound.as_abstract_name(), Some(name.as_bytes()));
+    }
+
+    #[test]
+    fn tcp_connections_have_no_credentials() {
+        let address: Address = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind(&address).unwrap();
+        let port = listener.local_port().unwrap();
+        let client = Socket::connect(&Address::Tcp {
+            host: "127.0.0.1".into(),
+            port,
+        })
+        .unwrap();
+        assert_eq!(client.credentials(), None);
+        assert_eq!(client.local_host(), "127.0.0.1");
+    }
+}

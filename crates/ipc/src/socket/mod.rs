@@ -1,0 +1,363 @@
+//! Non-blocking stream sockets that carry frames and descriptors.
+
+mod connect;
+mod listener;
+mod out_queue;
+
+pub use connect::ConnectError;
+pub use listener::{BindError, Listener};
+pub use out_queue::QueueError;
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use crate::frame::MAX_FRAME_SIZE;
+use out_queue::OutQueue;
+
+/// The out queue's limit unless set otherwise, in bytes.
+pub const DEFAULT_OUT_LIMIT: usize = 8 * 1024 * 1024;
+/// A good size for the buffer given to [`Socket::receive`].
+pub const RECEIVE_BUFFER_SIZE: usize = MAX_FRAME_SIZE;
+
+/// Room for the control message of exactly one descriptor, which on 64-bit
+/// machines has padding for a second. More than two is thus noticed, and the
+/// alignment keeps the padding from growing.
+#[repr(C, align(8))]
+struct ControlBuffer([MaybeUninit<u8>; 24]);
+
+impl ControlBuffer {
+    fn new() -> Self {
+        Self([MaybeUninit::uninit(); 24])
+    }
+}
+
+/// The process at the other end, as the kernel saw it when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// User id.
+    pub uid: u32,
+    /// Process id; 0 if it is not visible from this process.
+    pub pid: i32,
+}
+
+/// What a receive brought.
+#[derive(Debug)]
+pub enum Received {
+    /// Bytes, at the start of the buffer, and possibly a descriptor that was
+    /// sent with the last of the calls that these bytes come from.
+    Data {
+        /// How many.
+        len: usize,
+        /// The descriptor, closed on exec.
+        fd: Option<OwnedFd>,
+    },
+    /// Nothing to read now.
+    WouldBlock,
+    /// The peer closed its end.
+    Closed,
+}
+
+/// Why a receive failed. The connection is of no further use.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// Three descriptors or more came at once; all are closed.
+    #[error("the peer sent more than two descriptors at once")]
+    TooManyDescriptors,
+    /// The system refused.
+    #[error("receiving failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A connected, non-blocking stream socket with a bounded queue of frames to
+/// send.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    is_unix: bool,
+    out: OutQueue,
+}
+
+impl Socket {
+    /// Takes a connected stream socket and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor is not a socket.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+        let family = rustix::net::sockopt::socket_domain(&fd)?;
+        if family == AddressFamily::INET || family == AddressFamily::INET6 {
+            rustix::net::sockopt::set_tcp_nodelay(&fd, true)?;
+        }
+        let is_unix = family == AddressFamily::UNIX;
+        Ok(Self {
+            fd,
+            is_unix,
+            out: OutQueue::new(DEFAULT_OUT_LIMIT),
+        })
+    }
+
+    /// Two sockets connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no descriptors left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        Ok((Self::from_fd(one)?, Self::from_fd(other)?))
+    }
+
+    /// Whether descriptors and credentials travel over this socket.
+    pub fn is_unix(&self) -> bool {
+        self.is_unix
+    }
+
+    /// The credentials of the process that connected; `None` unless this is a
+    /// UNIX socket.
+    pub fn credentials(&self) -> Option<Credentials> {
+        if !self.is_unix {
+            return None;
+        }
+        let peer = rustix::net::sockopt::socket_peercred(&self.fd).ok()?;
+        // A peer in a foreign pid namespace has pid 0 here.
+        let pid = rustix::process::Pid::as_raw(Some(peer.pid));
+        Some(Credentials {
+            uid: peer.uid.as_raw(),
+            pid,
+        })
+    }
+
+    /// The text form of this end's address, without the port. Empty for UNIX
+    /// sockets.
+    pub fn local_host(&self) -> String {
+        match rustix::net::getsockname(&self.fd).map(std::net::SocketAddr::try_from) {
+            Ok(Ok(std::net::SocketAddr::V4(address))) => address.ip().to_string(),
+            Ok(Ok(std::net::SocketAddr::V6(address))) => format!("[{}]", address.ip()),
+            _ => String::new(),
+        }
+    }
+
+    /// Reads what has arrived, at most as much as `buffer` holds.
+    ///
+    /// Of two descriptors received together the first is kept, as upstream
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// See [`ReceiveError`].
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        let mut space = ControlBuffer::new();
+        let mut control = if self.is_unix {
+            RecvAncillaryBuffer::new(&mut space.0)
+        } else {
+            RecvAncillaryBuffer::default()
+        };
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let result = loop {
+            let mut slices = [IoSliceMut::new(buffer)];
+            match rustix::net::recvmsg(&self.fd, &mut slices, &mut control, flags) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        let message = match result {
+            Ok(message) => message,
+            Err(Errno::AGAIN) => return Ok(Received::WouldBlock),
+            Err(errno) => return Err(ReceiveError::Io(errno.into())),
+        };
+        let mut fd = None;
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = part {
+                // The rest is dropped, which closes it.
+                for received in fds {
+                    fd.get_or_insert(received);
+                }
+            }
+        }
+        if message.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(ReceiveError::TooManyDescriptors);
+        }
+        match message.bytes {
+            0 => Ok(Received::Closed),
+            len => Ok(Received::Data { len, fd }),
+        }
+    }
+
+    /// Queues a frame. Nothing is sent before [`flush`](Self::flush).
+    ///
+    /// A descriptor is dropped unless this is a UNIX socket.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueueError`].
+    pub fn queue(&mut self, frame: Vec<u8>, fd: Option<OwnedFd>) -> Result<(), QueueError> {
+        self.out.push(frame, fd.filter(|_| self.is_unix))
+    }
+
+    /// Sends as much of the queue as the peer takes, and returns whether the
+    /// queue is empty now. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        while !self.out.is_empty() {
+            match self.send_batch() {
+                Ok(sent) => self.out.advance(sent),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn send_batch(&self) -> Result<usize, Errno> {
+        let (slices, fd) = self.out.next_batch();
+        let fds = fd.as_ref().map(std::slice::from_ref);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if let Some(fds) = fds {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&self.fd, &slices, &mut control, flags)
+    }
+
+    /// The memory held by frames not yet sent, in bytes.
+    pub fn queued(&self) -> usize {
+        self.out.queued()
+    }
+
+    /// Sets how much memory unsent frames may hold, in bytes.
+    pub fn set_out_limit(&mut self, limit: usize) {
+        self.out.set_limit(limit);
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd as _;
+
+    fn send_with(socket: &Socket, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+        let slices = [io::IoSlice::new(bytes)];
+        rustix::net::sendmsg(&socket.fd, &slices, &mut control, SendFlags::empty()).unwrap();
+    }
+
+    fn inode(fd: impl AsFd) -> u64 {
+        rustix::fs::fstat(fd).unwrap().st_ino
+    }
+
+    /// Whether the write end of a pipe has lost every reader.
+    fn has_no_reader(writer: &OwnedFd) -> bool {
+        let mut poll = [rustix::event::PollFd::new(
+            writer,
+            rustix::event::PollFlags::empty(),
+        )];
+        rustix::event::poll(&mut poll, Some(&rustix::event::Timespec::default())).unwrap();
+        poll[0].revents().contains(rustix::event::PollFlags::ERR)
+    }
+
+    #[test]
+    fn ipc_033_of_two_descriptors_the_first_is_kept_and_the_second_closed() {
+        let (sender, receiver) = Socket::pair().unwrap();
+        let (first, _first_writer) = rustix::pipe::pipe().unwrap();
+        let (second, second_writer) = rustix::pipe::pipe().unwrap();
+        send_with(&sender, b"x", &[first.as_fd(), second.as_fd()]);
+        drop(second);
+        let received = receiver.receive(&mut [0; 16]).unwrap();
+        let Received::Data {
+            len: 1,
+            fd: Some(fd),
+        } = received
+        else {
+            panic!("{received:?}")
+        };
+        assert_eq!(inode(&fd), inode(&first));
+        assert_ne!(fd.as_raw_fd(), first.as_raw_fd());
+        assert!(
+            rustix::io::fcntl_getfd(&fd)
+                .unwrap()
+                .contains(rustix::io::FdFlags::CLOEXEC)
+        );
+        assert!(has_no_reader(&second_writer));
+    }
+
+    #[test]
+    fn ipc_033_three_descriptors_fail_the_receive_and_none_leaks() {
+        let (sender, receiver) = Socket::pair().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        send_with(
+            &sender,
+            b"x",
+            &[reader.as_fd(), reader.as_fd(), reader.as_fd()],
+        );
+        drop(reader);
+        let error = receiver.receive(&mut [0; 16]).unwrap_err();
+        assert!(matches!(error, ReceiveError::TooManyDescriptors), "{error}");
+        assert!(has_no_reader(&writer));
+    }
+
+    #[test]
+    fn a_queued_descriptor_arrives_with_its_frame() {
+        let (mut sender, receiver) = Socket::pair().unwrap();
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let expected = inode(&reader);
+        sender.queue(b"one".to_vec(), None).unwrap();
+        sender.queue(b"two".to_vec(), Some(reader)).unwrap();
+        sender.queue(b"three".to_vec(), None).unwrap();
+        assert!(sender.flush().unwrap());
+        let mut buffer = [0; 64];
+        let Received::Data { len, fd: Some(fd) } = receiver.receive(&mut buffer).unwrap() else {
+            panic!("no descriptor")
+        };
+        assert_eq!((&buffer[..len], inode(&fd)), (&b"onetwo"[..], expected));
+        let rest = receiver.receive(&mut buffer).unwrap();
+        assert!(matches!(rest, Received::Data { len: 5, fd: None }));
+        drop(sender);
+        assert!(matches!(
+            receiver.receive(&mut buffer).unwrap(),
+            Received::Closed
+        ));
+    }
+
+    #[test]
+    fn sending_never_blocks_and_resumes_where_it_stopped() {
+        let (mut sender, receiver) = Socket::pair().unwrap();
+        let payload: Vec<u8> = (0..100_000).map(|i| (i % 251) as u8).collect();
+        for _ in 0..20 {
+            sender.queue(payload.clone(), None).unwrap();
+        }
+        assert!(!sender.flush().unwrap());
+        let (mut received, mut buffer) = (Vec::new(), vec![0; RECEIVE_BUFFER_SIZE]);
+        while received.len() < 20 * payload.len() {
+            match receiver.receive(&mut buffer).unwrap() {
+                Received::Data { len, .. } => received.extend_from_slice(&buffer[..len]),
+                _ => assert!(sender.queued() > 0),
+            }
+            sender.flush().unwrap();
+        }
+        assert!(received.chunks(payload.len()).all(|chunk| chunk == payload));
+        assert_eq!(sender.queued(), 0);
+    }
+}
