@@ -1,0 +1,188 @@
+//! Building chunks and looking at what a buffer returns.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use ferretto_service::buffer::{
+    BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer,
+};
+
+pub(crate) const FIRST: u8 = 1;
+pub(crate) const LAST: u8 = 2;
+pub(crate) const PATCH: u8 = 4;
+
+/// A size prefix saying that the packet is given up.
+pub(crate) const ABORT: [u8; 4] = [0xff, 0xff, 0xff, 0x7f];
+
+/// A packet as it came out: producer, writer, bytes, loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) producer: u16,
+    pub(crate) writer: u16,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) pieces: usize,
+    pub(crate) loss: u32,
+}
+
+/// A chunk being made.
+#[derive(Debug, Clone)]
+pub(crate) struct Make {
+    pub(crate) producer: u16,
+    pub(crate) writer: u16,
+    pub(crate) id: u32,
+    pub(crate) fragments: u16,
+    pub(crate) flags: u8,
+    pub(crate) complete: bool,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) uid: u32,
+}
+
+pub(crate) fn chunk(producer: u16, writer: u16, id: u32) -> Make {
+    Make {
+        producer,
+        writer,
+        id,
+        fragments: 0,
+        flags: 0,
+        complete: true,
+        payload: Vec::new(),
+        uid: 1000,
+    }
+}
+
+impl Make {
+    /// A fragment of these bytes.
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.payload.extend(prefix(bytes.len()));
+        self.payload.extend(bytes);
+        self.fragments += 1;
+        self
+    }
+
+    /// A fragment that takes `size` bytes with its size, filled from a seed.
+    pub(crate) fn packet(self, size: usize, seed: u8) -> Self {
+        let body = body(size, seed);
+        self.bytes(&body)
+    }
+
+    /// Bytes as they are, not counted as a fragment.
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
+        self.payload.extend(bytes);
+        self
+    }
+
+    pub(crate) fn count(mut self, fragments: u16) -> Self {
+        self.fragments = fragments;
+        self
+    }
+
+    pub(crate) fn flags(mut self, flags: u8) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// Fills the payload up to `size` bytes, as a shared-memory chunk is.
+    pub(crate) fn pad(mut self, size: usize) -> Self {
+        self.payload.resize(size, 0);
+        self
+    }
+
+    /// As scraped while the writer was at it.
+    pub(crate) fn scraped(mut self) -> Self {
+        self.complete = false;
+        self
+    }
+
+    pub(crate) fn uid(mut self, uid: u32) -> Self {
+        self.uid = uid;
+        self
+    }
+
+    pub(crate) fn copy_to(&self, buffer: &mut TraceBuffer) {
+        buffer.copy_chunk(&Chunk {
+            producer: self.producer,
+            identity: Identity {
+                uid: self.uid,
+                pid: Some(i32::from(self.producer)),
+                machine_id: 0,
+            },
+            writer: self.writer,
+            id: self.id,
+            fragments: self.fragments,
+            flags: self.flags,
+            complete: self.complete,
+            payload: &self.payload,
+        });
+    }
+
+    /// Bytes of the record it takes when complete and padded to nothing.
+    pub(crate) fn record(&self) -> u64 {
+        16 + (self.payload.len() as u64).next_multiple_of(16)
+    }
+}
+
+/// The contents of [`Make::packet`].
+pub(crate) fn body(size: usize, seed: u8) -> Vec<u8> {
+    let prefix = if size <= 128 { 1 } else { 2 };
+    (0..size - prefix)
+        .map(|index| seed.wrapping_add(index as u8))
+        .collect()
+}
+
+fn prefix(len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = len;
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
+pub(crate) fn ring(size: u64) -> TraceBuffer {
+    TraceBuffer::new(BufferOptions::ring(size)).expect("memory")
+}
+
+pub(crate) fn discard(size: u64) -> TraceBuffer {
+    TraceBuffer::new(BufferOptions::discard(size)).expect("memory")
+}
+
+pub(crate) fn v1(size: u64, policy: Policy) -> TraceBuffer {
+    TraceBuffer::new(BufferOptions {
+        size,
+        policy,
+        semantics: Semantics::V1,
+    })
+    .expect("memory")
+}
+
+pub(crate) fn read_one(buffer: &mut TraceBuffer) -> Option<Got> {
+    buffer.read_next().map(|packet| {
+        assert_eq!(
+            packet.len(),
+            packet.fragments().map(<[u8]>::len).sum::<usize>()
+        );
+        Got {
+            producer: packet.producer,
+            writer: packet.writer,
+            bytes: packet.to_vec(),
+            pieces: packet.fragments().len(),
+            loss: packet.loss.bits(),
+        }
+    })
+}
+
+pub(crate) fn read_all(buffer: &mut TraceBuffer) -> Vec<Got> {
+    std::iter::from_fn(|| read_one(buffer)).collect()
+}
+
+/// The packets' first byte and loss, which says most in a test.
+pub(crate) fn seeds(buffer: &mut TraceBuffer) -> Vec<(u8, u32)> {
+    read_all(buffer)
+        .into_iter()
+        .map(|got| (got.bytes[0], got.loss))
+        .collect()
+}
+
+pub(crate) fn patch(offset: u32, data: [u8; 4]) -> Patch {
+    Patch { offset, data }
+}
