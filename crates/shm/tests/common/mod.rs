@@ -1,5 +1,5 @@
 //! A producer and a service in one process, joined by a region of ordinary memory.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +95,10 @@ impl World {
             let stored = match &chunk.data {
                 Some(data) => {
                     let (header, payload) = ChunkHeader::split(data).unwrap();
-                    Stored { header, payload: payload.to_vec() }
+                    Stored {
+                        header,
+                        payload: payload.to_vec(),
+                    }
                 }
                 None => {
                     let Some(read) = self.service.try_read(chunk.page, chunk.chunk) else {
@@ -103,7 +106,10 @@ impl World {
                     };
                     let mut payload = Vec::new();
                     read.copy_payload(&mut payload);
-                    Stored { header: read.header(), payload }
+                    Stored {
+                        header: read.header(),
+                        payload,
+                    }
                 }
             };
             self.stored.push(stored);
@@ -181,7 +187,10 @@ pub fn assemble<'a>(chunks: impl Iterator<Item = &'a Stored>) -> Vec<Vec<u8>> {
     let mut partial: Option<Vec<u8>> = None;
     for stored in chunks {
         let flags = stored.header.flags;
-        assert!(!flags.contains(ChunkFlags::NEEDS_PATCHING), "unpatched chunk");
+        assert!(
+            !flags.contains(ChunkFlags::NEEDS_PATCHING),
+            "unpatched chunk"
+        );
         let mut rest = stored.payload.as_slice();
         for index in 0..stored.header.count {
             let (length, width) = decode_varint(rest).unwrap();

@@ -1,0 +1,203 @@
+//! The service's side, with honest and with hostile producers.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Stored, World, assemble};
+use ferretto_shm::{ArbiterOptions, ChunkHeader, PageSize, Region, ServiceRegion};
+use proptest::prelude::*;
+
+fn scrape(world: &World) -> Vec<(ChunkHeader, bool, Vec<u8>)> {
+    let mut found = Vec::new();
+    world.service.for_each_uncommitted(|chunk| {
+        let mut payload = Vec::new();
+        chunk.copy_payload(&mut payload);
+        found.push((chunk.header(), chunk.is_complete(), payload));
+    });
+    found
+}
+
+#[test]
+fn shm_042_and_043_scraping_takes_what_is_published() {
+    let world = World::new(4, ArbiterOptions::default());
+    let mut writer = world.writer();
+    assert!(scrape(&world).is_empty());
+    {
+        let mut packet = writer.new_packet();
+        packet.varint(1, 5);
+        assert!(
+            scrape(&world).is_empty(),
+            "count 1: the only packet is not finished"
+        );
+    }
+    let word = world.page_word(0);
+    let found = scrape(&world);
+    assert_eq!(found.len(), 1);
+    let (header, complete, payload) = &found[0];
+    assert_eq!((header.count, *complete), (2, false));
+    assert_eq!(payload[..], [5, 0xb8, 5, 1, 8, 5]);
+    assert_eq!(world.page_word(0), word);
+    let mut packet = writer.new_packet();
+    packet.varint(1, 6);
+    assert_eq!(
+        scrape(&world)[0].2,
+        [5, 0xb8, 5, 1, 8, 5],
+        "the open packet is left alone"
+    );
+}
+
+#[test]
+fn shm_045_what_was_scraped_is_committed_as_well() {
+    let mut world = World::new(4, ArbiterOptions::default());
+    let mut writer = world.writer();
+    writer.new_packet().varint(1, 5);
+    writer.flush(None);
+    let found = scrape(&world);
+    assert!(found[0].1, "complete but not committed");
+    let (header, _, payload) = found.into_iter().next().unwrap();
+    world.deliver();
+    assert_eq!(world.stored[0].header, header);
+    let scraped = Stored { header, payload };
+    assert_eq!(assemble([&scraped].into_iter()), world.packets(1));
+}
+
+#[test]
+fn shm_053_a_chunk_changed_while_it_is_read_is_counted() {
+    let shared = Arc::new(Region::create(4096).unwrap());
+    let hostile = Region::from_fd(shared.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
+    let service = ServiceRegion::new(shared, PageSize::DEFAULT).unwrap();
+    let file = Raw::new(&hostile);
+    for word in [0u32, 0x1000_0000, 0x1000_0003, 0x5000_0002, 0xffff_ffff] {
+        file.write(0, &0x1000_0003u32.to_le_bytes());
+        let before = service.violations();
+        let read = service.try_read(0, 0).unwrap();
+        file.write(0, &word.to_le_bytes());
+        drop(read);
+        assert_eq!(service.violations(), before + 1, "{word:#x}");
+    }
+}
+
+/// Writes to a region behind everyone's back, through its descriptor.
+struct Raw(std::fs::File);
+
+impl Raw {
+    fn new(region: &Region) -> Self {
+        Self(region.fd().unwrap().try_clone_to_owned().unwrap().into())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, at).unwrap();
+    }
+}
+
+fn exercise(service: &ServiceRegion, out: &mut Vec<u8>) {
+    for page in 0..service.page_count() + 1 {
+        for chunk in 0..15 {
+            if let Some(read) = service.try_read(page, chunk) {
+                out.clear();
+                read.copy_payload(out);
+                assert!(out.len() + 8 == read.size() && out.len() < 65536);
+            }
+        }
+    }
+    service.for_each_uncommitted(|chunk| {
+        out.clear();
+        chunk.copy_payload(out);
+        assert!(out.len() + 8 <= chunk.size());
+    });
+}
+
+#[test]
+fn shm_052_and_054_memory_that_changes_all_the_time_does_no_harm() {
+    let shared = Arc::new(Region::create(8 * 4096).unwrap());
+    let service = ServiceRegion::new(Arc::clone(&shared), PageSize::DEFAULT).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let attacker = std::thread::spawn({
+        let (file, stop) = (Raw::new(&shared), Arc::clone(&stop));
+        move || {
+            let mut state = 0x9e37_79b9_7f4a_7c15u64;
+            while !stop.load(Ordering::Relaxed) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let page = state % 8 * 4096;
+                file.write(page, &(state as u32 & 0x7fff_ffff).to_le_bytes());
+                file.write(page + 8 + state % 4080, &state.to_le_bytes());
+            }
+        }
+    });
+    let mut out = Vec::new();
+    for _ in 0..2000 {
+        exercise(&service, &mut out);
+    }
+    stop.store(true, Ordering::Relaxed);
+    attacker.join().unwrap();
+}
+
+proptest! {
+    #[test]
+    fn shm_052_any_memory_is_read_without_harm(
+        words in prop::collection::vec(any::<u32>(), 4),
+        noise in prop::collection::vec((0u64..16384, any::<u64>()), 0..64),
+    ) {
+        let shared = Arc::new(Region::create(4 * 4096).unwrap());
+        let service = ServiceRegion::new(Arc::clone(&shared), PageSize::DEFAULT).unwrap();
+        let file = Raw::new(&shared);
+        for (at, value) in noise {
+            file.write(at.min(16376), &value.to_le_bytes());
+        }
+        for (page, word) in words.iter().enumerate() {
+            file.write(page as u64 * 4096, &word.to_le_bytes());
+        }
+        exercise(&service, &mut Vec::new());
+    }
+}
+
+#[test]
+fn concurrent_writers_and_a_scraper_lose_nothing() {
+    let mut world = World::new(16, ArbiterOptions::default());
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let arbiter = Arc::clone(&world.arbiter);
+            std::thread::spawn(move || {
+                let policy = ferretto_shm::ExhaustedPolicy::StallThenDrop;
+                let mut writer = arbiter.create_writer(1, policy);
+                for index in 0..2000u64 {
+                    writer.new_packet().nested(900, |m| {
+                        m.varint(2, index);
+                        m.bytes(1, &vec![index as u8; index as usize % 300]);
+                    });
+                }
+                writer.flush(None);
+                writer.id()
+            })
+        })
+        .collect();
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        world.deliver();
+        for (header, complete, payload) in scrape(&world) {
+            if !complete {
+                let flags = ferretto_shm::ChunkFlags::default();
+                let header = ChunkHeader {
+                    count: header.count - 1,
+                    flags,
+                    ..header
+                };
+                assemble([&Stored { header, payload }].into_iter());
+            }
+        }
+    }
+    world.deliver();
+    for thread in threads {
+        let id = thread.join().unwrap();
+        let packets = world.packets(id);
+        assert_eq!(packets.len(), 2000);
+        for (packet, index) in packets.iter().zip(0u64..) {
+            let nested = ferretto_wire::Fields::find(900, packet).unwrap();
+            let number = ferretto_wire::Fields::find(2, nested.as_bytes().unwrap()).unwrap();
+            assert_eq!(number.as_u64(), Some(index));
+        }
+    }
+}
