@@ -1,0 +1,328 @@
+//! From the raw pages of one CPU to `FtraceEventBundle` packets.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle, trace_packet};
+use ferretto_wire::{Encoder, Mark, Sink};
+
+use super::compact::{CompactBuffer, CompactFormat};
+use super::decoder::{Env, EventDecoder, StringTable};
+use super::metadata::Metadata;
+use super::page::{Page, ParseStatus, Record};
+use super::print_filter::PrintFilter;
+use super::symbols::KernelSymbols;
+use crate::PacketSink;
+
+/// Field number of `FtraceEvent.generic`.
+const GENERIC: u32 = ftrace_event::GENERIC;
+
+/// What one data source does with records of one event id.
+#[derive(Debug, Clone, Default)]
+pub enum Action {
+    /// Not asked for: stepped over.
+    #[default]
+    Skip,
+    /// `sched_switch`, compact.
+    CompactSwitch,
+    /// `sched_waking`, compact.
+    CompactWaking,
+    /// `ftrace/print`, if the filter lets it through.
+    Filtered(Arc<EventDecoder>),
+    /// Any other event.
+    Event(Arc<EventDecoder>),
+}
+
+/// Everything needed to turn pages into packets for one data source.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Width of the commit word of a page.
+    pub commit_size: usize,
+    /// Offset of `common_pid` in every record.
+    pub common_pid: Option<usize>,
+    /// What to do with each event id; ids beyond the end are skipped.
+    pub actions: Vec<Action>,
+    /// Layout for the compact actions.
+    pub compact: Option<CompactFormat>,
+    /// Text of kernel string addresses.
+    pub strings: Arc<StringTable>,
+    /// Rules for `ftrace/print`.
+    pub print_filter: Option<PrintFilter>,
+    /// Write events without a message of their own as names and values.
+    pub legacy_generic: bool,
+    /// System calls whose result is a new file descriptor.
+    pub opening_syscalls: Vec<i64>,
+    /// Names for kernel addresses, if wanted.
+    pub symbols: Option<Arc<KernelSymbols>>,
+}
+
+impl Plan {
+    /// A plan that skips every event.
+    pub fn empty(commit_size: usize) -> Self {
+        Self {
+            commit_size,
+            common_pid: None,
+            actions: Vec::new(),
+            compact: None,
+            strings: Arc::default(),
+            print_filter: None,
+            legacy_generic: false,
+            opening_syscalls: Vec::new(),
+            symbols: None,
+        }
+    }
+
+    /// Sets what to do with records of event `id`.
+    pub fn set_action(&mut self, id: u16, action: Action) {
+        let index = usize::from(id);
+        if self.actions.len() <= index {
+            self.actions.resize_with(index + 1, Action::default);
+        }
+        self.actions[index] = action;
+    }
+}
+
+/// A reading of the trace clock and of boottime at the same instant, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockSnapshot {
+    /// Number of the clock in `FtraceClock`.
+    pub clock: u32,
+    /// Trace clock.
+    pub ftrace_ns: i64,
+    /// Boottime.
+    pub boot_ns: i64,
+}
+
+/// What a data source remembers between the batches of one CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuState {
+    /// Time of the last event written.
+    pub end_timestamp: u64,
+}
+
+/// The pages of one CPU read in one go, and what is known about them.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// CPU number.
+    pub cpu: u32,
+    /// Pages back to back.
+    pub pages: &'a [u8],
+    /// Size of each page.
+    pub page_size: usize,
+    /// Clock reading, when the trace clock is not boottime.
+    pub clock: Option<ClockSnapshot>,
+}
+
+/// Turns batches into packets. Holds memory that is reused from batch to batch.
+#[derive(Debug, Default)]
+pub struct Bundler {
+    packet: Vec<u8>,
+    compact: CompactBuffer,
+    open: Option<Mark>,
+    descriptors: Vec<(u32, Arc<EventDecoder>)>,
+}
+
+impl Bundler {
+    /// Parses every page of `batch` and writes the resulting packets to `sink`.
+    ///
+    /// An error in a page drops the rest of that page only; it is added to `errors` and noted in
+    /// the bundle.
+    pub fn process(
+        &mut self,
+        plan: &Plan,
+        batch: &Batch<'_>,
+        state: &mut CpuState,
+        metadata: &mut Metadata,
+        errors: &mut BTreeSet<ParseStatus>,
+        sink: &mut dyn PacketSink,
+    ) {
+        let previous_end = state.end_timestamp;
+        for bytes in batch.pages.chunks(batch.page_size.max(1)) {
+            let page = match Page::parse(bytes, plan.commit_size) {
+                Ok(page) => page,
+                Err(header) => {
+                    errors.insert(ParseStatus::InvalidPageHeader);
+                    self.ensure_open(batch, previous_end);
+                    self.error(header.timestamp, ParseStatus::InvalidPageHeader);
+                    continue;
+                }
+            };
+            if page.lost_events || self.compact.past_threshold() {
+                self.finish(plan, metadata, sink);
+                self.start(batch, page.lost_events, state.end_timestamp);
+            }
+            match self.page(plan, batch, &page, previous_end, metadata) {
+                Ok(0) => {}
+                Ok(last) => state.end_timestamp = last,
+                Err(status) => {
+                    errors.insert(status);
+                    self.ensure_open(batch, previous_end);
+                    self.error(page.timestamp, status);
+                }
+            }
+        }
+        self.finish(plan, metadata, sink);
+    }
+
+    /// Handles the records of one page; returns the time of the last event written, or 0.
+    fn page(
+        &mut self,
+        plan: &Plan,
+        batch: &Batch<'_>,
+        page: &Page<'_>,
+        previous_end: u64,
+        metadata: &mut Metadata,
+    ) -> Result<u64, ParseStatus> {
+        let mut last = 0;
+        for record in page.records() {
+            let record = record?;
+            let Some(action) = plan.actions.get(usize::from(record.id)) else {
+                continue;
+            };
+            match action {
+                Action::Skip => continue,
+                Action::CompactSwitch | Action::CompactWaking => {
+                    self.ensure_open(batch, previous_end);
+                    self.compact_event(plan, action, &record, metadata)?;
+                }
+                Action::Filtered(decoder) | Action::Event(decoder) => {
+                    if let (Action::Filtered(_), Some(filter)) = (action, &plan.print_filter)
+                        && !filter.allows(record.data)
+                    {
+                        continue;
+                    }
+                    self.ensure_open(batch, previous_end);
+                    self.event(plan, decoder, &record, metadata)?;
+                }
+            }
+            last = record.timestamp;
+        }
+        Ok(last)
+    }
+
+    #[inline]
+    fn compact_event(
+        &mut self,
+        plan: &Plan,
+        action: &Action,
+        record: &Record<'_>,
+        metadata: &mut Metadata,
+    ) -> Result<(), ParseStatus> {
+        let Some(format) = &plan.compact else {
+            return Err(ParseStatus::ShortCompactEvent);
+        };
+        let (time, data) = (record.timestamp, record.data);
+        let result = match action {
+            Action::CompactSwitch => self.compact.add_switch(format, time, data, metadata),
+            _ => self.compact.add_waking(format, time, data, metadata),
+        };
+        result.map_err(|_| ParseStatus::ShortCompactEvent)
+    }
+
+    fn event(
+        &mut self,
+        plan: &Plan,
+        decoder: &Arc<EventDecoder>,
+        record: &Record<'_>,
+        metadata: &mut Metadata,
+    ) -> Result<(), ParseStatus> {
+        let good = Encoder::new(&mut self.packet).nested(bundle::EVENT, |event| {
+            event.varint(ftrace_event::TIMESTAMP, record.timestamp);
+            if record.data.len() < decoder.min_size {
+                return false;
+            }
+            let mut common_pid = 0;
+            let pid_bytes = plan
+                .common_pid
+                .and_then(|at| record.data.get(at..)?.first_chunk());
+            if let Some(bytes) = pid_bytes {
+                common_pid = i32::from_le_bytes(*bytes);
+                metadata.add_pid(common_pid);
+                event.int(ftrace_event::PID, common_pid.into());
+            }
+            let opening_syscalls = &plan.opening_syscalls;
+            let mut env = Env {
+                strings: &plan.strings,
+                metadata,
+                common_pid,
+                opening_syscalls,
+            };
+            let legacy = plan.legacy_generic && decoder.descriptor.is_some();
+            let number = if legacy { GENERIC } else { decoder.number };
+            let good = event.nested(number, |body| match legacy {
+                true => decoder.encode_legacy(record.data, &mut env, body),
+                false => decoder.encode(record.data, &mut env, body),
+            });
+            if decoder.renames_task() {
+                env.metadata.add_renamed(common_pid);
+            }
+            good
+        });
+        if decoder.descriptor.is_some()
+            && !plan.legacy_generic
+            && !self
+                .descriptors
+                .iter()
+                .any(|(number, _)| *number == decoder.number)
+        {
+            self.descriptors.push((decoder.number, Arc::clone(decoder)));
+        }
+        if good {
+            Ok(())
+        } else {
+            Err(ParseStatus::InvalidEvent)
+        }
+    }
+
+    #[inline]
+    fn ensure_open(&mut self, batch: &Batch<'_>, previous_end: u64) {
+        if self.open.is_none() {
+            self.start(batch, false, previous_end);
+        }
+    }
+
+    fn start(&mut self, batch: &Batch<'_>, lost_events: bool, previous_end: u64) {
+        const LENGTH_DELIMITED: u8 = 2;
+        self.packet.clear();
+        self.packet
+            .push((trace_packet::FTRACE_EVENTS as u8) << 3 | LENGTH_DELIMITED);
+        self.open = Some(self.packet.open());
+        let mut out = Encoder::new(&mut self.packet);
+        out.varint(bundle::CPU, batch.cpu.into());
+        if lost_events {
+            out.bool(bundle::LOST_EVENTS, true);
+        }
+        out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, previous_end);
+        if let Some(clock) = batch.clock {
+            out.varint(bundle::FTRACE_CLOCK, clock.clock.into());
+            out.int(bundle::FTRACE_TIMESTAMP, clock.ftrace_ns);
+            out.int(bundle::BOOT_TIMESTAMP, clock.boot_ns);
+        }
+    }
+
+    fn error(&mut self, timestamp: u64, status: ParseStatus) {
+        use bundle::ftrace_error as error;
+        Encoder::new(&mut self.packet).nested(bundle::ERROR, |out| {
+            if timestamp != 0 {
+                out.varint(error::TIMESTAMP, timestamp);
+            }
+            out.varint(error::STATUS, status as u64);
+        });
+    }
+
+    fn finish(&mut self, plan: &Plan, metadata: &mut Metadata, sink: &mut dyn PacketSink) {
+        let Some(mark) = self.open.take() else { return };
+        let mut out = Encoder::new(&mut self.packet);
+        self.compact.write(&mut out);
+        for (_, decoder) in self.descriptors.drain(..) {
+            if let Some(descriptor) = &decoder.descriptor {
+                out.bytes(bundle::GENERIC_EVENT_DESCRIPTORS, descriptor);
+            }
+        }
+        self.packet.close(mark);
+        if let Some(symbols) = &plan.symbols {
+            symbols.write_new(metadata, &mut Encoder::new(&mut self.packet));
+        }
+        sink.write_packet(&self.packet);
+    }
+}

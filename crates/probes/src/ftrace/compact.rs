@@ -1,0 +1,323 @@
+//! The compact form of the two most frequent events, `sched_switch` and `sched_waking`.
+//!
+//! Instead of one message per event, a bundle holds one packed array per field, with times as
+//! deltas and task names as indices into a table of the same bundle.
+
+use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
+use ferretto_wire::{encode_varint, varint_length};
+
+use super::decoder::{Out, until_nul};
+use super::field_type::KernelType;
+use super::format::EventFormat;
+use super::metadata::Metadata;
+
+/// Once a bundle holds more names than this, the next page starts another bundle.
+pub const NAME_THRESHOLD: usize = 64;
+
+/// Width of a task name in scheduling records.
+const COMM: u16 = 16;
+
+/// Where the compact fields lie in this kernel's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactFormat {
+    /// Event id of `sched_switch`.
+    pub switch_id: u16,
+    /// Event id of `sched_waking`.
+    pub waking_id: u16,
+    switch: SwitchLayout,
+    waking: WakingLayout,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SwitchLayout {
+    prev_state: usize,
+    wide_state: bool,
+    next_pid: usize,
+    next_prio: usize,
+    next_comm: usize,
+    size: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WakingLayout {
+    pid: usize,
+    target_cpu: usize,
+    prio: usize,
+    comm: usize,
+    common_flags: usize,
+    size: usize,
+}
+
+/// The offset of `name` if it has the type wanted.
+fn offset(format: &EventFormat, name: &str, wanted: KernelType) -> Option<usize> {
+    let field = format.field(name).or_else(|| format.common_field(name))?;
+    (KernelType::infer(field)? == wanted).then_some(field.offset.into())
+}
+
+fn comm_offset(format: &EventFormat, name: &str) -> Option<usize> {
+    let at = offset(format, name, KernelType::FixedString)?;
+    (format.field(name)?.size == COMM).then_some(at)
+}
+
+impl CompactFormat {
+    /// Checks that the kernel's records have the layout the compact form needs.
+    pub fn new(switch: &EventFormat, waking: &EventFormat) -> Option<Self> {
+        let state = KernelType::infer(switch.field("prev_state")?)?;
+        if !matches!(state, KernelType::Signed(4 | 8)) {
+            return None;
+        }
+        let int = KernelType::Signed(4);
+        Some(Self {
+            switch_id: switch.id,
+            waking_id: waking.id,
+            switch: SwitchLayout {
+                prev_state: offset(switch, "prev_state", state)?,
+                wide_state: state == KernelType::Signed(8),
+                next_pid: offset(switch, "next_pid", KernelType::Pid)?,
+                next_prio: offset(switch, "next_prio", int)?,
+                next_comm: comm_offset(switch, "next_comm")?,
+                size: switch.min_size(),
+            },
+            waking: WakingLayout {
+                pid: offset(waking, "pid", KernelType::Pid)?,
+                target_cpu: offset(waking, "target_cpu", int)?,
+                prio: offset(waking, "prio", int)?,
+                comm: comm_offset(waking, "comm")?,
+                common_flags: offset(waking, "common_flags", KernelType::Unsigned(1))?,
+                size: waking.min_size(),
+            },
+        })
+    }
+}
+
+/// A packed array under construction.
+#[derive(Debug, Default)]
+struct Packed(Vec<u8>);
+
+impl Packed {
+    #[inline]
+    fn push(&mut self, value: u64) {
+        if value < 0x80 {
+            self.0.push(value as u8);
+            return;
+        }
+        let start = self.0.len();
+        let length = varint_length(value);
+        self.0.resize(start + length, 0);
+        encode_varint(value, &mut self.0[start..]);
+    }
+
+    fn write(&mut self, field: u32, out: &mut Out<'_>) {
+        out.bytes(field, &self.0);
+        self.0.clear();
+    }
+}
+
+/// Task names of the current bundle.
+#[derive(Debug, Default)]
+struct Names {
+    list: Vec<u128>,
+    last: usize,
+}
+
+impl Names {
+    /// The index of a name; sixteen bytes of which those after the first NUL do not count.
+    #[inline]
+    fn index(&mut self, name: [u8; COMM as usize]) -> usize {
+        let name = cut_at_nul(u128::from_le_bytes(name));
+        if self.list.get(self.last) == Some(&name) {
+            return self.last;
+        }
+        self.last = match self.list.iter().position(|&known| known == name) {
+            Some(index) => index,
+            None => {
+                self.list.push(name);
+                self.list.len() - 1
+            }
+        };
+        self.last
+    }
+}
+
+/// Clears the first zero byte's successors.
+#[inline]
+fn cut_at_nul(name: u128) -> u128 {
+    const LOW: u128 = u128::from_le_bytes([0x01; 16]);
+    const HIGH: u128 = u128::from_le_bytes([0x80; 16]);
+    let zeros = name.wrapping_sub(LOW) & !name & HIGH;
+    if zeros == 0 {
+        return name;
+    }
+    let keep = zeros.trailing_zeros() & !7;
+    name & ((1u128 << keep) - 1)
+}
+
+/// The compact arrays of one bundle. Its memory is kept from bundle to bundle.
+#[derive(Debug, Default)]
+pub(super) struct CompactBuffer {
+    names: Names,
+    switches: usize,
+    switch_last: u64,
+    switch_timestamp: Packed,
+    switch_prev_state: Packed,
+    switch_next_pid: Packed,
+    switch_next_prio: Packed,
+    switch_next_comm: Packed,
+    wakings: usize,
+    waking_last: u64,
+    waking_timestamp: Packed,
+    waking_pid: Packed,
+    waking_target_cpu: Packed,
+    waking_prio: Packed,
+    waking_comm: Packed,
+    waking_flags: Packed,
+}
+
+/// A record shorter than the compact layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooShort;
+
+#[inline]
+fn chunk<const N: usize>(record: &[u8], at: usize) -> Result<[u8; N], TooShort> {
+    record
+        .get(at..)
+        .and_then(|rest| rest.first_chunk().copied())
+        .ok_or(TooShort)
+}
+
+#[inline]
+fn int(record: &[u8], at: usize) -> Result<i32, TooShort> {
+    Ok(i32::from_le_bytes(chunk(record, at)?))
+}
+
+/// A signed value as varints carry it: sign-extended to 64 bits.
+#[inline]
+fn extended(value: i32) -> u64 {
+    i64::from(value) as u64
+}
+
+impl CompactBuffer {
+    /// Whether there are enough names that looking one up is no longer cheap.
+    pub(super) fn past_threshold(&self) -> bool {
+        self.names.list.len() > NAME_THRESHOLD
+    }
+
+    #[inline]
+    pub(crate) fn add_switch(
+        &mut self,
+        format: &CompactFormat,
+        timestamp: u64,
+        record: &[u8],
+        metadata: &mut Metadata,
+    ) -> Result<(), TooShort> {
+        let at = &format.switch;
+        if record.len() < at.size {
+            return Err(TooShort);
+        }
+        let state = if at.wide_state {
+            i64::from_le_bytes(chunk(record, at.prev_state)?)
+        } else {
+            int(record, at.prev_state)?.into()
+        };
+        let pid = int(record, at.next_pid)?;
+        let prio = int(record, at.next_prio)?;
+        let comm = chunk(record, at.next_comm)?;
+        self.switch_timestamp
+            .push(timestamp.wrapping_sub(self.switch_last));
+        self.switch_last = timestamp;
+        self.switch_prev_state.push(state as u64);
+        self.switch_next_pid.push(extended(pid));
+        self.switch_next_prio.push(extended(prio));
+        self.switch_next_comm.push(self.names.index(comm) as u64);
+        self.switches += 1;
+        metadata.add_pid(pid);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn add_waking(
+        &mut self,
+        format: &CompactFormat,
+        timestamp: u64,
+        record: &[u8],
+        metadata: &mut Metadata,
+    ) -> Result<(), TooShort> {
+        let at = &format.waking;
+        if record.len() < at.size {
+            return Err(TooShort);
+        }
+        let pid = int(record, at.pid)?;
+        let cpu = int(record, at.target_cpu)?;
+        let prio = int(record, at.prio)?;
+        let comm = chunk(record, at.comm)?;
+        let [flags] = chunk(record, at.common_flags)?;
+        self.waking_timestamp
+            .push(timestamp.wrapping_sub(self.waking_last));
+        self.waking_last = timestamp;
+        self.waking_pid.push(extended(pid));
+        self.waking_target_cpu.push(extended(cpu));
+        self.waking_prio.push(extended(prio));
+        self.waking_comm.push(self.names.index(comm) as u64);
+        self.waking_flags.push(flags.into());
+        self.wakings += 1;
+        metadata.add_pid(pid);
+        Ok(())
+    }
+
+    /// Writes the arrays into the bundle and empties them. Nothing recorded, nothing written.
+    pub(crate) fn write(&mut self, out: &mut Out<'_>) {
+        if self.switches == 0 && self.wakings == 0 {
+            return;
+        }
+        out.nested(
+            ferretto_proto::fields::ftrace_event_bundle::COMPACT_SCHED,
+            |sched| {
+                for name in self.names.list.drain(..) {
+                    sched.bytes(field::INTERN_TABLE, until_nul(&name.to_le_bytes()));
+                }
+                if self.switches > 0 {
+                    self.switch_timestamp.write(field::SWITCH_TIMESTAMP, sched);
+                    self.switch_next_pid.write(field::SWITCH_NEXT_PID, sched);
+                    self.switch_prev_state
+                        .write(field::SWITCH_PREV_STATE, sched);
+                    self.switch_next_prio.write(field::SWITCH_NEXT_PRIO, sched);
+                    self.switch_next_comm
+                        .write(field::SWITCH_NEXT_COMM_INDEX, sched);
+                }
+                if self.wakings > 0 {
+                    self.waking_timestamp.write(field::WAKING_TIMESTAMP, sched);
+                    self.waking_pid.write(field::WAKING_PID, sched);
+                    self.waking_target_cpu
+                        .write(field::WAKING_TARGET_CPU, sched);
+                    self.waking_prio.write(field::WAKING_PRIO, sched);
+                    self.waking_comm.write(field::WAKING_COMM_INDEX, sched);
+                    self.waking_flags.write(field::WAKING_COMMON_FLAGS, sched);
+                }
+            },
+        );
+        (self.switches, self.wakings) = (0, 0);
+        (self.switch_last, self.waking_last) = (0, 0);
+        self.names.last = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_at_the_first_nul() {
+        let cut = |name: &[u8; 16]| cut_at_nul(u128::from_le_bytes(*name)).to_le_bytes();
+        assert_eq!(&cut(b"swapper/0\0\0\0\0\0\0\0"), b"swapper/0\0\0\0\0\0\0\0");
+        assert_eq!(
+            &cut(b"sh\0garbage\x01\0zzzz"),
+            b"sh\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+        );
+        assert_eq!(&cut(b"sixteen letters!"), b"sixteen letters!");
+        assert_eq!(&cut(b"\0bcdefghijklmnop"), &[0; 16]);
+        assert_eq!(
+            &cut(b"a\x01\x80\xff\0\x01cdefghijkl"),
+            b"a\x01\x80\xff\0\0\0\0\0\0\0\0\0\0\0\0"
+        );
+    }
+}

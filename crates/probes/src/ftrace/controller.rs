@@ -1,0 +1,185 @@
+//! All ftrace data sources of this process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use ferretto_proto::FtraceConfig;
+use ferretto_shm::FlushCallback;
+
+use super::config::{ConfigError, FtraceOptions};
+use super::instance::{Instance, Scratch, TICK_PAGES};
+use super::kernel_state::KernelError;
+use super::metadata::Metadata;
+use super::symbols::KernelSymbols;
+use super::tracefs::{Tracefs, TracefsError};
+use crate::PacketSink;
+
+/// Why an ftrace data source cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The config has a bad entry.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is no tracefs to use.
+    #[error(transparent)]
+    Tracefs(#[from] TracefsError),
+    /// The kernel refused.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Exclusive features were asked for while others record.
+    #[error(
+        "Attempted to start an ftrace session with advanced features while another session was active."
+    )]
+    NotAlone,
+    /// Others are using exclusive features.
+    #[error(
+        "Attempted to start an ftrace session while another session with advanced features was active."
+    )]
+    ExclusiveActive,
+}
+
+/// Owns the kernel's tracing while any ftrace data source exists.
+///
+/// Dropping it gives the kernel's state back.
+#[derive(Debug, Default)]
+pub struct Controller {
+    instances: BTreeMap<String, Instance>,
+    scratch: Scratch,
+    symbols: Weak<KernelSymbols>,
+}
+
+impl Controller {
+    /// A controller without data sources; touches nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets up a data source: takes over its tracefs instance if it is the first there, and enables
+    /// its events. Nothing is recorded before [`Controller::start`].
+    ///
+    /// # Errors
+    ///
+    /// When the config, the kernel or another data source does not allow it. The kernel's state is
+    /// then as before.
+    pub fn set_up(
+        &mut self,
+        id: u64,
+        config: &FtraceConfig,
+        sink: Box<dyn PacketSink>,
+    ) -> Result<(), SetupError> {
+        let options = FtraceOptions::new(config)?;
+        let name = options.instance.clone();
+        if !self.instances.contains_key(&name) {
+            let fs = Tracefs::find_or_mount()?.instance(&name)?;
+            let instance = Instance::open(fs, &options)?;
+            self.instances.insert(name.clone(), instance);
+        }
+        let symbols = options.symbolize.then(|| self.kernel_symbols());
+        let Some(instance) = self.instances.get_mut(&name) else {
+            return Ok(());
+        };
+        let added = instance.add(id, options, symbols, sink);
+        self.close_unused();
+        added
+    }
+
+    /// Starts recording. An unknown id is ignored.
+    ///
+    /// # Errors
+    ///
+    /// If tracing could not be turned on; the data source counts as started all the same.
+    pub fn start(&mut self, id: u64) -> Result<(), KernelError> {
+        match self
+            .instances
+            .values_mut()
+            .find(|instance| instance.has(id))
+        {
+            Some(instance) => instance.start(id),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a data source: reads what is left for it, then releases what only it needed.
+    pub fn stop(&mut self, id: u64) {
+        if let Some(instance) = self
+            .instances
+            .values_mut()
+            .find(|instance| instance.has(id))
+        {
+            instance.remove(id, &mut self.scratch);
+        }
+        self.close_unused();
+    }
+
+    /// Reads a share of what the kernel recorded. Whether there is more to read at once.
+    pub fn read(&mut self) -> bool {
+        let mut more = false;
+        for instance in self.instances.values_mut() {
+            more |= instance.read(TICK_PAGES, &mut self.scratch);
+        }
+        more
+    }
+
+    /// Reads all that was recorded until now, writes statistics and flushes the writers.
+    ///
+    /// `done` is asked for the callback of each running data source, if its flush is waited for.
+    pub fn flush(&mut self, done: &mut dyn FnMut(u64) -> Option<FlushCallback>) {
+        for instance in self.instances.values_mut() {
+            instance.drain(&mut self.scratch);
+            instance.finish_flush(done);
+        }
+    }
+
+    /// Hands out what the reads since the last call learnt about processes, per data source.
+    pub fn take_metadata(&mut self, mut use_it: impl FnMut(u64, &Metadata)) {
+        for instance in self.instances.values_mut() {
+            for source in instance
+                .sources()
+                .iter_mut()
+                .filter(|source| source.started)
+            {
+                use_it(source.id, &source.metadata);
+                source.metadata.clear();
+            }
+        }
+    }
+
+    /// How often to call [`Controller::read`], milliseconds; `None` while nothing runs.
+    pub fn drain_period_ms(&self) -> Option<u32> {
+        self.instances
+            .values()
+            .filter_map(Instance::drain_period_ms)
+            .min()
+    }
+
+    fn close_unused(&mut self) {
+        let unused: Vec<String> = self
+            .instances
+            .iter()
+            .filter(|(_, instance)| instance.is_unused())
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in unused {
+            if let Some(instance) = self.instances.remove(&name) {
+                instance.close();
+            }
+        }
+    }
+
+    fn kernel_symbols(&mut self) -> Arc<KernelSymbols> {
+        if let Some(symbols) = self.symbols.upgrade() {
+            return symbols;
+        }
+        let symbols = Arc::new(KernelSymbols::read());
+        self.symbols = Arc::downgrade(&symbols);
+        symbols
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        for (_, instance) in std::mem::take(&mut self.instances) {
+            instance.close();
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! From a kernel event record to an `FtraceEvent` payload.
+
+use ferretto_proto::fields::{
+    generic_ftrace_event, kprobe_event, sys_enter_ftrace_event, sys_exit_ftrace_event,
+};
+use ferretto_wire::Encoder;
+use rustc_hash::FxHashMap;
+
+use super::field_type::{KernelType, Op};
+use super::format::EventFormat;
+use super::kprobes::Mark;
+use super::metadata::Metadata;
+use super::table::{KnownEvent, MessageType};
+
+/// Messages are written into plain memory and handed on as a whole.
+pub(crate) type Out<'a> = Encoder<'a, Vec<u8>>;
+
+/// Kernel string addresses and the text they point at, from `printk_formats`.
+pub type StringTable = FxHashMap<u64, Box<str>>;
+
+/// Field number of `FtraceEvent.task_rename`.
+const TASK_RENAME: u32 = 236;
+/// Field number of `FtraceEvent.sys_enter`.
+const SYS_ENTER: u32 = 329;
+/// Field number of `FtraceEvent.kprobe_event`.
+const KPROBE_EVENT: u32 = 542;
+/// Field number of `FtraceEvent.sys_exit`.
+const SYS_EXIT: u32 = 330;
+
+/// One field of a [`EventDecoder`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FieldDecoder {
+    name: Box<str>,
+    number: u32,
+    offset: usize,
+    size: usize,
+    op: Op,
+    kernel_type: KernelType,
+}
+
+/// How the fields of an event are laid out in its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Field by field.
+    Plain,
+    /// `raw_syscalls/sys_enter`: id and six words.
+    SysEnter,
+    /// `raw_syscalls/sys_exit`: id and result, which may reveal a new file descriptor.
+    SysExit,
+    /// A kernel probe: its name and what it marks.
+    Kprobe(Mark),
+}
+
+/// Translates the records of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventDecoder {
+    /// Directory under `events/`.
+    pub group: Box<str>,
+    /// Directory under the group.
+    pub name: Box<str>,
+    /// Event id on this kernel.
+    pub id: u16,
+    /// Field number in `FtraceEvent`.
+    pub number: u32,
+    /// Records shorter than this are refused.
+    pub min_size: usize,
+    /// For events without a message of their own: the encoded entry of
+    /// `FtraceEventBundle.generic_event_descriptors` that describes them.
+    pub descriptor: Option<Box<[u8]>>,
+    shape: Shape,
+    fields: Box<[FieldDecoder]>,
+}
+
+impl EventDecoder {
+    /// A decoder for an event with a message of its own.
+    pub fn known(event: &KnownEvent, format: &EventFormat) -> Self {
+        let mut fields = Vec::new();
+        for target in event.fields() {
+            let Some(source) = format.field(target.name) else {
+                continue;
+            };
+            let kernel_type = if event.group == "ftrace"
+                && event.name.starts_with("funcgraph_")
+                && target.name == "func"
+            {
+                Some(KernelType::Address(source.size.min(8) as u8))
+            } else {
+                KernelType::infer(source)
+            };
+            let Some(kernel_type) = kernel_type else {
+                continue;
+            };
+            let op = match kernel_type {
+                // Written by the event's shape, not field by field.
+                KernelType::SyscallArgs(_) if event.number == SYS_ENTER => Op::U64,
+                _ => match Op::select(kernel_type, target.ty) {
+                    Some(op) => op,
+                    None => continue,
+                },
+            };
+            fields.push(FieldDecoder {
+                name: target.name.into(),
+                number: target.number,
+                offset: source.offset.into(),
+                size: source.size.into(),
+                op,
+                kernel_type,
+            });
+        }
+        let shape = match event.number {
+            SYS_ENTER => Shape::SysEnter,
+            SYS_EXIT => Shape::SysExit,
+            _ => Shape::Plain,
+        };
+        Self::new(
+            event.group,
+            event.name,
+            format,
+            event.number,
+            shape,
+            fields,
+            None,
+        )
+    }
+
+    /// A decoder for any other event, under a number chosen at run time.
+    pub fn generic(group: &str, format: &EventFormat, number: u32) -> Self {
+        let mut fields = Vec::new();
+        let mut described = Vec::new();
+        let mut next = 0;
+        for source in &format.fields {
+            let Some(kernel_type) = KernelType::infer(source) else {
+                continue;
+            };
+            next += 1;
+            let Some(ty) = kernel_type.generic_type() else {
+                continue;
+            };
+            let Some(op) = Op::select(kernel_type, ty) else {
+                continue;
+            };
+            described.push((source.name.as_str(), next, ty));
+            fields.push(FieldDecoder {
+                name: source.name.as_str().into(),
+                number: next,
+                offset: source.offset.into(),
+                size: source.size.into(),
+                op,
+                kernel_type,
+            });
+        }
+        let descriptor = describe(group, &format.name, number, &described);
+        let descriptor = Some(descriptor.into_boxed_slice());
+        Self::new(
+            group,
+            &format.name,
+            format,
+            number,
+            Shape::Plain,
+            fields,
+            descriptor,
+        )
+    }
+
+    /// A decoder for a kernel probe created by this program.
+    pub fn kprobe(group: &str, format: &EventFormat, mark: Mark) -> Self {
+        let shape = Shape::Kprobe(mark);
+        Self::new(
+            group,
+            &format.name,
+            format,
+            KPROBE_EVENT,
+            shape,
+            Vec::new(),
+            None,
+        )
+    }
+
+    fn new(
+        group: &str,
+        name: &str,
+        format: &EventFormat,
+        number: u32,
+        shape: Shape,
+        fields: Vec<FieldDecoder>,
+        descriptor: Option<Box<[u8]>>,
+    ) -> Self {
+        let common_end = format
+            .common
+            .iter()
+            .map(|field| usize::from(field.offset + field.size))
+            .max();
+        let end = fields.iter().map(|field| field.offset + field.size).max();
+        Self {
+            group: group.into(),
+            name: name.into(),
+            id: format.id,
+            number,
+            min_size: common_end.unwrap_or(0).max(end.unwrap_or(0)),
+            descriptor,
+            shape,
+            fields: fields.into_boxed_slice(),
+        }
+    }
+
+    /// The message field carrying `name`, if it is carried.
+    pub fn field_number(&self, name: &str) -> Option<u32> {
+        self.fields
+            .iter()
+            .find(|field| &*field.name == name)
+            .map(|field| field.number)
+    }
+
+    /// Offset of the text that runs to the end of the record, if there is one.
+    pub(crate) fn trailing_text(&self) -> Option<usize> {
+        self.fields
+            .iter()
+            .find(|field| field.op == Op::TrailingString)
+            .map(|field| field.offset)
+    }
+
+    /// Whether this is `task/task_rename`, after which a process has another name.
+    pub(crate) fn renames_task(&self) -> bool {
+        self.number == TASK_RENAME
+    }
+
+    /// Writes the event's own message. `false`: the record does not fit the format; what was
+    /// written so far stays.
+    pub(crate) fn encode(&self, record: &[u8], env: &mut Env<'_>, out: &mut Out<'_>) -> bool {
+        match self.shape {
+            Shape::Plain => {
+                let mut good = true;
+                for field in &self.fields {
+                    good &= field.encode(record, env, out).is_some();
+                }
+                good
+            }
+            Shape::SysEnter => self.encode_sys_enter(record, out).is_some(),
+            Shape::SysExit => self.encode_sys_exit(record, env, out).is_some(),
+            Shape::Kprobe(mark) => {
+                out.string(kprobe_event::NAME, &self.name);
+                out.varint(kprobe_event::TYPE, mark as u64);
+                true
+            }
+        }
+    }
+
+    /// Writes the older, name and value form of an event without a message of its own.
+    pub(crate) fn encode_legacy(
+        &self,
+        record: &[u8],
+        env: &mut Env<'_>,
+        out: &mut Out<'_>,
+    ) -> bool {
+        out.string(generic_ftrace_event::EVENT_NAME, &self.name);
+        let mut good = true;
+        let mut value = Vec::new();
+        for field in &self.fields {
+            out.nested(generic_ftrace_event::FIELD, |entry| {
+                entry.string(generic_ftrace_event::field::NAME, &field.name);
+                value.clear();
+                good &= field
+                    .encode_legacy(record, env, entry, &mut value)
+                    .is_some();
+            });
+        }
+        good
+    }
+
+    fn by_name(&self, name: &str) -> Option<&FieldDecoder> {
+        self.fields.iter().find(|field| &*field.name == name)
+    }
+
+    fn encode_sys_enter(&self, record: &[u8], out: &mut Out<'_>) -> Option<()> {
+        let id = self.by_name("id")?.signed(record)?;
+        let args = self.by_name("args")?;
+        let KernelType::SyscallArgs(width) = args.kernel_type else {
+            return None;
+        };
+        out.int(sys_enter_ftrace_event::ID, id);
+        let words = record.get(args.offset..args.offset + args.size)?;
+        for word in words.chunks_exact(width.into()) {
+            let value = match width {
+                4 => u64::from(u32::from_le_bytes(word.try_into().ok()?)),
+                _ => u64::from_le_bytes(word.try_into().ok()?),
+            };
+            out.varint(sys_enter_ftrace_event::ARGS, value);
+        }
+        Some(())
+    }
+
+    fn encode_sys_exit(&self, record: &[u8], env: &mut Env<'_>, out: &mut Out<'_>) -> Option<()> {
+        let id = self.by_name("id")?.signed(record)?;
+        let ret = self.by_name("ret")?.signed(record)?;
+        out.int(sys_exit_ftrace_event::ID, id);
+        out.int(sys_exit_ftrace_event::RET, ret);
+        if (0..=i64::from(i32::MAX)).contains(&ret) && env.opening_syscalls.contains(&id) {
+            env.metadata.add_fd(env.common_pid, ret as u64);
+        }
+        Some(())
+    }
+}
+
+/// What the fields of a record need besides its bytes.
+#[derive(Debug)]
+pub(crate) struct Env<'a> {
+    pub(crate) strings: &'a StringTable,
+    pub(crate) metadata: &'a mut Metadata,
+    /// The pid of the task that was running.
+    pub(crate) common_pid: i32,
+    /// Numbers of the system calls that return a new file descriptor.
+    pub(crate) opening_syscalls: &'a [i64],
+}
+
+impl FieldDecoder {
+    /// `None`: the value lies outside the record.
+    #[inline]
+    fn encode(&self, record: &[u8], env: &mut Env<'_>, out: &mut Out<'_>) -> Option<()> {
+        match self.op {
+            Op::U8 => out.varint(self.number, self.chunk::<1>(record)?[0].into()),
+            Op::U16 => out.varint(self.number, u16::from_le_bytes(self.chunk(record)?).into()),
+            Op::U32 => out.varint(self.number, u32::from_le_bytes(self.chunk(record)?).into()),
+            Op::U64 => out.varint(self.number, u64::from_le_bytes(self.chunk(record)?)),
+            Op::I8 => out.int(self.number, i8::from_le_bytes(self.chunk(record)?).into()),
+            Op::I16 => out.int(self.number, i16::from_le_bytes(self.chunk(record)?).into()),
+            Op::I32 => out.int(self.number, i32::from_le_bytes(self.chunk(record)?).into()),
+            Op::I64 => out.int(self.number, i64::from_le_bytes(self.chunk(record)?)),
+            Op::Inode32 | Op::Inode64 => out.varint(self.number, self.unsigned(record)?),
+            Op::Device32 | Op::Device64 => {
+                out.varint(self.number, user_device(self.unsigned(record)?));
+            }
+            Op::Address32 | Op::Address64 => {
+                let index = env.metadata.address_index(self.unsigned(record)?);
+                out.varint(self.number, index.into());
+            }
+            Op::Pid => {
+                let pid = i32::from_le_bytes(self.chunk(record)?);
+                env.metadata.add_pid(pid);
+                out.int(self.number, pid.into());
+            }
+            Op::FixedString
+            | Op::TrailingString
+            | Op::StringPointer
+            | Op::DataLocText
+            | Op::DataLocBytes => out.bytes(self.number, self.text(record, env.strings)?),
+        }
+        Some(())
+    }
+
+    fn encode_legacy(
+        &self,
+        record: &[u8],
+        env: &mut Env<'_>,
+        out: &mut Out<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Option<()> {
+        use generic_ftrace_event::field::{INT_VALUE, STR_VALUE, UINT_VALUE};
+        let number = match self.kernel_type.generic_type()? {
+            MessageType::String => STR_VALUE,
+            MessageType::Int64 => INT_VALUE,
+            MessageType::Uint64 => UINT_VALUE,
+            _ => return None,
+        };
+        let renumbered = Self {
+            number,
+            ..self.clone()
+        };
+        let result = renumbered.encode(record, env, &mut Encoder::new(scratch));
+        out.raw(scratch);
+        result
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&self, record: &[u8]) -> Option<[u8; N]> {
+        record.get(self.offset..)?.first_chunk().copied()
+    }
+
+    fn unsigned(&self, record: &[u8]) -> Option<u64> {
+        Some(match self.size {
+            4 => u32::from_le_bytes(self.chunk(record)?).into(),
+            _ => u64::from_le_bytes(self.chunk(record)?),
+        })
+    }
+
+    fn signed(&self, record: &[u8]) -> Option<i64> {
+        Some(match self.size {
+            4 => i32::from_le_bytes(self.chunk(record)?).into(),
+            8 => i64::from_le_bytes(self.chunk(record)?),
+            _ => return None,
+        })
+    }
+
+    fn text<'a>(&self, record: &'a [u8], strings: &'a StringTable) -> Option<&'a [u8]> {
+        Some(match self.op {
+            Op::FixedString => until_nul(record.get(self.offset..self.offset + self.size)?),
+            Op::TrailingString => until_nul(record.get(self.offset..)?),
+            Op::StringPointer => strings
+                .get(&self.unsigned(record)?)
+                .map_or(&b""[..], |text| text.as_bytes()),
+            Op::DataLocText => until_nul(self.located(record)?),
+            _ => self.located(record)?,
+        })
+    }
+
+    /// The bytes a `__data_loc` word points at: offset in its low half, length in its high half.
+    fn located<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
+        let word = u32::from_le_bytes(self.chunk(record)?);
+        let (offset, length) = ((word & 0xffff) as usize, (word >> 16) as usize);
+        if length == 0 {
+            return Some(&[]);
+        }
+        record.get(offset..offset + length)
+    }
+}
+
+/// The part of `bytes` before the first NUL.
+#[inline]
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    &bytes[..end]
+}
+
+/// A kernel device number as `stat` would show it.
+fn user_device(dev: u64) -> u64 {
+    let (major, minor) = (dev >> 20, dev & 0xf_ffff);
+    (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff
+}
+
+/// The entry of `generic_event_descriptors`: number, a `google.protobuf.DescriptorProto`, group.
+fn describe(group: &str, name: &str, number: u32, fields: &[(&str, u32, MessageType)]) -> Vec<u8> {
+    use ferretto_proto::fields::ftrace_event_bundle::generic_event_descriptor as entry;
+    // Field numbers of google.protobuf.DescriptorProto and FieldDescriptorProto.
+    const NAME: u32 = 1;
+    const MESSAGE_FIELD: u32 = 2;
+    const FIELD_NUMBER: u32 = 3;
+    const FIELD_TYPE: u32 = 5;
+    let message = ferretto_wire::encode(|message| {
+        message.string(NAME, name);
+        for &(name, number, ty) in fields {
+            message.nested(MESSAGE_FIELD, |field| {
+                field.string(NAME, name);
+                field.varint(FIELD_NUMBER, number.into());
+                field.varint(FIELD_TYPE, ty.descriptor_type());
+            });
+        }
+    });
+    ferretto_wire::encode(|out| {
+        out.varint(entry::FIELD_ID, number.into());
+        out.bytes(entry::EVENT_DESCRIPTOR, &message);
+        out.string(entry::GROUP_NAME, group);
+    })
+}

@@ -1,0 +1,405 @@
+//! One tracefs instance and the data sources that share it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+
+use ferretto_shm::FlushCallback;
+use rustix::io::Errno;
+
+use super::bundle::{Batch, Bundler, ClockSnapshot};
+use super::config::FtraceOptions;
+use super::controller::SetupError;
+use super::kernel_state::{KernelError, Taken, TraceClock, read_buffer_pages};
+use super::kprobes;
+use super::page::{Page, ParseStatus};
+use super::selection::EventKey;
+use super::source::{Source, enable, set_trigger};
+use super::stats::{Sample, preserve_packet};
+use super::symbols::KernelSymbols;
+use super::syscalls::Wanted;
+use super::tracefs::Tracefs;
+use super::translator::Translator;
+use crate::PacketSink;
+use crate::clock::boottime_ns;
+
+/// Pages read before they are parsed: few enough to stay in the cache.
+const BATCH_PAGES: usize = 32;
+
+/// Pages read from one CPU before others get their turn.
+pub(crate) const TICK_PAGES: usize = 256;
+
+/// Memory used while reading, shared by all instances.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pages: Vec<u8>,
+    bundler: Bundler,
+}
+
+/// A tracefs instance in use.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    fs: Tracefs,
+    translator: Translator,
+    taken: Taken,
+    page_size: usize,
+    cpus: Vec<u32>,
+    readers: Vec<(u32, File)>,
+    enabled: BTreeMap<EventKey, usize>,
+    syscall_filter: String,
+    exclusive: bool,
+    sources: Vec<Source>,
+}
+
+impl Instance {
+    /// Takes the instance over for its first data source.
+    pub(crate) fn open(fs: Tracefs, options: &FtraceOptions) -> Result<Self, KernelError> {
+        let taken = Taken::take(&fs, options)?;
+        Ok(Self {
+            translator: Translator::new(&fs),
+            page_size: fs.page_size(),
+            cpus: fs.cpus(),
+            taken,
+            fs,
+            readers: Vec::new(),
+            enabled: BTreeMap::new(),
+            syscall_filter: "0".to_owned(),
+            exclusive: false,
+            sources: Vec::new(),
+        })
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    pub(crate) fn sources(&mut self) -> &mut [Source] {
+        &mut self.sources
+    }
+
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.sources.iter().any(|source| source.id == id)
+    }
+
+    /// Shortest drain period of the data sources that run, milliseconds.
+    pub(crate) fn drain_period_ms(&self) -> Option<u32> {
+        let running = self.sources.iter().filter(|source| source.started);
+        running.map(|source| source.options.drain_period_ms).min()
+    }
+
+    /// Adds a data source: enables its events without recording yet.
+    pub(crate) fn add(
+        &mut self,
+        id: u64,
+        options: FtraceOptions,
+        symbols: Option<Arc<KernelSymbols>>,
+        sink: Box<dyn PacketSink>,
+    ) -> Result<(), SetupError> {
+        if !self.sources.is_empty() {
+            if options.exclusive.is_used() {
+                return Err(SetupError::NotAlone);
+            }
+            if self.exclusive {
+                return Err(SetupError::ExclusiveActive);
+            }
+        }
+        self.exclusive = options.exclusive.is_used();
+        self.taken.set_exclusive(&options.exclusive)?;
+        if let Some(graph) = &options.function_graph {
+            self.taken.set_function_graph(graph)?;
+        }
+        let already = |key: &EventKey| self.enabled.contains_key(key);
+        let result = enable(&options, &self.fs, &mut self.translator, symbols, already);
+        for key in &result.events {
+            *self.enabled.entry(key.clone()).or_insert(0) += 1;
+        }
+        self.sources.push(Source {
+            id,
+            options,
+            plan: result.plan,
+            enabled: result.events,
+            cpus: BTreeMap::new(),
+            metadata: Default::default(),
+            errors: Default::default(),
+            report: result.report,
+            at_start: Sample::default(),
+            started: false,
+            flushed: false,
+            sink,
+        });
+        self.update_syscall_filter();
+        Ok(())
+    }
+
+    /// Starts recording for a data source.
+    pub(crate) fn start(&mut self, id: u64) -> Result<(), KernelError> {
+        let Some(index) = self.sources.iter().position(|source| source.id == id) else {
+            return Ok(());
+        };
+        if self.readers.is_empty() {
+            for &cpu in &self.cpus {
+                // A CPU that cannot be opened is one whose events are missing, no more.
+                if let Ok(file) = self.fs.open_raw(cpu) {
+                    self.readers.push((cpu, file));
+                }
+            }
+        }
+        let turned_on = match self.sources.iter().any(|source| source.started) {
+            true => Ok(()),
+            false => self.taken.turn_on(),
+        };
+        let sample = self.sample();
+        let source = &mut self.sources[index];
+        source.started = true;
+        source.at_start = sample;
+        source.sample_symbols();
+        if source.options.preserve_buffer {
+            source.sink.write_packet(&preserve_packet());
+        }
+        turned_on
+    }
+
+    /// Removes a data source, after what is left for it has been read.
+    pub(crate) fn remove(&mut self, id: u64, scratch: &mut Scratch) {
+        if self
+            .sources
+            .iter()
+            .any(|source| source.id == id && source.started)
+        {
+            self.drain(scratch);
+        }
+        let Some(index) = self.sources.iter().position(|source| source.id == id) else {
+            return;
+        };
+        let mut source = self.sources.remove(index);
+        if source.started && !source.flushed {
+            self.write_stats_of(&mut source);
+        }
+        source.sink.flush(None);
+        for key in &source.enabled {
+            self.release_event(key);
+        }
+        self.update_syscall_filter();
+        if !self.sources.iter().any(|source| source.started) {
+            self.taken.turn_off();
+            self.readers.clear();
+        }
+        if source.options.exclusive.is_used() {
+            self.taken.restore_exclusive();
+            self.exclusive = false;
+        }
+    }
+
+    fn release_event(&mut self, key: &EventKey) {
+        let Some(users) = self.enabled.get_mut(key) else {
+            return;
+        };
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        self.enabled.remove(key);
+        if key.0 != "ftrace" {
+            let _ = self.fs.enable_event(&key.0, &key.1, false);
+            set_trigger(&self.fs, key, false);
+        }
+        kprobes::remove(&self.fs, &key.0, &key.1);
+    }
+
+    /// Gives the instance back to the system.
+    pub(crate) fn close(mut self) {
+        let left: Vec<EventKey> = self.enabled.keys().cloned().collect();
+        for key in left {
+            self.enabled.insert(key.clone(), 1);
+            self.release_event(&key);
+        }
+        self.readers.clear();
+        self.taken.give_back();
+    }
+
+    fn update_syscall_filter(&mut self) {
+        let all = self.sources.iter().map(Source::wanted_syscalls);
+        let filter = all.fold(Wanted::None, Wanted::union).filter();
+        if filter == self.syscall_filter {
+            return;
+        }
+        for event in ["sys_enter", "sys_exit"] {
+            // If refused, more is recorded than asked for, nothing less.
+            let _ = self
+                .fs
+                .write(&format!("events/raw_syscalls/{event}/filter"), &filter);
+        }
+        self.syscall_filter = filter;
+    }
+
+    /// Reads up to `max_pages` from each CPU. Whether any CPU has more.
+    pub(crate) fn read(&mut self, max_pages: usize, scratch: &mut Scratch) -> bool {
+        if !self.sources.iter().any(|source| source.started) {
+            return false;
+        }
+        scratch.pages.resize(BATCH_PAGES * self.page_size, 0);
+        let clock = self.clock_snapshot();
+        let mut more = false;
+        for index in 0..self.readers.len() {
+            more |= self.read_cpu(index, max_pages, clock, scratch);
+        }
+        more
+    }
+
+    fn read_cpu(
+        &mut self,
+        index: usize,
+        max_pages: usize,
+        clock: Option<ClockSnapshot>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let mut total = 0;
+        while total < max_pages {
+            let wanted = BATCH_PAGES.min(max_pages - total);
+            let (cpu, file) = &self.readers[index];
+            let limit = &mut scratch.pages[..wanted * self.page_size];
+            let commit_size = self.translator.commit_size();
+            let read = read_pages(file, limit, self.page_size, commit_size, total == 0);
+            let pages = &scratch.pages[..read.pages * self.page_size];
+            let batch = Batch {
+                cpu: *cpu,
+                pages,
+                page_size: self.page_size,
+                clock,
+            };
+            for source in self.sources.iter_mut().filter(|source| source.started) {
+                source.errors.extend(read.error);
+                if read.pages > 0 {
+                    let state = source.cpus.entry(*cpu).or_default();
+                    let (metadata, errors) = (&mut source.metadata, &mut source.errors);
+                    let sink = source.sink.as_mut();
+                    scratch
+                        .bundler
+                        .process(&source.plan, &batch, state, metadata, errors, sink);
+                }
+            }
+            total += read.pages;
+            if read.pages < wanted {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reads everything that was in the buffers when the call began.
+    pub(crate) fn drain(&mut self, scratch: &mut Scratch) {
+        let pages = self.taken.buffer_pages.max(read_buffer_pages(&self.fs));
+        self.read(pages, scratch);
+    }
+
+    /// Writes the stats packets of every running data source and flushes its writer.
+    ///
+    /// `done` gives the callback for the writer of a data source, if its flush is waited for.
+    pub(crate) fn finish_flush(&mut self, done: &mut dyn FnMut(u64) -> Option<FlushCallback>) {
+        let mut sources = std::mem::take(&mut self.sources);
+        for source in sources.iter_mut().filter(|source| source.started) {
+            self.write_stats_of(source);
+            source.sink.flush(done(source.id));
+            source.flushed = true;
+        }
+        self.sources = sources;
+    }
+
+    fn write_stats_of(&self, source: &mut Source) {
+        let mut now = self.sample();
+        now.symbols = source.at_start.symbols;
+        source
+            .sink
+            .write_packet(&source.at_start.start_packet(&source.report));
+        source.sink.write_packet(&now.end_packet(&source.errors));
+    }
+
+    fn sample(&self) -> Sample {
+        let mut sample = Sample::take(&self.fs, &self.cpus);
+        sample.buffer_pages = read_buffer_pages(&self.fs);
+        sample.configured_pages = self.taken.buffer_pages;
+        if self
+            .sources
+            .iter()
+            .any(|source| !source.options.kprobes.is_empty())
+        {
+            sample.kprobes = kprobes::profile(&self.fs);
+        }
+        sample
+    }
+
+    fn clock_snapshot(&self) -> Option<ClockSnapshot> {
+        if self.taken.clock == TraceClock::Boot {
+            return None;
+        }
+        let boot_ns = boottime_ns() as i64;
+        let first = self.cpus.first().copied().unwrap_or(0);
+        let ftrace_ns = (self.fs.cpu_stats(first).now_ts * 1e9) as i64;
+        Some(ClockSnapshot {
+            clock: self.taken.clock as u32,
+            ftrace_ns,
+            boot_ns,
+        })
+    }
+}
+
+impl Source {
+    fn sample_symbols(&mut self) {
+        if let Some(symbols) = &self.plan.symbols {
+            self.at_start.symbols = (symbols.len() as u32, (symbols.memory() / 1024) as u32);
+        }
+    }
+}
+
+/// The outcome of [`read_pages`].
+struct PagesRead {
+    pages: usize,
+    error: Option<ParseStatus>,
+}
+
+/// Reads pages until `buffer` is full or the reader has caught up with the kernel.
+///
+/// Having caught up shows in a page less than half full; only the first page of a pass may be the
+/// rest of one read before.
+fn read_pages(
+    file: &File,
+    buffer: &mut [u8],
+    page_size: usize,
+    commit_size: usize,
+    first: bool,
+) -> PagesRead {
+    let mut pages = 0;
+    for page in buffer.chunks_exact_mut(page_size) {
+        let result = rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *page));
+        match result {
+            Err(error) => {
+                return PagesRead {
+                    pages,
+                    error: read_error(error),
+                };
+            }
+            Ok(0) => break,
+            Ok(length) if length != page_size => {
+                return PagesRead {
+                    pages,
+                    error: Some(ParseStatus::PartialPageRead),
+                };
+            }
+            Ok(_) => {}
+        }
+        pages += 1;
+        let filled = Page::parse(page, commit_size).map_or(0, |page| page.payload.len());
+        if filled < page_size / 2 && !(first && pages == 1) {
+            break;
+        }
+    }
+    PagesRead { pages, error: None }
+}
+
+/// Nothing to read, a busy or an offline CPU are normal.
+fn read_error(error: Errno) -> Option<ParseStatus> {
+    match error {
+        Errno::AGAIN | Errno::NOMEM | Errno::BUSY | Errno::NODEV => None,
+        _ => Some(ParseStatus::UnexpectedReadError),
+    }
+}

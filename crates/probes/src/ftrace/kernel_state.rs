@@ -1,0 +1,369 @@
+//! Taking over a tracefs instance and giving it back as it was.
+
+use std::io;
+
+use super::config::{Exclusive, FtraceOptions, FunctionGraph};
+use super::tracefs::Tracefs;
+
+/// Default buffer per CPU on machines with little memory, KiB.
+const SMALL_BUFFER_KB: u32 = 2048;
+/// Default buffer per CPU from [`LARGE_MACHINE`] on, KiB.
+const LARGE_BUFFER_KB: u32 = 8192;
+/// Physical memory from which the larger default is used, bytes.
+const LARGE_MACHINE: u64 = 7 << 30;
+
+/// The clock of an instance, with the numbers of `FtraceClock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TraceClock {
+    /// Boottime, the clock of the rest of the trace.
+    Boot = 0,
+    /// One this program does not know.
+    Unknown = 1,
+    /// The scheduler's clock, made monotonic between CPUs.
+    Global = 2,
+    /// The scheduler's clock of each CPU.
+    Local = 3,
+    /// Monotonic without adjustments.
+    MonoRaw = 4,
+}
+
+impl TraceClock {
+    fn from_name(name: &str) -> Self {
+        match name {
+            "boot" => Self::Boot,
+            "global" => Self::Global,
+            "local" => Self::Local,
+            "mono_raw" => Self::MonoRaw,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Why an instance could not be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Somebody else is using ftrace.
+    #[error("ftrace is in use by something else: {root}/current_tracer is {tracer}, not nop")]
+    InUse {
+        /// Directory of the instance.
+        root: String,
+        /// The tracer that is active.
+        tracer: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// File under the instance's directory.
+        path: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+fn failed(path: &str) -> impl FnOnce(io::Error) -> KernelError {
+    let path = path.to_owned();
+    move |error| KernelError::File { path, error }
+}
+
+/// What the instance was like before, so that it can be given back.
+#[derive(Debug)]
+pub(super) struct Taken {
+    fs: Tracefs,
+    tracing_on: bool,
+    rest: Option<Before>,
+    exclusive: ExclusiveBefore,
+    graph_users: usize,
+    /// The clock in use now.
+    pub clock: TraceClock,
+    /// Pages per CPU that were asked for; 0 when left as it was.
+    pub buffer_pages: usize,
+}
+
+/// State that is not touched when the buffer is to be preserved.
+#[derive(Debug)]
+struct Before {
+    clock: Option<String>,
+    buffer_kb: Option<u32>,
+    events: String,
+    buffer_percent: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct ExclusiveBefore {
+    tids_set: bool,
+    options: Vec<(String, bool)>,
+    cpumask: Option<String>,
+}
+
+impl Taken {
+    /// Stops whatever the instance was recording, empties it and sets clock and size.
+    ///
+    /// # Errors
+    ///
+    /// If another tracer is active, or `tracing_on` cannot be written.
+    pub(super) fn take(fs: &Tracefs, options: &FtraceOptions) -> Result<Self, KernelError> {
+        let tracer = fs.read("current_tracer").unwrap_or_default();
+        let tracer = tracer.trim();
+        if !options.preserve_buffer && !tracer.is_empty() && tracer != "nop" {
+            let root = fs.root().display().to_string();
+            return Err(KernelError::InUse {
+                root,
+                tracer: tracer.to_owned(),
+            });
+        }
+        let on = fs.read("tracing_on").map_err(failed("tracing_on"))?;
+        let mut taken = Self {
+            fs: fs.clone(),
+            tracing_on: on.trim() == "1",
+            rest: None,
+            exclusive: ExclusiveBefore::default(),
+            graph_users: 0,
+            clock: TraceClock::Unknown,
+            buffer_pages: 0,
+        };
+        let (clocks, current) = fs.clocks();
+        if options.preserve_buffer {
+            taken.clock = TraceClock::from_name(current.as_deref().unwrap_or(""));
+            return Ok(taken);
+        }
+        taken.rest = Some(Before {
+            clock: current.clone(),
+            buffer_kb: buffer_kb_to_restore(fs),
+            events: fs.read("set_event").unwrap_or_default(),
+            buffer_percent: fs.read("buffer_percent").ok(),
+        });
+        fs.write("tracing_on", "0").map_err(failed("tracing_on"))?;
+        // May be refused by access rules; what is on then stays on but is filtered out.
+        let _ = fs.write("events/enable", "0");
+        let _ = fs.clear();
+        taken.clock = choose_clock(fs, &clocks, current.as_deref(), options.use_monotonic_raw);
+        taken.buffer_pages = buffer_pages(options, physical_memory());
+        set_buffer_pages(fs, taken.buffer_pages);
+        Ok(taken)
+    }
+
+    /// Starts recording.
+    ///
+    /// # Errors
+    ///
+    /// If `tracing_on` cannot be written.
+    pub(super) fn turn_on(&self) -> Result<(), KernelError> {
+        self.fs
+            .write("tracing_on", "1")
+            .map_err(failed("tracing_on"))
+    }
+
+    /// Stops recording.
+    pub(super) fn turn_off(&self) {
+        let _ = self.fs.write("tracing_on", "0");
+    }
+
+    /// Sets what only one data source may set.
+    ///
+    /// # Errors
+    ///
+    /// If a value is refused; what was set before it stays until [`Taken::give_back`].
+    pub(super) fn set_exclusive(&mut self, wanted: &Exclusive) -> Result<(), KernelError> {
+        let fs = &self.fs;
+        if !wanted.tids.is_empty() {
+            let tids: Vec<String> = wanted.tids.iter().map(u32::to_string).collect();
+            self.exclusive.tids_set = true;
+            fs.write("set_event_pid", &tids.join(" "))
+                .map_err(failed("set_event_pid"))?;
+        }
+        for (name, on) in &wanted.options {
+            let path = format!("options/{name}");
+            let before = fs.read(&path).map_err(failed(&path))?;
+            self.exclusive
+                .options
+                .push((name.clone(), before.trim() == "1"));
+            fs.write(&path, if *on { "1" } else { "0" })
+                .map_err(failed(&path))?;
+        }
+        if let Some(mask) = &wanted.cpumask {
+            let before = fs
+                .read("tracing_cpumask")
+                .map_err(failed("tracing_cpumask"))?;
+            fs.write("tracing_cpumask", mask)
+                .map_err(failed("tracing_cpumask"))?;
+            self.exclusive.cpumask = Some(before.trim().to_owned());
+        }
+        Ok(())
+    }
+
+    /// Undoes [`Taken::set_exclusive`].
+    pub(super) fn restore_exclusive(&mut self) {
+        let before = std::mem::take(&mut self.exclusive);
+        if before.tids_set {
+            let _ = self.fs.truncate("set_event_pid");
+        }
+        for (name, on) in before.options.iter().rev() {
+            let _ = self
+                .fs
+                .write(&format!("options/{name}"), if *on { "1" } else { "0" });
+        }
+        if let Some(mask) = before.cpumask {
+            let _ = self.fs.write("tracing_cpumask", &mask);
+        }
+    }
+
+    /// Turns the function graph tracer on; a second user only adds functions.
+    ///
+    /// # Errors
+    ///
+    /// If a function is unknown to the kernel or the tracer is not built in.
+    pub(super) fn set_function_graph(&mut self, graph: &FunctionGraph) -> Result<(), KernelError> {
+        let fs = &self.fs;
+        let first = self.graph_users == 0;
+        if first {
+            for file in ["set_ftrace_filter", "set_graph_function"] {
+                fs.truncate(file).map_err(failed(file))?;
+            }
+            fs.write("max_graph_depth", "0")
+                .map_err(failed("max_graph_depth"))?;
+        }
+        for (file, list) in [
+            ("set_ftrace_filter", &graph.filters),
+            ("set_graph_function", &graph.roots),
+        ] {
+            if !list.is_empty() {
+                fs.append(file, &list.join("\n")).map_err(failed(file))?;
+            }
+        }
+        let depth = graph.max_depth.to_string();
+        fs.write("max_graph_depth", &depth)
+            .map_err(failed("max_graph_depth"))?;
+        if first {
+            fs.write("current_tracer", "function_graph")
+                .map_err(failed("current_tracer"))?;
+        }
+        self.graph_users += 1;
+        Ok(())
+    }
+
+    /// Gives the instance back as it was. All raw pipes must be closed by now, as the kernel does
+    /// not let the tracer be changed under them.
+    pub(super) fn give_back(&mut self) {
+        let fs = &self.fs;
+        self.turn_off();
+        if std::mem::take(&mut self.graph_users) > 0 {
+            let _ = fs.write("current_tracer", "nop");
+            for file in ["set_ftrace_filter", "set_graph_function"] {
+                let _ = fs.truncate(file);
+            }
+        }
+        let _ = fs.write("events/enable", "0");
+        self.restore_exclusive();
+        let fs = &self.fs;
+        let _ = fs.clear();
+        if let Some(before) = &self.rest {
+            if let Some(kb) = before.buffer_kb {
+                let _ = fs.write("buffer_size_kb", &kb.to_string());
+            }
+            if let Some(percent) = &before.buffer_percent {
+                let _ = fs.write("buffer_percent", percent.trim());
+            }
+            let (_, current) = fs.clocks();
+            if let Some(clock) = before
+                .clock
+                .as_ref()
+                .filter(|clock| current.as_ref() != Some(clock))
+            {
+                let _ = fs.write("trace_clock", clock);
+            }
+            for event in before.events.lines() {
+                let _ = fs.append("set_event", event);
+            }
+        }
+        if self.tracing_on {
+            let _ = fs.write("tracing_on", "1");
+        }
+    }
+}
+
+/// The size to write back. A buffer nobody used yet is small; the kernel would have enlarged it for
+/// the next user, but no longer does once a size was written, so that size is written.
+fn buffer_kb_to_restore(fs: &Tracefs) -> Option<u32> {
+    let text = fs.read("buffer_size_kb").ok()?;
+    let (number, expanded) = text.split_once(" (expanded: ").unwrap_or((&text, ""));
+    let expanded = expanded.trim_end().trim_end_matches(')');
+    expanded.parse().ok().or_else(|| number.trim().parse().ok())
+}
+
+fn choose_clock(fs: &Tracefs, clocks: &[String], current: Option<&str>, raw: bool) -> TraceClock {
+    if raw && clocks.iter().any(|clock| clock == "mono_raw") {
+        let _ = fs.write("trace_clock", "mono_raw");
+        return TraceClock::MonoRaw;
+    }
+    for wanted in ["boot", "global", "local"] {
+        if !clocks.iter().any(|clock| clock == wanted) {
+            continue;
+        }
+        if current != Some(wanted) && fs.write("trace_clock", wanted).is_err() {
+            continue;
+        }
+        return TraceClock::from_name(wanted);
+    }
+    TraceClock::Unknown
+}
+
+/// Pages per CPU for a config on a machine with that much memory.
+pub(super) fn buffer_pages(options: &FtraceOptions, memory: u64) -> usize {
+    let default = if memory >= LARGE_MACHINE {
+        LARGE_BUFFER_KB
+    } else {
+        SMALL_BUFFER_KB
+    };
+    let asked = options.buffer_size_kb;
+    let kb = if asked == 0 || (options.buffer_size_lower_bound && default > asked) {
+        default
+    } else {
+        asked
+    };
+    (kb as usize / (rustix::param::page_size() / 1024)).max(1)
+}
+
+fn set_buffer_pages(fs: &Tracefs, pages: usize) {
+    let kb = pages * (rustix::param::page_size() / 1024);
+    // If memory is short the buffer stays as it is, which the stats packet shows.
+    let _ = fs.write("buffer_size_kb", &kb.to_string());
+}
+
+/// Pages per CPU as the kernel reports them.
+pub(super) fn read_buffer_pages(fs: &Tracefs) -> usize {
+    let text = fs.read("buffer_size_kb").unwrap_or_default();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let kb = text[..digits].parse::<usize>().unwrap_or(0);
+    kb.div_ceil(rustix::param::page_size() / 1024).max(1)
+}
+
+fn physical_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferretto_proto::FtraceConfig;
+
+    #[test]
+    fn probes_012_buffer_size_defaults_depend_on_memory() {
+        let pages = |kb, lower, memory| {
+            let config = FtraceConfig {
+                buffer_size_kb: kb,
+                buffer_size_lower_bound: lower,
+                ..Default::default()
+            };
+            buffer_pages(&FtraceOptions::new(&config).expect("valid"), memory)
+        };
+        let page_kb = rustix::param::page_size() / 1024;
+        let (small, large) = (4 << 30, 7 << 30);
+        assert_eq!(pages(None, None, small), 2048 / page_kb);
+        assert_eq!(pages(Some(0), None, large), 8192 / page_kb);
+        assert_eq!(pages(Some(1), None, large), 1);
+        assert_eq!(pages(Some(1), Some(true), small), 2048 / page_kb);
+        assert_eq!(pages(Some(16384), Some(true), small), 16384 / page_kb);
+    }
+}

@@ -1,0 +1,91 @@
+//! Kernel probes created for a data source.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::config::{FtraceOptions, KprobeKind};
+use super::decoder::EventDecoder;
+use super::format::EventFormat;
+use super::selection::{EventKey, KPROBE_GROUP, KRETPROBE_GROUP};
+use super::stats::SetupReport;
+use super::tracefs::Tracefs;
+
+/// `KprobeEvent.KprobeType` as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Begin of a slice.
+    Begin = 1,
+    /// End of a slice.
+    End = 2,
+    /// A point in time.
+    Instant = 3,
+}
+
+/// Creates the probes `options` asks for. Those that work end up in `installed`.
+pub(crate) fn install(
+    options: &FtraceOptions,
+    fs: &Tracefs,
+    report: &mut SetupReport,
+    installed: &mut BTreeMap<EventKey, Arc<EventDecoder>>,
+) {
+    for (name, kind) in &options.kprobes {
+        let wanted: &[(&str, Mark)] = match kind {
+            KprobeKind::Entry => &[(KPROBE_GROUP, Mark::Instant)],
+            KprobeKind::Return => &[(KRETPROBE_GROUP, Mark::Instant)],
+            KprobeKind::Both => &[(KPROBE_GROUP, Mark::Begin), (KRETPROBE_GROUP, Mark::End)],
+        };
+        for &(group, mark) in wanted {
+            if !is_symbol(name) || !create(fs, group, name) {
+                report.failed.push(format!("{group}/{name}"));
+                continue;
+            }
+            let format = fs.format(group, name).ok();
+            let Some(format) = format.as_deref().and_then(EventFormat::parse) else {
+                remove(fs, group, name);
+                report.unknown.push(format!("{group}/{name}"));
+                continue;
+            };
+            let decoder = EventDecoder::kprobe(group, &format, mark);
+            installed.insert((group.to_owned(), name.clone()), Arc::new(decoder));
+        }
+    }
+}
+
+fn is_symbol(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn create(fs: &Tracefs, group: &str, name: &str) -> bool {
+    let line = match group {
+        KRETPROBE_GROUP => format!("r1024:{group}/{name} {name}"),
+        _ => format!("p:{group}/{name} {name}"),
+    };
+    match fs.append("kprobe_events", &line) {
+        Ok(()) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::AlreadyExists,
+    }
+}
+
+/// Removes a probe created by [`install`]; other events are left alone.
+pub(crate) fn remove(fs: &Tracefs, group: &str, name: &str) {
+    if group == KPROBE_GROUP || group == KRETPROBE_GROUP {
+        let _ = fs.append("kprobe_events", &format!("-:{group}/{name}"));
+    }
+}
+
+/// Sums of the hit and miss counters of this program's probes.
+pub(crate) fn profile(fs: &Tracefs) -> (i64, i64) {
+    let text = fs.read("kprobe_profile").unwrap_or_default();
+    let counts = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next()?;
+        Some((
+            words.next()?.parse::<i64>().ok()?,
+            words.next()?.parse::<i64>().ok()?,
+        ))
+    });
+    counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1))
+}

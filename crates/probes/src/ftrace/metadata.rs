@@ -1,0 +1,102 @@
+//! What one read pass over the ring buffers learnt besides the events themselves.
+
+use rustc_hash::FxHashMap;
+
+/// Pids below this are remembered in a bitmap so that repeats cost nothing.
+const SMALL_PID: usize = 32768;
+
+/// Pids, renames, opened files and kernel addresses seen in one read pass of one data source.
+#[derive(Debug, Default)]
+pub struct Metadata {
+    pids: Vec<i32>,
+    seen: Vec<u64>,
+    renamed: Vec<i32>,
+    fds: Vec<(i32, u64)>,
+    addresses: FxHashMap<u64, u32>,
+    address_list: Vec<u64>,
+    /// How many addresses have had their name written in this pass.
+    pub(crate) symbols_written: usize,
+}
+
+impl Metadata {
+    /// Notes a pid or thread id.
+    #[inline]
+    pub fn add_pid(&mut self, pid: i32) {
+        let Ok(index) = usize::try_from(pid) else {
+            return;
+        };
+        if index >= SMALL_PID {
+            if self.pids.last() != Some(&pid) {
+                self.pids.push(pid);
+            }
+            return;
+        }
+        if self.seen.is_empty() {
+            self.seen.resize(SMALL_PID / 64, 0);
+        }
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        if self.seen[word] & bit == 0 {
+            self.seen[word] |= bit;
+            self.pids.push(pid);
+        }
+    }
+
+    /// Notes that a task changed its name.
+    pub fn add_renamed(&mut self, pid: i32) {
+        if !self.renamed.contains(&pid) {
+            self.renamed.push(pid);
+        }
+    }
+
+    /// Notes that a task opened a file descriptor.
+    pub fn add_fd(&mut self, pid: i32, fd: u64) {
+        self.fds.push((pid, fd));
+    }
+
+    /// The number that stands for a kernel address in the trace: 1 for the first one seen.
+    ///
+    /// Real addresses never reach a trace: they would reveal the kernel's random layout.
+    #[inline]
+    pub fn address_index(&mut self, address: u64) -> u32 {
+        let next = self.address_list.len() as u32 + 1;
+        *self.addresses.entry(address).or_insert_with(|| {
+            self.address_list.push(address);
+            next
+        })
+    }
+
+    /// The addresses seen, the one numbered 1 first.
+    pub fn addresses(&self) -> &[u64] {
+        &self.address_list
+    }
+
+    /// Pids seen, each once as far as cheap, in order of appearance.
+    pub fn pids(&self) -> &[i32] {
+        &self.pids
+    }
+
+    /// Tasks that were renamed.
+    pub fn renamed(&self) -> &[i32] {
+        &self.renamed
+    }
+
+    /// Pairs of pid and file descriptor.
+    pub fn fds(&self) -> &[(i32, u64)] {
+        &self.fds
+    }
+
+    /// Forgets everything; called after each read pass. Keeps its memory.
+    pub fn clear(&mut self) {
+        for pid in self.pids.drain(..) {
+            let index = pid as usize;
+            if index < SMALL_PID {
+                self.seen[index / 64] = 0;
+            }
+        }
+        self.renamed.clear();
+        self.fds.clear();
+        self.addresses.clear();
+        self.address_list.clear();
+        self.symbols_written = 0;
+    }
+}

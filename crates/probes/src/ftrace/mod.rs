@@ -1,0 +1,41 @@
+//! `linux.ftrace`: the kernel's own trace events.
+//!
+//! [`Controller`] owns the kernel side: it takes tracefs over, enables events, reads raw pages and
+//! gives everything back. [`Bundler`] is the other half: it turns raw pages into packets and touches
+//! nothing else, so that it can be tested and fuzzed with bytes alone.
+
+mod bundle;
+mod compact;
+mod config;
+mod controller;
+mod decoder;
+mod field_type;
+mod format;
+mod instance;
+mod kernel_state;
+mod kprobes;
+mod metadata;
+mod page;
+mod print_filter;
+mod selection;
+mod source;
+mod stats;
+mod symbols;
+mod syscalls;
+mod table;
+mod tracefs;
+mod translator;
+
+pub use bundle::{Action, Batch, Bundler, ClockSnapshot, CpuState, Plan};
+pub use compact::{CompactFormat, NAME_THRESHOLD};
+pub use config::{ConfigError, EventPattern, FtraceOptions};
+pub use controller::{Controller, SetupError};
+pub use decoder::{EventDecoder, StringTable};
+pub use format::{EventFormat, FormatField, parse_commit_size};
+pub use kernel_state::{KernelError, TraceClock};
+pub use metadata::Metadata;
+pub use page::{InvalidHeader, Page, ParseStatus, Record, Records};
+pub use print_filter::{Match, PrintFilter, Rule};
+pub use symbols::KernelSymbols;
+pub use table::{KnownEvent, MessageField, MessageType, find, known_events};
+pub use tracefs::{CpuStats, Tracefs, TracefsError, hard_reset};

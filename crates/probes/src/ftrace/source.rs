@@ -1,0 +1,190 @@
+//! One running `linux.ftrace` data source.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::bundle::{Action, CpuState, Plan};
+use super::config::FtraceOptions;
+use super::metadata::Metadata;
+use super::page::ParseStatus;
+use super::print_filter::PrintFilter;
+use super::selection::{EventKey, select};
+use super::stats::{Sample, SetupReport};
+use super::symbols::KernelSymbols;
+use super::syscalls::{self, Wanted};
+use super::tracefs::Tracefs;
+use super::translator::{Lookup, Translator};
+use crate::PacketSink;
+
+/// A data source and what it remembers between reads.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) id: u64,
+    pub(crate) options: FtraceOptions,
+    pub(crate) plan: Plan,
+    pub(crate) enabled: BTreeSet<EventKey>,
+    pub(crate) cpus: BTreeMap<u32, CpuState>,
+    pub(crate) metadata: Metadata,
+    pub(crate) errors: BTreeSet<ParseStatus>,
+    pub(crate) report: SetupReport,
+    pub(crate) at_start: Sample,
+    pub(crate) started: bool,
+    pub(crate) flushed: bool,
+    pub(crate) sink: Box<dyn PacketSink>,
+}
+
+impl Source {
+    pub(crate) fn wanted_syscalls(&self) -> &Wanted {
+        &self.options.syscalls
+    }
+}
+
+/// What enabling the events of a config led to.
+#[derive(Debug)]
+pub(crate) struct Enabled {
+    pub(crate) plan: Plan,
+    pub(crate) events: BTreeSet<EventKey>,
+    pub(crate) report: SetupReport,
+}
+
+/// Looks up and enables every event `options` asks for, and plans how to translate them.
+///
+/// `already` says whether another data source has enabled an event.
+pub(crate) fn enable(
+    options: &FtraceOptions,
+    fs: &Tracefs,
+    translator: &mut Translator,
+    symbols: Option<Arc<KernelSymbols>>,
+    already: impl Fn(&EventKey) -> bool,
+) -> Enabled {
+    let mut report = SetupReport::default();
+    let mut unlisted = Vec::new();
+    let mut events = BTreeSet::new();
+    let mut decoders = Vec::new();
+    let mut wanted = select(options, fs, &mut unlisted);
+    let mut kprobes = BTreeMap::new();
+    super::kprobes::install(options, fs, &mut report, &mut kprobes);
+    wanted.extend(kprobes.keys().cloned());
+    for key in wanted {
+        let (group, name) = (key.0.as_str(), key.1.as_str());
+        let found = match kprobes.get(&key) {
+            Some(decoder) => Lookup::Found(Arc::clone(decoder)),
+            None => translator.lookup(group, name, options.disable_generic),
+        };
+        let decoder = match found {
+            Lookup::Found(decoder) => decoder,
+            Lookup::Generic => {
+                report.failed.push(format!("{group}/{name}"));
+                continue;
+            }
+            Lookup::Missing => {
+                report.unknown.push(format!("{group}/{name}"));
+                continue;
+            }
+        };
+        // Events of the group `ftrace` are always on and have no switch.
+        if group != "ftrace" && !already(&key) {
+            set_trigger(fs, &key, true);
+            if fs.enable_event(group, name, true).is_err() {
+                report.failed.push(format!("{group}/{name}"));
+                continue;
+            }
+        }
+        decoders.push(decoder);
+        events.insert(key);
+    }
+    let plan = plan(options, translator, decoders, symbols, &mut report);
+    Enabled {
+        plan,
+        events,
+        report,
+    }
+}
+
+fn plan(
+    options: &FtraceOptions,
+    translator: &Translator,
+    decoders: Vec<Arc<super::decoder::EventDecoder>>,
+    symbols: Option<Arc<KernelSymbols>>,
+    report: &mut SetupReport,
+) -> Plan {
+    let mut plan = Plan::empty(translator.commit_size());
+    plan.common_pid = translator.common_pid();
+    plan.strings = Arc::clone(translator.strings());
+    plan.legacy_generic = options.legacy_generic;
+    plan.opening_syscalls = syscalls::opening();
+    plan.symbols = symbols;
+    let layout = translator.compact();
+    if layout.is_none() {
+        let reason = "perfetto/compact_sched (unexpected sched event format)";
+        report.failed.push(reason.to_owned());
+    }
+    for decoder in decoders {
+        let (id, group) = (decoder.id, &*decoder.group);
+        if group == "ftrace" && &*decoder.name == "print" && !options.print_rules.is_empty() {
+            match decoder.trailing_text() {
+                Some(text_offset) => {
+                    let rules = options.print_rules.clone();
+                    plan.print_filter = Some(PrintFilter { text_offset, rules });
+                    plan.set_action(id, Action::Filtered(decoder));
+                }
+                None => {
+                    let reason = "ftrace/print (unexpected format for filtering)";
+                    report.failed.push(reason.to_owned());
+                    plan.set_action(id, Action::Event(decoder));
+                }
+            }
+        } else {
+            plan.set_action(id, Action::Event(decoder));
+        }
+    }
+    if let Some(layout) = layout.filter(|_| options.compact_sched) {
+        let is_on = |id: u16| {
+            plan.actions
+                .get(usize::from(id))
+                .is_some_and(|a| !matches!(a, Action::Skip))
+        };
+        let (switch, waking) = (is_on(layout.switch_id), is_on(layout.waking_id));
+        if switch {
+            plan.set_action(layout.switch_id, Action::CompactSwitch);
+            if waking {
+                plan.set_action(layout.waking_id, Action::CompactWaking);
+            }
+            plan.compact = Some(layout);
+        }
+    }
+    plan
+}
+
+/// Histogram triggers that make a synthetic event fire.
+const TRIGGERS: [(&str, &str, &str); 2] = [
+    (
+        "rss_stat_throttled",
+        "events/kmem/rss_stat/trigger",
+        "hist:keys=mm_id,member:bucket=size/0x80000\
+         :onchange($bucket).rss_stat_throttled(mm_id,curr,member,size)",
+    ),
+    (
+        "suspend_resume_minimal",
+        "events/power/suspend_resume/trigger",
+        "hist:keys=start:size=128:onmatch(power.suspend_resume)\
+         .trace(suspend_resume_minimal, start) \
+         if (action == 'syscore_resume') || (action == 'timekeeping_freeze')",
+    ),
+];
+
+/// Installs or removes the trigger a synthetic event needs; other events need none.
+pub(crate) fn set_trigger(fs: &Tracefs, key: &EventKey, on: bool) {
+    if key.0 != "synthetic" {
+        return;
+    }
+    let Some((_, file, text)) = TRIGGERS.iter().find(|(name, ..)| *name == key.1) else {
+        return;
+    };
+    // A trigger that is already there, or not supported, shows as an event that never fires.
+    let _ = if on {
+        fs.append(file, text)
+    } else {
+        fs.append(file, &format!("!{text}"))
+    };
+}

@@ -1,0 +1,98 @@
+//! System call names and numbers, and the kernel filter made of them.
+
+use std::collections::BTreeSet;
+
+static SYSCALLS: &str = include_str!("../../data/syscalls.tsv");
+
+/// Column of `data/syscalls.tsv` for this machine.
+const COLUMN: Option<usize> = if cfg!(target_arch = "x86_64") {
+    Some(1)
+} else if cfg!(target_arch = "aarch64") {
+    Some(2)
+} else {
+    None
+};
+
+/// System calls that return a new file descriptor.
+const OPENING: [&str; 6] = ["open", "openat", "socket", "dup", "dup2", "dup3"];
+
+/// The number of `sys_<name>` on this machine.
+pub(super) fn number(event: &str) -> Option<i64> {
+    let wanted = event.strip_prefix("sys_")?;
+    number_of(wanted)
+}
+
+fn number_of(wanted: &str) -> Option<i64> {
+    let column = COLUMN?;
+    SYSCALLS.lines().find_map(|line| {
+        let mut columns = line.split('\t');
+        (columns.next() == Some(wanted)).then(|| columns.nth(column - 1)?.parse().ok())?
+    })
+}
+
+/// Numbers of the system calls that return a new file descriptor.
+pub(super) fn opening() -> Vec<i64> {
+    OPENING.iter().filter_map(|name| number_of(name)).collect()
+}
+
+/// Which system calls one data source, or all of them together, want.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// Does not record system calls.
+    #[default]
+    None,
+    /// Only these numbers; empty when every name asked for is unknown.
+    Only(BTreeSet<i64>),
+    /// All of them.
+    All,
+}
+
+impl Wanted {
+    /// What both together want.
+    pub fn union(self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::None, other) => other.clone(),
+            (mine, Self::None) => mine,
+            (Self::Only(mine), Self::Only(other)) => Self::Only(&mine | other),
+        }
+    }
+
+    /// Text for the kernel's `filter` files; `0` removes a filter.
+    pub fn filter(&self) -> String {
+        match self {
+            Self::None | Self::All => "0".to_owned(),
+            // No system call has this number.
+            Self::Only(ids) if ids.is_empty() => "id == -1".to_owned(),
+            Self::Only(ids) => {
+                let terms: Vec<String> = ids.iter().map(|id| format!("id == {id}")).collect();
+                terms.join(" || ")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn numbers_are_the_machines() {
+        assert_eq!(number("sys_openat"), Some(257));
+        assert_eq!(number("sys_read"), Some(0));
+        assert_eq!(number("openat"), None);
+        assert_eq!(number("sys_nonsense"), None);
+        assert_eq!(opening(), [2, 257, 41, 32, 33, 292]);
+    }
+
+    #[test]
+    fn filters_are_in_ascending_order_and_widen() {
+        let only = |ids: &[i64]| Wanted::Only(ids.iter().copied().collect());
+        assert_eq!(only(&[5, 2]).filter(), "id == 2 || id == 5");
+        assert_eq!(only(&[5]).union(&only(&[1])).filter(), "id == 1 || id == 5");
+        assert_eq!(only(&[5]).union(&Wanted::All).filter(), "0");
+        assert_eq!(Wanted::None.union(&only(&[5])), only(&[5]));
+        assert_eq!(only(&[]).filter(), "id == -1");
+    }
+}

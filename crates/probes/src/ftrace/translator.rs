@@ -1,0 +1,161 @@
+//! The events of one tracefs instance and how to translate them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::compact::CompactFormat;
+use super::decoder::{EventDecoder, StringTable};
+use super::format::{EventFormat, parse_commit_size};
+use super::table;
+use super::tracefs::Tracefs;
+
+/// Events without a message of their own are numbered from here.
+pub(super) const FIRST_GENERIC: u32 = 65536;
+/// And up to here.
+const LAST_GENERIC: u32 = 131_072;
+
+/// The kernel's `ftrace/print` as it has always been, for when its format is not readable.
+const PRINT_FORMAT: &str = "name: print\nID: 5\nformat:\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+    \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+    \tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n";
+
+/// What is known about an event that was asked for.
+#[derive(Debug, Clone)]
+pub(super) enum Lookup {
+    /// It can be translated.
+    Found(Arc<EventDecoder>),
+    /// It exists, but has no message of its own and the config refuses those.
+    Generic,
+    /// This kernel does not have it.
+    Missing,
+}
+
+/// Reads event formats from tracefs and remembers how to translate them.
+#[derive(Debug)]
+pub(super) struct Translator {
+    fs: Tracefs,
+    decoders: BTreeMap<(String, String), Option<Arc<EventDecoder>>>,
+    next_generic: u32,
+    commit_size: usize,
+    common_pid: Option<usize>,
+    compact: Option<CompactFormat>,
+    strings: Arc<StringTable>,
+}
+
+impl Translator {
+    /// Reads what is common to all events of the instance.
+    pub(super) fn new(fs: &Tracefs) -> Self {
+        let header = fs.read("events/header_page").unwrap_or_default();
+        let switch = read_format(fs, "sched", "sched_switch");
+        let waking = read_format(fs, "sched", "sched_waking");
+        let compact = switch.as_ref().zip(waking.as_ref());
+        Self {
+            fs: fs.clone(),
+            decoders: BTreeMap::new(),
+            next_generic: FIRST_GENERIC,
+            commit_size: parse_commit_size(&header).unwrap_or(size_of::<usize>()),
+            common_pid: switch.as_ref().and_then(common_pid),
+            compact: compact.and_then(|(switch, waking)| CompactFormat::new(switch, waking)),
+            strings: Arc::new(parse_printk_formats(
+                &fs.read("printk_formats").unwrap_or_default(),
+            )),
+        }
+    }
+
+    /// How to translate `group/name`.
+    pub(super) fn lookup(&mut self, group: &str, name: &str, refuse_generic: bool) -> Lookup {
+        let key = (group.to_owned(), name.to_owned());
+        if let Some(known) = self.decoders.get(&key) {
+            return match known {
+                Some(decoder) if refuse_generic && decoder.descriptor.is_some() => Lookup::Generic,
+                Some(decoder) => Lookup::Found(Arc::clone(decoder)),
+                None => Lookup::Missing,
+            };
+        }
+        let format = read_format(&self.fs, group, name).or_else(|| {
+            (group == "ftrace" && name == "print").then(|| EventFormat::parse(PRINT_FORMAT))?
+        });
+        let Some(format) = format else {
+            // Not remembered: events can appear later, with modules and probes.
+            return Lookup::Missing;
+        };
+        self.common_pid = self.common_pid.or_else(|| common_pid(&format));
+        let decoder = match table::find(group, name) {
+            Some(known) => EventDecoder::known(&known, &format),
+            None if refuse_generic || self.next_generic > LAST_GENERIC => return Lookup::Generic,
+            None => {
+                self.next_generic += 1;
+                EventDecoder::generic(group, &format, self.next_generic - 1)
+            }
+        };
+        let decoder = Arc::new(decoder);
+        self.decoders.insert(key, Some(Arc::clone(&decoder)));
+        Lookup::Found(decoder)
+    }
+
+    /// Width of the commit word of a page.
+    pub(super) fn commit_size(&self) -> usize {
+        self.commit_size
+    }
+
+    /// Offset of the pid common to all records.
+    pub(super) fn common_pid(&self) -> Option<usize> {
+        self.common_pid
+    }
+
+    /// The compact scheduling layout, if this kernel's records fit it.
+    pub(super) fn compact(&self) -> Option<CompactFormat> {
+        self.compact
+    }
+
+    /// Text of kernel string addresses.
+    pub(super) fn strings(&self) -> &Arc<StringTable> {
+        &self.strings
+    }
+}
+
+fn read_format(fs: &Tracefs, group: &str, name: &str) -> Option<EventFormat> {
+    EventFormat::parse(&fs.format(group, name).ok()?)
+}
+
+fn common_pid(format: &EventFormat) -> Option<usize> {
+    format
+        .common_field("common_pid")
+        .filter(|field| field.size == 4)
+        .map(|f| f.offset.into())
+}
+
+/// Parses `printk_formats`: lines of an address and a quoted text.
+pub(super) fn parse_printk_formats(text: &str) -> StringTable {
+    text.lines()
+        .filter_map(|line| {
+            let (address, rest) = line.strip_prefix("0x")?.split_once(" : \"")?;
+            let (text, _) = rest.rsplit_once('"')?;
+            Some((u64::from_str_radix(address, 16).ok()?, text.into()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn string_addresses_keep_inner_quotes() {
+        let table = parse_printk_formats("0xff10 : \"a \"b\" c\"\nnonsense\n0xzz : \"x\"\n");
+        assert_eq!(table.len(), 1);
+        assert_eq!(&*table[&0xff10], "a \"b\" c");
+    }
+
+    #[test]
+    fn the_assumed_print_format_parses() {
+        let format = EventFormat::parse(PRINT_FORMAT).expect("a format");
+        assert_eq!(
+            (format.id, format.field("buf").map(|field| field.offset)),
+            (5, Some(16))
+        );
+    }
+}

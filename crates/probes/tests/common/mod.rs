@@ -1,0 +1,101 @@
+//! Helpers shared by the tests of this crate.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use ferretto_probes::PacketSink;
+use ferretto_probes::ftrace::Tracefs;
+use ferretto_proto::{FtraceEventBundle, FtraceStats, Message, TracePacket};
+use ferretto_shm::FlushCallback;
+
+/// Packets of one data source, kept in memory and shared with the test.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Packets(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl PacketSink for Packets {
+    fn write_packet(&mut self, fields: &[u8]) {
+        self.0.lock().expect("not poisoned").push(fields.to_vec());
+    }
+
+    fn flush(&mut self, done: Option<FlushCallback>) {
+        if let Some(done) = done {
+            done();
+        }
+    }
+}
+
+impl Packets {
+    pub(crate) fn raw(&self) -> Vec<Vec<u8>> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+
+    pub(crate) fn decoded(&self) -> Vec<TracePacket> {
+        let decode =
+            |bytes: &Vec<u8>| TracePacket::decode_from_slice(bytes).expect("a TracePacket");
+        self.raw().iter().map(decode).collect()
+    }
+
+    pub(crate) fn bundles(&self) -> Vec<FtraceEventBundle> {
+        self.decoded().iter().filter_map(bundle_of).collect()
+    }
+
+    pub(crate) fn stats(&self) -> Vec<FtraceStats> {
+        self.decoded().iter().filter_map(stats_of).collect()
+    }
+}
+
+fn bundle_of(packet: &TracePacket) -> Option<FtraceEventBundle> {
+    use ferretto_proto::trace_packet::Data;
+    match &packet.data {
+        Some(Data::FtraceEvents(bundle)) => Some((**bundle).clone()),
+        _ => None,
+    }
+}
+
+fn stats_of(packet: &TracePacket) -> Option<FtraceStats> {
+    use ferretto_proto::trace_packet::Data;
+    match &packet.data {
+        Some(Data::FtraceStats(stats)) => Some((**stats).clone()),
+        _ => None,
+    }
+}
+
+/// A tracefs instance of its own for a test; removed at the end.
+pub(crate) struct TestInstance {
+    pub(crate) name: String,
+    pub(crate) fs: Tracefs,
+    path: PathBuf,
+}
+
+impl TestInstance {
+    /// `None`, with the reason printed, where the kernel or the user does not allow it.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let top = match Tracefs::find_or_mount() {
+            Ok(top) => top,
+            Err(error) => {
+                println!("skipped: {error}");
+                return None;
+            }
+        };
+        let name = format!("ferretto-test-{}-{test}", std::process::id());
+        let path = top.root().join("instances").join(&name);
+        if let Err(error) = std::fs::create_dir(&path) {
+            println!("skipped: {}: {error}", path.display());
+            return None;
+        }
+        Some(Self {
+            name,
+            fs: Tracefs::at(&path),
+            path,
+        })
+    }
+}
+
+impl Drop for TestInstance {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir(&self.path) {
+            println!("{} was not removed: {error}", self.path.display());
+        }
+    }
+}
