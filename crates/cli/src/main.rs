@@ -1,4 +1,57 @@
-//! The `ferretto` command.
+//! The `ferretto` command, which is also `traced`, `traced_probes` and `perfetto`.
+//!
+//! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
+//! the links. Everything else is a subcommand: `record`, `summary`, `text`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod errors;
+mod perfetto;
+mod print;
+mod summary;
+mod text;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Command, Ferretto};
+
+/// A program that this binary is when called by its name; it gets its arguments without the name.
+type Program = fn(Vec<OsString>) -> ExitCode;
+
+const PROGRAMS: [(&str, Program); 0] = [];
+
+fn main() -> ExitCode {
+    let mut args: Vec<OsString> = env::args_os().collect();
+    let called = args.first().and_then(|name| Path::new(name).file_name());
+    if let Some(program) = called.and_then(program) {
+        return program(args.split_off(1));
+    }
+    if let Some(program) = args.get(1).map(OsString::as_os_str).and_then(program) {
+        return program(args.split_off(2));
+    }
+    let command = match Ferretto::try_parse_from(args) {
+        Ok(ferretto) => ferretto.command,
+        Err(error) => {
+            // Help and version come as errors, too; a reader that went away is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { errors::USAGE } else { 0 });
+        }
+    };
+    let done = match command {
+        Command::Summary(args) => summary::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Text(args) => text::run(&args).map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|error| errors::report("ferretto", &error))
+}
+
+fn program(name: &OsStr) -> Option<Program> {
+    PROGRAMS
+        .iter()
+        .find(|(known, _)| name == *known)
+        .map(|(_, program)| *program)
+}

@@ -17,7 +17,7 @@ const EVENT_COMMON_FLAGS: u32 = 5;
 const EVENT_SCHED_WAKING: u32 = 20;
 const EVENT_TASK_NEWTASK: u32 = 235;
 /// First number of events that the recorder described at run time.
-const FIRST_GENERIC: u32 = 65536;
+pub(super) const FIRST_GENERIC: u32 = 65536;
 
 /// Kinds, CPUs and names beyond these numbers are not told apart, so that memory stays bounded on any input.
 const MAX_KINDS: usize = 1 << 12;

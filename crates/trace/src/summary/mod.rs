@@ -29,7 +29,6 @@ pub use self::track_events::TrackEventCounts;
 use self::config::Config;
 use self::counters::Counters;
 use self::ftrace::Ftrace;
-use self::names::FieldNames;
 use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
@@ -354,10 +353,9 @@ impl Summarizer {
     }
 
     fn sources(&self) -> Vec<SourceSummary> {
-        let packet_names = FieldNames::of("TracePacket", ferretto_proto::DESCRIPTORS);
         let mut sources: BTreeMap<String, SourceSummary> = BTreeMap::new();
         for (&kind, &(packets, bytes)) in &self.kinds {
-            let packet_name = packet_names.get(kind);
+            let packet_name = names::field_name("perfetto.protos.TracePacket", kind);
             let name = names::source_of(kind).unwrap_or(&packet_name).to_owned();
             let source = sources
                 .entry(name.clone())
@@ -375,11 +373,12 @@ impl Summarizer {
         }
         if let Some(source) = sources.get_mut("linux.ftrace") {
             source.events = self.ftrace.total();
-            let names = FieldNames::of("FtraceEvent", ferretto_proto::DESCRIPTORS);
+            let name = |kind| match kind {
+                ftrace::FIRST_GENERIC => "other events".to_owned(),
+                kind => names::field_name("perfetto.protos.FtraceEvent", kind),
+            };
             let kinds = self.ftrace.events.iter();
-            source.kinds = kinds
-                .map(|(kind, count)| (names.get(*kind), *count))
-                .collect();
+            source.kinds = kinds.map(|(kind, count)| (name(*kind), *count)).collect();
         }
         for source in sources.values_mut() {
             source.kinds.sort_by_key(|kind| std::cmp::Reverse(kind.1));

@@ -1,63 +1,15 @@
 //! Names of packets and kernel events by field number, from the embedded schema.
 
-use std::collections::HashMap;
+use crate::schema::Schema;
 
-use ferretto_wire::Fields;
-
-/// `FileDescriptorSet.file`, `FileDescriptorProto.message_type`, `DescriptorProto.field`.
-const FILE: u32 = 1;
-const FILE_MESSAGE: u32 = 4;
-const MESSAGE_NAME: u32 = 1;
-const MESSAGE_FIELD: u32 = 2;
-const FIELD_NAME: u32 = 1;
-const FIELD_NUMBER: u32 = 3;
-
-/// Field names of one top-level message, by field number.
-#[derive(Debug, Clone, Default)]
-pub(super) struct FieldNames {
-    names: HashMap<u32, String>,
-}
-
-impl FieldNames {
-    /// Names of the fields of `message` (unqualified name) in an encoded `FileDescriptorSet`.
-    pub(super) fn of(message: &str, descriptors: &[u8]) -> Self {
-        let mut names = HashMap::new();
-        for descriptor in messages(descriptors) {
-            let name = Fields::find(MESSAGE_NAME, descriptor).and_then(|field| field.as_bytes());
-            if name != Some(message.as_bytes()) {
-                continue;
-            }
-            for field in nested(descriptor, MESSAGE_FIELD) {
-                let number = Fields::find(FIELD_NUMBER, field).and_then(|f| f.as_u32());
-                let name = Fields::find(FIELD_NAME, field);
-                if let (Some(number), Some(name)) =
-                    (number, name.as_ref().and_then(|f| f.as_str_lossy()))
-                {
-                    names.insert(number, name.into_owned());
-                }
-            }
-        }
-        Self { names }
+/// The name of a field of `message` (full name), or `#number` for one the schema does not have.
+pub(super) fn field_name(message: &str, number: u32) -> String {
+    let schema = Schema::perfetto();
+    let message = schema.message_named(message).map(|id| schema.message(id));
+    match message.and_then(|message| message.field(number)) {
+        Some(field) => field.name.to_owned(),
+        None => format!("#{number}"),
     }
-
-    /// The name of a field, or `#number` for one the schema does not have.
-    pub(super) fn get(&self, number: u32) -> String {
-        match self.names.get(&number) {
-            Some(name) => name.clone(),
-            None => format!("#{number}"),
-        }
-    }
-}
-
-fn messages(descriptors: &[u8]) -> impl Iterator<Item = &[u8]> {
-    nested(descriptors, FILE).flat_map(|file| nested(file, FILE_MESSAGE))
-}
-
-fn nested(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
-    Fields::new(bytes)
-        .map_while(Result::ok)
-        .filter(move |field| field.number == number)
-        .filter_map(|field| field.as_bytes())
 }
 
 /// Which data source writes a packet of this kind, as far as the kind alone tells.

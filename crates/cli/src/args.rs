@@ -1,0 +1,138 @@
+//! The command line of `ferretto`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0        done
+  1        failed; the reason is on standard error
+  2        wrong command line
+  126, 127 record -- COMMAND: it cannot be run, it was not found
+  128+N    record -- COMMAND: it was ended by signal N
+  record -- COMMAND otherwise returns what the command returned.
+
+Also in this binary, under their own names or as a first argument, with upstream's
+options: traced, traced_probes, perfetto.";
+
+/// Records what a machine does, as a Perfetto trace.
+#[derive(Debug, Parser)]
+#[command(name = "ferretto", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(
+    arg_required_else_help = true,
+    subcommand_required = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Ferretto {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    //Record(RecordArgs),
+    Summary(FileArgs),
+    Text(FileArgs),
+}
+
+/// Record this machine, or a command, into a trace file.
+///
+/// Without a config it records scheduling, processes and their memory, system counters, and the track events of
+/// programs that use a Perfetto SDK. It needs no daemon: service and data sources run inside this process for as long
+/// as it records. Ctrl-C ends the recording; the trace is complete then. A second Ctrl-C gives up waiting.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto record                     10 s of this machine into trace.pftrace
+  ferretto record -d 1m -o boot.pftrace
+  ferretto record -- make -j8         until make ends
+  ferretto record -c config.pbtxt     any Perfetto config, text or binary")]
+pub(crate) struct RecordArgs {
+    /// How long, for example 500ms, 10s, 5m, 2h; 0 is until Ctrl-C [default: 10s; with a COMMAND until it ends]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Where the trace goes; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "trace.pftrace")]
+    pub(crate) output: PathBuf,
+    /// Record what this Perfetto config says, text or binary; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Use the tracing service that runs on this machine (traced) and the data sources connected to it
+    #[arg(long)]
+    pub(crate) system: bool,
+    /// Print only errors and losses
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Record until this command ends, its own track events included
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Say what a trace holds and what it lost.
+///
+/// Shows size, duration, events by data source, context switches by CPU, the processes with the most CPU time,
+/// counters, and losses with the setting that would have prevented them.
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// A number with a unit; a bare 0 is zero.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "expected a number and a unit, as in 10s".to_owned())?;
+    let seconds = match unit {
+        "ms" => number / 1000.0,
+        "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "" if number == 0.0 => 0.0,
+        "" => return Err(format!("which unit? {text}ms, {text}s, {text}m or {text}h")),
+        _ => return Err(format!("unknown unit \"{unit}\"; there are ms, s, m and h")),
+    };
+    // The service's own limit; see TraceConfig.duration_ms.
+    const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+    if seconds > LONGEST {
+        return Err("longer than seven days; use 0 and end it with Ctrl-C".to_owned());
+    }
+    if seconds > 0.0 && seconds < 0.001 {
+        return Err("shorter than a millisecond".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Ferretto::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        for wrong in [
+            "10", "s", "", "-1s", "1x", "1.2.3s", "8000h", "0.1ms", "NaNs", "infs",
+        ] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

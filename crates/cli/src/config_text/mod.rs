@@ -1,0 +1,70 @@
+//! Trace configs in protobuf text format.
+//!
+//! [`parse`] and [`read`] take the whole text format language, and beyond it everything
+//! that upstream's own reader takes, with the same result:
+//!
+//! * a field name may be followed by no colon or by two;
+//! * strings may span lines;
+//! * `010` is ten: integers have no octal form;
+//! * a decimal fraction for an integer field loses its fraction, and a number
+//!   that is too large for its field is cut to the field's width. Both are
+//!   told in [`Parsed::warnings`].
+//!
+//! Text that upstream refuses but the language has is taken too: lists, `<>`,
+//! single quotes, hexadecimal, enum numbers, short octal escapes, `key{`.
+//!
+//! The reverse is [`ferretto_trace::text::message_to_text`].
+
+mod diagnostic;
+mod lexer;
+mod number;
+mod parser;
+mod suggest;
+
+use ferretto_trace::schema::Schema;
+
+pub(crate) use diagnostic::{ConfigError, Diagnostic};
+
+/// The message that a config is.
+const ROOT: &str = "perfetto.protos.TraceConfig";
+
+/// What to do with what the schema does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Unknown fields, extensions and enum values are errors.
+    #[default]
+    Refuse,
+    /// They are left out, as `--txt-lossy` wants it.
+    Drop,
+}
+
+/// A config that was understood.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// The encoded `TraceConfig`.
+    pub(crate) bytes: Vec<u8>,
+    /// What is probably not meant.
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+/// Parses a config strictly; `name` is what diagnostics call it, usually its
+/// path. Gives the encoded `TraceConfig`.
+///
+/// # Errors
+///
+/// As [`read`].
+pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Vec<u8>, ConfigError> {
+    read(name, text, Unknown::Refuse).map(|parsed| parsed.bytes)
+}
+
+/// Parses a config, with warnings.
+///
+/// # Errors
+///
+/// All that is wrong with the text, or the first thing after which the rest
+/// cannot be understood.
+pub(crate) fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
+    let schema = Schema::perfetto();
+    let root = schema.message_named(ROOT).expect("the embedded schema has configs");
+    parser::parse(schema, root, name, text, unknown)
+}

@@ -1,0 +1,4 @@
+//! `perfetto`.
+#![allow(dead_code)]
+mod args;
+mod light;

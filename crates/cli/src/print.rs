@@ -1,0 +1,284 @@
+//! The summary of a trace as people read it.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use ferretto_trace::Summary;
+use ferretto_trace::summary::{CounterSummary, ProcessSummary, SourceSummary, human_bytes};
+
+const HEADING: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// Processes shown.
+const TOP_PROCESSES: usize = 10;
+/// Kinds of events named for one data source.
+const TOP_KINDS: usize = 4;
+/// CPUs shown one by one; with more there is a total only.
+const MAX_CPUS: usize = 16;
+
+/// Prints a summary. `width` cuts long command lines; without it they are whole.
+pub(crate) fn summary(
+    out: &mut impl Write,
+    name: &str,
+    summary: &Summary,
+    width: Option<usize>,
+) -> io::Result<()> {
+    write!(
+        out,
+        "{HEADING}{name}{HEADING:#}: {}",
+        human_bytes(summary.bytes)
+    )?;
+    if let Some(ns) = summary.duration_ns {
+        write!(out, ", {}", duration(ns))?;
+    }
+    writeln!(out, ", {} packets", grouped(summary.packets))?;
+    events(out, summary)?;
+    cpus(out, summary)?;
+    processes(out, summary, width)?;
+    counters(out, &summary.counters)?;
+    for note in &summary.notes {
+        writeln!(out, "\nnote: {note}")?;
+    }
+    losses(out, summary)
+}
+
+fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{HEADING}{text}{HEADING:#}")
+}
+
+fn events(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    if summary.sources.is_empty() {
+        return Ok(());
+    }
+    heading(out, "events")?;
+    let name_width = summary
+        .sources
+        .iter()
+        .map(|source| source.name.len())
+        .max()
+        .unwrap_or(0);
+    for source in &summary.sources {
+        let name = &source.name;
+        write!(out, "  {name:name_width$}  {:>13}", grouped(source.events))?;
+        writeln!(
+            out,
+            "  {:>10}  {DIM}{}{DIM:#}",
+            human_bytes(source.bytes),
+            kinds(source, summary)
+        )?;
+    }
+    Ok(())
+}
+
+/// What the events of a source are, for example `sched_switch 12,345, sched_waking 11,000, 3 more kinds`.
+fn kinds(source: &SourceSummary, summary: &Summary) -> String {
+    if source.name == "track_event" {
+        let counts = &summary.track_events;
+        let pairs = [
+            ("slice begins", counts.begins),
+            ("slice ends", counts.ends),
+            ("instants", counts.instants),
+            ("counter values", counts.counters),
+            ("others", counts.others),
+            ("tracks", counts.tracks as u64),
+        ];
+        let shown = pairs.iter().filter(|(_, count)| *count > 0);
+        let shown: Vec<_> = shown
+            .map(|(name, count)| format!("{name} {}", grouped(*count)))
+            .collect();
+        return shown.join(", ");
+    }
+    let top = source.kinds.iter().take(TOP_KINDS);
+    let mut parts: Vec<String> = top
+        .map(|(kind, count)| format!("{kind} {}", grouped(*count)))
+        .collect();
+    match source.kinds.len().saturating_sub(TOP_KINDS) {
+        0 => {}
+        1 => parts.push("1 more kind".to_owned()),
+        more => parts.push(format!("{more} more kinds")),
+    }
+    parts.join(", ")
+}
+
+fn cpus(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    if summary.cpus.is_empty() {
+        return Ok(());
+    }
+    heading(out, "CPUs")?;
+    if summary.cpus.len() <= MAX_CPUS {
+        for cpu in &summary.cpus {
+            let machine = machine_suffix(cpu.machine);
+            let (switches, busy) = (grouped(cpu.switches), share(cpu.busy_ns, cpu.idle_ns));
+            writeln!(
+                out,
+                "  CPU {:<3} {switches:>13} switches  {busy} busy{machine}",
+                cpu.cpu
+            )?;
+        }
+        return Ok(());
+    }
+    let total = |value: fn(&ferretto_trace::summary::CpuSummary) -> u64| {
+        summary
+            .cpus
+            .iter()
+            .fold(0u64, |sum, cpu| sum.saturating_add(value(cpu)))
+    };
+    let busy = share(total(|cpu| cpu.busy_ns), total(|cpu| cpu.idle_ns));
+    let (count, switches) = (summary.cpus.len(), grouped(total(|cpu| cpu.switches)));
+    writeln!(out, "  {count} CPUs {switches:>13} switches  {busy} busy")
+}
+
+fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> io::Result<()> {
+    if summary.processes.is_empty() {
+        return Ok(());
+    }
+    heading(out, "top processes by CPU time")?;
+    let wall = summary.duration_ns.unwrap_or(0);
+    for process in summary.processes.iter().take(TOP_PROCESSES) {
+        let of_wall = match wall {
+            0 => String::new(),
+            wall => format!("{:5.1} %", process.cpu_ns as f64 * 100.0 / wall as f64),
+        };
+        let head = format!(
+            "  {:>10}  {of_wall}  pid {:<7} ",
+            duration(process.cpu_ns),
+            process.pid
+        );
+        let name = process_name(process);
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
+        writeln!(out, "{head} {}", cut(&name, room - 1))?;
+    }
+    let rest = summary.processes.len().saturating_sub(TOP_PROCESSES);
+    if rest > 0 {
+        let cpu = summary.processes[TOP_PROCESSES..]
+            .iter()
+            .fold(0u64, |sum, process| sum.saturating_add(process.cpu_ns));
+        writeln!(out, "  {:>10}  {DIM}in {rest} more{DIM:#}", duration(cpu))?;
+    }
+    Ok(())
+}
+
+fn process_name(process: &ProcessSummary) -> String {
+    let name = if process.name.is_empty() {
+        "(no name)"
+    } else {
+        &process.name
+    };
+    format!("{name}{}", machine_suffix(process.machine))
+}
+
+fn machine_suffix(machine: u32) -> String {
+    match machine {
+        0 => String::new(),
+        machine => format!(" on machine {machine:#x}"),
+    }
+}
+
+fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()> {
+    if counters.is_empty() {
+        return Ok(());
+    }
+    heading(out, "counters")?;
+    let width = counters
+        .iter()
+        .map(|counter| counter.name.len())
+        .max()
+        .unwrap_or(0);
+    for counter in counters {
+        let (name, series) = (counter.name, grouped(counter.series as u64));
+        writeln!(
+            out,
+            "  {name:width$}  {series:>6} series  {:>9} samples",
+            grouped(counter.samples)
+        )?;
+    }
+    Ok(())
+}
+
+/// The last words: what was lost and how to keep it, or that nothing was.
+pub(crate) fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    writeln!(out)?;
+    if summary.losses.is_empty() {
+        return match summary.losses_known {
+            true => writeln!(out, "{GOOD}no data lost{GOOD:#}"),
+            false => writeln!(
+                out,
+                "no loss is recorded, but the trace has no final statistics that would tell"
+            ),
+        };
+    }
+    for loss in &summary.losses {
+        writeln!(out, "{BAD}lost{BAD:#}  {loss}")?;
+        writeln!(out, "      to avoid it: {}", loss.advice)?;
+    }
+    Ok(())
+}
+
+/// A time for people: `12.3 s`, `450.0 ms`, `3 min 20 s`.
+pub(crate) fn duration(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match ns {
+        0..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        1_000_000_000..120_000_000_000 => format!("{seconds:.2} s"),
+        _ => {
+            let whole = ns / 1_000_000_000;
+            match whole / 3600 {
+                0 => format!("{} min {} s", whole / 60, whole % 60),
+                hours => format!("{hours} h {} min", whole % 3600 / 60),
+            }
+        }
+    }
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn share(part: u64, rest: u64) -> String {
+    let whole = part as f64 + rest as f64;
+    match whole > 0.0 {
+        true => format!("{:5.1} %", part as f64 * 100.0 / whole),
+        false => "    - ".to_owned(),
+    }
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn durations_read_naturally() {
+        assert_eq!(duration(1_500_000), "1.5 ms");
+        assert_eq!(duration(10_000_000_000), "10.00 s");
+        assert_eq!(duration(200_000_000_000), "3 min 20 s");
+        assert_eq!(duration(3_700_000_000_000), "1 h 1 min");
+    }
+}

@@ -1,0 +1,128 @@
+//! What `ferretto record` records when nobody says otherwise.
+
+use ferretto_proto::sys_stats_config::StatCounters;
+use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
+use ferretto_proto::{
+    DataSourceConfig, FtraceConfig, MessageField, ProcessStatsConfig, SysStatsConfig, TraceConfig,
+};
+
+/// Buffers, in the order of the config.
+const KERNEL_BUFFER: u32 = 0;
+const SYSTEM_BUFFER: u32 = 1;
+const APP_BUFFER: u32 = 2;
+
+/// How often the buffers are drained into the file, in milliseconds. Short, so that they need not hold much.
+const FILE_WRITE_PERIOD_MS: u32 = 500;
+/// How often the kernel's buffers are drained, in milliseconds.
+const KERNEL_DRAIN_PERIOD_MS: u32 = 100;
+/// Kernel buffer of each CPU. Holds a quarter of a second of the heaviest scheduling seen in practice, about a
+/// million events a second on one CPU at some 32 bytes each.
+const KERNEL_BUFFER_PER_CPU_KB: u32 = 8192;
+/// On machines with more CPUs than this the kernel buffers are halved; load is spread there.
+const MANY_CPUS: u32 = 32;
+/// How often the system's counters are read, in milliseconds.
+const COUNTER_PERIOD_MS: u32 = 1000;
+
+/// Scheduling, and what names processes that come and go.
+const KERNEL_EVENTS: [&str; 10] = [
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "sched/sched_wakeup_new",
+    "sched/sched_process_fork",
+    "sched/sched_process_exec",
+    "sched/sched_process_exit",
+    "sched/sched_process_free",
+    "task/task_newtask",
+    "task/task_rename",
+    "power/suspend_resume",
+];
+
+/// Scheduling of all CPUs, processes and threads with their names, memory of processes, memory, CPU, disk and
+/// pressure counters, and the track events of programs, streamed into the file. Sized so that a fully loaded machine
+/// with `cpus` CPUs loses nothing.
+pub(super) fn default_config(cpus: u32) -> TraceConfig {
+    let cpus = cpus.max(1);
+    let buffer = |name: &str, size_kb: u32| BufferConfig {
+        size_kb: Some(size_kb),
+        name: Some(name.into()),
+        ..Default::default()
+    };
+    // A central buffer holds what comes between two writes to the file.
+    let kernel_kb = (32 << 10) + cpus.saturating_mul(2048).min(512 << 10);
+    TraceConfig {
+        buffers: vec![
+            buffer("kernel", kernel_kb),
+            buffer("system", 16 << 10),
+            buffer("apps", 64 << 10),
+        ],
+        data_sources: vec![
+            source(kernel(cpus)),
+            source(processes()),
+            source(counters()),
+            source(named("linux.system_info", SYSTEM_BUFFER)),
+            source(named("track_event", APP_BUFFER)),
+        ],
+        producers: vec![ProducerConfig {
+            producer_name: Some(ferretto_probes::PRODUCER_NAME.into()),
+            shm_size_kb: Some(16 << 10),
+            page_size_kb: Some(32),
+            ..Default::default()
+        }],
+        write_into_file: Some(true),
+        file_write_period_ms: Some(FILE_WRITE_PERIOD_MS),
+        ..Default::default()
+    }
+}
+
+fn source(config: DataSourceConfig) -> DataSource {
+    DataSource { config: MessageField::some(config), ..Default::default() }
+}
+
+fn named(name: &str, buffer: u32) -> DataSourceConfig {
+    DataSourceConfig {
+        name: Some(name.into()),
+        target_buffer: Some(buffer),
+        ..Default::default()
+    }
+}
+
+fn kernel(cpus: u32) -> DataSourceConfig {
+    let size = KERNEL_BUFFER_PER_CPU_KB >> u32::from(cpus > MANY_CPUS);
+    DataSourceConfig {
+        ftrace_config: MessageField::some(FtraceConfig {
+            ftrace_events: KERNEL_EVENTS.iter().map(|event| (*event).into()).collect(),
+            buffer_size_kb: Some(size),
+            drain_period_ms: Some(KERNEL_DRAIN_PERIOD_MS),
+            ..Default::default()
+        }),
+        ..named("linux.ftrace", KERNEL_BUFFER)
+    }
+}
+
+fn processes() -> DataSourceConfig {
+    DataSourceConfig {
+        process_stats_config: MessageField::some(ProcessStatsConfig {
+            scan_all_processes_on_start: Some(true),
+            record_thread_names: Some(true),
+            proc_stats_poll_ms: Some(COUNTER_PERIOD_MS),
+            ..Default::default()
+        }),
+        ..named("linux.process_stats", SYSTEM_BUFFER)
+    }
+}
+
+fn counters() -> DataSourceConfig {
+    DataSourceConfig {
+        sys_stats_config: MessageField::some(SysStatsConfig {
+            meminfo_period_ms: Some(COUNTER_PERIOD_MS),
+            vmstat_period_ms: Some(COUNTER_PERIOD_MS),
+            stat_period_ms: Some(COUNTER_PERIOD_MS),
+            stat_counters: vec![StatCounters::STAT_CPU_TIMES, StatCounters::STAT_FORK_COUNT],
+            cpufreq_period_ms: Some(COUNTER_PERIOD_MS),
+            diskstat_period_ms: Some(COUNTER_PERIOD_MS),
+            psi_period_ms: Some(COUNTER_PERIOD_MS),
+            ..Default::default()
+        }),
+        ..named("linux.sys_stats", SYSTEM_BUFFER)
+    }
+}
