@@ -88,7 +88,7 @@ fn a_file_cut_anywhere_gives_the_whole_packets_before_the_cut() {
     let mut ends = Vec::new();
     let mut end = 0;
     for packet in &packets {
-        end = trace(std::slice::from_ref(packet)).len() + end;
+        end += trace(std::slice::from_ref(packet)).len();
         ends.push(end);
     }
     for cut in 0..file.len() {
