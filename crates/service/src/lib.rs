@@ -1,2 +1,48 @@
 //! The tracing service as a deterministic state machine, with its trace buffers.
+//!
+//! Producers offer data sources, consumers ask for sessions; the service tells producers what to
+//! record, copies what they commit out of shared memory into the session's buffers, and hands the
+//! packets to the consumer or to a file, adding who wrote them and packets of its own: clocks, the
+//! config, statistics, what happened when.
+//!
+//! # What it promises
+//!
+//! * It is a value, not a program: no sockets, threads, clocks, files or randomness. Everything
+//!   comes in as an [`Event`] with the time beside it and goes out as a [`Command`]. The same events
+//!   give the same commands, to the byte.
+//! * No input makes it panic or block, nor use memory without bound: neither what a client sends
+//!   nor what a producer does to its shared memory while it is read.
+//! * A client that stops reading costs what is on its way to it, and slows nobody else.
+//! * Data that is lost is counted, and the packet after the gap says so.
+//!
+//! # Types to know
+//!
+//! [`Service`] is the state machine; [`Event`] and [`Command`] are its two sides. Whoever drives it
+//! calls [`Service::handle`] for each event, then [`Service::poll_command`] until it is empty, and
+//! [`Service::handle_timeout`] at the time [`Service::poll_timeout`] names.
 #![forbid(unsafe_code)]
+
+pub mod buffer;
+mod clocks;
+mod command;
+mod consumer;
+mod event;
+mod limits;
+mod matching;
+mod observe;
+mod options;
+pub mod packet;
+mod producer;
+mod registry;
+mod rng;
+mod service;
+mod session;
+mod smb_size;
+mod snapshot;
+mod timers;
+
+pub use clocks::Clocks;
+pub use command::Command;
+pub use event::{ClientId, Event, FileId, Peer};
+pub use options::{DEFAULT_VERSION, ServiceOptions};
+pub use service::Service;

@@ -1,0 +1,96 @@
+//! What the service asks the outside world to do.
+
+use std::os::fd::OwnedFd;
+
+use ferretto_ipc::port::{consumer, producer};
+
+use crate::event::{ClientId, FileId};
+
+/// An output of [`Service::poll_command`](crate::Service::poll_command), to be carried out in order.
+///
+/// Commands that name a client which is already gone are dropped by the driver.
+#[derive(Debug)]
+pub enum Command {
+    /// Answer a producer's request.
+    ProducerReply {
+        /// The connection.
+        client: ClientId,
+        /// The request answered.
+        request_id: u64,
+        /// The result; `None` rejects the request.
+        reply: Option<producer::Reply>,
+        /// The request stays open: more replies to it may follow.
+        has_more: bool,
+        /// Pass the descriptor of the region made by [`Command::CreateSharedMemory`] along.
+        region_fd: bool,
+    },
+    /// Answer a consumer's request.
+    ConsumerReply {
+        /// The connection.
+        client: ClientId,
+        /// The request answered.
+        request_id: u64,
+        /// The result; `None` rejects the request.
+        reply: Option<consumer::Reply>,
+        /// The request stays open: more replies to it may follow.
+        has_more: bool,
+        /// The service waits for [`Event::ConsumerDrained`](crate::Event::ConsumerDrained) before it
+        /// continues with this consumer: send it once the outbound queue is below its low-water mark
+        /// (at once, if it already is).
+        wants_drained: bool,
+    },
+    /// Make a shared memory buffer of `size` bytes, all zero, for a producer. Answered with
+    /// `SharedMemoryReady` or `SharedMemoryFailed`.
+    CreateSharedMemory {
+        /// The producer.
+        client: ClientId,
+        /// Bytes; at most 32 MiB and a multiple of the page size in use.
+        size: usize,
+    },
+    /// Check and map the shared memory a producer brought. To be refused with
+    /// `SharedMemoryFailed`: a file that can still be resized, is empty, or cannot be mapped writable.
+    AdoptSharedMemory {
+        /// The producer.
+        client: ClientId,
+        /// Its memory.
+        fd: OwnedFd,
+    },
+    /// Create the file at `path`, which must not exist yet (`O_EXCL`), with mode 0644. Answered with
+    /// `FileOpened` or `FileFailed`.
+    OpenFile {
+        /// Name of the file in later commands.
+        file: FileId,
+        /// Path, relative ones from the working directory of the service.
+        path: Vec<u8>,
+    },
+    /// Use this descriptor as the file, at its current offset. Not answered.
+    AdoptFile {
+        /// Name of the file in later commands.
+        file: FileId,
+        /// The descriptor, may be a pipe.
+        fd: OwnedFd,
+    },
+    /// Append `bytes` to the file. Answered with `FileWritten` once all of them are written, or with
+    /// `FileFailed`. At most one write to each file is under way at a time.
+    WriteFile {
+        /// Which.
+        file: FileId,
+        /// What; whole packets, each with its `Trace.packet` preamble.
+        bytes: Vec<u8>,
+    },
+    /// Write the file's data to the medium (`fdatasync`). Not answered.
+    SyncFile {
+        /// Which.
+        file: FileId,
+    },
+    /// Synchronise and close the file. Not answered.
+    CloseFile {
+        /// Which.
+        file: FileId,
+    },
+    /// Close the connection, after what is queued for it was sent. Answered with `Disconnected`.
+    Disconnect {
+        /// The connection.
+        client: ClientId,
+    },
+}

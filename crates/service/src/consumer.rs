@@ -1,0 +1,252 @@
+//! One consumer: its requests, its session, and the replies it still waits for.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use ferretto_ipc::port::consumer::{Reply, Request};
+use ferretto_proto::enable_tracing_response::State;
+use ferretto_proto::{
+    AttachResponse, CloneSessionResponse, EnableTracingResponse, GetTraceStatsResponse,
+    QueryCapabilitiesResponse, SaveTraceForBugreportResponse, TraceConfig,
+    TracingServiceCapabilities, observable_events,
+};
+
+use crate::command::Command;
+use crate::event::{ClientId, FileId, Peer};
+use crate::limits::{MAX_DEFERRED_REQUESTS, SessionId};
+use crate::observe::Observer;
+use crate::service::Service;
+use crate::session::ReadStream;
+
+/// A connection to the consumer socket. It has at most one session at a time.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) peer: Peer,
+    pub(crate) session: Option<SessionId>,
+    /// The EnableTracing request to be answered when the session ends.
+    pub(crate) end_request: Option<u64>,
+    /// The ReadBuffers request being answered.
+    pub(crate) reading: Option<ReadStream>,
+    pub(crate) observer: Option<Observer>,
+    /// An EnableTracing whose output file the driver is creating; later requests wait.
+    pub(crate) opening: Option<Box<Opening>>,
+    deferred: VecDeque<(Option<u64>, Request, Option<OwnedFd>)>,
+}
+
+/// EnableTracing, interrupted until its output file exists.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) request_id: Option<u64>,
+    pub(crate) config: TraceConfig,
+    pub(crate) file: FileId,
+}
+
+impl Consumer {
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            session: None,
+            end_request: None,
+            reading: None,
+            observer: None,
+            opening: None,
+            deferred: VecDeque::new(),
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn consumer_request(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: Request,
+        fd: Option<OwnedFd>,
+    ) {
+        let Some(consumer) = self.consumers.get_mut(&client) else {
+            return;
+        };
+        if consumer.opening.is_some() {
+            if consumer.deferred.len() < MAX_DEFERRED_REQUESTS {
+                consumer.deferred.push_back((request_id, request, fd));
+            } else {
+                self.reply_to_consumer(client, request_id, None);
+            }
+            return;
+        }
+        let session = consumer.session;
+        let reply = match request {
+            Request::EnableTracing(request) => {
+                return self.enable_tracing(client, request_id, request, fd);
+            }
+            Request::DisableTracing(_) => {
+                if let Some(session) = session {
+                    self.disable_tracing(session, false);
+                }
+                Some(Reply::DisableTracing(Default::default()))
+            }
+            Request::ReadBuffers(_) => return self.read_buffers(client, request_id),
+            Request::FreeBuffers(_) => {
+                // The reply comes before the one that says that the session ended.
+                let reply = Reply::FreeBuffers(Default::default());
+                self.reply_to_consumer(client, request_id, Some(reply));
+                if let Some(session) = session {
+                    self.free_session(session, None);
+                }
+                return;
+            }
+            Request::Flush(request) => return self.flush_requested(client, request_id, &request),
+            Request::StartTracing(_) => {
+                if let Some(session) = session {
+                    self.start_tracing(session);
+                }
+                Some(Reply::StartTracing(Default::default()))
+            }
+            Request::ChangeTraceConfig(request) => {
+                if let Some(session) = session {
+                    self.change_trace_config(session, &request.trace_config);
+                }
+                Some(Reply::ChangeTraceConfig(Default::default()))
+            }
+            Request::Detach(request) => self
+                .detach(client, request.key.unwrap_or_default())
+                .then(|| Reply::Detach(Default::default())),
+            Request::Attach(request) => self
+                .attach(client, &request.key.unwrap_or_default())
+                .map(|config| Reply::Attach(attach_response(config))),
+            Request::GetTraceStats(_) => session
+                .and_then(|session| self.trace_stats_reply(session))
+                .map(|stats| Reply::GetTraceStats(stats_response(stats))),
+            Request::ObserveEvents(request) => {
+                return self.observe_events(client, request_id, &request.events_to_observe);
+            }
+            Request::QueryServiceState(request) => {
+                let sessions_only = request.sessions_only.unwrap_or(false);
+                return self.query_service_state(client, request_id, sessions_only);
+            }
+            Request::QueryCapabilities(_) => Some(Reply::QueryCapabilities(capabilities())),
+            Request::SaveTraceForBugreport(_) => {
+                Some(Reply::SaveTraceForBugreport(bugreport_refusal()))
+            }
+            Request::CloneSession(_) => Some(Reply::CloneSession(clone_refusal())),
+        };
+        self.reply_to_consumer(client, request_id, reply);
+    }
+
+    pub(crate) fn reply_to_consumer(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        reply: Option<Reply>,
+    ) {
+        self.stream_to_consumer(client, request_id, reply, false, false);
+    }
+
+    pub(crate) fn stream_to_consumer(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        reply: Option<Reply>,
+        has_more: bool,
+        wants_drained: bool,
+    ) {
+        let Some(request_id) = request_id else { return };
+        let command = Command::ConsumerReply {
+            client,
+            request_id,
+            reply,
+            has_more,
+            wants_drained,
+        };
+        self.commands.push_back(command);
+    }
+
+    /// Answers EnableTracing: the session is over, or never was.
+    pub(crate) fn reply_session_ended(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        error: Option<String>,
+    ) {
+        let reply = EnableTracingResponse {
+            state: Some(State::Disabled(true)),
+            error: error.map(String::into_bytes),
+            ..Default::default()
+        };
+        self.reply_to_consumer(client, request_id, Some(Reply::EnableTracing(reply)));
+    }
+
+    /// Works off what waited for the output file.
+    pub(crate) fn resume_deferred(&mut self, client: ClientId) {
+        while let Some(consumer) = self.consumers.get_mut(&client) {
+            if consumer.opening.is_some() {
+                return;
+            }
+            let Some((request_id, request, fd)) = consumer.deferred.pop_front() else {
+                return;
+            };
+            self.consumer_request(client, request_id, request, fd);
+        }
+    }
+
+    /// The consumer is gone, and with it the session it was attached to.
+    pub(crate) fn consumer_disconnected(&mut self, client: ClientId) {
+        let Some(consumer) = self.consumers.remove(&client) else {
+            return;
+        };
+        if let Some(session) = consumer.session {
+            self.free_session(session, None);
+        }
+    }
+}
+
+fn attach_response(config: TraceConfig) -> AttachResponse {
+    AttachResponse {
+        trace_config: config.into(),
+        ..Default::default()
+    }
+}
+
+fn stats_response(stats: ferretto_proto::TraceStats) -> GetTraceStatsResponse {
+    GetTraceStatsResponse {
+        trace_stats: stats.into(),
+        ..Default::default()
+    }
+}
+
+fn capabilities() -> QueryCapabilitiesResponse {
+    use observable_events::Type;
+    let capabilities = TracingServiceCapabilities {
+        has_query_capabilities: Some(true),
+        // Consumers probe this before they subscribe; what cannot happen is not listed.
+        observable_events: vec![
+            Type::TYPE_DATA_SOURCES_INSTANCES,
+            Type::TYPE_ALL_DATA_SOURCES_STARTED,
+        ],
+        has_trace_config_output_path: Some(true),
+        ..Default::default()
+    };
+    QueryCapabilitiesResponse {
+        capabilities: capabilities.into(),
+        ..Default::default()
+    }
+}
+
+fn bugreport_refusal() -> SaveTraceForBugreportResponse {
+    SaveTraceForBugreportResponse {
+        success: Some(false),
+        msg: Some(
+            b"SaveTraceForBugreport is deprecated. Use CloneSession(kBugreportSessionId) instead."
+                .to_vec(),
+        ),
+        ..Default::default()
+    }
+}
+
+fn clone_refusal() -> CloneSessionResponse {
+    CloneSessionResponse {
+        success: Some(false),
+        error: Some(b"CloneSession is not supported by this tracing service".to_vec()),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,125 @@
+//! What the outside world tells the service.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ferretto_ipc::port::{consumer, producer};
+use ferretto_shm::Region;
+
+/// One connection of a client. The driver chooses the values; a value is used once and never again
+/// in the life of a service, also across producers and consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// One output file. The service chooses the values, each once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u64);
+
+/// What the transport vouches for about the process at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Peer {
+    /// User id (`SO_PEERCRED`, or as told by a relay).
+    pub uid: u32,
+    /// Process id, if known.
+    pub pid: Option<i32>,
+    /// Machine the process runs on; 0 is the machine of the service.
+    pub machine_id: u32,
+    /// Name of that machine, empty if unknown. For machine 0 the service uses
+    /// [`ServiceOptions::machine_name`](crate::ServiceOptions::machine_name) if this is empty.
+    pub machine_name: String,
+    /// Whether descriptors can be passed over this connection, that is whether it is a Unix socket.
+    /// Without, chunks travel inside CommitData and no shared memory is ever created.
+    pub can_share_memory: bool,
+}
+
+/// An input of [`Service::handle`](crate::Service::handle).
+///
+/// `request_id` is what the reply must carry; `None` means the client asked for no reply, and none
+/// is then produced. Request ids may repeat and come in any order.
+#[derive(Debug)]
+pub enum Event {
+    /// A client connected to the producer socket.
+    ProducerConnected {
+        /// The new connection.
+        client: ClientId,
+        /// Who is there.
+        peer: Peer,
+    },
+    /// A client connected to the consumer socket.
+    ConsumerConnected {
+        /// The new connection.
+        client: ClientId,
+        /// Who is there.
+        peer: Peer,
+    },
+    /// A producer invoked a method.
+    ProducerRequest {
+        /// The connection.
+        client: ClientId,
+        /// Where to reply.
+        request_id: Option<u64>,
+        /// Method and arguments.
+        request: producer::Request,
+        /// The descriptor that came with the frame. If the method takes none it is closed.
+        fd: Option<OwnedFd>,
+    },
+    /// A consumer invoked a method.
+    ConsumerRequest {
+        /// The connection.
+        client: ClientId,
+        /// Where to reply.
+        request_id: Option<u64>,
+        /// Method and arguments.
+        request: consumer::Request,
+        /// The descriptor that came with the frame. If the method takes none it is closed.
+        fd: Option<OwnedFd>,
+    },
+    /// The connection is gone. No further event may name this client; commands that still name it
+    /// are to be dropped by the driver.
+    Disconnected {
+        /// The connection.
+        client: ClientId,
+    },
+    /// Answer to [`Command::CreateSharedMemory`](crate::Command::CreateSharedMemory) and
+    /// [`Command::AdoptSharedMemory`](crate::Command::AdoptSharedMemory).
+    SharedMemoryReady {
+        /// The producer it is for.
+        client: ClientId,
+        /// The mapped memory.
+        region: Arc<Region>,
+    },
+    /// The memory could not be created, or the producer's was not acceptable (wrong seals, empty,
+    /// not mappable).
+    SharedMemoryFailed {
+        /// The producer it was for.
+        client: ClientId,
+    },
+    /// What was queued for this consumer has been sent, or almost: the queue fell below its
+    /// low-water mark. Sent after each [`Command::ConsumerReply`](crate::Command::ConsumerReply)
+    /// with `wants_drained`, once the mark is reached.
+    ConsumerDrained {
+        /// The connection.
+        client: ClientId,
+    },
+    /// Answer to [`Command::OpenFile`](crate::Command::OpenFile): the file exists and is empty.
+    FileOpened {
+        /// Which.
+        file: FileId,
+    },
+    /// A [`Command::WriteFile`](crate::Command::WriteFile) was written completely.
+    FileWritten {
+        /// Which.
+        file: FileId,
+        /// Bytes written by that command.
+        bytes: u64,
+    },
+    /// Opening or writing failed. After a failed write the service sends
+    /// [`Command::CloseFile`](crate::Command::CloseFile); the driver must have undone a torn write
+    /// where the file allows it (truncate to the end of the last complete write).
+    FileFailed {
+        /// Which.
+        file: FileId,
+        /// The reason, for people, e.g. `No space left on device (os error 28)`.
+        error: String,
+    },
+}

@@ -1,0 +1,59 @@
+//! Numbers both ends of the protocol agree on, and bounds on what one client may cost.
+
+use std::num::NonZeroU64;
+
+/// Number of a connected producer; unique among those connected, never 0.
+pub(crate) type ProducerId = u16;
+/// Number of a trace buffer, as producers see it; never 0.
+pub(crate) type BufferId = u16;
+/// Number of a thread's writer within its producer; 1 to [`MAX_WRITER_ID`].
+pub(crate) type WriterId = u16;
+/// Number of a data source in a session; never reused.
+pub(crate) type InstanceId = u64;
+/// Number of a session; never reused.
+pub(crate) type SessionId = NonZeroU64;
+/// Number of a flush, common to all sessions; never reused.
+pub(crate) type FlushId = u64;
+
+pub(crate) const MAX_PRODUCERS: usize = 65535;
+pub(crate) const MAX_WRITER_ID: u32 = (1 << 15) - 1;
+pub(crate) const MAX_BUFFERS_PER_SESSION: usize = 128;
+pub(crate) const MAX_SESSIONS: usize = 15;
+pub(crate) const MAX_SESSIONS_PER_UID: usize = 5;
+pub(crate) const MAX_DURATION_MS: u32 = 7 * 24 * 3600 * 1000;
+pub(crate) const MAX_GUARDED_DURATION_MS: u32 = 24 * 3600 * 1000;
+pub(crate) const MAX_GUARDED_BUFFERS_KB: u32 = 128 * 1024;
+pub(crate) const GUARDED_COOLDOWN_NS: u64 = 300 * 1_000_000_000;
+
+pub(crate) const DEFAULT_FLUSH_TIMEOUT_MS: u64 = 5000;
+pub(crate) const DEFAULT_STOP_TIMEOUT_MS: u32 = 5000;
+pub(crate) const DEFAULT_SNAPSHOT_INTERVAL_MS: u64 = 10_000;
+pub(crate) const DEFAULT_WRITE_PERIOD_MS: u64 = 5000;
+pub(crate) const MIN_WRITE_PERIOD_MS: u64 = 100;
+pub(crate) const SLOW_START_MS: u64 = 20_000;
+pub(crate) const MAX_PENDING_FLUSHES: usize = 1000;
+/// Data sources named in a report about slow ones.
+pub(crate) const MAX_SLOW_LISTED: usize = 32;
+
+pub(crate) const MAX_PATCHES_PER_CHUNK: usize = 1024;
+pub(crate) const PATCH_SIZE: usize = 4;
+/// Chunk bytes inside a commit: at least the chunk header, and a length that fits 16 bits.
+pub(crate) const INLINE_CHUNK_SIZES: std::ops::RangeInclusive<usize> = 8..=65535;
+
+/// Packets gathered at a time for a consumer, in bytes; the last packet may exceed it.
+pub(crate) const READ_BATCH: usize = 32 * 1024;
+/// Packets gathered at a time for a file.
+pub(crate) const FILE_BATCH: usize = 1024 * 1024;
+/// What one reply may hold, so that its frame stays within 128 KiB.
+pub(crate) const REPLY_BYTES: usize = 131_008;
+/// Longest slice of a packet in a reply.
+pub(crate) const MAX_SLICE: usize = 128 * 1024 - 512;
+/// Reply bytes handed to the driver before the service waits for the consumer to have read them.
+pub(crate) const READ_WINDOW: usize = 256 * 1024;
+
+/// Registrations one producer may hold. Upstream sets no bound.
+pub(crate) const MAX_DATA_SOURCES_PER_PRODUCER: usize = 4096;
+/// Commands kept for a producer that does not fetch them. Upstream drops them all.
+pub(crate) const MAX_PENDING_COMMANDS: usize = 4096;
+/// Requests kept while the driver prepares a client's memory or file.
+pub(crate) const MAX_DEFERRED_REQUESTS: usize = 1024;

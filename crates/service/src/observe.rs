@@ -1,0 +1,162 @@
+//! Events of a session for the consumer that watches it.
+
+use std::collections::VecDeque;
+
+use ferretto_ipc::port::consumer::Reply;
+use ferretto_proto::observable_events::{
+    DataSourceInstanceState, DataSourceInstanceStateChange, Type,
+};
+use ferretto_proto::{Message, ObservableEvents, ObserveEventsResponse};
+
+use crate::event::ClientId;
+use crate::limits::SessionId;
+use crate::service::Service;
+use crate::session::{Instance, InstanceState};
+
+/// State changes put into one reply, to keep it well below a frame.
+const CHANGE_BYTES_PER_REPLY: usize = 64 * 1024;
+
+/// A subscription.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    request_id: Option<u64>,
+    instances: bool,
+    all_started: bool,
+    changes: VecDeque<DataSourceInstanceStateChange>,
+    started: bool,
+}
+
+impl Service {
+    /// ObserveEvents: replaces the subscription; no types end it.
+    pub(crate) fn observe_events(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        types: &[Type],
+    ) {
+        let Some(consumer) = self.consumers.get_mut(&client) else {
+            return;
+        };
+        let replaced = consumer.observer.take();
+        let session = consumer.session;
+        let end = || Some(Reply::ObserveEvents(Default::default()));
+        if let Some(old) = replaced {
+            self.reply_to_consumer(client, old.request_id, end());
+        }
+        if types.is_empty() {
+            return self.reply_to_consumer(client, request_id, end());
+        }
+        let observer = Observer {
+            request_id,
+            instances: types.contains(&Type::TYPE_DATA_SOURCES_INSTANCES),
+            all_started: types.contains(&Type::TYPE_ALL_DATA_SOURCES_STARTED),
+            changes: VecDeque::new(),
+            started: false,
+        };
+        if let Some(consumer) = self.consumers.get_mut(&client) {
+            consumer.observer = Some(observer);
+        }
+        if let Some(session) = session {
+            self.report_current_state(client, session);
+        }
+    }
+
+    /// A new subscriber learns the state of each instance, and that all started if they did: it may
+    /// have come too late to see it happen.
+    fn report_current_state(&mut self, client: ClientId, id: SessionId) {
+        self.check_all_started(id);
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        let Some(observer) = self
+            .consumers
+            .get_mut(&client)
+            .and_then(|consumer| consumer.observer.as_mut())
+        else {
+            return;
+        };
+        for instance in session.instances.values() {
+            observer.note_change(instance);
+        }
+        observer.started |= observer.all_started && session.all_started;
+    }
+
+    /// Tells whoever watches the session about an instance's new state.
+    pub(crate) fn notify_instance(&mut self, id: SessionId, instance: &Instance) {
+        if let Some(observer) = self.observer_of(id) {
+            observer.note_change(instance);
+        }
+    }
+
+    pub(crate) fn notify_all_started(&mut self, id: SessionId) {
+        if let Some(observer) = self.observer_of(id) {
+            observer.started |= observer.all_started;
+        }
+    }
+
+    fn observer_of(&mut self, id: SessionId) -> Option<&mut Observer> {
+        let client = self.sessions.get(&id)?.consumer?;
+        self.consumers.get_mut(&client)?.observer.as_mut()
+    }
+
+    /// Sends what was noted while one event was handled, together.
+    pub(crate) fn deliver_observed(&mut self) {
+        let mut replies = Vec::new();
+        for (client, consumer) in &mut self.consumers {
+            if let Some(observer) = &mut consumer.observer {
+                while let Some(events) = observer.take_reply() {
+                    replies.push((*client, observer.request_id, events));
+                }
+            }
+        }
+        for (client, request_id, events) in replies {
+            let reply = ObserveEventsResponse {
+                events: events.into(),
+                ..Default::default()
+            };
+            let reply = Some(Reply::ObserveEvents(reply));
+            self.stream_to_consumer(client, request_id, reply, true, false);
+        }
+    }
+}
+
+impl Observer {
+    fn note_change(&mut self, instance: &Instance) {
+        let state = match instance.state {
+            InstanceState::Configured | InstanceState::Stopped => {
+                DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STOPPED
+            }
+            InstanceState::Started => DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STARTED,
+            InstanceState::Starting | InstanceState::Stopping => return,
+        };
+        if self.instances {
+            self.changes.push_back(DataSourceInstanceStateChange {
+                producer_name: Some(instance.producer_name.clone()),
+                data_source_name: Some(instance.name().to_vec()),
+                state: Some(state),
+                ..Default::default()
+            });
+        }
+    }
+
+    /// The next reply, if anything happened.
+    fn take_reply(&mut self) -> Option<ObservableEvents> {
+        let started = std::mem::take(&mut self.started);
+        if self.changes.is_empty() && !started {
+            return None;
+        }
+        let mut events = ObservableEvents {
+            all_data_sources_started: started.then_some(true),
+            ..Default::default()
+        };
+        let mut size = 0;
+        while let Some(change) = self.changes.pop_front() {
+            size += change.encoded_len() as usize;
+            events.instance_state_changes.push(change);
+            if size >= CHANGE_BYTES_PER_REPLY {
+                break;
+            }
+        }
+        Some(events)
+    }
+}

@@ -1,0 +1,511 @@
+//! One producer: its connection, its shared memory, and the commands on their way to it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ferretto_ipc::port::producer::{Reply, Request};
+use ferretto_proto::get_async_command_response::Cmd;
+use ferretto_proto::get_async_command_response::SetupTracing;
+use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;
+use ferretto_proto::{
+    GetAsyncCommandResponse, InitializeConnectionRequest, InitializeConnectionResponse,
+};
+use ferretto_shm::{PageSize, Region, ServiceRegion};
+
+use crate::command::Command;
+use crate::event::{ClientId, Peer};
+use crate::limits::{
+    BufferId, MAX_DEFERRED_REQUESTS, MAX_PENDING_COMMANDS, MAX_PRODUCERS, ProducerId, WriterId,
+};
+use crate::service::Service;
+use crate::smb_size::SmbSize;
+
+/// A connection to the producer socket.
+#[derive(Debug)]
+pub(crate) struct ProducerConnection {
+    peer: Peer,
+    state: ConnectionState,
+}
+
+#[derive(Debug)]
+enum ConnectionState {
+    /// InitializeConnection was not called yet.
+    Fresh,
+    /// The driver is mapping the memory the producer brought; later requests wait.
+    Mapping(Box<Mapping>),
+    /// Initialised.
+    Ready(ProducerId),
+}
+
+#[derive(Debug)]
+struct Mapping {
+    request_id: Option<u64>,
+    request: InitializeConnectionRequest,
+    deferred: VecDeque<(Option<u64>, Request)>,
+}
+
+/// An initialised producer.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    pub(crate) client: ClientId,
+    pub(crate) peer: Peer,
+    pub(crate) name: Vec<u8>,
+    pub(crate) sdk_version: Vec<u8>,
+    pub(crate) memory: Memory,
+    /// Whether what is still in its shared memory is copied at flushes and at the end.
+    pub(crate) scraped: bool,
+    size_hint: SmbSize,
+    /// Buffers it was told to write to; it may write to no others.
+    pub(crate) allowed: BTreeSet<BufferId>,
+    /// Writers pinned to a buffer.
+    pub(crate) writers: BTreeMap<WriterId, BufferId>,
+    /// The request commands are sent in answer to, once the producer asked for them.
+    stream: Option<u64>,
+    /// Commands not sent yet: the stream is not open, or the memory is not there.
+    outbox: VecDeque<Outgoing>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    message: GetAsyncCommandResponse,
+    region_fd: bool,
+}
+
+/// Where a producer's chunks are.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// Nowhere: no data source of it was ever set up.
+    None,
+    /// The driver is creating it; nothing is sent before.
+    Requested(SmbSize),
+    /// In shared memory.
+    Shared(ServiceRegion),
+    /// Inside its commits, for want of shared memory.
+    Inline,
+}
+
+impl Producer {
+    pub(crate) fn is_remote(&self) -> bool {
+        self.peer.machine_id != 0
+    }
+
+    /// Whether chunk bytes travel inside its commits.
+    pub(crate) fn is_emulated(&self) -> bool {
+        !self.peer.can_share_memory
+    }
+}
+
+impl Service {
+    pub(crate) fn producer_connected(&mut self, client: ClientId, peer: Peer) {
+        let connection = ProducerConnection {
+            peer,
+            state: ConnectionState::Fresh,
+        };
+        self.producer_connections.insert(client, connection);
+    }
+
+    pub(crate) fn producer_request(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: Request,
+        fd: Option<OwnedFd>,
+    ) {
+        let Some(connection) = self.producer_connections.get_mut(&client) else {
+            return;
+        };
+        match &mut connection.state {
+            ConnectionState::Fresh => match request {
+                Request::InitializeConnection(request) => {
+                    self.initialize_connection(client, request_id, request, fd);
+                }
+                _ => self.reply_to_producer(client, request_id, None),
+            },
+            ConnectionState::Mapping(mapping) => {
+                if mapping.deferred.len() < MAX_DEFERRED_REQUESTS {
+                    mapping.deferred.push_back((request_id, request));
+                } else {
+                    self.reply_to_producer(client, request_id, None);
+                }
+            }
+            ConnectionState::Ready(id) => {
+                let id = *id;
+                self.ready_producer_request(id, client, request_id, request);
+            }
+        }
+    }
+
+    /// Requests of initialised producers. Most replies are successes whatever happened.
+    fn ready_producer_request(
+        &mut self,
+        id: ProducerId,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: Request,
+    ) {
+        let reply = match request {
+            Request::InitializeConnection(_) => None,
+            Request::GetAsyncCommand(_) => return self.open_command_stream(id, request_id),
+            Request::RegisterDataSource(request) => {
+                self.register_data_source(id, request.data_source_descriptor.into_option());
+                Some(Reply::RegisterDataSource(Default::default()))
+            }
+            Request::UpdateDataSource(request) => {
+                if let Some(descriptor) = request.data_source_descriptor.into_option() {
+                    // The reply is a success either way.
+                    let _ = self.registry.update(id, descriptor);
+                }
+                Some(Reply::UpdateDataSource(Default::default()))
+            }
+            Request::UnregisterDataSource(request) => {
+                self.unregister_data_source(id, &request.data_source_name.unwrap_or_default());
+                Some(Reply::UnregisterDataSource(Default::default()))
+            }
+            Request::RegisterTraceWriter(request) => {
+                self.register_writer(id, &request);
+                Some(Reply::RegisterTraceWriter(Default::default()))
+            }
+            Request::UnregisterTraceWriter(request) => {
+                if let Some(producer) = self.producers.get_mut(&id) {
+                    let writer = request.trace_writer_id.unwrap_or(0) as WriterId;
+                    producer.writers.remove(&writer);
+                }
+                Some(Reply::UnregisterTraceWriter(Default::default()))
+            }
+            Request::CommitData(request) => {
+                let accepted = self.commit_data(id, request);
+                accepted.then(|| Reply::CommitData(Default::default()))
+            }
+            Request::NotifyDataSourceStarted(request) => {
+                self.start_acked(id, request.data_source_id.unwrap_or(0));
+                Some(Reply::NotifyDataSourceStarted(Default::default()))
+            }
+            Request::NotifyDataSourceStopped(request) => {
+                self.stop_acked(id, request.data_source_id.unwrap_or(0));
+                Some(Reply::NotifyDataSourceStopped(Default::default()))
+            }
+            // No session can declare triggers, so none can match.
+            Request::ActivateTriggers(_) => Some(Reply::ActivateTriggers(Default::default())),
+            Request::Sync(_) => Some(Reply::Sync(Default::default())),
+        };
+        self.reply_to_producer(client, request_id, reply);
+    }
+
+    fn initialize_connection(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: InitializeConnectionRequest,
+        fd: Option<OwnedFd>,
+    ) {
+        let Some(connection) = self.producer_connections.get_mut(&client) else {
+            return;
+        };
+        let uid = connection.peer.uid;
+        let brought = fd
+            .filter(|_| request.producer_provided_shmem == Some(true))
+            .filter(|_| connection.peer.can_share_memory);
+        if !self.may_record(uid) || self.producers.len() >= MAX_PRODUCERS {
+            return self.reply_to_producer(client, request_id, None);
+        }
+        let Some(fd) = brought else {
+            return self.finish_initialize(client, request_id, &request, None);
+        };
+        let Some(connection) = self.producer_connections.get_mut(&client) else {
+            return;
+        };
+        let deferred = VecDeque::new();
+        let mapping = Box::new(Mapping {
+            request_id,
+            request,
+            deferred,
+        });
+        connection.state = ConnectionState::Mapping(mapping);
+        self.commands
+            .push_back(Command::AdoptSharedMemory { client, fd });
+    }
+
+    /// The rest of InitializeConnection, once it is known whether the producer's memory is usable.
+    fn finish_initialize(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: &InitializeConnectionRequest,
+        brought: Option<Arc<Region>>,
+    ) {
+        let Some(id) = self.new_producer_id() else {
+            return self.reply_to_producer(client, request_id, None);
+        };
+        let Some(connection) = self.producer_connections.get_mut(&client) else {
+            return;
+        };
+        connection.state = ConnectionState::Ready(id);
+        let peer = connection.peer.clone();
+        let size_hint = SmbSize {
+            size: request.shared_memory_size_hint_bytes.unwrap_or(0).into(),
+            page: request
+                .shared_memory_page_size_hint_bytes
+                .unwrap_or(0)
+                .into(),
+        };
+        let adopted = brought.and_then(|region| adopt(region, size_hint.page));
+        let reply = InitializeConnectionResponse {
+            using_shmem_provided_by_producer: Some(adopted.is_some()),
+            direct_smb_patching_supported: Some(true),
+            use_shmem_emulation: Some(!peer.can_share_memory),
+            ..Default::default()
+        };
+        let mut outbox = VecDeque::new();
+        if adopted.is_some() {
+            outbox.push_back(Outgoing {
+                message: setup_tracing(None),
+                region_fd: false,
+            });
+        }
+        let scraped = match request.smb_scraping_mode {
+            Some(ProducerSMBScrapingMode::SMB_SCRAPING_ENABLED) => true,
+            Some(ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED) => false,
+            _ => self.options.scrape_by_default,
+        };
+        let producer = Producer {
+            client,
+            peer,
+            name: request.producer_name.clone().unwrap_or_default(),
+            sdk_version: request.sdk_version.clone().unwrap_or_default(),
+            memory: adopted.map_or(Memory::None, Memory::Shared),
+            scraped,
+            size_hint,
+            allowed: BTreeSet::new(),
+            writers: BTreeMap::new(),
+            stream: None,
+            outbox,
+        };
+        self.producers.insert(id, producer);
+        self.reply_to_producer(client, request_id, Some(Reply::InitializeConnection(reply)));
+    }
+
+    /// The next number after the last that is not 0 and not in use.
+    fn new_producer_id(&mut self) -> Option<ProducerId> {
+        if self.producers.len() >= MAX_PRODUCERS {
+            return None;
+        }
+        loop {
+            self.last.producer = self.last.producer.wrapping_add(1);
+            let id = self.last.producer;
+            if id != 0 && !self.producers.contains_key(&id) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// The driver created or mapped memory, or could not.
+    pub(crate) fn shared_memory_answered(&mut self, client: ClientId, region: Option<Arc<Region>>) {
+        let Some(connection) = self.producer_connections.get_mut(&client) else {
+            return;
+        };
+        match &mut connection.state {
+            ConnectionState::Fresh => {}
+            ConnectionState::Mapping(mapping) => {
+                let request = std::mem::take(&mut mapping.request);
+                let request_id = mapping.request_id;
+                let deferred = std::mem::take(&mut mapping.deferred);
+                connection.state = ConnectionState::Fresh;
+                self.finish_initialize(client, request_id, &request, region);
+                for (request_id, request) in deferred {
+                    self.producer_request(client, request_id, request, None);
+                }
+            }
+            ConnectionState::Ready(id) => {
+                let id = *id;
+                self.shared_memory_created(id, region);
+            }
+        }
+    }
+
+    fn shared_memory_created(&mut self, id: ProducerId, region: Option<Arc<Region>>) {
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
+        let Memory::Requested(size) = producer.memory else {
+            return;
+        };
+        let service_region = region.and_then(|region| service_region(region, size.page));
+        let Some(service_region) = service_region else {
+            // As if the data sources had never matched; a later session tries again.
+            producer.memory = Memory::None;
+            producer.outbox.clear();
+            return self.remove_instances_of(id);
+        };
+        producer.memory = Memory::Shared(service_region);
+        let page_kb = (size.page / 1024) as u32;
+        let message = setup_tracing(Some(page_kb));
+        producer.outbox.push_front(Outgoing {
+            message,
+            region_fd: true,
+        });
+        self.send_pending_commands(id);
+    }
+
+    /// Makes sure the producer has somewhere to write, or will have before the next command reaches
+    /// it. `config_kb` is what the session asks for: size and page size.
+    pub(crate) fn provide_memory(&mut self, id: ProducerId, config_kb: (u32, u32)) {
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
+        if !matches!(producer.memory, Memory::None) {
+            return;
+        }
+        let size = SmbSize::choose(config_kb, producer.size_hint);
+        if producer.is_emulated() {
+            producer.memory = Memory::Inline;
+            let message = setup_tracing(Some((size.page / 1024) as u32));
+            producer.outbox.push_back(Outgoing {
+                message,
+                region_fd: false,
+            });
+            return;
+        }
+        producer.memory = Memory::Requested(size);
+        let (client, size) = (producer.client, size.size as usize);
+        self.commands
+            .push_back(Command::CreateSharedMemory { client, size });
+    }
+
+    /// Sends the producer a command, as soon as it can receive it.
+    pub(crate) fn command_producer(&mut self, id: ProducerId, command: impl Into<Cmd>) {
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
+        if producer.outbox.len() >= MAX_PENDING_COMMANDS {
+            self.commands.push_back(Command::Disconnect {
+                client: producer.client,
+            });
+            return;
+        }
+        let message = GetAsyncCommandResponse {
+            cmd: Some(command.into()),
+            ..Default::default()
+        };
+        producer.outbox.push_back(Outgoing {
+            message,
+            region_fd: false,
+        });
+        self.send_pending_commands(id);
+    }
+
+    fn send_pending_commands(&mut self, id: ProducerId) {
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
+        let Some(request_id) = producer.stream else {
+            return;
+        };
+        if matches!(producer.memory, Memory::Requested(_)) {
+            return;
+        }
+        for Outgoing { message, region_fd } in producer.outbox.drain(..) {
+            self.commands.push_back(Command::ProducerReply {
+                client: producer.client,
+                request_id,
+                reply: Some(Reply::GetAsyncCommand(message)),
+                has_more: true,
+                region_fd,
+            });
+        }
+    }
+
+    /// GetAsyncCommand: commands go to this request from now on; an earlier one ends.
+    fn open_command_stream(&mut self, id: ProducerId, request_id: Option<u64>) {
+        // Without a reply there is no stream to open.
+        let Some(request_id) = request_id else { return };
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
+        let client = producer.client;
+        let replaced = producer.stream.replace(request_id);
+        if replaced.is_some() {
+            self.reply_to_producer(client, replaced, None);
+        }
+        self.send_pending_commands(id);
+    }
+
+    fn register_writer(
+        &mut self,
+        id: ProducerId,
+        request: &ferretto_proto::RegisterTraceWriterRequest,
+    ) {
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
+        // Upstream looks at the low 16 bits only, here and when chunks arrive.
+        let writer = request.trace_writer_id.unwrap_or(0) as WriterId;
+        let buffer = request.target_buffer.unwrap_or(0) as BufferId;
+        producer.writers.insert(writer, buffer);
+    }
+
+    pub(crate) fn reply_to_producer(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        reply: Option<Reply>,
+    ) {
+        let Some(request_id) = request_id else { return };
+        let command = Command::ProducerReply {
+            client,
+            request_id,
+            reply,
+            has_more: false,
+            region_fd: false,
+        };
+        self.commands.push_back(command);
+    }
+
+    /// The producer is gone. What it committed stays; what it still held is copied if it may be.
+    pub(crate) fn producer_disconnected(&mut self, client: ClientId) {
+        let Some(connection) = self.producer_connections.remove(&client) else {
+            return;
+        };
+        let ConnectionState::Ready(id) = connection.state else {
+            return;
+        };
+        let sessions: Vec<_> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.scrape(session, id);
+        }
+        for name in self.registry.names_of(id) {
+            self.unregister_data_source(id, &name);
+        }
+        self.remove_instances_of(id);
+        self.producers.remove(&id);
+        self.forget_producer_in_flushes(id);
+    }
+}
+
+/// Whether a producer's own buffer of this page size can be used as it is.
+fn adopt(region: Arc<Region>, page: u64) -> Option<ServiceRegion> {
+    let size = SmbSize {
+        size: region.size() as u64,
+        page,
+    };
+    if size.is_acceptable() {
+        service_region(region, page)
+    } else {
+        None
+    }
+}
+
+fn service_region(region: Arc<Region>, page: u64) -> Option<ServiceRegion> {
+    ServiceRegion::new(region, PageSize::new(page as usize)?)
+}
+
+fn setup_tracing(page_size_kb: Option<u32>) -> GetAsyncCommandResponse {
+    let setup = SetupTracing {
+        shared_buffer_page_size_kb: page_size_kb,
+        ..Default::default()
+    };
+    GetAsyncCommandResponse {
+        cmd: Some(setup.into()),
+        ..Default::default()
+    }
+}

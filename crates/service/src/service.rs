@@ -1,0 +1,201 @@
+//! The state machine's outside: events in, commands out, time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::clocks::Clocks;
+use crate::command::Command;
+use crate::consumer::Consumer;
+use crate::event::{ClientId, Event, FileId};
+use crate::limits::{BufferId, FlushId, InstanceId, ProducerId, SessionId};
+use crate::options::ServiceOptions;
+use crate::producer::{Producer, ProducerConnection};
+use crate::registry::Registry;
+use crate::rng::Rng;
+use crate::session::{BufferPool, Session};
+use crate::timers::{TimeBase, TimerKey, Timers};
+
+/// The tracing service.
+#[derive(Debug)]
+pub struct Service {
+    pub(crate) options: ServiceOptions,
+    pub(crate) rng: Rng,
+    /// The time of the event being handled.
+    pub(crate) now: Clocks,
+    pub(crate) commands: VecDeque<Command>,
+    pub(crate) timers: Timers<Timer>,
+    pub(crate) producer_connections: BTreeMap<ClientId, ProducerConnection>,
+    pub(crate) producers: BTreeMap<ProducerId, Producer>,
+    pub(crate) consumers: BTreeMap<ClientId, Consumer>,
+    pub(crate) registry: Registry,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) buffers: BufferPool,
+    pub(crate) last: LastIds,
+    /// While set, only producers of the service's own user may connect and record.
+    pub(crate) lockdown: bool,
+    /// When unattended sessions of each name last began, `CLOCK_BOOTTIME`.
+    pub(crate) cooldown: BTreeMap<Vec<u8>, u64>,
+    /// Chunks and patches refused before they reached a buffer, since the service began.
+    pub(crate) chunks_discarded: u64,
+    pub(crate) patches_discarded: u64,
+}
+
+/// The last number handed out of each kind.
+#[derive(Debug, Default)]
+pub(crate) struct LastIds {
+    pub(crate) producer: ProducerId,
+    pub(crate) session: u64,
+    pub(crate) instance: InstanceId,
+    pub(crate) flush: FlushId,
+    pub(crate) file: u64,
+}
+
+/// What is to be done when a deadline passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    Duration(SessionId),
+    Snapshot(SessionId),
+    FileWrite(SessionId),
+    PeriodicFlush(SessionId),
+    ClearState(SessionId),
+    SlowStart(SessionId),
+    FlushTimeout(SessionId, FlushId),
+    StopTimeout(SessionId),
+}
+
+impl Timer {
+    pub(crate) fn session(self) -> SessionId {
+        match self {
+            Self::Duration(id)
+            | Self::Snapshot(id)
+            | Self::FileWrite(id)
+            | Self::PeriodicFlush(id)
+            | Self::ClearState(id)
+            | Self::SlowStart(id)
+            | Self::FlushTimeout(id, _)
+            | Self::StopTimeout(id) => id,
+        }
+    }
+}
+
+impl Service {
+    /// A service with no clients.
+    pub fn new(options: ServiceOptions) -> Self {
+        Self {
+            rng: Rng::new(options.seed),
+            options,
+            now: Clocks::default(),
+            commands: VecDeque::new(),
+            timers: Timers::new(),
+            producer_connections: BTreeMap::new(),
+            producers: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            registry: Registry::default(),
+            sessions: BTreeMap::new(),
+            buffers: BufferPool::default(),
+            last: LastIds::default(),
+            lockdown: false,
+            cooldown: BTreeMap::new(),
+            chunks_discarded: 0,
+            patches_discarded: 0,
+        }
+    }
+
+    /// Takes note of one event. Commands that follow from it are then in [`Self::poll_command`].
+    ///
+    /// Never panics, whatever the event; events that make no sense (a client nobody announced, an
+    /// answer to no command) are ignored.
+    pub fn handle(&mut self, now: &Clocks, event: Event) {
+        self.now = *now;
+        match event {
+            Event::ProducerConnected { client, peer } => self.producer_connected(client, peer),
+            Event::ConsumerConnected { client, peer } => {
+                self.consumers.insert(client, Consumer::new(peer));
+            }
+            Event::ProducerRequest {
+                client,
+                request_id,
+                request,
+                fd,
+            } => {
+                self.producer_request(client, request_id, request, fd);
+            }
+            Event::ConsumerRequest {
+                client,
+                request_id,
+                request,
+                fd,
+            } => {
+                self.consumer_request(client, request_id, request, fd);
+            }
+            Event::Disconnected { client } => {
+                self.producer_disconnected(client);
+                self.consumer_disconnected(client);
+            }
+            Event::SharedMemoryReady { client, region } => {
+                self.shared_memory_answered(client, Some(region));
+            }
+            Event::SharedMemoryFailed { client } => self.shared_memory_answered(client, None),
+            Event::ConsumerDrained { client } => self.consumer_drained(client),
+            Event::FileOpened { file } => self.file_opened(file, Ok(())),
+            Event::FileWritten { file, bytes } => self.file_written(file, bytes),
+            Event::FileFailed { file, error } => self.file_failed(file, error),
+        }
+        self.deliver_observed();
+    }
+
+    /// The next thing for the driver to do, in order; `None` when there is nothing left.
+    pub fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] must be called next, as a `CLOCK_BOOTTIME` reading in
+    /// nanoseconds; `None` if nothing is waited for.
+    ///
+    /// Some deadlines are on a clock that stops during suspend; after one, ask again.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.timers.next_boottime(&self.now)
+    }
+
+    /// Does what is due. Harmless if nothing is.
+    pub fn handle_timeout(&mut self, now: &Clocks) {
+        self.now = *now;
+        while let Some(timer) = self.timers.pop_due(now) {
+            if !self.sessions.contains_key(&timer.session()) {
+                continue;
+            }
+            match timer {
+                Timer::Duration(id) => self.duration_passed(id),
+                Timer::Snapshot(id) => self.snapshot_tick(id),
+                Timer::FileWrite(id) => self.file_write_tick(id),
+                Timer::PeriodicFlush(id) => self.periodic_flush_tick(id),
+                Timer::ClearState(id) => self.clear_state_tick(id),
+                Timer::SlowStart(id) => self.report_slow_start(id),
+                Timer::FlushTimeout(id, flush) => self.flush_timed_out(id, flush),
+                Timer::StopTimeout(id) => self.stop_timed_out(id),
+            }
+        }
+        self.deliver_observed();
+    }
+
+    pub(crate) fn set_timer(&mut self, base: TimeBase, delay_ms: u64, timer: Timer) -> TimerKey {
+        self.timers.set(&self.now, base, delay_ms, timer)
+    }
+
+    pub(crate) fn new_file_id(&mut self) -> FileId {
+        self.last.file += 1;
+        FileId(self.last.file)
+    }
+
+    /// Whether producers of this user may record now.
+    pub(crate) fn may_record(&self, uid: u32) -> bool {
+        !self.lockdown || uid == self.options.uid
+    }
+
+    /// The session's buffer ids, none if it does not exist.
+    pub(crate) fn buffers_of(&self, session: SessionId) -> Vec<BufferId> {
+        self.sessions
+            .get(&session)
+            .map(|s| s.buffers.clone())
+            .unwrap_or_default()
+    }
+}

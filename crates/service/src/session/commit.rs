@@ -1,0 +1,186 @@
+//! CommitData: chunks from a producer into buffers. Every value here is the producer's claim.
+
+use ferretto_proto::CommitDataRequest;
+use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_shm::ChunkHeader;
+
+use super::pool::BufferPool;
+use crate::buffer::{Chunk, Identity, Patch};
+use crate::limits::{
+    BufferId, INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID, PATCH_SIZE, ProducerId,
+    WriterId,
+};
+use crate::producer::{Memory, Producer};
+use crate::service::Service;
+
+impl Service {
+    /// Moves and patches chunks, then takes note of a finished flush. Returns whether the producer
+    /// has anywhere to commit from; if not, nothing is done.
+    pub(crate) fn commit_data(&mut self, id: ProducerId, request: CommitDataRequest) -> bool {
+        let Some(producer) = self.producers.get(&id) else {
+            return false;
+        };
+        if !matches!(producer.memory, Memory::Shared(_) | Memory::Inline) {
+            return false;
+        }
+        let mut payload = Vec::new();
+        for moved in &request.chunks_to_move {
+            let accepted = match &moved.data {
+                Some(data) => move_inline(&mut self.buffers, id, producer, moved, data),
+                None => move_shared(&mut self.buffers, id, producer, moved, &mut payload),
+            };
+            self.chunks_discarded += u64::from(accepted == Moved::Refused);
+        }
+        for patched in &request.chunks_to_patch {
+            self.patches_discarded += apply_patches(&mut self.buffers, id, producer, patched);
+        }
+        if let Some(flush @ 1..) = request.flush_request_id {
+            self.flush_acked(id, flush);
+        }
+        true
+    }
+}
+
+/// What became of one entry of a commit.
+#[derive(Debug, PartialEq, Eq)]
+enum Moved {
+    Done,
+    /// There was no chunk where the entry says. Not counted: a page that was scraped and a chunk
+    /// committed twice look like this too.
+    Nothing,
+    /// The chunk is not for this buffer, or not a chunk.
+    Refused,
+}
+
+fn move_shared(
+    buffers: &mut BufferPool,
+    id: ProducerId,
+    producer: &Producer,
+    moved: &ChunksToMove,
+    payload: &mut Vec<u8>,
+) -> Moved {
+    let Memory::Shared(region) = &producer.memory else {
+        return Moved::Nothing;
+    };
+    let (page, chunk) = (moved.page.unwrap_or(0), moved.chunk.unwrap_or(0));
+    // Free again when it goes out of scope, whatever is found wrong with it.
+    let Some(chunk) = region.try_read(page, chunk) else {
+        return Moved::Nothing;
+    };
+    payload.clear();
+    chunk.copy_payload(payload);
+    store(
+        buffers,
+        id,
+        producer,
+        moved.target_buffer,
+        chunk.header(),
+        true,
+        payload,
+    )
+}
+
+fn move_inline(
+    buffers: &mut BufferPool,
+    id: ProducerId,
+    producer: &Producer,
+    moved: &ChunksToMove,
+    data: &[u8],
+) -> Moved {
+    if !INLINE_CHUNK_SIZES.contains(&data.len()) {
+        return Moved::Refused;
+    }
+    let Some((header, payload)) = ChunkHeader::split(data) else {
+        return Moved::Refused;
+    };
+    let complete = !moved.chunk_incomplete.unwrap_or(false);
+    store(
+        buffers,
+        id,
+        producer,
+        moved.target_buffer,
+        header,
+        complete,
+        payload,
+    )
+}
+
+fn store(
+    buffers: &mut BufferPool,
+    id: ProducerId,
+    producer: &Producer,
+    target: Option<u32>,
+    header: ChunkHeader,
+    complete: bool,
+    payload: &[u8],
+) -> Moved {
+    // The low 16 bits, as upstream reads it.
+    let target = target.unwrap_or(0) as BufferId;
+    let pinned = producer.writers.get(&header.writer_id);
+    if !producer.allowed.contains(&target) || pinned.is_some_and(|pinned| *pinned != target) {
+        return Moved::Refused;
+    }
+    let Some(buffer) = buffers.get_mut(target) else {
+        return Moved::Refused;
+    };
+    buffer.copy_chunk(&Chunk {
+        producer: id,
+        identity: producer.identity(),
+        writer: header.writer_id,
+        id: header.chunk_id,
+        fragments: header.count,
+        flags: header.flags.bits(),
+        complete,
+        payload,
+    });
+    Moved::Done
+}
+
+/// Returns how many patches were refused before they reached a buffer.
+fn apply_patches(
+    buffers: &mut BufferPool,
+    id: ProducerId,
+    producer: &Producer,
+    patched: &ChunkToPatch,
+) -> u64 {
+    let all = patched.patches.len() as u64;
+    let target = patched.target_buffer.unwrap_or(0) as BufferId;
+    let writer = patched.writer_id.unwrap_or(0);
+    if !(1..=MAX_WRITER_ID).contains(&writer)
+        || patched.patches.len() > MAX_PATCHES_PER_CHUNK
+        || !producer.allowed.contains(&target)
+    {
+        return all;
+    }
+    let Some(buffer) = buffers.get_mut(target) else {
+        return all;
+    };
+    let mut patches = Vec::with_capacity(patched.patches.len());
+    let mut refused = 0;
+    for patch in &patched.patches {
+        let data: Option<[u8; PATCH_SIZE]> =
+            patch.data.as_deref().and_then(|data| data.try_into().ok());
+        match data {
+            Some(data) => patches.push(Patch {
+                offset: patch.offset.unwrap_or(0),
+                data,
+            }),
+            None => refused += 1,
+        }
+    }
+    let more = patched.has_more_patches.unwrap_or(false);
+    let chunk = patched.chunk_id.unwrap_or(0);
+    // A chunk that is gone already is in the buffer's own counters.
+    let _ = buffer.try_patch(id, writer as WriterId, chunk, &patches, more);
+    refused
+}
+
+impl Producer {
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            uid: self.peer.uid,
+            pid: self.peer.pid,
+            machine_id: self.peer.machine_id,
+        }
+    }
+}

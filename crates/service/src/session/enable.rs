@@ -1,0 +1,298 @@
+//! EnableTracing: from a config to a session, or to a refusal.
+
+use std::os::fd::OwnedFd;
+
+use ferretto_proto::trace_config::LockdownModeOperation;
+use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
+use ferretto_proto::{EnableTracingRequest, TraceConfig};
+
+use super::validate::{self, CheckedConfig, EnableError};
+use super::{EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, State, Uuid};
+use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
+use crate::command::Command;
+use crate::consumer::Opening;
+use crate::event::{ClientId, FileId};
+use crate::limits::{BufferId, SessionId};
+use crate::packet::SequenceIds;
+use crate::service::Service;
+use crate::snapshot::SnapshotRing;
+
+/// Where the trace goes, besides being read back.
+#[derive(Debug)]
+enum Destination {
+    Memory,
+    Descriptor(OwnedFd),
+    Path(Vec<u8>),
+}
+
+impl Service {
+    pub(crate) fn enable_tracing(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: EnableTracingRequest,
+        fd: Option<OwnedFd>,
+    ) {
+        if request.attach_notification_only.unwrap_or(false) {
+            return self.rearm_end_notification(client, request_id);
+        }
+        let config = request.trace_config.into_option().unwrap_or_default();
+        let result = self.begin_enable(client, request_id, config, fd);
+        if let Some(result) = result.transpose() {
+            self.finish_enable(client, request_id, result);
+        }
+    }
+
+    /// Checks everything; the result is `None` if the output file must be created first.
+    fn begin_enable(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        config: TraceConfig,
+        fd: Option<OwnedFd>,
+    ) -> Result<Option<()>, EnableError> {
+        let checked = self.check_enable(client, config)?;
+        match destination(&checked.config, fd)? {
+            Destination::Memory => self.create_session(client, checked, None)?,
+            Destination::Descriptor(fd) => {
+                let file = self.new_file_id();
+                self.create_session(client, checked, Some(file))?;
+                // Nothing is written before the first period is over.
+                self.commands.push_back(Command::AdoptFile { file, fd });
+            }
+            Destination::Path(path) => {
+                let file = self.new_file_id();
+                let opening = Opening {
+                    request_id,
+                    config: checked.config,
+                    file,
+                };
+                if let Some(consumer) = self.consumers.get_mut(&client) {
+                    consumer.opening = Some(Box::new(opening));
+                }
+                self.commands.push_back(Command::OpenFile { file, path });
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// All checks, changing nothing.
+    fn check_enable(
+        &self,
+        client: ClientId,
+        config: TraceConfig,
+    ) -> Result<CheckedConfig, EnableError> {
+        let consumer = self.consumers.get(&client);
+        if consumer.is_some_and(|consumer| consumer.session.is_some()) {
+            return Err(EnableError::AlreadyActive);
+        }
+        let uid = consumer.map_or(0, |consumer| consumer.peer.uid);
+        let checked = validate::check_config(config)?;
+        self.check_admission(&checked.config, uid)?;
+        validate::check_late(&checked.config)?;
+        validate::check_buffer_sizes(&checked.config)?;
+        Ok(checked)
+    }
+
+    /// The driver created the output file, or could not.
+    pub(crate) fn file_opened(&mut self, file: FileId, result: Result<(), String>) {
+        let waiting = self.consumers.iter_mut().find_map(|(client, consumer)| {
+            let opening = consumer.opening.take_if(|opening| opening.file == file)?;
+            Some((*client, opening))
+        });
+        let Some((client, opening)) = waiting else {
+            // The consumer left meanwhile.
+            if result.is_ok() {
+                self.commands.push_back(Command::CloseFile { file });
+            }
+            return;
+        };
+        let Opening {
+            request_id, config, ..
+        } = *opening;
+        let result = match result {
+            Err(_) => {
+                let path = config.output_path.unwrap_or_default();
+                Err(EnableError::CreateFile(
+                    String::from_utf8_lossy(&path).into_owned(),
+                ))
+            }
+            // Other consumers' sessions may have come meanwhile.
+            Ok(()) => {
+                let created = self
+                    .check_enable(client, config)
+                    .and_then(|checked| self.create_session(client, checked, Some(file)));
+                if created.is_err() {
+                    self.commands.push_back(Command::CloseFile { file });
+                }
+                created
+            }
+        };
+        self.finish_enable(client, request_id, result);
+        self.resume_deferred(client);
+    }
+
+    /// Keeps the request for the end of the session, or answers it with what was wrong. An earlier
+    /// request on this connection loses its place either way.
+    fn finish_enable(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        result: Result<(), EnableError>,
+    ) {
+        let Some(consumer) = self.consumers.get_mut(&client) else {
+            return;
+        };
+        let session = consumer.session;
+        let replaced = match &result {
+            Ok(()) => std::mem::replace(&mut consumer.end_request, request_id),
+            Err(_) => consumer.end_request.take(),
+        };
+        if replaced.is_some() {
+            self.reply_to_consumer(client, replaced, None);
+        }
+        match result {
+            Err(error) => self.reply_session_ended(client, request_id, Some(error.to_string())),
+            Ok(()) => {
+                if let Some(session) = session {
+                    self.notify_if_over(session);
+                }
+            }
+        }
+    }
+
+    /// After Attach: says where to report the end of the session.
+    fn rearm_end_notification(&mut self, client: ClientId, request_id: Option<u64>) {
+        self.finish_enable(client, request_id, Ok(()));
+    }
+
+    /// Makes the session, sets its data sources up and starts it unless that is deferred.
+    fn create_session(
+        &mut self,
+        client: ClientId,
+        checked: CheckedConfig,
+        file: Option<FileId>,
+    ) -> Result<(), EnableError> {
+        let CheckedConfig { config, sources } = checked;
+        let buffers = self.create_buffers(&config)?;
+        self.apply_side_effects(&config);
+        self.last.session += 1;
+        let Some(id) = SessionId::new(self.last.session) else {
+            return Ok(());
+        };
+        let Some(consumer) = self.consumers.get_mut(&client) else {
+            return Ok(());
+        };
+        consumer.session = Some(id);
+        let output = file.map(|file| Output::new(file, &config));
+        let session = Session {
+            state: State::Configured,
+            uuid: choose_uuid(&config, || self.rng.next_u64() as i64),
+            flush_plan: FlushPlan::choose(&config),
+            consumer: Some(client),
+            consumer_uid: consumer.peer.uid,
+            detach_key: None,
+            config,
+            sources,
+            buffers,
+            output,
+            instances: Default::default(),
+            machines: Default::default(),
+            all_started: false,
+            initial_snapshot: None,
+            snapshots: SnapshotRing::default(),
+            started_realtime: None,
+            events: EventLog::default(),
+            progress: ReadProgress::default(),
+            sequences: SequenceIds::default(),
+            invalid_packets: 0,
+            flushes: Flushes::default(),
+            error: None,
+            retiring: None,
+        };
+        let deferred = session.config.deferred_start.unwrap_or(false);
+        self.sessions.insert(id, session);
+        self.set_up_all_sources(id);
+        if !deferred {
+            self.start_tracing(id);
+        }
+        Ok(())
+    }
+
+    /// What a config changes besides its own session. Only once nothing can be refused any more.
+    fn apply_side_effects(&mut self, config: &TraceConfig) {
+        match config.lockdown_mode {
+            Some(LockdownModeOperation::LOCKDOWN_SET) => self.lockdown = true,
+            Some(LockdownModeOperation::LOCKDOWN_CLEAR) => self.lockdown = false,
+            _ => {}
+        }
+        self.begin_cooldown(config);
+        let priority = config.exclusive_prio.unwrap_or(0);
+        if priority > 0 {
+            let others: Vec<_> = self.sessions.keys().copied().collect();
+            let reason = format!(
+                "Aborted due to user requested higher-priority ({priority}) exclusive session."
+            );
+            for other in others {
+                self.free_session(other, Some(reason.clone()));
+            }
+        }
+    }
+
+    fn create_buffers(&mut self, config: &TraceConfig) -> Result<Vec<BufferId>, EnableError> {
+        let mut ids = Vec::with_capacity(config.buffers.len());
+        for buffer in &config.buffers {
+            let size = u64::from(buffer.size_kb.unwrap_or(0)) * 1024;
+            let policy = match buffer.fill_policy {
+                Some(FillPolicy::DISCARD) => Policy::Discard,
+                _ => Policy::Ring,
+            };
+            let semantics = match buffer.experimental_mode {
+                Some(ExperimentalMode::TRACE_BUFFER_V2) => Semantics::V2,
+                _ => Semantics::V1,
+            };
+            let options = BufferOptions {
+                size,
+                policy,
+                semantics,
+            };
+            let made = TraceBuffer::new(options)
+                .ok()
+                .and_then(|made| self.buffers.add(made));
+            match made {
+                Some(id) => ids.push(id),
+                None => {
+                    ids.into_iter().for_each(|id| self.buffers.remove(id));
+                    return Err(EnableError::NoBuffers);
+                }
+            }
+        }
+        Ok(ids)
+    }
+}
+
+fn destination(config: &TraceConfig, fd: Option<OwnedFd>) -> Result<Destination, EnableError> {
+    if !config.write_into_file.unwrap_or(false) {
+        return Ok(Destination::Memory);
+    }
+    match config.output_path.as_deref().unwrap_or_default() {
+        [] => fd.map(Destination::Descriptor).ok_or(EnableError::NoOutput),
+        path => Ok(Destination::Path(path.to_vec())),
+    }
+}
+
+fn choose_uuid(config: &TraceConfig, mut random: impl FnMut() -> i64) -> Uuid {
+    let (msb, lsb) = (
+        config.trace_uuid_msb.unwrap_or(0),
+        config.trace_uuid_lsb.unwrap_or(0),
+    );
+    if (msb, lsb) != (0, 0) {
+        Uuid { msb, lsb }
+    } else {
+        Uuid {
+            msb: random(),
+            lsb: random(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What happened in a session's life, for the trace itself.
+
+/// Something the trace shall tell about its own making. The discriminants are field numbers of
+/// `perfetto.protos.TracingServiceEvent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    AllDataSourcesStarted = 1,
+    TracingStarted = 2,
+    AllDataSourcesFlushed = 3,
+    ReadCompleted = 4,
+    TracingDisabled = 5,
+    SlowStartingDataSources = 7,
+    LastFlushSlowDataSources = 8,
+    FlushStarted = 9,
+}
+
+impl EventKind {
+    /// How many of a kind are kept between two reads; the oldest go first.
+    fn history(self) -> usize {
+        match self {
+            Self::FlushStarted | Self::AllDataSourcesFlushed => 64,
+            _ => 1,
+        }
+    }
+}
+
+/// One entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// `CLOCK_BOOTTIME`.
+    pub(crate) timestamp: u64,
+    pub(crate) kind: EventKind,
+    /// The encoded value, for kinds that are more than a flag.
+    pub(crate) details: Option<Vec<u8>>,
+}
+
+/// Events not read out yet.
+#[derive(Debug, Default)]
+pub(crate) struct EventLog {
+    events: Vec<Event>,
+}
+
+impl EventLog {
+    pub(crate) fn record(&mut self, timestamp: u64, kind: EventKind) {
+        self.push(Event {
+            timestamp,
+            kind,
+            details: None,
+        });
+    }
+
+    pub(crate) fn record_details(&mut self, timestamp: u64, kind: EventKind, details: Vec<u8>) {
+        self.push(Event {
+            timestamp,
+            kind,
+            details: Some(details),
+        });
+    }
+
+    /// Forgets events of this kind.
+    pub(crate) fn forget(&mut self, kind: EventKind) {
+        self.events.retain(|event| event.kind != kind);
+    }
+
+    /// Hands out all events, oldest first.
+    pub(crate) fn take(&mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.events);
+        events.sort_by_key(|event| event.timestamp);
+        events
+    }
+
+    fn push(&mut self, event: Event) {
+        let same = self.events.iter().filter(|e| e.kind == event.kind).count();
+        if same >= event.kind.history()
+            && let Some(oldest) = self.events.iter().position(|e| e.kind == event.kind)
+        {
+            self.events.remove(oldest);
+        }
+        self.events.push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_bounded_history_per_kind() {
+        let mut log = EventLog::default();
+        for time in 0..100 {
+            log.record(time, EventKind::FlushStarted);
+            log.record(time, EventKind::TracingStarted);
+        }
+        log.record(5, EventKind::ReadCompleted);
+        let events = log.take();
+        let of = |kind| events.iter().filter(move |e| e.kind == kind);
+        assert_eq!(of(EventKind::FlushStarted).count(), 64);
+        assert_eq!(of(EventKind::FlushStarted).next().unwrap().timestamp, 36);
+        assert_eq!(
+            of(EventKind::TracingStarted)
+                .map(|e| e.timestamp)
+                .collect::<Vec<_>>(),
+            [99]
+        );
+        assert_eq!(events[0].kind, EventKind::ReadCompleted);
+        assert!(log.take().is_empty());
+    }
+}

@@ -1,0 +1,258 @@
+//! Writing the trace into a file while it is recorded.
+
+use ferretto_proto::TraceConfig;
+use ferretto_proto::trace_config::FFlushMode;
+
+use super::read::PacketSink;
+use super::{FlushPlan, State};
+use crate::command::Command;
+use crate::event::FileId;
+use crate::limits::{DEFAULT_WRITE_PERIOD_MS, FILE_BATCH, MIN_WRITE_PERIOD_MS, SessionId};
+use crate::service::{Service, Timer};
+use crate::timers::{TimeBase, aligned_delay_ms};
+
+/// Tag of `Trace.packet`.
+const PACKET_TAG: u8 = 0x0a;
+
+/// A session's file, while it is open.
+#[derive(Debug)]
+pub(crate) struct Output {
+    file: FileId,
+    /// Size it must stay below, 0 = any.
+    max_bytes: u64,
+    /// Bytes handed to the driver so far.
+    bytes: u64,
+    period_ms: u64,
+    /// Whether each pass ends with the data on the medium.
+    syncs: bool,
+    /// A pass is under way.
+    draining: bool,
+    /// The driver has not answered the last write.
+    writing: bool,
+    /// The next packet would make the file too large.
+    full: bool,
+}
+
+/// How often a file is written: the config's period within the allowed range.
+pub(crate) fn write_period_ms(config: &TraceConfig) -> u64 {
+    match config.file_write_period_ms.unwrap_or(0) {
+        0 => DEFAULT_WRITE_PERIOD_MS,
+        ms => u64::from(ms).max(MIN_WRITE_PERIOD_MS),
+    }
+}
+
+impl Output {
+    pub(crate) fn new(file: FileId, config: &TraceConfig) -> Self {
+        Self {
+            file,
+            max_bytes: config.max_file_size_bytes.unwrap_or(0),
+            bytes: 0,
+            period_ms: write_period_ms(config),
+            syncs: config.fflush_post_write == Some(FFlushMode::FFLUSH_ENABLED),
+            draining: false,
+            writing: false,
+            full: false,
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn arm_file_write(&mut self, id: SessionId) {
+        let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) else {
+            return;
+        };
+        let delay = aligned_delay_ms(&self.now, output.period_ms);
+        self.set_timer(TimeBase::Monotonic, delay, Timer::FileWrite(id));
+    }
+
+    /// It is time to write what has come meanwhile.
+    pub(crate) fn file_write_tick(&mut self, id: SessionId) {
+        self.arm_file_write(id);
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        if session.flush_plan == FlushPlan::BeforeWriting {
+            self.flush_before_writing(id);
+        } else {
+            self.drain_to_file(id);
+        }
+    }
+
+    /// Starts a pass over everything that can be read now, unless one is under way.
+    pub(crate) fn drain_to_file(&mut self, id: SessionId) {
+        let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) else {
+            return;
+        };
+        output.draining = true;
+        self.continue_drain(id);
+    }
+
+    /// Writes the next batch of a pass; at its end does what follows it.
+    fn continue_drain(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let Some(output) = &mut session.output else {
+            return;
+        };
+        if output.writing {
+            return;
+        }
+        if !output.draining || output.full {
+            return self.end_pass(id);
+        }
+        let mut sink = FileSink::new(output.bytes, output.max_bytes);
+        let more = self.read_batch(id, FILE_BATCH, &mut sink);
+        let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) else {
+            return;
+        };
+        output.draining = more;
+        output.full = sink.full;
+        if sink.bytes.is_empty() {
+            // Nothing but refused packets, or a full file.
+            return self.continue_drain(id);
+        }
+        output.bytes += sink.bytes.len() as u64;
+        output.writing = true;
+        self.commands.push_back(Command::WriteFile {
+            file: output.file,
+            bytes: sink.bytes,
+        });
+    }
+
+    fn end_pass(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let disabled = session.state == State::Disabled;
+        let Some(output) = &mut session.output else {
+            return;
+        };
+        let (file, full, syncs) = (output.file, output.full, output.syncs);
+        output.draining = false;
+        if disabled || full {
+            self.close_file(id);
+            if !disabled {
+                self.disable_tracing(id, false);
+            }
+            return;
+        }
+        if syncs {
+            self.commands.push_back(Command::SyncFile { file });
+        }
+    }
+
+    fn close_file(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let Some(output) = session.output.take() else {
+            return;
+        };
+        self.commands
+            .push_back(Command::CloseFile { file: output.file });
+        self.notify_if_over(id);
+    }
+
+    /// The session is over: one more pass, then the file is complete.
+    pub(crate) fn finish_file(&mut self, id: SessionId) {
+        self.drain_to_file(id);
+    }
+
+    pub(crate) fn file_written(&mut self, file: FileId, _bytes: u64) {
+        let Some(id) = self.session_of_file(file) else {
+            return;
+        };
+        if let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) {
+            output.writing = false;
+        }
+        let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) else {
+            return;
+        };
+        if output.draining || output.full {
+            self.continue_drain(id);
+        } else {
+            self.end_pass(id);
+        }
+    }
+
+    /// The disk is full, or gone. What was written stays; the session ends and says why.
+    pub(crate) fn file_failed(&mut self, file: FileId, error: String) {
+        let Some(id) = self.session_of_file(file) else {
+            return self.file_opened(file, Err(error));
+        };
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session
+                .error
+                .get_or_insert(format!("Failed to write the trace file: {error}"));
+        }
+        self.close_file(id);
+        self.disable_tracing(id, false);
+    }
+
+    fn session_of_file(&self, file: FileId) -> Option<SessionId> {
+        let is_it = |output: &Output| output.file == file;
+        let mut sessions = self.sessions.iter();
+        sessions
+            .find(|(_, s)| s.output.as_ref().is_some_and(is_it))
+            .map(|(id, _)| *id)
+    }
+}
+
+/// Packets as they stand in a file.
+#[derive(Debug)]
+struct FileSink {
+    bytes: Vec<u8>,
+    /// Size of the file before these.
+    before: u64,
+    max_bytes: u64,
+    full: bool,
+}
+
+impl FileSink {
+    fn new(before: u64, max_bytes: u64) -> Self {
+        Self {
+            bytes: Vec::new(),
+            before,
+            max_bytes,
+            full: false,
+        }
+    }
+}
+
+impl PacketSink for FileSink {
+    fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
+        let length: usize = pieces.clone().map(<[u8]>::len).sum();
+        let mut preamble = [PACKET_TAG; 11];
+        let size = 1 + varint(length as u64, &mut preamble[1..]);
+        let after = self.before + (self.bytes.len() + size + length) as u64;
+        self.full = self.full || (self.max_bytes > 0 && after >= self.max_bytes);
+        if self.full {
+            return;
+        }
+        self.bytes.reserve(size + length);
+        self.bytes.extend_from_slice(&preamble[..size]);
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.full
+    }
+}
+
+/// Writes a varint and returns its length.
+fn varint(mut value: u64, out: &mut [u8]) -> usize {
+    let mut length = 0;
+    for byte in out {
+        *byte = (value & 0x7f) as u8;
+        value >>= 7;
+        length += 1;
+        if value == 0 {
+            break;
+        }
+        *byte |= 0x80;
+    }
+    length
+}

@@ -1,0 +1,170 @@
+//! One tracing session: what it records, where to, and how far it has come.
+
+mod admit;
+mod attach;
+mod change;
+mod commit;
+mod enable;
+mod events;
+mod file;
+mod flush;
+mod instances;
+mod packets;
+mod pool;
+mod read;
+mod scrape;
+mod start_stop;
+mod state_query;
+mod stats;
+mod stream;
+mod validate;
+
+use std::collections::BTreeMap;
+
+use ferretto_proto::TraceConfig;
+use ferretto_proto::trace_stats::FinalFlushOutcome;
+
+use crate::clocks::Clocks;
+use crate::event::ClientId;
+use crate::limits::{BufferId, FlushId, InstanceId, ProducerId};
+use crate::packet::SequenceIds;
+use crate::snapshot::SnapshotRing;
+
+pub(crate) use events::{EventKind, EventLog};
+pub(crate) use file::Output;
+pub(crate) use flush::{FlushPlan, PendingFlush};
+pub(crate) use instances::{Instance, InstanceState};
+pub(crate) use pool::BufferPool;
+pub(crate) use stream::ReadStream;
+pub(crate) use validate::SourceFilter;
+
+/// How far a session has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Buffers and data sources are set up, nothing is recorded yet.
+    Configured,
+    Started,
+    /// Told to stop; some data sources have not confirmed.
+    Stopping,
+    /// Over. Its buffers remain readable until it is freed.
+    Disabled,
+}
+
+/// One tracing session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) state: State,
+    pub(crate) config: TraceConfig,
+    /// One entry for each of the config's data sources.
+    pub(crate) sources: Vec<SourceFilter>,
+    /// Who it belongs to; `None` while detached.
+    pub(crate) consumer: Option<ClientId>,
+    pub(crate) consumer_uid: u32,
+    /// The name it is picked up by again, while detached.
+    pub(crate) detach_key: Option<Vec<u8>>,
+    pub(crate) uuid: Uuid,
+    /// In the order of the config.
+    pub(crate) buffers: Vec<BufferId>,
+    pub(crate) instances: BTreeMap<(ProducerId, InstanceId), Instance>,
+    /// Machine of each producer that took part.
+    pub(crate) machines: BTreeMap<ProducerId, u32>,
+    /// Every instance was seen started at the same time, at least once.
+    pub(crate) all_started: bool,
+    pub(crate) initial_snapshot: Option<Clocks>,
+    pub(crate) snapshots: SnapshotRing,
+    /// `CLOCK_REALTIME` at the start.
+    pub(crate) started_realtime: Option<u64>,
+    pub(crate) events: EventLog,
+    pub(crate) progress: ReadProgress,
+    pub(crate) sequences: SequenceIds,
+    /// Packets of producers that were dropped for being malformed or claiming the service's fields.
+    pub(crate) invalid_packets: u64,
+    pub(crate) flush_plan: FlushPlan,
+    pub(crate) flushes: Flushes,
+    pub(crate) output: Option<Output>,
+    /// What went wrong, for the reply that says that the session ended.
+    pub(crate) error: Option<String>,
+    /// Set once freed, while the rest of the output file is still being written: to be told then.
+    pub(crate) retiring: Option<Retiring>,
+}
+
+/// Identity of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Uuid {
+    pub(crate) msb: i64,
+    pub(crate) lsb: i64,
+}
+
+/// Who waits for a freed session to be really over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Retiring {
+    pub(crate) client: Option<ClientId>,
+    pub(crate) end_request: Option<u64>,
+}
+
+/// What of the service's own packets has been read out or is due.
+#[derive(Debug, Default)]
+pub(crate) struct ReadProgress {
+    /// The packets at the beginning of every trace were handed out.
+    pub(crate) began: bool,
+    pub(crate) sync_marker_due: bool,
+    pub(crate) stats_due: bool,
+}
+
+/// Counters of flushes and those still waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes {
+    pub(crate) pending: BTreeMap<FlushId, PendingFlush>,
+    pub(crate) requested: u64,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) final_outcome: Option<FinalFlushOutcome>,
+}
+
+impl Session {
+    /// Whether it was freed and only its file is left to finish.
+    pub(crate) fn is_retiring(&self) -> bool {
+        self.retiring.is_some()
+    }
+
+    pub(crate) fn writes_into_file(&self) -> bool {
+        self.output.is_some()
+    }
+
+    pub(crate) fn flush_timeout_ms(&self) -> u64 {
+        match self.config.flush_timeout_ms.unwrap_or(0) {
+            0 => crate::limits::DEFAULT_FLUSH_TIMEOUT_MS,
+            ms => ms.into(),
+        }
+    }
+
+    pub(crate) fn stop_timeout_ms(&self) -> u32 {
+        match self.config.data_source_stop_timeout_ms.unwrap_or(0) {
+            0 => crate::limits::DEFAULT_STOP_TIMEOUT_MS,
+            ms => ms,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        self.config
+            .unique_session_name
+            .as_deref()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn snapshots_clocks(&self) -> bool {
+        !self
+            .config
+            .builtin_data_sources
+            .disable_clock_snapshotting
+            .unwrap_or(false)
+    }
+
+    /// Remembers that something happened, for the trace.
+    pub(crate) fn record(&mut self, now: &Clocks, kind: EventKind, with_snapshot: bool) {
+        if with_snapshot && self.snapshots_clocks() {
+            self.snapshots.insert(now);
+        }
+        self.events.record(now.boottime, kind);
+    }
+}

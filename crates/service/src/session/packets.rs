@@ -1,0 +1,142 @@
+//! The packets the service itself puts into a trace.
+
+use ferretto_proto::fields::{
+    clock_snapshot, trace_packet, trace_provenance, trace_uuid, tracing_service_event,
+};
+use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
+use ferretto_wire::{Encoder, encode};
+
+use super::Uuid;
+use super::events::Event;
+use crate::clocks::Clocks;
+use crate::packet::SequenceIds;
+use crate::snapshot::clock;
+
+/// What every packet of the service says about itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    /// User id of the service.
+    pub(crate) uid: u32,
+}
+
+/// Stands before and after what a file may be split at. The bytes are the same in all traces.
+const SYNC_MARKER: [u8; 16] = [
+    0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79,
+];
+
+impl Header {
+    fn packet(self, body: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
+        encode(|packet| {
+            body(packet);
+            packet.int(trace_packet::TRUSTED_UID, i64::from(self.uid as i32));
+            packet.varint(
+                trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
+                SequenceIds::SERVICE.into(),
+            );
+            packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+        })
+    }
+
+    pub(crate) fn clock_snapshot(self, clocks: &Clocks, primary: u64) -> Vec<u8> {
+        self.packet(|packet| {
+            packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, timestamp) in clocks.by_id() {
+                    snapshot.nested(clock_snapshot::CLOCKS, |reading| {
+                        reading.varint(clock_snapshot::clock::CLOCK_ID, id);
+                        reading.varint(clock_snapshot::clock::TIMESTAMP, timestamp);
+                    });
+                }
+                snapshot.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, primary);
+            });
+        })
+    }
+
+    /// Fields in exactly this order, and none after: readers look for the bytes.
+    pub(crate) fn sync_marker(self) -> Vec<u8> {
+        encode(|packet| {
+            packet.int(trace_packet::TRUSTED_UID, i64::from(self.uid as i32));
+            packet.varint(
+                trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
+                SequenceIds::SERVICE.into(),
+            );
+            packet.bytes(trace_packet::SYNCHRONIZATION_MARKER, &SYNC_MARKER);
+        })
+    }
+
+    pub(crate) fn trace_config(self, config: &TraceConfig) -> Vec<u8> {
+        self.packet(|packet| packet.bytes(trace_packet::TRACE_CONFIG, &config.encode_to_vec()))
+    }
+
+    pub(crate) fn uuid(self, uuid: Uuid) -> Vec<u8> {
+        self.packet(|packet| {
+            packet.nested(trace_packet::TRACE_UUID, |message| {
+                message.int(trace_uuid::MSB, uuid.msb);
+                message.int(trace_uuid::LSB, uuid.lsb);
+            });
+        })
+    }
+
+    /// Which sequence of each buffer is whose: pairs of sequence id and producer, buffer by buffer.
+    pub(crate) fn provenance(self, now: &Clocks, buffers: &[Vec<(u32, u16)>]) -> Vec<u8> {
+        use trace_provenance::{BUFFERS, buffer, sequence};
+        self.packet(|packet| {
+            packet.varint(trace_packet::TIMESTAMP, now.boottime);
+            packet.nested(trace_packet::TRACE_PROVENANCE, |message| {
+                for sequences in buffers {
+                    message.nested(BUFFERS, |entry| {
+                        for (id, producer) in sequences {
+                            entry.nested(buffer::SEQUENCES, |pair| {
+                                pair.varint(sequence::ID, (*id).into());
+                                pair.varint(sequence::PRODUCER_ID, (*producer).into());
+                            });
+                        }
+                    });
+                }
+            });
+        })
+    }
+
+    pub(crate) fn system_info(self, info: &SystemInfo, version: &str) -> Vec<u8> {
+        let info = SystemInfo {
+            tracing_service_version: Some(version.into()),
+            ..info.clone()
+        };
+        self.packet(|packet| packet.bytes(trace_packet::SYSTEM_INFO, &info.encode_to_vec()))
+    }
+
+    pub(crate) fn event(self, event: &Event) -> Vec<u8> {
+        let field = event.kind as u32;
+        self.packet(|packet| {
+            packet.varint(trace_packet::TIMESTAMP, event.timestamp);
+            packet.nested(trace_packet::SERVICE_EVENT, |message| {
+                match &event.details {
+                    Some(details) => message.bytes(field, details),
+                    None => message.bool(field, true),
+                }
+            });
+        })
+    }
+
+    pub(crate) fn stats(self, stats: &TraceStats) -> Vec<u8> {
+        self.packet(|packet| packet.bytes(trace_packet::TRACE_STATS, &stats.encode_to_vec()))
+    }
+}
+
+const _: () = {
+    use super::events::EventKind;
+    assert!(EventKind::TracingStarted as u32 == tracing_service_event::TRACING_STARTED);
+    assert!(EventKind::FlushStarted as u32 == tracing_service_event::FLUSH_STARTED);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_051_sync_marker_bytes() {
+        let mut expected = vec![0x18, 0, 0x50, 1, 0xa2, 2, 0x10];
+        expected.extend(SYNC_MARKER);
+        assert_eq!(Header { uid: 0 }.sync_marker(), expected);
+        assert_eq!(expected.len(), 23);
+    }
+}

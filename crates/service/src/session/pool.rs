@@ -1,0 +1,45 @@
+//! The buffers of all sessions, by the numbers producers know them by.
+
+use std::collections::BTreeMap;
+
+use crate::buffer::TraceBuffer;
+use crate::limits::BufferId;
+
+/// All trace buffers.
+#[derive(Debug, Default)]
+pub(crate) struct BufferPool {
+    buffers: BTreeMap<BufferId, TraceBuffer>,
+    last: BufferId,
+}
+
+impl BufferPool {
+    /// Adds a buffer; `None` if all 65535 numbers are in use.
+    pub(crate) fn add(&mut self, buffer: TraceBuffer) -> Option<BufferId> {
+        if self.buffers.len() >= usize::from(BufferId::MAX) {
+            return None;
+        }
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if self.last != 0 && !self.buffers.contains_key(&self.last) {
+                self.buffers.insert(self.last, buffer);
+                return Some(self.last);
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, id: BufferId) -> Option<&TraceBuffer> {
+        self.buffers.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: BufferId) -> Option<&mut TraceBuffer> {
+        self.buffers.get_mut(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: BufferId) {
+        self.buffers.remove(&id);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffers.len()
+    }
+}

@@ -1,0 +1,197 @@
+//! One batch of a trace: the service's packets and the producers', in the order readers rely on.
+
+use ferretto_proto::BuiltinClock;
+
+use super::packets::Header;
+use super::{EventKind, Session};
+use crate::buffer::Packet;
+use crate::clocks::Clocks;
+use crate::limits::{MAX_SLICE, SessionId};
+use crate::packet::validate;
+use crate::service::Service;
+use crate::session::BufferPool;
+
+/// Where packets go.
+pub(crate) trait PacketSink {
+    /// Takes a packet given in pieces, none longer than [`MAX_SLICE`].
+    fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone);
+
+    /// Whether anything more would be thrown away.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// Counts what went into a sink.
+struct Counted<'a, S> {
+    sink: &'a mut S,
+    bytes: usize,
+}
+
+impl<S: PacketSink> Counted<'_, S> {
+    fn own(&mut self, packet: &[u8]) {
+        self.bytes += packet.len();
+        self.sink.packet(packet.chunks(MAX_SLICE));
+    }
+}
+
+impl Service {
+    /// Hands out packets until `threshold` bytes are reached. Returns whether there is more.
+    pub(crate) fn read_batch<S: PacketSink>(
+        &mut self,
+        id: SessionId,
+        threshold: usize,
+        sink: &mut S,
+    ) -> bool {
+        let now = self.now;
+        let header = Header {
+            uid: self.options.uid,
+        };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        let mut out = Counted { sink, bytes: 0 };
+        session.emit_clocks(header, &mut out);
+        if !session.progress.began {
+            session.progress.began = true;
+            self.emit_beginning(id, header, &mut out);
+        }
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        session.emit_events(header, &mut out);
+        let more = session.emit_data(&mut self.buffers, threshold, &mut out);
+        if !more {
+            session.record_read_completed(&now);
+            session.emit_events(header, &mut out);
+            if std::mem::take(&mut session.progress.stats_due)
+                && let Some(stats) = self.trace_stats(id)
+            {
+                out.own(&header.stats(&stats));
+            }
+        }
+        more
+    }
+
+    /// What stands once at the beginning of every trace.
+    fn emit_beginning<S: PacketSink>(
+        &mut self,
+        id: SessionId,
+        header: Header,
+        out: &mut Counted<'_, S>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let builtin = &session.config.builtin_data_sources;
+        let with_config = !builtin.disable_trace_config.unwrap_or(false);
+        let with_system_info = !builtin.disable_system_info.unwrap_or(false);
+        if with_config {
+            out.own(&header.trace_config(&session.config));
+        }
+        out.own(&header.uuid(session.uuid));
+        let provenance = session.provenance(&self.buffers);
+        out.own(&header.provenance(&self.now, &provenance));
+        if with_system_info {
+            out.own(&header.system_info(&self.options.system_info, &self.options.version));
+        }
+    }
+}
+
+impl Session {
+    fn emit_clocks<S: PacketSink>(&mut self, header: Header, out: &mut Counted<'_, S>) {
+        let primary = match self.config.builtin_data_sources.primary_trace_clock {
+            None | Some(BuiltinClock::BUILTIN_CLOCK_UNKNOWN) => {
+                BuiltinClock::BUILTIN_CLOCK_BOOTTIME
+            }
+            Some(clock) => clock,
+        };
+        let primary = primary as u64;
+        if let Some(initial) = self.initial_snapshot.take() {
+            out.own(&header.clock_snapshot(&initial, primary));
+        }
+        for snapshot in self.snapshots.drain() {
+            out.own(&header.clock_snapshot(&snapshot, primary));
+        }
+        if std::mem::take(&mut self.progress.sync_marker_due) {
+            out.own(&header.sync_marker());
+        }
+    }
+
+    fn emits_events(&self) -> bool {
+        !self
+            .config
+            .builtin_data_sources
+            .disable_service_events
+            .unwrap_or(false)
+    }
+
+    fn emit_events<S: PacketSink>(&mut self, header: Header, out: &mut Counted<'_, S>) {
+        if self.emits_events() {
+            for event in self.events.take() {
+                out.own(&header.event(&event));
+            }
+        }
+    }
+
+    fn record_read_completed(&mut self, now: &Clocks) {
+        if self.emits_events() {
+            self.record(now, EventKind::ReadCompleted, false);
+        }
+    }
+
+    /// Producers' packets, buffer by buffer. Returns whether there are more.
+    fn emit_data<S: PacketSink>(
+        &mut self,
+        buffers: &mut BufferPool,
+        threshold: usize,
+        out: &mut Counted<'_, S>,
+    ) -> bool {
+        for id in &self.buffers {
+            let Some(buffer) = buffers.get_mut(*id) else {
+                continue;
+            };
+            while let Some(packet) = buffer.read_next() {
+                // Dropped packets count as well, so that they cannot make a batch endless.
+                out.bytes += packet.len();
+                if validate(packet.fragments()).is_err() {
+                    self.invalid_packets += 1;
+                } else {
+                    let trusted = self.sequences.trusted(&packet).encode();
+                    out.bytes += trusted.as_bytes().len();
+                    emit(&packet, trusted.as_bytes(), out.sink);
+                }
+                if out.bytes >= threshold || out.sink.is_full() {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Sequence ids and producers of each buffer's writers, as far as known.
+    fn provenance(&mut self, buffers: &BufferPool) -> Vec<Vec<(u32, u16)>> {
+        let mut all = Vec::with_capacity(self.buffers.len());
+        for id in &self.buffers {
+            let mut writers: Vec<_> = buffers.get(*id).map_or_else(Vec::new, |buffer| {
+                buffer
+                    .writer_stats()
+                    .map(|stats| (stats.producer, stats.writer))
+                    .collect()
+            });
+            writers.sort_unstable();
+            let machines = &self.machines;
+            let sequences = &mut self.sequences;
+            let pairs = writers.into_iter().map(|(producer, writer)| {
+                let machine = machines.get(&producer).copied().unwrap_or(0);
+                (sequences.id(machine, producer, writer), producer)
+            });
+            all.push(pairs.collect());
+        }
+        all
+    }
+}
+
+fn emit<S: PacketSink>(packet: &Packet<'_>, trusted: &[u8], sink: &mut S) {
+    sink.packet(packet.fragments().chain(std::iter::once(trusted)));
+}

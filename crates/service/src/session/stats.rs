@@ -1,0 +1,110 @@
+//! TraceStats: what was recorded, and what was lost where.
+
+use ferretto_proto::trace_stats::{BufferStats, WriterStats};
+use ferretto_proto::{Message, TraceStats};
+
+use crate::buffer::{self, HISTOGRAM_THRESHOLDS};
+use crate::limits::{REPLY_BYTES, SessionId};
+use crate::service::Service;
+
+impl Service {
+    /// The session's statistics now.
+    pub(crate) fn trace_stats(&mut self, id: SessionId) -> Option<TraceStats> {
+        let sessions = self.live_sessions().count() as u32;
+        let session = self.sessions.get_mut(&id)?;
+        let mut stats = TraceStats {
+            producers_connected: Some(self.producers.len() as u32),
+            producers_seen: Some(self.last.producer.into()),
+            data_sources_registered: Some(self.registry.len() as u32),
+            data_sources_seen: Some(self.last.instance),
+            tracing_sessions: Some(sessions),
+            total_buffers: Some(self.buffers.len() as u32),
+            chunks_discarded: Some(self.chunks_discarded),
+            patches_discarded: Some(self.patches_discarded),
+            invalid_packets: Some(session.invalid_packets),
+            flushes_requested: Some(session.flushes.requested),
+            flushes_succeeded: Some(session.flushes.succeeded),
+            flushes_failed: Some(session.flushes.failed),
+            final_flush_outcome: session.flushes.final_outcome,
+            ..Default::default()
+        };
+        let with_writers = !session
+            .config
+            .builtin_data_sources
+            .disable_chunk_usage_histograms
+            .unwrap_or(false);
+        for (index, buffer_id) in session.buffers.iter().enumerate() {
+            let Some(buffer) = self.buffers.get(*buffer_id) else {
+                continue;
+            };
+            stats.buffer_stats.push(buffer_stats(&buffer.stats()));
+            if !with_writers {
+                continue;
+            }
+            let mut writers: Vec<_> = buffer.writer_stats().collect();
+            writers.sort_unstable_by_key(|writer| (writer.producer, writer.writer));
+            for writer in writers {
+                let machine = session.machines.get(&writer.producer).copied().unwrap_or(0);
+                let sequence = session
+                    .sequences
+                    .id(machine, writer.producer, writer.writer);
+                stats
+                    .writer_stats
+                    .push(writer_stats(writer, sequence, index));
+            }
+        }
+        if !stats.writer_stats.is_empty() {
+            stats.chunk_payload_histogram_def = HISTOGRAM_THRESHOLDS
+                .iter()
+                .map(|bound| *bound as i64)
+                .collect();
+        }
+        Some(stats)
+    }
+
+    /// The same for a reply, which must fit a frame: histograms are left out from the end.
+    pub(crate) fn trace_stats_reply(&mut self, id: SessionId) -> Option<TraceStats> {
+        let mut stats = self.trace_stats(id)?;
+        while stats.encoded_len() as usize > REPLY_BYTES && !stats.writer_stats.is_empty() {
+            let keep = stats.writer_stats.len() * 3 / 4;
+            stats.writer_stats.truncate(keep);
+        }
+        Some(stats)
+    }
+}
+
+fn buffer_stats(stats: &buffer::BufferStats) -> BufferStats {
+    BufferStats {
+        buffer_size: Some(stats.buffer_size),
+        bytes_written: Some(stats.bytes_written),
+        bytes_overwritten: Some(stats.bytes_overwritten),
+        bytes_read: Some(stats.bytes_read),
+        padding_bytes_written: Some(stats.padding_bytes_written),
+        padding_bytes_cleared: Some(stats.padding_bytes_cleared),
+        chunks_written: Some(stats.chunks_written),
+        chunks_rewritten: Some(stats.chunks_rewritten),
+        chunks_relocated: Some(stats.chunks_relocated),
+        chunks_overwritten: Some(stats.chunks_overwritten),
+        chunks_discarded: Some(stats.chunks_discarded),
+        chunks_read: Some(stats.chunks_read),
+        chunks_committed_out_of_order: Some(stats.chunks_committed_out_of_order),
+        write_wrap_count: Some(stats.write_wrap_count),
+        patches_succeeded: Some(stats.patches_succeeded),
+        patches_failed: Some(stats.patches_failed),
+        readaheads_succeeded: Some(stats.readaheads_succeeded),
+        readaheads_failed: Some(stats.readaheads_failed),
+        abi_violations: Some(stats.abi_violations),
+        trace_writer_packet_loss: Some(stats.trace_writer_packet_loss),
+        ..Default::default()
+    }
+}
+
+fn writer_stats(writer: &buffer::WriterStats, sequence: u32, buffer: usize) -> WriterStats {
+    WriterStats {
+        sequence_id: Some(sequence.into()),
+        buffer: Some(buffer as u32),
+        chunk_payload_histogram_counts: writer.counts.to_vec(),
+        chunk_payload_histogram_sum: writer.sums.iter().map(|sum| *sum as i64).collect(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,418 @@
+//! What a trace config must satisfy on its own, before any look at other sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ferretto_proto::trace_config::{TriggerConfig, trigger_config::TriggerMode};
+use ferretto_proto::{PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy};
+
+use crate::limits::{
+    MAX_BUFFERS_PER_SESSION, MAX_DURATION_MS, MAX_GUARDED_BUFFERS_KB, MAX_GUARDED_DURATION_MS,
+};
+use crate::matching::{Pattern, PatternError};
+
+/// Why a session was refused. The texts of the first group are upstream's, to the letter: tools
+/// look for them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EnableError {
+    #[error(
+        "A Consumer is trying to EnableTracing() but another tracing session is already active \
+         (forgot a call to FreeBuffers() ?)"
+    )]
+    AlreadyActive,
+    #[error("Requested too long trace ({requested}ms  > {limit} ms)")]
+    TooLong { requested: u32, limit: u32 },
+    #[error(
+        "Traces with START_TRACING triggers must provide a positive trigger_timeout_ms < 7 days \
+         (received {0}ms)"
+    )]
+    TriggerTimeout(u32),
+    #[error("The trace config specified an invalid trigger_mode")]
+    TriggerMode,
+    #[error("trigger_mode must be STOP_TRACING when use_clone_snapshot_if_available=true")]
+    CloneNeedsStop,
+    #[error("duration_ms was set, this must not be set for traces with triggers.")]
+    DurationWithTriggers,
+    #[error("bugreport_filename contains invalid chars. Use [a-zA-Z0-9-_.]+")]
+    BugreportFilename,
+    #[error(
+        "Specifying trigger mode STOP_TRACING/CLONE_SNAPSHOT and write_into_file together is \
+         unsupported"
+    )]
+    TriggerIntoFile,
+    #[error("Duplicate trigger name: {0}")]
+    DuplicateTrigger(String),
+    #[error("deferred_start=true is not supported in unsupervised traces")]
+    GuardedDeferredStart,
+    #[error("buffers.size_kb must be a multiple of 4, got {0}")]
+    GuardedBufferSize(u32),
+    #[error("Requested too large trace buffer ({requested}kB  > {limit} kB)")]
+    GuardedBufferSum { requested: u64, limit: u32 },
+    #[error("Too many buffers configured ({0})")]
+    TooManyBuffers(usize),
+    #[error(
+        "Duplicate buffer name \"{name}\" at index {index} (first occurrence at index {first})"
+    )]
+    DuplicateBufferName {
+        name: String,
+        index: usize,
+        first: usize,
+    },
+    #[error(
+        "Data source \"{source_name}\" specified target_buffer_name \"{buffer}\" which does not \
+         match any buffer"
+    )]
+    UnknownBufferName { source_name: String, buffer: String },
+    #[error(
+        "Data source \"{source_name}\" specified both target_buffer={target} and \
+         target_buffer_name=\"{buffer}\" (index {index}) but they don't match"
+    )]
+    BufferMismatch {
+        source_name: String,
+        target: u32,
+        buffer: String,
+        index: usize,
+    },
+    #[error(
+        "Data source \"{source_name}\" specified an out of bounds target_buffer ({target} >= {count})"
+    )]
+    BufferOutOfBounds {
+        source_name: String,
+        target: usize,
+        count: usize,
+    },
+    #[error(
+        "An exclusive session with priority {active} >= requested priority {requested} is already active."
+    )]
+    Exclusive { active: u32, requested: u32 },
+    #[error("A trace with this unique session name ({0}) already exists")]
+    NameTaken(String),
+    #[error(
+        "Semaphore \"{name}\" exceeds maximum allowed other session count ({count} > min({own}, {others}))"
+    )]
+    Semaphore {
+        name: String,
+        count: u64,
+        own: u64,
+        others: u64,
+    },
+    #[error("A trace with unique session name \"{name}\" began less than 300s ago ({age_s}s)")]
+    Cooldown { name: String, age_s: u64 },
+    #[error("Too many concurrent tracing sesions ({count}) for uid {uid} limit is {limit}")]
+    TooManySessionsOfUser {
+        count: usize,
+        uid: u32,
+        limit: usize,
+    },
+    #[error("Too many concurrent tracing sesions ({0})")]
+    TooManySessions(usize),
+    #[error("Trace filter bytecode invalid")]
+    FilterBytecode,
+    #[error("Invalid priority boost config: {0}")]
+    Boost(&'static str),
+    #[error(
+        "When write_into_file==true either a FD needs to be passed or output_path must be \
+         populated (but not both)"
+    )]
+    NoOutput,
+    #[error("Failed to create the trace file {0}")]
+    CreateFile(String),
+    #[error("Failed to allocate tracing buffers: Invalid buffer sizes")]
+    BufferSizes,
+    #[error("Failed to allocate tracing buffers: OOM or too many buffers")]
+    NoBuffers,
+
+    /// Upstream aborts instead.
+    #[error("Invalid regular expression \"{pattern}\" in {field}: {reason}")]
+    Pattern {
+        field: &'static str,
+        pattern: String,
+        reason: String,
+    },
+    /// Upstream's service can do this, ours does not yet.
+    #[error("{0} is not supported by this tracing service")]
+    Unsupported(&'static str),
+}
+
+/// What was worked out while checking, so that it is not worked out twice.
+#[derive(Debug)]
+pub(crate) struct CheckedConfig {
+    pub(crate) config: TraceConfig,
+    /// One entry for each of the config's data sources.
+    pub(crate) sources: Vec<SourceFilter>,
+}
+
+/// Which producers a data source of the config is meant for.
+#[derive(Debug, Default)]
+pub(crate) struct SourceFilter {
+    pub(crate) patterns: Vec<Pattern>,
+    /// Index of the buffer in the config.
+    pub(crate) buffer: usize,
+}
+
+/// Checks everything that depends on the config alone, in upstream's order.
+pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableError> {
+    let guarded = config.enable_extra_guardrails.unwrap_or(false);
+    check_durations(&config, guarded)?;
+    check_bugreport_filename(&config)?;
+    check_triggers(&config)?;
+    if guarded {
+        check_guardrails(&config)?;
+    }
+    let names = check_buffer_names(&config)?;
+    let mut sources = Vec::with_capacity(config.data_sources.len());
+    for source in &config.data_sources {
+        let buffer = resolve_buffer(&config, &names, &source.config)?;
+        let patterns = source
+            .producer_name_regex_filter
+            .iter()
+            .map(|pattern| compile("producer_name_regex_filter", pattern))
+            .collect::<Result<_, _>>()?;
+        sources.push(SourceFilter { patterns, buffer });
+    }
+    Ok(CheckedConfig { config, sources })
+}
+
+/// The checks upstream makes after those against other sessions.
+pub(crate) fn check_late(config: &TraceConfig) -> Result<(), EnableError> {
+    check_unsupported(config)?;
+    if let Some(boost) = config.priority_boost.as_option() {
+        check_boost(boost)?;
+        return Err(EnableError::Unsupported("priority_boost"));
+    }
+    Ok(())
+}
+
+/// The checks upstream makes when it allocates, after the output file was opened.
+pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError> {
+    let valid = |kb: u32| kb != 0 && u64::from(kb) * 1024 <= u64::from(u32::MAX);
+    if config
+        .buffers
+        .iter()
+        .any(|b| !valid(b.size_kb.unwrap_or(0)))
+    {
+        return Err(EnableError::BufferSizes);
+    }
+    // An enum value unknown here was kept with the unknown fields.
+    let unknown_mode = |b: &ferretto_proto::trace_config::BufferConfig| {
+        b.__buffa_unknown_fields
+            .iter()
+            .any(|f| f.number == EXPERIMENTAL_MODE)
+    };
+    if config.buffers.iter().any(unknown_mode) {
+        return Err(EnableError::NoBuffers);
+    }
+    Ok(())
+}
+
+/// Field numbers whose unknown values have a meaning of their own.
+const EXPERIMENTAL_MODE: u32 = 8;
+const TRIGGER_MODE: u32 = 1;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn is_triggered(triggers: &TriggerConfig) -> bool {
+    !matches!(triggers.trigger_mode, None | Some(TriggerMode::UNSPECIFIED))
+}
+
+fn check_durations(config: &TraceConfig, guarded: bool) -> Result<(), EnableError> {
+    let limit = if guarded {
+        MAX_GUARDED_DURATION_MS
+    } else {
+        MAX_DURATION_MS
+    };
+    let requested = config.duration_ms.unwrap_or(0);
+    if requested > limit {
+        return Err(EnableError::TooLong { requested, limit });
+    }
+    let triggers = &*config.trigger_config;
+    let clones = triggers.use_clone_snapshot_if_available.unwrap_or(false);
+    if is_triggered(triggers) || clones {
+        let timeout = triggers.trigger_timeout_ms.unwrap_or(0);
+        if timeout == 0 || timeout > limit {
+            return Err(EnableError::TriggerTimeout(timeout));
+        }
+    }
+    if triggers
+        .__buffa_unknown_fields
+        .iter()
+        .any(|f| f.number == TRIGGER_MODE)
+    {
+        return Err(EnableError::TriggerMode);
+    }
+    if clones && triggers.trigger_mode != Some(TriggerMode::STOP_TRACING) {
+        return Err(EnableError::CloneNeedsStop);
+    }
+    if is_triggered(triggers) && requested != 0 {
+        return Err(EnableError::DurationWithTriggers);
+    }
+    Ok(())
+}
+
+fn check_bugreport_filename(config: &TraceConfig) -> Result<(), EnableError> {
+    let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
+    let name = config.bugreport_filename.as_deref().unwrap_or_default();
+    if name.iter().all(allowed) {
+        Ok(())
+    } else {
+        Err(EnableError::BugreportFilename)
+    }
+}
+
+fn check_triggers(config: &TraceConfig) -> Result<(), EnableError> {
+    let triggers = &*config.trigger_config;
+    let stops = matches!(
+        triggers.trigger_mode,
+        Some(TriggerMode::STOP_TRACING | TriggerMode::CLONE_SNAPSHOT)
+    );
+    if stops && config.write_into_file.unwrap_or(false) {
+        return Err(EnableError::TriggerIntoFile);
+    }
+    let mut seen = BTreeSet::new();
+    for trigger in &triggers.triggers {
+        let name = trigger.name.as_deref().unwrap_or_default();
+        if !seen.insert(name) {
+            return Err(EnableError::DuplicateTrigger(text(name)));
+        }
+        let pattern = trigger.producer_name_regex.as_deref().unwrap_or_default();
+        compile("producer_name_regex", pattern)?;
+    }
+    Ok(())
+}
+
+fn check_guardrails(config: &TraceConfig) -> Result<(), EnableError> {
+    if config.deferred_start.unwrap_or(false) {
+        return Err(EnableError::GuardedDeferredStart);
+    }
+    let sizes = || config.buffers.iter().map(|b| b.size_kb.unwrap_or(0));
+    if let Some(odd) = sizes().find(|kb| kb % 4 != 0) {
+        return Err(EnableError::GuardedBufferSize(odd));
+    }
+    let requested = sizes().map(u64::from).sum();
+    let raised = config
+        .guardrail_overrides
+        .max_tracing_buffer_size_kb
+        .unwrap_or(0);
+    let limit = raised.max(MAX_GUARDED_BUFFERS_KB);
+    if requested > u64::from(limit) {
+        return Err(EnableError::GuardedBufferSum { requested, limit });
+    }
+    Ok(())
+}
+
+fn check_buffer_names(config: &TraceConfig) -> Result<BTreeMap<&[u8], usize>, EnableError> {
+    let count = config.buffers.len();
+    if count > MAX_BUFFERS_PER_SESSION {
+        return Err(EnableError::TooManyBuffers(count));
+    }
+    let mut names = BTreeMap::new();
+    for (index, buffer) in config.buffers.iter().enumerate() {
+        let name = buffer.name.as_deref().unwrap_or_default();
+        if name.is_empty() {
+            continue;
+        }
+        if let Some(first) = names.insert(name, index) {
+            return Err(EnableError::DuplicateBufferName {
+                name: text(name),
+                index,
+                first,
+            });
+        }
+    }
+    Ok(names)
+}
+
+fn resolve_buffer(
+    config: &TraceConfig,
+    names: &BTreeMap<&[u8], usize>,
+    source: &ferretto_proto::DataSourceConfig,
+) -> Result<usize, EnableError> {
+    let source_name = || text(source.name.as_deref().unwrap_or_default());
+    let target = source.target_buffer.unwrap_or(0);
+    let mut resolved = target as usize;
+    let buffer = source.target_buffer_name.as_deref().unwrap_or_default();
+    if !buffer.is_empty() {
+        let Some(&index) = names.get(buffer) else {
+            return Err(EnableError::UnknownBufferName {
+                source_name: source_name(),
+                buffer: text(buffer),
+            });
+        };
+        if target != 0 && resolved != index {
+            let (source_name, buffer) = (source_name(), text(buffer));
+            return Err(EnableError::BufferMismatch {
+                source_name,
+                target,
+                buffer,
+                index,
+            });
+        }
+        resolved = index;
+    }
+    let count = config.buffers.len();
+    if resolved >= count {
+        let source_name = source_name();
+        return Err(EnableError::BufferOutOfBounds {
+            source_name,
+            target: resolved,
+            count,
+        });
+    }
+    Ok(resolved)
+}
+
+fn compile(field: &'static str, pattern: &[u8]) -> Result<Pattern, EnableError> {
+    Pattern::new(pattern).map_err(|PatternError(reason)| EnableError::Pattern {
+        field,
+        pattern: text(pattern),
+        reason,
+    })
+}
+
+/// Whatever changes what the trace contains must be refused, never silently ignored.
+fn check_unsupported(config: &TraceConfig) -> Result<(), EnableError> {
+    let triggers = &*config.trigger_config;
+    if let Some(filter) = config.trace_filter.as_option() {
+        let code = |bytes: &Option<Vec<u8>>| bytes.as_deref().is_some_and(|b| !b.is_empty());
+        if !code(&filter.bytecode) && !code(&filter.bytecode_v2) {
+            return Err(EnableError::FilterBytecode);
+        }
+        return Err(EnableError::Unsupported("trace_filter"));
+    }
+    if is_triggered(triggers) || !triggers.triggers.is_empty() {
+        return Err(EnableError::Unsupported("trigger_config"));
+    }
+    let codec = &*config.compression;
+    if codec.deflate.is_set() || codec.zstd.is_set() {
+        return Err(EnableError::Unsupported("compression"));
+    }
+    let deflate = ferretto_proto::trace_config::CompressionType::COMPRESSION_TYPE_DEFLATE;
+    if config.compression_type == Some(deflate) {
+        return Err(EnableError::Unsupported("compression_type"));
+    }
+    if config
+        .builtin_data_sources
+        .enable_concurrent_session_events
+        .unwrap_or(false)
+    {
+        return Err(EnableError::Unsupported("enable_concurrent_session_events"));
+    }
+    Ok(())
+}
+
+fn check_boost(boost: &PriorityBoostConfig) -> Result<(), EnableError> {
+    let priority = boost.priority.unwrap_or(0);
+    match boost.policy.unwrap_or(BoostPolicy::POLICY_UNSPECIFIED) {
+        BoostPolicy::POLICY_SCHED_OTHER if priority > 20 => Err(EnableError::Boost(
+            "For the 'POLICY_SCHED_OTHER' priority must be in the range [0; 20]",
+        )),
+        BoostPolicy::POLICY_SCHED_FIFO if !(1..=99).contains(&priority) => Err(EnableError::Boost(
+            "For the 'POLICY_SCHED_FIFO' priority must be in the range [1; 99]",
+        )),
+        BoostPolicy::POLICY_UNSPECIFIED => Err(EnableError::Boost(
+            "Policy must not be 'POLICY_UNSPECIFIED'",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,109 @@
+//! Clock snapshots: how readings of different clocks in one trace are related to each other.
+
+use std::collections::VecDeque;
+
+use crate::clocks::{Clocks, NS_PER_MS};
+
+/// Snapshots kept between two reads; older ones go first.
+const RING: usize = 16;
+/// Clocks that moved less than this against each other need no new snapshot.
+const SIGNIFICANT_DRIFT_NS: u64 = 10 * NS_PER_MS;
+
+/// Clock ids of `perfetto.protos.BuiltinClock`.
+pub(crate) mod clock {
+    pub(crate) const REALTIME: u64 = 1;
+    pub(crate) const REALTIME_COARSE: u64 = 2;
+    pub(crate) const MONOTONIC: u64 = 3;
+    pub(crate) const MONOTONIC_COARSE: u64 = 4;
+    pub(crate) const MONOTONIC_RAW: u64 = 5;
+    pub(crate) const BOOTTIME: u64 = 6;
+}
+
+impl Clocks {
+    /// Clock ids with their readings, in the order upstream writes them: boottime first.
+    pub(crate) fn by_id(&self) -> [(u64, u64); 6] {
+        [
+            (clock::BOOTTIME, self.boottime),
+            (clock::REALTIME_COARSE, self.realtime_coarse),
+            (clock::MONOTONIC_COARSE, self.monotonic_coarse),
+            (clock::REALTIME, self.realtime),
+            (clock::MONOTONIC, self.monotonic),
+            (clock::MONOTONIC_RAW, self.monotonic_raw),
+        ]
+    }
+
+    fn drifted_from(&self, earlier: &Self) -> bool {
+        let change = |a: u64, b: u64| i128::from(a) - i128::from(b);
+        let boot = change(self.boottime, earlier.boottime);
+        self.by_id()
+            .iter()
+            .zip(earlier.by_id())
+            .skip(1)
+            .any(|((_, now), (_, then))| {
+                (boot - change(*now, then)).unsigned_abs() >= u128::from(SIGNIFICANT_DRIFT_NS)
+            })
+    }
+}
+
+/// The snapshots of one session that were not read out yet.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct SnapshotRing {
+    ring: VecDeque<Clocks>,
+}
+
+impl SnapshotRing {
+    /// Keeps a snapshot, unless the clocks did not move against each other since the last one kept.
+    pub(crate) fn insert(&mut self, now: &Clocks) {
+        if self.ring.back().is_some_and(|last| !now.drifted_from(last)) {
+            return;
+        }
+        if self.ring.len() == RING {
+            self.ring.pop_front();
+        }
+        self.ring.push_back(*now);
+    }
+
+    /// Hands out all snapshots, oldest first.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Clocks> + '_ {
+        self.ring.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_056_ring_keeps_last_16_significant() {
+        let mut ring = SnapshotRing::default();
+        let mut now = Clocks {
+            realtime: 1 << 60,
+            ..Clocks::default()
+        };
+        for _ in 0..17 {
+            now.boottime += 1_000_000_000;
+            now.realtime += 1_020_000_000;
+            ring.insert(&now);
+        }
+        now.boottime += 9_999_999;
+        ring.insert(&now);
+        let kept: Vec<u64> = ring.drain().map(|c| c.boottime / 1_000_000_000).collect();
+        assert_eq!(kept, (2..=17).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn drift_is_relative_to_boottime() {
+        let mut ring = SnapshotRing::default();
+        let at = |ns| Clocks {
+            boottime: ns,
+            monotonic: ns,
+            monotonic_coarse: ns,
+            monotonic_raw: ns,
+            realtime: 5 + ns,
+            realtime_coarse: ns,
+        };
+        ring.insert(&at(0));
+        ring.insert(&at(1 << 40));
+        assert_eq!(ring.drain().count(), 1);
+    }
+}
