@@ -239,7 +239,10 @@ fn tracebuf_014_empty_fragments_are_nothing() {
 fn tracebuf_015_a_gap_of_ids_is_told_and_does_not_stall() {
     let mut buffer = ring(4096);
     chunk(1, 1, 1).packet(20, 1).copy_to(&mut buffer);
-    chunk(1, 1, 3).packet(20, 3).packet(20, 4).copy_to(&mut buffer);
+    chunk(1, 1, 3)
+        .packet(20, 3)
+        .packet(20, 4)
+        .copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 0), (3, 3), (4, 0)]);
 }
 
@@ -342,7 +345,10 @@ fn tracebuf_019_being_lapped_by_others_is_no_loss() {
 #[test]
 fn tracebuf_020_v1_tells_a_loss_as_one_and_at_the_start() {
     let mut buffer = v1(4096, Policy::Ring);
-    chunk(1, 1, 0).packet(20, 1).packet(20, 2).copy_to(&mut buffer);
+    chunk(1, 1, 0)
+        .packet(20, 1)
+        .packet(20, 2)
+        .copy_to(&mut buffer);
     chunk(1, 2, 0).packet(20, 3).copy_to(&mut buffer);
     chunk(1, 1, 1).packet(20, 4).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 1), (2, 0), (3, 1), (4, 0)]);
@@ -452,10 +458,7 @@ fn tracebuf_026_an_incomplete_chunk_gives_all_but_its_last_fragment() {
     chunk(1, 1, 1).packet(20, 5).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 0), (2, 0)]);
     assert_eq!(seeds(&mut buffer), []);
-    started
-        .packet(20, 4)
-        .pad(1000)
-        .copy_to(&mut buffer);
+    started.packet(20, 4).pad(1000).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(3, 0), (4, 0), (5, 0)]);
 }
 
@@ -485,7 +488,11 @@ fn tracebuf_027_scrape_read_commit_gives_each_packet_once() {
 #[test]
 fn tracebuf_028_scraping_the_same_twice_changes_nothing() {
     let mut buffer = ring(8192);
-    let made = chunk(1, 1, 0).packet(20, 1).packet(20, 2).pad(500).scraped();
+    let made = chunk(1, 1, 0)
+        .packet(20, 1)
+        .packet(20, 2)
+        .pad(500)
+        .scraped();
     made.copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 0)]);
     made.copy_to(&mut buffer);
@@ -575,14 +582,21 @@ fn tracebuf_032_a_second_commit_may_not_take_away() {
         .flags(FIRST)
         .copy_to(&mut buffer);
     assert_eq!(buffer.stats().abi_violations, 1);
-    chunk(1, 1, 0).packet(20, 1).packet(20, 2).copy_to(&mut buffer);
+    chunk(1, 1, 0)
+        .packet(20, 1)
+        .packet(20, 2)
+        .copy_to(&mut buffer);
     assert_eq!(buffer.stats().abi_violations, 2);
     chunk(1, 1, 0)
         .packet(20, 1)
         .packet(40, 2)
         .flags(FIRST)
         .copy_to(&mut buffer);
-    assert_eq!(buffer.stats().abi_violations, 3, "a complete chunk cannot grow");
+    assert_eq!(
+        buffer.stats().abi_violations,
+        3,
+        "a complete chunk cannot grow"
+    );
     assert_eq!(seeds(&mut buffer), [(2, 9)]);
 }
 
@@ -668,7 +682,10 @@ fn tracebuf_037_a_clone_has_not_read_anything() {
     assert_eq!(clone.readaheads_failed, 0);
     assert_eq!(clone.chunks_written, before.chunks_written);
     assert_eq!(clone.bytes_overwritten, before.bytes_overwritten);
-    assert_eq!(buffer.try_clone().expect("memory").writer_stats().count(), 0);
+    assert_eq!(
+        buffer.try_clone().expect("memory").writer_stats().count(),
+        0
+    );
 }
 
 #[test]
@@ -848,7 +865,10 @@ fn tracebuf_052_many_patches() {
 #[test]
 fn a_patched_size_is_judged_anew() {
     let mut buffer = ring(4096);
-    chunk(1, 1, 0).packet(20, 1).packet(20, 2).copy_to(&mut buffer);
+    chunk(1, 1, 0)
+        .packet(20, 1)
+        .packet(20, 2)
+        .copy_to(&mut buffer);
     // The first fragment now claims to be longer than the chunk.
     assert!(buffer.try_patch(1, 1, 0, &[patch(0, [0xff, 0x7f, 0, 0])], false));
     chunk(1, 1, 1).packet(20, 3).copy_to(&mut buffer);

@@ -105,15 +105,17 @@ fn tracebuf_044_reserved_numbers_inside_a_field_are_fine() {
 fn tracebuf_045_malformed_packets_are_refused() {
     let full = [field(8, 0), field(1, 2), field(4, 1), field(5, 5)].concat();
     assert_eq!(verdict(&full), Ok(()));
-    let ends = [field(8, 0).len(), 5, 14, 19].map(|len| len.min(full.len()));
     let mut boundary = 0;
     for piece in [field(8, 0), field(1, 2), field(4, 1), field(5, 5)] {
         for len in boundary + 1..boundary + piece.len() {
-            assert_eq!(verdict(&full[..len]), Err(InvalidPacket::Truncated), "{len}");
+            assert_eq!(
+                verdict(&full[..len]),
+                Err(InvalidPacket::Truncated),
+                "{len}"
+            );
         }
         boundary += piece.len();
     }
-    assert_eq!(ends[0], 3);
     for wire_type in [3, 4, 6, 7] {
         let refused = Err(InvalidPacket::WireType(wire_type as u8));
         assert_eq!(verdict(&field(1, wire_type)), refused);
@@ -124,7 +126,10 @@ fn tracebuf_045_malformed_packets_are_refused() {
     assert_eq!(verdict(&endless), Err(InvalidPacket::Varint));
     let longest = [vec![8], vec![0xff; 9], vec![1]].concat();
     assert_eq!(verdict(&longest), Ok(()));
-    assert_eq!(verdict(&[field(8, 0), vec![0x0a, 200]].concat()), Err(InvalidPacket::Truncated));
+    assert_eq!(
+        verdict(&[field(8, 0), vec![0x0a, 200]].concat()),
+        Err(InvalidPacket::Truncated)
+    );
 }
 
 #[test]
@@ -132,7 +137,7 @@ fn tracebuf_045_large_fields_over_many_slices() {
     let body = vec![0xff; 1_000_000];
     let packet = [varint(1 << 3 | 2), varint(body.len() as u64), body].concat();
     assert_eq!(validate(packet.chunks(4096)), Ok(()));
-    assert_eq!(validate(packet[1..].chunks(4096)).is_ok(), false);
+    assert!(validate(packet[1..].chunks(4096)).is_err());
     assert_eq!(
         validate(packet[..packet.len() - 1].chunks(4096)),
         Err(InvalidPacket::Truncated)

@@ -7,13 +7,6 @@ use super::ring::{ChunkHeader, Record, bytes, flag};
 use super::sequence::{Entry, Place};
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
-/// What to do with a chunk whose id is already in the buffer.
-enum Recommit {
-    Done,
-    /// Store it anew; this many of its bytes were already read.
-    Store(u16),
-}
-
 impl TraceBuffer {
     /// Stores a chunk. Whatever is wrong with it shows in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
@@ -68,10 +61,10 @@ impl TraceBuffer {
             self.stats.trace_writer_packet_loss += 1;
             self.add_loss(slot, Loss::WRITER_ABORT);
         }
-        let Some(mut skip) = self.admit(slot, &header) else {
+        if self.admit(slot, &header).is_none() {
             self.stats.chunks_discarded += 1;
             return;
-        };
+        }
         let Some(sequence) = self.sequences.get(slot) else {
             return;
         };
@@ -81,23 +74,24 @@ impl TraceBuffer {
                 self.stats.abi_violations += 1;
                 return;
             }
-            Place::Taken(index) => match self.recommit(slot, index, header, payload) {
-                Recommit::Done => return,
-                Recommit::Store(read) => skip = read,
-            },
+            Place::Taken(index) => {
+                if !self.recommit(slot, index, header, payload) {
+                    return;
+                }
+            }
         }
         if self.sealed || !self.make_room(header.units()) {
             self.sealed = true;
             self.stats.chunks_discarded += 1;
             return;
         }
-        // Making room may have passed over this chunk's turn.
-        let Some(skip) = self.admit(slot, &header).map(|again| again.max(skip)) else {
+        // Asked again, as making room may have passed over this chunk's turn.
+        let Some(read) = self.admit(slot, &header) else {
             self.fill(header.units());
             self.stats.chunks_discarded += 1;
             return;
         };
-        header.unread = header.len.saturating_sub(skip);
+        header.unread = header.len.saturating_sub(read);
         self.append(slot, header, payload);
     }
 
@@ -130,20 +124,20 @@ impl TraceBuffer {
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
     }
 
-    /// Handles a second copy of a chunk that is still in the buffer.
-    fn recommit(&mut self, slot: u32, index: usize, new: ChunkHeader, payload: &[u8]) -> Recommit {
+    /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored anew.
+    fn recommit(&mut self, slot: u32, index: usize, new: ChunkHeader, payload: &[u8]) -> bool {
         let entry = self
             .sequences
             .get(slot)
             .and_then(|sequence| sequence.chunks.get(index).copied());
         let Some((entry, old)) = entry.and_then(|entry| Some((entry, self.ring.chunk(entry.at)?)))
         else {
-            return Recommit::Done;
+            return false;
         };
         let lost_flags = old.flags & !new.flags & flag::PRODUCER;
         if new.len < old.len || new.len > old.size || lost_flags != 0 {
             self.stats.abi_violations += 1;
-            return Recommit::Done;
+            return false;
         }
         let completes = old.has(flag::INCOMPLETE) && !new.has(flag::INCOMPLETE);
         let grows = new.len > old.len;
@@ -157,7 +151,7 @@ impl TraceBuffer {
         {
             self.stats.chunks_relocated += 1;
             self.erase_front(slot);
-            return Recommit::Store(old.len);
+            return true;
         }
         let mut header = old;
         if completes {
@@ -175,7 +169,7 @@ impl TraceBuffer {
             self.ring.set(entry.at, Record::Chunk(header));
             self.wake(slot);
         }
-        Recommit::Done
+        false
     }
 
     /// Writes the chunk at the write position, where room has been made.

@@ -1,0 +1,740 @@
+//! The buffer against a slow model of it: no cursors, no indexes, nothing remembered that could be
+//! looked up; every question is answered by going through all records.
+
+mod buffer_support;
+
+use std::collections::BTreeMap;
+
+use buffer_support::*;
+use ferretto_service::buffer::{BufferOptions, BufferStats, Patch, Policy, TraceBuffer};
+use proptest::prelude::*;
+
+const SIZE: usize = 4096;
+
+const GAP: u32 = 1 | 2;
+const CORRUPTED: u32 = 1 | 4;
+const ORPHAN: u32 = 1 | 8;
+const REASSEMBLY_GAP: u32 = 1 | 16;
+const BROKEN_CHAIN: u32 = 1 | 32;
+const OVERWRITE: u32 = 1 | 64;
+const ABORTED: u32 = 1 | 128;
+
+type Key = (u16, u16);
+
+#[derive(Debug, Clone)]
+struct Stored {
+    key: Key,
+    id: u32,
+    reserved: usize,
+    bytes: Vec<u8>,
+    read: usize,
+    flags: u8,
+    incomplete: bool,
+    judged: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    len: usize,
+    chunk: Option<Stored>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Writer {
+    consumed: Option<(u32, usize, bool)>,
+    loss: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Part {
+    Whole,
+    Begin,
+    Continue,
+    End,
+}
+
+enum Found {
+    Fragment {
+        part: Part,
+        body: Vec<u8>,
+        end: usize,
+    },
+    Nothing,
+    Garbage,
+}
+
+/// The first size at or after `at`: where its bytes start, and how many.
+fn size_at(bytes: &[u8], at: usize) -> Option<(usize, u64)> {
+    let mut value: u128 = 0;
+    for (index, byte) in bytes[at..].iter().enumerate().take(10) {
+        value += u128::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Some((at + index + 1, value as u64));
+        }
+    }
+    None
+}
+
+impl Stored {
+    fn next(&self) -> Found {
+        if self.read == self.bytes.len() {
+            return Found::Nothing;
+        }
+        let Some((start, len)) = size_at(&self.bytes, self.read) else {
+            return Found::Garbage;
+        };
+        if len == 0x0fff_ffff || len > (self.bytes.len() - start) as u64 {
+            return Found::Garbage;
+        }
+        let end = start + len as usize;
+        let first = self.read == 0 && self.flags & FIRST != 0;
+        let last = end == self.bytes.len() && self.flags & LAST != 0;
+        let part = match (first, last) {
+            (true, true) => Part::Continue,
+            (true, false) => Part::End,
+            (false, true) => Part::Begin,
+            (false, false) => Part::Whole,
+        };
+        Found::Fragment {
+            part,
+            body: self.bytes[start..end].to_vec(),
+            end,
+        }
+    }
+}
+
+struct Model {
+    policy: Policy,
+    records: BTreeMap<usize, Record>,
+    write: usize,
+    writers: BTreeMap<Key, Writer>,
+    sealed: bool,
+    stats: BufferStats,
+}
+
+fn record_len(payload: usize) -> usize {
+    16 + payload.div_ceil(16) * 16
+}
+
+impl Model {
+    fn new(policy: Policy) -> Self {
+        let stats = BufferStats {
+            buffer_size: SIZE as u64,
+            ..BufferStats::default()
+        };
+        Self {
+            policy,
+            records: BTreeMap::new(),
+            write: 0,
+            writers: BTreeMap::new(),
+            sealed: false,
+            stats,
+        }
+    }
+
+    /// Offsets of a writer's chunks, in order.
+    fn chunks(&self, key: Key) -> Vec<(usize, u32)> {
+        let all: Vec<(usize, u32)> = self
+            .records
+            .iter()
+            .filter_map(|(at, record)| {
+                let chunk = record.chunk.as_ref().filter(|chunk| chunk.key == key)?;
+                Some((*at, chunk.id))
+            })
+            .collect();
+        // The first is the one that all others are ahead of.
+        let first = all
+            .iter()
+            .map(|(_, id)| *id)
+            .find(|first| all.iter().all(|(_, id)| id.wrapping_sub(*first) < 1 << 31));
+        let mut sorted = all;
+        sorted.sort_by_key(|(_, id)| id.wrapping_sub(first.unwrap_or_default()));
+        sorted
+    }
+
+    fn at(&mut self, at: usize) -> &mut Stored {
+        let record = self.records.get_mut(&at).expect("a record");
+        record.chunk.as_mut().expect("a chunk")
+    }
+
+    fn writer(&mut self, key: Key) -> &mut Writer {
+        self.writers.entry(key).or_default()
+    }
+
+    fn erase(&mut self, at: usize) {
+        let record = self.records.get_mut(&at).expect("a record");
+        let chunk = record.chunk.take().expect("a chunk");
+        self.writer(chunk.key).consumed = Some((chunk.id, chunk.bytes.len(), chunk.incomplete));
+    }
+
+    fn judge(&mut self, at: usize) {
+        let chunk = self.at(at);
+        let (key, id) = (chunk.key, chunk.id);
+        if std::mem::replace(&mut chunk.judged, true) {
+            return;
+        }
+        let writer = self.writer(key);
+        let follows = match writer.consumed {
+            None => true,
+            Some((last, _, incomplete)) => id == last.wrapping_add(1) || (incomplete && id == last),
+        };
+        if !follows {
+            writer.loss |= GAP;
+        }
+    }
+
+    fn consume(&mut self, at: usize, end: usize, erase: bool) {
+        let chunk = self.at(at);
+        chunk.read = end;
+        if chunk.read < chunk.bytes.len() {
+            return;
+        }
+        let len = record_len(chunk.reserved) as u64;
+        if erase {
+            self.stats.chunks_overwritten += 1;
+            self.stats.bytes_overwritten += len;
+        } else {
+            self.stats.chunks_read += 1;
+            self.stats.bytes_read += len;
+        }
+    }
+
+    /// The next packet of a writer, erasing chunks up to the one at `erase_to` if given.
+    fn take(&mut self, key: Key, erase_to: Option<usize>) -> Option<(Vec<u8>, usize)> {
+        let erase = erase_to.is_some();
+        loop {
+            let (at, _) = *self.chunks(key).first()?;
+            let chunk = self.at(at).clone();
+            match chunk.next() {
+                Found::Fragment {
+                    part: Part::Whole,
+                    body,
+                    end,
+                } => {
+                    self.judge(at);
+                    self.consume(at, end, erase);
+                    if !body.is_empty() {
+                        return Some((body, 1));
+                    }
+                    continue;
+                }
+                Found::Fragment {
+                    part: Part::Continue | Part::End,
+                    end,
+                    ..
+                } => {
+                    self.judge(at);
+                    self.writer(key).loss |= ORPHAN;
+                    self.consume(at, end, erase);
+                    continue;
+                }
+                Found::Fragment {
+                    part: Part::Begin, ..
+                } => {
+                    let (pieces, outcome) = self.collect(key);
+                    if outcome == Err(0) && !erase {
+                        return None;
+                    }
+                    self.judge(at);
+                    for (at, end, _) in &pieces {
+                        self.consume(*at, *end, erase);
+                    }
+                    match outcome {
+                        Ok(()) => {
+                            self.stats.readaheads_succeeded += 1;
+                            let count = pieces.len();
+                            let body: Vec<u8> =
+                                pieces.into_iter().flat_map(|piece| piece.2).collect();
+                            if !body.is_empty() {
+                                return Some((body, count));
+                            }
+                        }
+                        Err(0) => self.writer(key).loss |= OVERWRITE,
+                        Err(loss) => self.writer(key).loss |= loss,
+                    }
+                    continue;
+                }
+                Found::Garbage => self.writer(key).loss |= CORRUPTED,
+                Found::Nothing => {}
+            }
+            if chunk.incomplete && !erase {
+                return None;
+            }
+            self.judge(at);
+            self.erase(at);
+            if erase_to == Some(at) {
+                return None;
+            }
+        }
+    }
+
+    /// The pieces of the packet at a writer's front, as far as they are there; the error is the loss,
+    /// or 0 if more may come.
+    #[allow(clippy::type_complexity)]
+    fn collect(&mut self, key: Key) -> (Vec<(usize, usize, Vec<u8>)>, Result<(), u32>) {
+        let mut pieces = Vec::new();
+        let mut expected: Option<u32> = None;
+        for (at, id) in self.chunks(key) {
+            let first = expected.is_none();
+            if expected.is_some_and(|expected| expected != id) {
+                return (pieces, Err(REASSEMBLY_GAP));
+            }
+            expected = Some(id.wrapping_add(1));
+            let chunk = self.at(at).clone();
+            let (part, body, end) = match chunk.next() {
+                Found::Fragment { part, body, end } => (part, body, end),
+                Found::Garbage => return (pieces, Err(CORRUPTED)),
+                Found::Nothing if chunk.incomplete => return (pieces, Err(0)),
+                Found::Nothing => continue,
+            };
+            let blocked = chunk.flags & PATCH != 0;
+            match part {
+                Part::Begin if first => {
+                    pieces.push((at, end, body));
+                    if blocked {
+                        return (pieces, Err(0));
+                    }
+                }
+                Part::Continue if blocked => return (pieces, Err(0)),
+                Part::Continue => pieces.push((at, end, body)),
+                Part::End => {
+                    pieces.push((at, end, body));
+                    return (pieces, Ok(()));
+                }
+                Part::Begin | Part::Whole => return (pieces, Err(BROKEN_CHAIN)),
+            }
+        }
+        (pieces, Err(0))
+    }
+
+    fn drain(&mut self) -> Vec<Got> {
+        let keys: Vec<Key> = self.writers.keys().copied().collect();
+        let mut all = Vec::new();
+        for key in keys {
+            while let Some((bytes, pieces)) = self.take(key, None) {
+                all.push(Got {
+                    producer: key.0,
+                    writer: key.1,
+                    bytes,
+                    pieces,
+                    loss: std::mem::take(&mut self.writer(key).loss),
+                });
+            }
+        }
+        all
+    }
+
+    fn patch(&mut self, key: Key, id: u32, patches: &[Patch], more: bool) -> bool {
+        let Some((at, _)) = self.chunks(key).into_iter().find(|chunk| chunk.1 == id) else {
+            self.stats.patches_failed += 1;
+            return false;
+        };
+        let chunk = self.at(at);
+        for patch in patches {
+            let offset = patch.offset as usize;
+            if offset + 4 > chunk.bytes.len() {
+                self.stats.patches_failed += 1;
+                return false;
+            }
+            chunk.bytes[offset..offset + 4].copy_from_slice(&patch.data);
+        }
+        if !more {
+            chunk.flags &= !PATCH;
+        }
+        self.stats.patches_succeeded += patches.len() as u64;
+        true
+    }
+
+    /// Bytes already read of a chunk that is still wanted.
+    fn admit(&mut self, key: Key, id: u32, len: usize) -> Option<usize> {
+        let (last, read, incomplete) = match self.writer(key).consumed {
+            None => return Some(0),
+            Some(consumed) => consumed,
+        };
+        if id == last {
+            return (incomplete && read < len).then_some(read);
+        }
+        (id.wrapping_sub(last) < 1 << 31).then_some(0)
+    }
+
+    fn copy(&mut self, made: &Make) {
+        if self.sealed {
+            self.stats.chunks_discarded += 1;
+            return;
+        }
+        let mut made = made.clone();
+        if !made.complete && made.fragments > 0 {
+            made.fragments -= 1;
+            made.flags &= FIRST;
+        }
+        let mut len = 0;
+        let mut aborted = false;
+        for _ in 0..made.fragments {
+            let whole = Stored {
+                key: (0, 0),
+                id: 0,
+                reserved: 0,
+                bytes: made.payload.clone(),
+                read: len,
+                flags: 0,
+                incomplete: false,
+                judged: false,
+            };
+            if let Found::Fragment { end, .. } = whole.next() {
+                len = end;
+                continue;
+            }
+            let size = size_at(&made.payload, len);
+            aborted = size.is_some_and(|size| size.1 == 0x0fff_ffff);
+            self.stats.abi_violations += u64::from(!aborted);
+            break;
+        }
+        let reserved = if made.complete {
+            len
+        } else {
+            made.payload.len()
+        };
+        if record_len(reserved) > SIZE {
+            self.stats.abi_violations += 1;
+            return;
+        }
+        made.payload.truncate(len);
+        self.store(made, reserved, aborted);
+    }
+
+    fn store(&mut self, made: Make, reserved: usize, aborted: bool) {
+        let key = (made.producer, made.writer);
+        let len = made.payload.len();
+        if aborted {
+            self.stats.trace_writer_packet_loss += 1;
+            self.writer(key).loss |= ABORTED;
+        }
+        let Some(mut read) = self.admit(key, made.id, len) else {
+            self.stats.chunks_discarded += 1;
+            return;
+        };
+        let there = self.chunks(key);
+        let ids = there.iter().map(|chunk| chunk.1);
+        if there.iter().all(|chunk| chunk.1 != made.id) && !fits(ids, made.id) {
+            self.stats.abi_violations += 1;
+            return;
+        }
+        if let Some(index) = there.iter().position(|chunk| chunk.1 == made.id) {
+            match self.recommit(there[index].0, index == 0, &made) {
+                None => return,
+                Some(skip) => read = skip,
+            }
+        }
+        let size = record_len(reserved);
+        if size > SIZE - self.write {
+            if self.policy == Policy::Discard {
+                self.sealed = true;
+                self.stats.chunks_discarded += 1;
+                return;
+            }
+            self.evict(SIZE - self.write);
+            self.write = 0;
+            self.stats.write_wrap_count += 1;
+        }
+        self.evict(size);
+        let again = self.admit(key, made.id, len);
+        let range = self.write..self.write + size;
+        let cleared: usize = self
+            .records
+            .range(range.clone())
+            .map(|record| record.1.len)
+            .sum();
+        self.records.retain(|at, _| !range.contains(at));
+        let Some(again) = again else {
+            self.stats.chunks_discarded += 1;
+            if cleared > 0 {
+                let len = cleared.min(size);
+                self.records.insert(self.write, Record { len, chunk: None });
+            }
+            return;
+        };
+        if let Some((_, last)) = self.chunks(key).last()
+            && last.wrapping_sub(made.id) < 1 << 31
+        {
+            self.stats.chunks_committed_out_of_order += 1;
+        }
+        let chunk = Some(Stored {
+            key,
+            id: made.id,
+            reserved,
+            read: read.max(again),
+            flags: made.flags,
+            incomplete: !made.complete,
+            judged: false,
+            bytes: made.payload,
+        });
+        self.records.insert(self.write, Record { len: size, chunk });
+        self.write += size;
+        self.stats.chunks_written += 1;
+        self.stats.bytes_written += size as u64;
+    }
+
+    /// `Some` if the chunk is to be stored anew, with so many bytes already read.
+    fn recommit(&mut self, at: usize, first: bool, made: &Make) -> Option<usize> {
+        let ring = self.policy == Policy::Ring;
+        let len = made.payload.len();
+        let old = self.at(at);
+        if len < old.bytes.len() || len > old.reserved || old.flags & !made.flags != 0 {
+            self.stats.abi_violations += 1;
+            return None;
+        }
+        let completes = old.incomplete && made.complete;
+        let grows = len > old.bytes.len();
+        if completes && grows && old.read == old.bytes.len() && first && ring {
+            let read = old.read;
+            self.erase(at);
+            self.stats.chunks_relocated += 1;
+            return Some(read);
+        }
+        if completes {
+            old.incomplete = false;
+        }
+        if completes || grows {
+            old.flags |= made.flags;
+        }
+        if grows {
+            old.bytes.clone_from(&made.payload);
+            self.stats.chunks_rewritten += 1;
+        }
+        None
+    }
+
+    fn evict(&mut self, size: usize) {
+        let end = self.write + size;
+        let starts: Vec<usize> = self
+            .records
+            .range(self.write..end)
+            .map(|record| *record.0)
+            .collect();
+        for at in &starts {
+            let record = &self.records[at];
+            let Some(chunk) = &record.chunk else {
+                self.stats.padding_bytes_cleared += record.len as u64;
+                continue;
+            };
+            let key = chunk.key;
+            let mut lost = false;
+            while self.take(key, Some(*at)).is_some() {
+                lost = true;
+            }
+            if lost {
+                self.writer(key).loss |= OVERWRITE;
+            }
+        }
+        if let Some(last) = starts.last() {
+            let over = (last + self.records[last].len).saturating_sub(end);
+            if over > 0 {
+                self.records.get_mut(last).expect("a record").len -= over;
+                let rest = Record {
+                    len: over,
+                    chunk: None,
+                };
+                self.records.insert(end, rest);
+                self.stats.padding_bytes_written += over as u64;
+            }
+        }
+    }
+}
+
+/// Whether all these ids and `id` lie within half the id space.
+fn fits(ids: impl Iterator<Item = u32>, id: u32) -> bool {
+    let all: Vec<u32> = ids.chain([id]).collect();
+    all.iter()
+        .any(|first| all.iter().all(|other| other.wrapping_sub(*first) < 1 << 31))
+}
+
+/// Something that happens to the buffer.
+#[derive(Debug, Clone)]
+enum Step {
+    Copy(Make),
+    Patch {
+        key: Key,
+        id: u32,
+        patches: Vec<Patch>,
+        more: bool,
+    },
+    Drain,
+    Clone,
+}
+
+fn keys() -> impl Strategy<Value = Key> {
+    prop_oneof![Just((1, 1)), Just((1, 2)), Just((2, 1))]
+}
+
+fn ids() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        20 => (0..12u32).prop_map(|step| 0xffff_fffa_u32.wrapping_add(step)),
+        1 => any::<u32>(),
+    ]
+}
+
+/// Chunks whose fragments depend on their writer and id alone, so that two copies of one agree.
+fn consistent() -> impl Strategy<Value = Make> {
+    (keys(), ids(), 0..8usize, any::<bool>(), 0..100usize).prop_map(
+        |((producer, writer), id, count, complete, pad)| {
+            let mut made = chunk(producer, writer, id);
+            let seed = id.wrapping_mul(2_654_435_761) ^ u32::from(producer * 7 + writer);
+            let total = seed as usize % 7;
+            let count = if complete { total } else { count.min(total) };
+            for index in 0..count {
+                let size = (seed >> index) as usize % 180;
+                made = made.bytes(&vec![index as u8 + 1; size]);
+            }
+            made.flags = (seed >> 20) as u8 & 7;
+            let len = made.payload.len();
+            let made = made.pad(len + if complete { 0 } else { 400 + pad });
+            if complete { made } else { made.scraped() }
+        },
+    )
+}
+
+/// Chunks of anything.
+fn wild() -> impl Strategy<Value = Make> {
+    let payload = prop::collection::vec(
+        prop_oneof![
+            3 => prop::collection::vec(any::<u8>(), 0..40),
+            6 => (0..120u8).prop_map(|size| [&[size][..], &vec![7; size.into()]].concat()),
+            1 => Just(ABORT.to_vec()),
+            1 => Just(vec![0]),
+            1 => Just(vec![9; 2000]),
+        ],
+        0..6,
+    );
+    (
+        keys(),
+        ids(),
+        payload,
+        0..8u16,
+        0..8u8,
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(
+            |((producer, writer), id, payload, count, flags, complete)| {
+                let made = chunk(producer, writer, id)
+                    .raw(&payload.concat())
+                    .count(count)
+                    .flags(flags);
+                if complete { made } else { made.scraped() }
+            },
+        )
+}
+
+/// A writer that does as it should, mostly.
+fn orderly() -> impl Strategy<Value = Make> {
+    (keys(), 0..60u32, 1..200usize, 0..8u8).prop_map(|((producer, writer), id, size, flags)| {
+        let first = if id % 3 == 0 { 0 } else { FIRST };
+        let last = if id % 3 == 2 { 0 } else { LAST };
+        let patch = if flags == 0 && last != 0 { PATCH } else { 0 };
+        chunk(producer, writer, id)
+            .packet(size + 1, 1)
+            .packet(size + 1, 2)
+            .flags(first | last | patch)
+    })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let patch = (
+        keys(),
+        prop_oneof![ids(), 0..60u32],
+        prop::collection::vec((0..300u32, any::<[u8; 4]>()), 0..3),
+        any::<bool>(),
+    )
+        .prop_map(|(key, id, patches, more)| Step::Patch {
+            key,
+            id,
+            patches: patches
+                .into_iter()
+                .map(|(offset, data)| Patch { offset, data })
+                .collect(),
+            more,
+        });
+    let step = prop_oneof![
+        10 => consistent().prop_map(Step::Copy),
+        4 => wild().prop_map(Step::Copy),
+        10 => orderly().prop_map(Step::Copy),
+        4 => patch,
+        3 => Just(Step::Drain),
+        1 => Just(Step::Clone),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// By writer; the order between writers is not promised.
+fn sorted(mut packets: Vec<Got>) -> Vec<Got> {
+    packets.sort_by_key(|got| (got.producer, got.writer));
+    packets
+}
+
+fn run(policy: Policy, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut buffer = TraceBuffer::new(BufferOptions {
+        policy,
+        ..BufferOptions::ring(SIZE as u64)
+    })
+    .expect("memory");
+    let mut model = Model::new(policy);
+    for step in steps {
+        match step {
+            Step::Copy(made) => {
+                made.copy_to(&mut buffer);
+                model.copy(made);
+            }
+            Step::Patch {
+                key,
+                id,
+                patches,
+                more,
+            } => {
+                let done = buffer.try_patch(key.0, key.1, *id, patches, *more);
+                prop_assert_eq!(done, model.patch(*key, *id, patches, *more));
+            }
+            Step::Drain => {
+                prop_assert_eq!(sorted(read_all(&mut buffer)), model.drain());
+            }
+            Step::Clone => {
+                let mut clone = buffer.try_clone().expect("memory");
+                let seen = read_all(&mut clone);
+                prop_assert_eq!(&seen, &read_all(&mut buffer));
+                prop_assert_eq!(sorted(seen), model.drain());
+            }
+        }
+        let stats = BufferStats {
+            // The model tries each time, the buffer only when something has changed.
+            readaheads_failed: 0,
+            ..buffer.stats()
+        };
+        prop_assert_eq!(stats, model.stats);
+    }
+    prop_assert_eq!(sorted(read_all(&mut buffer)), model.drain());
+    Ok(())
+}
+
+/// A few hundred cases, unless `PROPTEST_CASES` says otherwise.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: cases.unwrap_or(300),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn tracebuf_049_a_ring_does_as_the_model(steps in steps()) {
+        run(Policy::Ring, &steps)?;
+    }
+
+    #[test]
+    fn tracebuf_049_a_discarding_buffer_does_as_the_model(steps in steps()) {
+        run(Policy::Discard, &steps)?;
+    }
+}
