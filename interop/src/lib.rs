@@ -6,11 +6,10 @@
 //! `perfetto_protos`, generated from upstream's own schema, not with our own
 //! messages.
 //!
-//! - [`Service`]: a tracing service on private sockets. Normally ours; with
-//!   `FERRETTO_INTEROP_TRACED=PROGRAM` in the environment that program, so
-//!   that the same scenarios can be checked against another implementation.
-//! - [`Official`]: the official SDK in a process of its own, as producer or as
-//!   consumer.
+//! - [`World`]: one scenario's cast: a service on private sockets, a producer
+//!   and any number of consumers, each in a process of its own and each either
+//!   ours or the official one.
+//! - [`driver`]: the line protocol that all those programs speak.
 //!
 //! This crate is for development only: it needs a C++17 compiler and spends
 //! minutes in it. It is no default member of the workspace.
@@ -18,9 +17,10 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-mod official;
-mod service;
+pub mod driver;
+mod peer;
 pub mod trace;
+mod world;
 
-pub use official::Official;
-pub use service::{Service, Sockets};
+pub use peer::{Peer, Programs, Whose};
+pub use world::{Cast, World};

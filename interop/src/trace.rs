@@ -1,12 +1,13 @@
 //! Traces, decoded with upstream's schema.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use perfetto_protos::trace::Trace;
 use perfetto_protos::trace_packet::TracePacket;
 use perfetto_protos::track_event::track_event;
 use perfetto_protos::track_event::track_event::Type;
-use protobuf::Message as _;
+use protobuf::reflect::{ReflectFieldRef, ReflectValueRef};
+use protobuf::{Message as _, MessageDyn};
 
 /// Decodes a whole trace.
 ///
@@ -18,6 +19,42 @@ pub fn decode(bytes: &[u8]) -> Vec<TracePacket> {
     Trace::parse_from_bytes(bytes)
         .expect("upstream's schema decodes the trace")
         .packet
+}
+
+/// Every field number in the trace that upstream's schema does not have, as
+/// `Message.number`. Fields of extensions count as known: upstream's schema
+/// reserves their ranges without naming them.
+#[must_use]
+pub fn unknown_fields(packets: &[TracePacket]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for packet in packets {
+        collect_unknown(packet, &mut found);
+    }
+    found
+}
+
+fn collect_unknown(message: &dyn MessageDyn, found: &mut BTreeSet<String>) {
+    let descriptor = message.descriptor_dyn();
+    for (number, _) in message.special_fields_dyn().unknown_fields() {
+        found.insert(format!("{}.{number}", descriptor.full_name()));
+    }
+    for field in descriptor.fields() {
+        match field.get_reflect(message) {
+            ReflectFieldRef::Optional(value) => {
+                if let Some(ReflectValueRef::Message(inner)) = value.value() {
+                    collect_unknown(&*inner, found);
+                }
+            }
+            ReflectFieldRef::Repeated(values) => {
+                for value in values {
+                    if let ReflectValueRef::Message(inner) = value {
+                        collect_unknown(&*inner, found);
+                    }
+                }
+            }
+            ReflectFieldRef::Map(_) => {}
+        }
+    }
 }
 
 /// A track event with its interned name resolved.

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use ferretto_interop::driver::{Role, unknown};
 use perfetto_sdk::producer::{Backends, Producer, ProducerInitArgsBuilder};
 use perfetto_sdk::tracing_session::TracingSession;
-
-use crate::Role;
 
 #[derive(Default)]
 pub(crate) struct Consumer {
@@ -14,14 +13,14 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub(crate) fn start() -> Result<Self, String> {
+    pub(crate) fn start() -> Self {
         // Sessions need the muxer, and only a producer brings it up.
         Producer::init(
             ProducerInitArgsBuilder::new()
                 .backends(Backends::SYSTEM)
                 .build(),
         );
-        Ok(Self::default())
+        Self::default()
     }
 
     fn session(&mut self) -> Result<&mut TracingSession, String> {
@@ -79,7 +78,7 @@ impl Role for Consumer {
                 self.session = None;
                 Ok(String::new())
             }
-            _ => Err(format!("unknown command: {}", words.join(" "))),
+            _ => unknown(words),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use ferretto_interop::config::PACKETS;
+use ferretto_interop::driver::{Role, number, unknown};
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, TraceContext,
 };
@@ -18,10 +20,6 @@ use perfetto_sdk::{
     track_event_instant, track_event_set_category_callback,
 };
 
-use crate::Role;
-
-/// The data source whose packets hold a `TestEvent` of any size.
-const PACKETS: &str = "ferretto.interop.packets";
 /// A command that would block longer than this fails instead.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -172,10 +170,6 @@ impl Producer {
     }
 }
 
-fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("not a number: {word}"))
-}
-
 impl Role for Producer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
         match words {
@@ -193,7 +187,7 @@ impl Role for Producer {
                 let wanted: u64 = number(stops)?;
                 self.packets.wait(|counts| counts.1 >= wanted)
             }
-            _ => Err(format!("unknown command: {}", words.join(" "))),
+            _ => unknown(words),
         }
     }
 }

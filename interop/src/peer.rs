@@ -1,56 +1,50 @@
-//! The official SDK as a child process.
+//! The programs of a scenario, each a process of its own.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::service::Sockets;
+use crate::world::Sockets;
 
 /// How long one command may take before the scenario fails. A scenario that
 /// works never comes near it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running `official` process. Killed when dropped.
+/// Whose code a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// This project's.
+    Ours,
+    /// Upstream's.
+    Official,
+}
+
+/// The programs of both implementations, built with the tests.
+#[derive(Debug, Clone, Copy)]
+pub struct Programs {
+    /// Drives our producer, consumer and service.
+    pub ours: &'static str,
+    /// Drives the official producer and consumer.
+    pub official: &'static str,
+}
+
+/// A running program. Killed when dropped.
 #[derive(Debug)]
-pub struct Official {
+pub struct Peer {
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
-impl Official {
-    /// Starts the SDK as a producer of track events and of the data source
-    /// `ferretto.interop.packets`. It keeps trying to connect until a service
-    /// is there.
-    ///
-    /// # Panics
-    ///
-    /// When the program cannot be started.
-    #[must_use]
-    pub fn producer(program: &str, sockets: &Sockets) -> Self {
-        Self::start(program, "producer", sockets)
-    }
-
-    /// Starts the SDK as a consumer.
-    ///
-    /// # Panics
-    ///
-    /// When the program cannot be started.
-    #[must_use]
-    pub fn consumer(program: &str, sockets: &Sockets) -> Self {
-        Self::start(program, "consumer", sockets)
-    }
-
-    fn start(program: &str, role: &str, sockets: &Sockets) -> Self {
-        let mut child = Command::new(program)
-            .arg(role)
+impl Peer {
+    pub(crate) fn start(mut command: Command, sockets: &Sockets) -> Self {
+        let mut child = command
             .envs(sockets.environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the official SDK's driver starts");
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("its output is piped"));
         let (sender, answers) = channel();
@@ -75,8 +69,8 @@ impl Official {
     /// When the process is gone.
     pub fn send(&mut self, command: &str) {
         let input = self.input.as_mut().expect("its input is open");
-        writeln!(input, "{command}").expect("the official SDK's driver is alive");
-        input.flush().expect("the official SDK's driver is alive");
+        writeln!(input, "{command}").expect("the program is alive");
+        input.flush().expect("the program is alive");
     }
 
     /// Waits for the answer to the oldest unanswered command.
@@ -88,9 +82,9 @@ impl Official {
         match self.answers.recv_timeout(PATIENCE) {
             Ok(line) => match line.strip_prefix("ok") {
                 Some(rest) => rest.trim().to_owned(),
-                None => panic!("the official SDK answered: {line}"),
+                None => panic!("the program answered: {line}"),
             },
-            Err(error) => panic!("no answer from the official SDK: {error}"),
+            Err(error) => panic!("no answer: {error}"),
         }
     }
 
@@ -102,29 +96,6 @@ impl Official {
     pub fn run(&mut self, command: &str) -> String {
         self.send(command);
         self.answer()
-    }
-
-    /// Starts a session with an encoded `TraceConfig`, kept in `folder`.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::run`].
-    pub fn start_session(&mut self, folder: &Path, config: &[u8]) {
-        let path = folder.join("config.pb");
-        std::fs::write(&path, config).expect("the config is written");
-        self.run(&format!("start {}", path.display()));
-    }
-
-    /// Stops the session and reads its whole trace, through `folder`.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::run`].
-    pub fn stop_and_read(&mut self, folder: &Path) -> Vec<u8> {
-        let path = folder.join("official.pftrace");
-        self.run("stop");
-        self.run(&format!("read {}", path.display()));
-        std::fs::read(&path).expect("the trace was written")
     }
 
     /// The process id, as the trace names it.
@@ -140,7 +111,7 @@ impl Official {
     }
 }
 
-impl Drop for Official {
+impl Drop for Peer {
     fn drop(&mut self) {
         self.kill();
     }
