@@ -1,2 +1,35 @@
 //! The tracing service on real sockets, files and clocks.
+//!
+//! # What it promises
+//!
+//! * A client that floods, stalls, breaks the protocol or dies harms nobody
+//!   else: work per client and turn is bounded, so is what is kept for it, and
+//!   nothing ever waits for it.
+//! * The socket of a running service is never taken away; a stale socket file
+//!   is replaced, and ours are removed at the end.
+//! * An idle host does not run at all.
+//!
+//! # Types to know
+//!
+//! [`Host`] listens and serves; [`HostOptions`] says where, and [`Stopper`]
+//! ends it. [`traced::run`] is the whole daemon.
 #![forbid(unsafe_code)]
+
+mod client;
+mod clocks;
+mod commands;
+mod files;
+mod host;
+mod notice;
+mod options;
+mod permissions;
+mod reactor;
+mod system;
+mod timer;
+pub mod traced;
+
+pub use host::{Host, HostError, Stopper};
+pub use notice::{ClientName, Notice, NoticeSink};
+pub use options::{HostOptions, Limits};
+pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};
+pub use system::{service_options, system_info};

@@ -1,0 +1,145 @@
+//! One connected client.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+
+use ferretto_ipc::host::{self, Connection};
+use ferretto_ipc::port::PortKind;
+use ferretto_ipc::socket::Socket;
+use ferretto_service::{ClientId, Event, Peer};
+use ferretto_shm::Region;
+
+use crate::notice::ClientName;
+use crate::options::Limits;
+
+/// Which of the two sockets a client connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Producer,
+    Consumer,
+}
+
+impl Role {
+    /// What is exposed at such a socket.
+    pub(crate) fn services(self) -> Arc<[PortKind]> {
+        match self {
+            Self::Producer => [PortKind::Producer].into(),
+            Self::Consumer => [PortKind::Consumer].into(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+        }
+    }
+}
+
+/// One connected client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) role: Role,
+    pub(crate) socket: Socket,
+    pub(crate) connection: Connection,
+    /// Whether the service knows the client: from its first call on.
+    pub(crate) announced: bool,
+    /// Whether there may be something to read.
+    pub(crate) readable: bool,
+    /// Whether the reactor waits for the socket to take more.
+    pub(crate) waits_for_room: bool,
+    /// Whether the service wants to know when the queue is short.
+    pub(crate) wants_drained: bool,
+    /// Whether the connection is to end when the queue is empty.
+    pub(crate) closing: bool,
+    /// Since when nothing was taken from a queue that is not empty, in
+    /// nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) stalled_since: Option<u64>,
+    /// The memory shared with a producer.
+    pub(crate) region: Option<Arc<Region>>,
+}
+
+impl Client {
+    /// Takes an accepted connection; `None` if its peer is gone already.
+    pub(crate) fn new(
+        id: ClientId,
+        role: Role,
+        services: Arc<[PortKind]>,
+        mut socket: Socket,
+        limits: &Limits,
+    ) -> Option<Self> {
+        let connection = if socket.is_unix() {
+            let credentials = socket.credentials()?;
+            let peer = host::Peer {
+                uid: credentials.uid,
+                pid: credentials.pid,
+                machine_id: 0,
+                machine_name: Vec::new(),
+            };
+            Connection::local(services, peer)
+        } else {
+            Connection::remote(services, socket.local_host())
+        };
+        socket.set_out_limit(match role {
+            Role::Producer => limits.producer_queue,
+            Role::Consumer => limits.consumer_queue,
+        });
+        Some(Self {
+            id,
+            role,
+            socket,
+            connection,
+            announced: false,
+            readable: true,
+            waits_for_room: false,
+            wants_drained: false,
+            closing: false,
+            stalled_since: None,
+            region: None,
+        })
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.socket.as_fd().as_raw_fd()
+    }
+
+    pub(crate) fn name(&self) -> ClientName {
+        let pid = Some(self.connection.peer().pid).filter(|&pid| pid > 0);
+        ClientName {
+            client: self.id,
+            role: self.role.name(),
+            pid,
+        }
+    }
+
+    /// Whether requests should be read now. Those of a consumer wait while it
+    /// has much to read itself. Those of a producer never wait: it may be
+    /// unable to read before it has sent.
+    pub(crate) fn may_read(&self, limits: &Limits) -> bool {
+        let behind =
+            self.role == Role::Consumer && self.socket.queued() > limits.consumer_high_water;
+        self.readable && !self.closing && !behind
+    }
+
+    /// The event that tells the service about this client.
+    pub(crate) fn announcement(&self, peer: &host::Peer) -> Event {
+        let peer = Peer {
+            uid: peer.uid,
+            pid: Some(peer.pid).filter(|&pid| pid > 0),
+            machine_id: peer.machine_id,
+            machine_name: String::from_utf8_lossy(&peer.machine_name).into_owned(),
+            can_share_memory: self.socket.is_unix(),
+        };
+        match self.role {
+            Role::Producer => Event::ProducerConnected {
+                client: self.id,
+                peer,
+            },
+            Role::Consumer => Event::ConsumerConnected {
+                client: self.id,
+                peer,
+            },
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The machine's clocks.
+
+use ferretto_service::Clocks;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Reads the six clocks the service works with, back to back.
+pub(crate) fn read() -> Clocks {
+    Clocks {
+        boottime: nanoseconds(ClockId::Boottime),
+        monotonic: nanoseconds(ClockId::Monotonic),
+        monotonic_coarse: nanoseconds(ClockId::MonotonicCoarse),
+        monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
+        realtime: nanoseconds(ClockId::Realtime),
+        realtime_coarse: nanoseconds(ClockId::RealtimeCoarse),
+    }
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let rest = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}

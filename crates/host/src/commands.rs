@@ -1,0 +1,128 @@
+//! Carrying out what the service asks for.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ferretto_ipc::host::{rejection_frame, reply_frame};
+use ferretto_ipc::port::PortMessage;
+use ferretto_service::{ClientId, Clocks, Command, Event};
+use ferretto_shm::{Region, RegionError};
+
+use crate::notice::Notice;
+use crate::reactor::Reactor;
+
+impl Reactor {
+    /// Carries out everything the service has asked for, and tells it of the
+    /// clients lost on the way.
+    pub(crate) fn carry_out(&mut self, now: &Clocks) {
+        loop {
+            while let Some(command) = self.service.poll_command() {
+                self.execute(now, command);
+            }
+            match self.next_gone() {
+                Some(client) => self.service.handle(now, Event::Disconnected { client }),
+                None => return,
+            }
+        }
+    }
+
+    fn execute(&mut self, now: &Clocks, command: Command) {
+        match command {
+            Command::ProducerReply {
+                client,
+                request_id,
+                reply,
+                has_more,
+                region_fd,
+            } => {
+                let fd = if region_fd {
+                    self.region_descriptor(client)
+                } else {
+                    None
+                };
+                if region_fd && fd.is_none() {
+                    // Out of descriptors. A producer that is told of memory it
+                    // does not get would fail in worse ways.
+                    return self.close_after_flush(client);
+                }
+                self.reply(client, request_id, reply.as_ref(), has_more, fd);
+            }
+            Command::ConsumerReply {
+                client,
+                request_id,
+                reply,
+                has_more,
+                wants_drained,
+            } => {
+                self.reply(client, request_id, reply.as_ref(), has_more, None);
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.wants_drained |= wants_drained;
+                }
+            }
+            Command::CreateSharedMemory { client, size } => {
+                self.share_memory(now, client, Region::create(size));
+            }
+            Command::AdoptSharedMemory { client, fd } => {
+                self.share_memory(now, client, Region::from_untrusted_fd(fd));
+            }
+            Command::OpenFile { file, path } => self.files.create(file, path),
+            Command::AdoptFile { file, fd } => self.files.adopt(file, fd),
+            Command::WriteFile { file, bytes } => self.files.write(file, bytes),
+            Command::SyncFile { file } => self.files.sync(file),
+            Command::CloseFile { file } => self.files.close(file),
+            Command::Disconnect { client } => self.close_after_flush(client),
+        }
+    }
+
+    fn reply<M: PortMessage>(
+        &mut self,
+        id: ClientId,
+        request_id: u64,
+        reply: Option<&M>,
+        has_more: bool,
+        fd: Option<OwnedFd>,
+    ) {
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        let frame = match reply.map(|reply| reply_frame(request_id, reply, has_more)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => {
+                let client = client.name();
+                self.notices
+                    .report(&Notice::ReplyTooLarge { client, error });
+                if has_more {
+                    // The stream goes on without this message.
+                    return;
+                }
+                rejection_frame(request_id)
+            }
+            None => rejection_frame(request_id),
+        };
+        self.send(id, frame, fd);
+    }
+
+    fn share_memory(&mut self, now: &Clocks, id: ClientId, region: Result<Region, RegionError>) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let event = match region {
+            Ok(region) => {
+                let region = Arc::new(region);
+                client.region = Some(Arc::clone(&region));
+                Event::SharedMemoryReady { client: id, region }
+            }
+            Err(error) => {
+                let client = client.name();
+                self.notices.report(&Notice::SharedMemory { client, error });
+                Event::SharedMemoryFailed { client: id }
+            }
+        };
+        self.service.handle(now, event);
+    }
+
+    fn region_descriptor(&self, id: ClientId) -> Option<OwnedFd> {
+        let region = self.clients.get(&id)?.region.as_ref()?;
+        region.fd()?.try_clone_to_owned().ok()
+    }
+}

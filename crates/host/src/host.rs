@@ -1,0 +1,217 @@
+//! Binding, and the life of a host from start to stop.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ferretto_ipc::Address;
+use ferretto_ipc::socket::{BindError, Listener};
+use ferretto_service::Service;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::client::Role;
+use crate::files::Files;
+use crate::options::HostOptions;
+use crate::permissions::FilePermissions;
+use crate::reactor::{ListenerState, Reactor};
+use crate::timer::Timer;
+
+/// Tokens of what is not a client; those of clients are their ids, which start
+/// at 1.
+const WAKE: Token = Token(usize::MAX);
+const TIMER: Token = Token(usize::MAX - 1);
+const SIGNAL: Token = Token(usize::MAX - 2);
+const LISTENERS: usize = usize::MAX / 2;
+
+/// Why a host could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// No producer address was given.
+    #[error("no producer socket name was given")]
+    NoProducerAddress,
+    /// An address could not be listened at.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Group or mode of a socket could not be set.
+    #[error("cannot set the permissions of {address}: {source}")]
+    Permissions {
+        /// The socket.
+        address: Address,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system refused something else.
+    #[error("cannot start the tracing service: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A tracing service on real sockets.
+///
+/// ```no_run
+/// use ferretto_host::{Host, HostOptions};
+///
+/// let host = Host::bind(HostOptions::from_environment()?)?;
+/// let stopper = host.stopper();
+/// let thread = std::thread::spawn(move || host.run());
+/// // Clients can connect from here on.
+/// stopper.stop();
+/// thread.join().expect("the host does not panic")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Host {
+    poll: Poll,
+    reactor: Reactor,
+    stop: Arc<Stop>,
+    signal: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Stop {
+    requested: AtomicBool,
+    waker: Arc<Waker>,
+}
+
+/// Stops a host from any thread.
+#[derive(Debug, Clone)]
+pub struct Stopper(Arc<Stop>);
+
+impl Stopper {
+    /// Asks the host to end. [`Host::run`] returns soon after.
+    pub fn stop(&self) {
+        self.0.requested.store(true, Ordering::Release);
+        // Fails only if the host is gone already.
+        let _ = self.0.waker.wake();
+    }
+}
+
+impl Host {
+    /// Listens. Clients can connect as soon as this returns, and are served
+    /// once [`run`](Self::run) is called.
+    ///
+    /// # Errors
+    ///
+    /// See [`HostError`]. Nothing is left behind.
+    pub fn bind(options: HostOptions) -> Result<Self, HostError> {
+        if options.producers.is_empty() {
+            return Err(HostError::NoProducerAddress);
+        }
+        let poll = Poll::new()?;
+        let mut listeners = Vec::new();
+        for address in &options.producers {
+            let permissions = options.permissions.as_ref().map(|both| &both.producer);
+            // As upstream: for producers elsewhere there is no file to set.
+            let permissions = permissions
+                .filter(|_| !matches!(address, Address::Tcp { .. } | Address::Vsock { .. }));
+            listeners.push(ListenerState::new(
+                listen(address, permissions)?,
+                Role::Producer,
+            ));
+        }
+        let permissions = options.permissions.as_ref().map(|both| &both.consumer);
+        let consumer = listen(&options.consumer, permissions)?;
+        listeners.push(ListenerState::new(consumer, Role::Consumer));
+        for (index, listener) in listeners.iter().enumerate() {
+            register(&poll, listener.raw_fd(), Token(LISTENERS + index))?;
+        }
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let timer = Timer::new()?;
+        register(&poll, timer.raw_fd(), TIMER)?;
+        let stop = Stop {
+            requested: AtomicBool::new(false),
+            waker: Arc::clone(&waker),
+        };
+        let reactor = Reactor::new(
+            poll.registry().try_clone()?,
+            listeners,
+            Service::new(options.service),
+            Files::new(waker),
+            timer,
+            options.limits,
+            options.notices,
+        );
+        Ok(Self {
+            poll,
+            reactor,
+            stop: Arc::new(stop),
+            signal: None,
+        })
+    }
+
+    /// What stops this host.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.stop))
+    }
+
+    /// The TCP port of the first producer socket that has one; of use when the
+    /// address left the choice to the system.
+    pub fn producer_port(&self) -> Option<u16> {
+        self.reactor.producer_port()
+    }
+
+    /// Also stops when this becomes readable.
+    pub(crate) fn stop_when_readable(&mut self, fd: OwnedFd) -> io::Result<()> {
+        register(&self.poll, fd.as_raw_fd(), SIGNAL)?;
+        self.signal = Some(fd);
+        Ok(())
+    }
+
+    /// Serves clients until stopped. Then every connection is closed, files
+    /// are completed and socket files removed.
+    ///
+    /// # Errors
+    ///
+    /// When the system's event queue fails, which ends the service.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut stopping = false;
+        while !stopping && !self.stop.requested.load(Ordering::Acquire) {
+            let busy = self.reactor.prepare_to_wait()?;
+            match self.poll.poll(&mut events, busy.then_some(Duration::ZERO)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            for event in &events {
+                match event.token() {
+                    WAKE => {}
+                    TIMER => self.reactor.timer_rang(),
+                    SIGNAL => stopping = true,
+                    Token(index) if index >= LISTENERS => {
+                        self.reactor.listener_ready(index - LISTENERS);
+                    }
+                    Token(client) => self.reactor.client_ready(client as u64),
+                }
+            }
+            self.reactor.turn();
+        }
+        self.reactor.finish();
+        Ok(())
+    }
+}
+
+fn listen(address: &Address, permissions: Option<&FilePermissions>) -> Result<Listener, HostError> {
+    let listener = Listener::bind(address)?;
+    if let Some(permissions) = permissions {
+        let applied = match address {
+            Address::Path(path) => permissions.apply(path),
+            _ => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "it is not a file",
+            )),
+        };
+        applied.map_err(|source| HostError::Permissions {
+            address: address.clone(),
+            source,
+        })?;
+    }
+    Ok(listener)
+}
+
+fn register(poll: &Poll, fd: std::os::fd::RawFd, token: Token) -> io::Result<()> {
+    poll.registry()
+        .register(&mut SourceFd(&fd), token, Interest::READABLE)
+}

@@ -1,0 +1,117 @@
+//! What a host tells its operator.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use ferretto_ipc::frame::FrameTooLarge;
+use ferretto_ipc::host::ReplyTooLarge;
+use ferretto_ipc::socket::{QueueError, ReceiveError};
+use ferretto_service::ClientId;
+
+/// Something an operator may want to know. None of it stops the host.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A client broke the protocol and was disconnected.
+    #[error("{client} was disconnected: {error}")]
+    BadFrame {
+        /// Who.
+        client: ClientName,
+        /// How.
+        error: FrameTooLarge,
+    },
+    /// Receiving from a client failed and it was disconnected.
+    #[error("{client} was disconnected: {error}")]
+    ReceiveFailed {
+        /// Who.
+        client: ClientName,
+        /// Why.
+        error: ReceiveError,
+    },
+    /// A client did not read what was sent to it and was disconnected.
+    #[error("{client} was disconnected: {error}")]
+    QueueFull {
+        /// Who.
+        client: ClientName,
+        /// How much is waiting.
+        error: QueueError,
+    },
+    /// A client stopped reading in the middle and was disconnected.
+    #[error("{client} was disconnected: it has not read for {seconds} s")]
+    Stalled {
+        /// Who.
+        client: ClientName,
+        /// For how long.
+        seconds: u64,
+    },
+    /// A reply was too large to be sent; the request was rejected instead.
+    #[error("a request of {client} was rejected: {error}")]
+    ReplyTooLarge {
+        /// Who.
+        client: ClientName,
+        /// Which reply.
+        error: ReplyTooLarge,
+    },
+    /// Shared memory of a producer was refused or could not be made.
+    #[error("no shared memory with {client}: {error}")]
+    SharedMemory {
+        /// Who.
+        client: ClientName,
+        /// Why.
+        error: ferretto_shm::RegionError,
+    },
+    /// A connection could not be accepted; it is tried again soon.
+    #[error("a connection could not be accepted: {0}")]
+    AcceptFailed(#[source] io::Error),
+}
+
+/// A client, as a notice names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientName {
+    /// The connection.
+    pub client: ClientId,
+    /// `producer` or `consumer`.
+    pub role: &'static str,
+    /// Its process, if known.
+    pub pid: Option<i32>,
+}
+
+impl fmt::Display for ClientName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.role, self.client.0)?;
+        match self.pid {
+            Some(pid) => write!(out, " (pid {pid})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where notices go.
+#[derive(Clone, Default)]
+pub struct NoticeSink(Option<Arc<Report>>);
+
+type Report = dyn Fn(&Notice) + Send + Sync;
+
+impl NoticeSink {
+    /// Calls `report` with each notice, on the host's thread.
+    pub fn new(report: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(report)))
+    }
+
+    pub(crate) fn report(&self, notice: &Notice) {
+        if let Some(report) = &self.0 {
+            report(notice);
+        }
+    }
+}
+
+impl fmt::Debug for NoticeSink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_some() {
+            "NoticeSink"
+        } else {
+            "NoticeSink(none)"
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Where a host listens and how it treats its clients.
+
+use std::path::Path;
+
+use ferretto_ipc::Address;
+use ferretto_ipc::address::AddressError;
+use ferretto_ipc::names;
+use ferretto_service::ServiceOptions;
+
+use crate::notice::NoticeSink;
+use crate::permissions::SocketPermissions;
+use crate::system;
+
+/// Settings of a [`Host`](crate::Host).
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// Where producers connect. Must not be empty.
+    pub producers: Vec<Address>,
+    /// Where consumers connect.
+    pub consumer: Address,
+    /// Group and mode of the socket files, if not the process's defaults.
+    pub permissions: Option<SocketPermissions>,
+    /// What the service should know about this machine.
+    pub service: ServiceOptions,
+    /// How much a client may cost.
+    pub limits: Limits,
+    /// Who is told of what goes wrong with clients.
+    pub notices: NoticeSink,
+}
+
+/// How much memory and patience a client may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of unread commands and replies at which a producer is
+    /// disconnected.
+    pub producer_queue: usize,
+    /// Bytes of unread replies at which a consumer is disconnected.
+    pub consumer_queue: usize,
+    /// Bytes of unread replies at which no more requests are read from a
+    /// consumer.
+    pub consumer_high_water: usize,
+    /// Bytes of unread replies below which reading the trace goes on.
+    pub consumer_low_water: usize,
+    /// How long a consumer with unread replies may go without reading any, in
+    /// nanoseconds of `CLOCK_MONOTONIC`. Upstream waits ten seconds.
+    pub consumer_stall: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            producer_queue: 2 << 20,
+            consumer_queue: 16 << 20,
+            consumer_high_water: 512 << 10,
+            consumer_low_water: 64 << 10,
+            consumer_stall: 10_000_000_000,
+        }
+    }
+}
+
+impl HostOptions {
+    /// Listens at these addresses; everything else as `traced` does.
+    pub fn at(producers: Vec<Address>, consumer: Address) -> Self {
+        Self {
+            producers,
+            consumer,
+            permissions: None,
+            service: system::service_options(),
+            limits: Limits::default(),
+            notices: NoticeSink::default(),
+        }
+    }
+
+    /// The addresses `traced` listens at: from `PERFETTO_PRODUCER_SOCK_NAME`
+    /// and `PERFETTO_CONSUMER_SOCK_NAME`, or the defaults.
+    ///
+    /// # Errors
+    ///
+    /// When a variable does not hold an address.
+    pub fn from_environment() -> Result<Self, AddressError> {
+        Ok(Self::at(
+            names::producer_addresses()?,
+            names::consumer_address()?,
+        ))
+    }
+
+    /// Listens at `producer.sock` and `consumer.sock` in a folder, which
+    /// should be readable by its owner only.
+    pub fn in_folder(folder: &Path) -> Self {
+        let at = |name: &str| Address::Path(folder.join(name));
+        Self::at(vec![at("producer.sock")], at("consumer.sock"))
+    }
+}

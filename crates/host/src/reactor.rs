@@ -1,0 +1,511 @@
+//! One turn of the loop: who may connect, read, be told and be sent what.
+//!
+//! Each turn does a bounded amount of work for each client that has some to
+//! do, and nothing for the others. A client that keeps the service busy thus
+//! waits for its next turn like everyone else.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::host::{Action, Incoming, Peer, Request};
+use ferretto_ipc::port::PortKind;
+use ferretto_ipc::socket::{Listener, QueueError, RECEIVE_BUFFER_SIZE, Received};
+use ferretto_service::{ClientId, Clocks, Event, Service};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::client::{Client, Role};
+use crate::clocks;
+use crate::files::Files;
+use crate::notice::{Notice, NoticeSink};
+use crate::options::Limits;
+use crate::timer::Timer;
+
+/// How many bytes are read from one client in a turn.
+const READ_PER_TURN: usize = 64 * 1024;
+/// How many bytes are read from a consumer before its answers are looked at:
+/// a short request can have a long answer.
+const CONSUMER_READ: usize = 4 * 1024;
+/// How many connections one socket accepts in a turn.
+const ACCEPT_PER_TURN: usize = 64;
+/// How long to wait after accepting failed for want of descriptors.
+const ACCEPT_RETRY: u64 = 100_000_000;
+/// How long the end waits for files that are still being written.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct ListenerState {
+    listener: Listener,
+    role: Role,
+    services: Arc<[PortKind]>,
+    /// Whether someone may be waiting.
+    ready: bool,
+}
+
+impl ListenerState {
+    pub(crate) fn new(listener: Listener, role: Role) -> Self {
+        Self {
+            listener,
+            role,
+            services: role.services(),
+            ready: true,
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.listener.as_fd().as_raw_fd()
+    }
+}
+
+/// Everything between the event queue and the service.
+#[derive(Debug)]
+pub(crate) struct Reactor {
+    registry: Registry,
+    listeners: Vec<ListenerState>,
+    pub(crate) service: Service,
+    pub(crate) files: Files,
+    timer: Timer,
+    limits: Limits,
+    pub(crate) notices: NoticeSink,
+    pub(crate) clients: HashMap<ClientId, Client>,
+    next_client: u64,
+    /// Clients with something to read, in the order of their turns.
+    readers: VecDeque<ClientId>,
+    /// Clients with something new to send.
+    dirty: BTreeSet<ClientId>,
+    /// Clients whose socket took no more.
+    unsent: BTreeSet<ClientId>,
+    /// Clients that are gone but of which the service was not told yet.
+    gone: Vec<ClientId>,
+    accept_again: Option<u64>,
+    buffer: Vec<u8>,
+    actions: Vec<(Option<Peer>, Action)>,
+}
+
+impl Reactor {
+    pub(crate) fn new(
+        registry: Registry,
+        listeners: Vec<ListenerState>,
+        service: Service,
+        files: Files,
+        timer: Timer,
+        limits: Limits,
+        notices: NoticeSink,
+    ) -> Self {
+        Self {
+            registry,
+            listeners,
+            service,
+            files,
+            timer,
+            limits,
+            notices,
+            clients: HashMap::new(),
+            next_client: 1,
+            readers: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            unsent: BTreeSet::new(),
+            gone: Vec::new(),
+            accept_again: None,
+            buffer: vec![0; RECEIVE_BUFFER_SIZE.min(READ_PER_TURN)],
+            actions: Vec::new(),
+        }
+    }
+
+    pub(crate) fn producer_port(&self) -> Option<u16> {
+        let producers = self
+            .listeners
+            .iter()
+            .filter(|state| state.role == Role::Producer);
+        producers
+            .filter_map(|state| state.listener.local_port())
+            .next()
+    }
+
+    pub(crate) fn listener_ready(&mut self, index: usize) {
+        if let Some(listener) = self.listeners.get_mut(index) {
+            listener.ready = true;
+        }
+    }
+
+    pub(crate) fn client_ready(&mut self, id: u64) {
+        let id = ClientId(id);
+        if let Some(client) = self.clients.get_mut(&id) {
+            if !client.readable {
+                client.readable = true;
+                self.readers.push_back(id);
+            }
+            if client.waits_for_room {
+                self.dirty.insert(id);
+            }
+        }
+    }
+
+    pub(crate) fn timer_rang(&mut self) {
+        self.timer.rang();
+    }
+
+    /// Sets the alarm for the next deadline. Returns whether there is work to
+    /// do at once.
+    pub(crate) fn prepare_to_wait(&mut self) -> io::Result<bool> {
+        let can_accept =
+            self.accept_again.is_none() && self.listeners.iter().any(|state| state.ready);
+        if can_accept || !self.readers.is_empty() || !self.dirty.is_empty() {
+            return Ok(true);
+        }
+        let stall = self.next_stall();
+        let deadlines = [self.service.poll_timeout(), self.accept_again, stall];
+        self.timer.set(deadlines.into_iter().flatten().min())?;
+        Ok(false)
+    }
+
+    /// Does what there is to do, a bounded amount for each client.
+    pub(crate) fn turn(&mut self) {
+        let now = clocks::read();
+        self.accept(&now);
+        while let Some(event) = self.files.next_event() {
+            self.tell(&clocks::read(), event);
+        }
+        for _ in 0..self.readers.len() {
+            if let Some(id) = self.readers.pop_front() {
+                self.read(id);
+            }
+        }
+        let now = clocks::read();
+        if self
+            .service
+            .poll_timeout()
+            .is_some_and(|at| at <= now.boottime)
+        {
+            self.service.handle_timeout(&now);
+            self.carry_out(&now);
+        }
+        for id in std::mem::take(&mut self.dirty) {
+            self.flush(id);
+        }
+        self.drop_stalled();
+        self.carry_out(&now);
+    }
+
+    /// Closes every connection and completes the files.
+    pub(crate) fn finish(mut self) {
+        self.listeners.clear();
+        let mut clients: Vec<ClientId> = self.clients.keys().copied().collect();
+        clients.sort_unstable();
+        for id in clients {
+            self.lose(id);
+        }
+        self.carry_out(&clocks::read());
+        let deadline = Instant::now() + FINISH_TIMEOUT;
+        while let Some(event) = self.files.wait_for_event(deadline) {
+            self.tell(&clocks::read(), event);
+        }
+        self.files.finish(deadline);
+    }
+
+    fn accept(&mut self, now: &Clocks) {
+        if self.accept_again.is_some_and(|at| now.boottime < at) {
+            return;
+        }
+        self.accept_again = None;
+        for index in 0..self.listeners.len() {
+            for _ in 0..ACCEPT_PER_TURN {
+                let state = &mut self.listeners[index];
+                if !state.ready {
+                    break;
+                }
+                match state.listener.accept() {
+                    Ok(None) => state.ready = false,
+                    Ok(Some(socket)) => {
+                        let id = ClientId(self.next_client);
+                        self.next_client += 1;
+                        let services = Arc::clone(&state.services);
+                        let client = Client::new(id, state.role, services, socket, &self.limits);
+                        if let Some(client) = client {
+                            self.add(client);
+                        }
+                    }
+                    Err(error) => {
+                        self.accept_again = Some(now.boottime + ACCEPT_RETRY);
+                        self.notices.report(&Notice::AcceptFailed(error));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, client: Client) {
+        let token = Token(client.id.0 as usize);
+        let fd = client.raw_fd();
+        match self
+            .registry
+            .register(&mut SourceFd(&fd), token, Interest::READABLE)
+        {
+            Ok(()) => {
+                self.readers.push_back(client.id);
+                self.clients.insert(client.id, client);
+            }
+            Err(error) => self.notices.report(&Notice::AcceptFailed(error)),
+        }
+    }
+
+    /// Reads from a client and passes on what it asks for.
+    fn read(&mut self, id: ClientId) {
+        let mut total = 0;
+        while total < READ_PER_TURN {
+            let Some(client) = self.clients.get_mut(&id) else {
+                return;
+            };
+            if !client.may_read(&self.limits) {
+                // `flush` resumes it.
+                return;
+            }
+            let size = match client.role {
+                Role::Producer => self.buffer.len(),
+                Role::Consumer => CONSUMER_READ,
+            };
+            match client.socket.receive(&mut self.buffer[..size]) {
+                Ok(Received::Data { len, fd }) => {
+                    total += len;
+                    self.receive(id, len, fd);
+                }
+                Ok(Received::WouldBlock) => {
+                    client.readable = false;
+                    return;
+                }
+                Ok(Received::Closed) => return self.lose(id),
+                Err(error) => {
+                    let client = client.name();
+                    self.notices
+                        .report(&Notice::ReceiveFailed { client, error });
+                    return self.lose(id);
+                }
+            }
+        }
+        self.readers.push_back(id);
+    }
+
+    /// Takes `len` bytes in the buffer, received from a client.
+    fn receive(&mut self, id: ClientId, len: usize, fd: Option<OwnedFd>) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let mut actions = std::mem::take(&mut self.actions);
+        let mut announced = client.announced;
+        let received = client
+            .connection
+            .receive(&self.buffer[..len], fd, |peer, action| {
+                let first_call = !announced && matches!(action, Action::Invoke(_));
+                announced |= first_call;
+                actions.push((first_call.then(|| peer.clone()), action));
+            });
+        if let Err(error) = received {
+            let client = client.name();
+            self.notices.report(&Notice::BadFrame { client, error });
+            return self.lose(id);
+        }
+        let now = clocks::read();
+        for (newcomer, action) in actions.drain(..) {
+            // An earlier action may have cost the client its connection.
+            if self.clients.get(&id).is_none_or(|client| client.closing) {
+                break;
+            }
+            self.act(&now, id, newcomer, action);
+        }
+        self.actions = actions;
+    }
+
+    fn act(&mut self, now: &Clocks, id: ClientId, newcomer: Option<Peer>, action: Action) {
+        match action {
+            Action::Send(frame) => self.send(id, frame, None),
+            Action::Invoke(incoming) => {
+                if let (Some(peer), Some(client)) = (newcomer, self.clients.get_mut(&id)) {
+                    client.announced = true;
+                    let event = client.announcement(&peer);
+                    self.tell(now, event);
+                }
+                if let Some(event) = request_event(id, incoming) {
+                    self.tell(now, event);
+                }
+            }
+        }
+    }
+
+    /// Passes an event to the service and carries out what follows.
+    pub(crate) fn tell(&mut self, now: &Clocks, event: Event) {
+        self.service.handle(now, event);
+        self.carry_out(now);
+    }
+
+    /// Queues a frame for a client.
+    pub(crate) fn send(&mut self, id: ClientId, frame: Vec<u8>, fd: Option<OwnedFd>) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if client.closing {
+            return;
+        }
+        match client.socket.queue(frame, fd) {
+            Ok(()) => {
+                self.dirty.insert(id);
+            }
+            Err(error @ (QueueError::Overflow { .. } | QueueError::FrameTooLarge { .. })) => {
+                let client = client.name();
+                self.notices.report(&Notice::QueueFull { client, error });
+                self.lose(id);
+            }
+        }
+    }
+
+    /// Sends what a client's socket takes.
+    fn flush(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let before = client.socket.queued();
+        let Ok(empty) = client.socket.flush() else {
+            return self.lose(id);
+        };
+        if empty && client.closing {
+            return self.lose(id);
+        }
+        if empty {
+            client.stalled_since = None;
+            self.unsent.remove(&id);
+        } else {
+            let progress = client.socket.queued() < before;
+            if progress || client.stalled_since.is_none() {
+                client.stalled_since = Some(clocks::read().monotonic);
+            }
+            self.unsent.insert(id);
+        }
+        if client.waits_for_room == empty {
+            client.waits_for_room = !empty;
+            let interest = if empty {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            let (fd, token) = (client.raw_fd(), Token(id.0 as usize));
+            if self
+                .registry
+                .reregister(&mut SourceFd(&fd), token, interest)
+                .is_err()
+            {
+                return self.lose(id);
+            }
+        }
+        if client.may_read(&self.limits) && !self.readers.contains(&id) {
+            self.readers.push_back(id);
+        }
+        if client.wants_drained && client.socket.queued() < self.limits.consumer_low_water {
+            client.wants_drained = false;
+            self.tell(&clocks::read(), Event::ConsumerDrained { client: id });
+        }
+    }
+
+    /// When the next client counts as stalled, in `CLOCK_BOOTTIME`.
+    fn next_stall(&self) -> Option<u64> {
+        if self.unsent.is_empty() {
+            return None;
+        }
+        let now = clocks::read();
+        let patience = self.limits.consumer_stall;
+        self.stalling()
+            .map(|(_, since)| {
+                let left = since.saturating_add(patience).saturating_sub(now.monotonic);
+                now.boottime.saturating_add(left)
+            })
+            .min()
+    }
+
+    /// Clients whose patience runs: consumers, and those being disconnected.
+    fn stalling(&self) -> impl Iterator<Item = (ClientId, u64)> {
+        self.unsent.iter().filter_map(|id| {
+            let client = self.clients.get(id)?;
+            let counts = client.role == Role::Consumer || client.closing;
+            Some((*id, client.stalled_since.filter(|_| counts)?))
+        })
+    }
+
+    fn drop_stalled(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let (now, patience) = (clocks::read().monotonic, self.limits.consumer_stall);
+        let stalled: Vec<ClientId> = self
+            .stalling()
+            .filter(|(_, since)| now.saturating_sub(*since) >= patience)
+            .map(|(id, _)| id)
+            .collect();
+        for id in stalled {
+            if let Some(client) = self.clients.get(&id) {
+                let (client, seconds) = (client.name(), patience / 1_000_000_000);
+                self.notices.report(&Notice::Stalled { client, seconds });
+            }
+            self.lose(id);
+        }
+    }
+
+    /// Ends a connection after what is queued was sent.
+    pub(crate) fn close_after_flush(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.closing = true;
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Ends a connection now. The service is told by [`carry_out`](Self::carry_out), which
+    /// every turn ends with.
+    fn lose(&mut self, id: ClientId) {
+        let Some(client) = self.clients.remove(&id) else {
+            return;
+        };
+        self.unsent.remove(&id);
+        self.dirty.remove(&id);
+        // Closing the socket would do as well.
+        let _ = self.registry.deregister(&mut SourceFd(&client.raw_fd()));
+        if client.announced {
+            self.gone.push(id);
+        }
+        // There may be a descriptor to accept with now.
+        self.accept_again = None;
+    }
+
+    /// A client that is gone and of which the service must be told.
+    pub(crate) fn next_gone(&mut self) -> Option<ClientId> {
+        self.gone.pop()
+    }
+}
+
+/// The event for a call. Calls to a relay port do not occur, as none is
+/// exposed.
+fn request_event(client: ClientId, incoming: Incoming) -> Option<Event> {
+    let Incoming {
+        request_id,
+        drop_reply,
+        request,
+        fd,
+    } = incoming;
+    let request_id = (!drop_reply).then_some(request_id);
+    match request {
+        Request::Producer(request) => Some(Event::ProducerRequest {
+            client,
+            request_id,
+            request,
+            fd,
+        }),
+        Request::Consumer(request) => Some(Event::ConsumerRequest {
+            client,
+            request_id,
+            request,
+            fd,
+        }),
+        Request::Relay(_) => None,
+    }
+}

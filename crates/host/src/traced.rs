@@ -1,0 +1,59 @@
+//! The `traced` program, without its command line.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+
+use crate::host::{Host, HostError};
+use crate::options::HostOptions;
+
+/// Names the descriptor to which `1` is written when both sockets listen.
+pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
+
+/// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole
+/// process over, so it is for programs that are nothing but the service.
+///
+/// # Errors
+///
+/// See [`HostError`].
+pub fn run(options: HostOptions) -> Result<(), HostError> {
+    raise_descriptor_limit();
+    // A file at its size limit is then a failed write, not the end.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    let (signalled, handler) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, handler.try_clone()?)?;
+    }
+    let mut host = Host::bind(options)?;
+    signalled.set_nonblocking(true)?;
+    host.stop_when_readable(signalled.into())?;
+    notify()?;
+    Ok(host.run()?)
+}
+
+/// Each client takes two descriptors or three; the usual soft limit is 1024.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // The service works without, for fewer clients.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Tells whoever started the program that clients can connect.
+fn notify() -> io::Result<()> {
+    let Some(number) = std::env::var(NOTIFY_VARIABLE)
+        .ok()
+        .and_then(|text| text.parse::<u32>().ok())
+    else {
+        return Ok(());
+    };
+    // The descriptor itself cannot be taken over in safe code, but the pipe
+    // behind it can be opened anew.
+    let path = format!("/proc/self/fd/{number}");
+    OpenOptions::new().write(true).open(path)?.write_all(b"1")
+}
