@@ -5,6 +5,9 @@ use std::fmt;
 /// Only so many errors are shown; later ones tend to follow from them.
 const MAX_SHOWN: usize = 10;
 
+/// Longer lines are shown in part.
+const MAX_COLUMN: usize = 160;
+
 /// A remark about a place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnostic {
@@ -27,15 +30,23 @@ impl Diagnostic {
     pub(super) fn new(name: &str, text: &[u8], start: usize, end: usize, message: String) -> Self {
         let start = start.min(text.len());
         let before = &text[..start];
-        let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        let line_end = text[start..].iter().position(|b| *b == b'\n').map_or(text.len(), |n| start + n);
+        let line_start = before
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+        let line_end = text[start..]
+            .iter()
+            .position(|b| *b == b'\n')
+            .map_or(text.len(), |n| start + n);
         let end = end.clamp(start, line_end);
         Self {
             name: name.to_owned(),
             line: before.iter().filter(|b| **b == b'\n').count() + 1,
             column: characters(&text[line_start..start]) + 1,
             message,
-            source: String::from_utf8_lossy(&text[line_start..line_end]).trim_end().to_owned(),
+            source: String::from_utf8_lossy(&text[line_start..line_end])
+                .trim_end()
+                .to_owned(),
             width: characters(&text[start..end]).max(1),
         }
     }
@@ -47,7 +58,11 @@ fn characters(bytes: &[u8]) -> usize {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}:{}:{}: {}", self.name, self.line, self.column, self.message)?;
+        writeln!(
+            f,
+            "{}:{}:{}: {}",
+            self.name, self.line, self.column, self.message
+        )?;
         // Control characters of the text must not reach a terminal.
         let shown = |c: char| match c {
             '\t' => '\t',
@@ -55,10 +70,22 @@ impl fmt::Display for Diagnostic {
             c => c,
         };
         let source: String = self.source.chars().map(shown).collect();
+        // Of a very long line, the part around the place.
+        let from = if self.column > MAX_COLUMN {
+            self.column - MAX_COLUMN / 2
+        } else {
+            0
+        };
+        let line: String = source.chars().skip(from).take(MAX_COLUMN).collect();
         // The same tabs keep the marker below its place.
         let blank = |c: char| if c == '\t' { c } else { ' ' };
-        let indent: String = source.chars().take(self.column - 1).map(blank).collect();
-        write!(f, "  {source}\n  {indent}^{}", "~".repeat(self.width - 1))
+        let indent: String = line
+            .chars()
+            .take(self.column - 1 - from)
+            .map(blank)
+            .collect();
+        let width = self.width.min(MAX_COLUMN);
+        write!(f, "  {line}\n  {indent}^{}", "~".repeat(width - 1))
     }
 }
 

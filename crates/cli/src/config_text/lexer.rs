@@ -41,7 +41,11 @@ fn is_word(byte: u8) -> bool {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        let at = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let at = if text.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            0
+        };
         Self { text, at }
     }
 
@@ -53,7 +57,11 @@ impl<'a> Lexer<'a> {
         while let Some(byte) = self.peek() {
             match byte {
                 b'\t'..=b'\r' | b' ' => self.at += 1,
-                b'#' => while self.peek().is_some_and(|b| b != b'\n') { self.at += 1 },
+                b'#' => {
+                    while self.peek().is_some_and(|b| b != b'\n') {
+                        self.at += 1
+                    }
+                }
                 _ => break,
             }
         }
@@ -72,7 +80,11 @@ impl<'a> Lexer<'a> {
                 self.mark(byte, start)?
             }
         };
-        Ok(Token { kind, start, end: self.at })
+        Ok(Token {
+            kind,
+            start,
+            end: self.at,
+        })
     }
 
     fn mark(&self, byte: u8, start: usize) -> Result<Kind<'a>, LexError> {
@@ -82,7 +94,11 @@ impl<'a> Lexer<'a> {
         let rest = String::from_utf8_lossy(&self.text[start..self.text.len().min(start + 4)]);
         let c = rest.chars().next().unwrap_or_default();
         let message = format!("unexpected character {c:?}");
-        Err(LexError { start, end: start + c.len_utf8(), message })
+        Err(LexError {
+            start,
+            end: start + c.len_utf8(),
+            message,
+        })
     }
 
     /// ASCII bytes while `belongs`.
@@ -100,7 +116,10 @@ impl<'a> Lexer<'a> {
         self.run(|b| is_word(b) || b == b'.');
         let so_far = &self.text[start..self.at];
         let hexadecimal = so_far.len() > 1 && matches!(so_far[1], b'x' | b'X');
-        if !hexadecimal && matches!(so_far.last(), Some(b'e' | b'E')) && matches!(self.peek(), Some(b'+' | b'-')) {
+        if !hexadecimal
+            && matches!(so_far.last(), Some(b'e' | b'E'))
+            && matches!(self.peek(), Some(b'+' | b'-'))
+        {
             self.at += 1;
             self.run(|b| is_word(b) || b == b'.');
         }
@@ -116,7 +135,11 @@ impl<'a> Lexer<'a> {
             match self.peek() {
                 None => {
                     let message = "this string is never closed".to_owned();
-                    return Err(LexError { start, end: self.text.len(), message });
+                    return Err(LexError {
+                        start,
+                        end: self.text.len(),
+                        message,
+                    });
                 }
                 byte if byte == quote => {
                     self.at += 1;
@@ -134,7 +157,9 @@ impl<'a> Lexer<'a> {
     fn escape(&mut self, value: &mut Vec<u8>) -> Result<(), LexError> {
         let start = self.at;
         self.at += 1;
-        let Some(byte) = self.peek() else { return Ok(()) };
+        let Some(byte) = self.peek() else {
+            return Ok(());
+        };
         self.at += 1;
         let plain = match byte {
             b'a' => 7,
@@ -147,7 +172,9 @@ impl<'a> Lexer<'a> {
             b'\\' | b'\'' | b'"' | b'?' => byte,
             b'0'..=b'7' => {
                 self.at -= 1;
-                self.digits(start, 8, 3)?.try_into().map_err(|_| self.bad_escape(start, "is more than \\377"))?
+                self.digits(start, 8, 3)?
+                    .try_into()
+                    .map_err(|_| self.bad_escape(start, "is more than \\377"))?
             }
             b'x' | b'X' => self.digits(start, 16, 2)? as u8,
             b'u' => return self.code_point(start, 4, value),
@@ -169,10 +196,19 @@ impl<'a> Lexer<'a> {
             count += 1;
             self.at += 1;
         }
-        if count == 0 { Err(self.bad_escape(start, "has no digits")) } else { Ok(number) }
+        if count == 0 {
+            Err(self.bad_escape(start, "has no digits"))
+        } else {
+            Ok(number)
+        }
     }
 
-    fn code_point(&mut self, start: usize, most: usize, value: &mut Vec<u8>) -> Result<(), LexError> {
+    fn code_point(
+        &mut self,
+        start: usize,
+        most: usize,
+        value: &mut Vec<u8>,
+    ) -> Result<(), LexError> {
         let first = self.at;
         let number = self.digits(start, 16, most)?;
         let c = char::from_u32(number).filter(|_| self.at - first == most);
@@ -183,6 +219,10 @@ impl<'a> Lexer<'a> {
 
     fn bad_escape(&self, start: usize, what: &str) -> LexError {
         let escape = String::from_utf8_lossy(&self.text[start..self.at]);
-        LexError { start, end: self.at, message: format!("{escape} {what}") }
+        LexError {
+            start,
+            end: self.at,
+            message: format!("{escape} {what}"),
+        }
     }
 }

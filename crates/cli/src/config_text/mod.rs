@@ -20,6 +20,8 @@ mod lexer;
 mod number;
 mod parser;
 mod suggest;
+#[cfg(test)]
+mod tests;
 
 use ferretto_trace::schema::Schema;
 
@@ -65,6 +67,8 @@ pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Vec<u8>, ConfigError> {
 /// cannot be understood.
 pub(crate) fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
     let schema = Schema::perfetto();
-    let root = schema.message_named(ROOT).expect("the embedded schema has configs");
+    let root = schema
+        .message_named(ROOT)
+        .expect("the embedded schema has configs");
     parser::parse(schema, root, name, text, unknown)
 }

@@ -21,7 +21,10 @@ pub(super) struct Fitted {
 
 /// Reads a number token; `None` if it is none.
 pub(super) fn read(token: &str) -> Option<Number> {
-    if let Some(digits) = token.strip_prefix("0x").or_else(|| token.strip_prefix("0X")) {
+    if let Some(digits) = token
+        .strip_prefix("0x")
+        .or_else(|| token.strip_prefix("0X"))
+    {
         let digits = (!digits.starts_with('+')).then_some(digits)?;
         return u64::from_str_radix(digits, 16).ok().map(Number::Integer);
     }
@@ -30,9 +33,14 @@ pub(super) fn read(token: &str) -> Option<Number> {
     }
     let plain = token.strip_suffix(['f', 'F']).unwrap_or(token);
     let first = plain.trim_start_matches('.').chars().next();
-    let value: f64 = first.filter(char::is_ascii_digit).and_then(|_| plain.parse().ok())?;
+    let value: f64 = first
+        .filter(char::is_ascii_digit)
+        .and_then(|_| plain.parse().ok())?;
     if plain.bytes().all(|b| b.is_ascii_digit() || b == b'.') && plain.len() == token.len() {
-        let whole = plain.split('.').next().and_then(|digits| digits.parse().ok());
+        let whole = plain
+            .split('.')
+            .next()
+            .and_then(|digits| digits.parse().ok());
         return Some(Number::Fraction(value, whole));
     }
     Some(Number::Float(value))
@@ -48,7 +56,11 @@ pub(super) fn float_bits(kind: Kind, number: Number, negative: bool) -> u64 {
 }
 
 pub(super) fn float_value_bits(kind: Kind, value: f64) -> u64 {
-    if kind == Kind::Float { (value as f32).to_bits().into() } else { value.to_bits() }
+    if kind == Kind::Float {
+        (value as f32).to_bits().into()
+    } else {
+        value.to_bits()
+    }
 }
 
 /// The bits of a number in an integer field, cut to its width as upstream
@@ -60,7 +72,11 @@ pub(super) fn integer_bits(kind: Kind, number: Number, negative: bool) -> Option
         Number::Float(_) => return None,
     };
     let wrapped = if negative { size.wrapping_neg() } else { size };
-    let exact = if negative { -i128::from(size) } else { i128::from(size) };
+    let exact = if negative {
+        -i128::from(size)
+    } else {
+        i128::from(size)
+    };
     let (bits, kept) = match kind {
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum(_) => {
             let value = wrapped as i32;

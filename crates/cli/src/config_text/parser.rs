@@ -49,7 +49,11 @@ pub(super) fn parse(
         text,
         unknown,
         lexer: Lexer::new(text),
-        token: Token { kind: Lexeme::End, start: 0, end: 0 },
+        token: Token {
+            kind: Lexeme::End,
+            start: 0,
+            end: 0,
+        },
         depth: 0,
         errors: Vec::new(),
         warnings: Vec::new(),
@@ -58,10 +62,17 @@ pub(super) fn parse(
     // After a stop the error is in the list.
     let _ = parser.config(&mut bytes);
     if parser.errors.is_empty() {
-        Ok(Parsed { bytes, warnings: parser.warnings })
+        Ok(Parsed {
+            bytes,
+            warnings: parser.warnings,
+        })
     } else {
-        parser.errors.sort_by_key(|error| (error.line, error.column));
-        Err(ConfigError { errors: parser.errors })
+        parser
+            .errors
+            .sort_by_key(|error| (error.line, error.column));
+        Err(ConfigError {
+            errors: parser.errors,
+        })
     }
 }
 
@@ -88,12 +99,18 @@ impl<'a> Parser<'a> {
     }
 
     fn error(&mut self, start: usize, end: usize, message: String) -> Step<()> {
-        self.errors.push(Diagnostic::new(self.name, self.text, start, end, message));
-        if self.errors.len() < MAX_ERRORS { Ok(()) } else { Err(Stop) }
+        self.errors
+            .push(Diagnostic::new(self.name, self.text, start, end, message));
+        if self.errors.len() < MAX_ERRORS {
+            Ok(())
+        } else {
+            Err(Stop)
+        }
     }
 
     fn stop(&mut self, start: usize, end: usize, message: String) -> Stop {
-        self.errors.push(Diagnostic::new(self.name, self.text, start, end, message));
+        self.errors
+            .push(Diagnostic::new(self.name, self.text, start, end, message));
         Stop
     }
 
@@ -104,7 +121,11 @@ impl<'a> Parser<'a> {
     fn advance(&mut self) -> Step<Token<'a>> {
         match self.lexer.next() {
             Ok(next) => Ok(std::mem::replace(&mut self.token, next)),
-            Err(LexError { start, end, message }) => Err(self.stop(start, end, message)),
+            Err(LexError {
+                start,
+                end,
+                message,
+            }) => Err(self.stop(start, end, message)),
         }
     }
 
@@ -138,7 +159,11 @@ impl<'a> Parser<'a> {
                 }
                 (Lexeme::Mark(b'['), _) => self.extension()?,
                 (Lexeme::Word(name), _) => {
-                    let key = Key { name, start: self.token.start, end: self.token.end };
+                    let key = Key {
+                        name,
+                        start: self.token.start,
+                        end: self.token.end,
+                    };
                     self.advance()?;
                     self.field(id, key, &mut seen, out)?;
                 }
@@ -153,7 +178,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn field(&mut self, id: MessageId, key: Key<'a>, seen: &mut HashMap<u32, usize>, out: &mut Vec<u8>) -> Step<()> {
+    fn field(
+        &mut self,
+        id: MessageId,
+        key: Key<'a>,
+        seen: &mut HashMap<u32, usize>,
+        out: &mut Vec<u8>,
+    ) -> Step<()> {
         let colon = self.take(b':')?;
         // Upstream's reader overlooks a second colon.
         let _ = colon && self.take(b':')?;
@@ -171,10 +202,17 @@ impl<'a> Parser<'a> {
             && !field.repeated
         {
             let first = Diagnostic::new(self.name, self.text, first, first, String::new());
-            let text = format!("{:?} is given a second time; the first is in line {}", key.name, first.line);
+            let text = format!(
+                "{:?} is given a second time; the first is in line {}",
+                key.name, first.line
+            );
             self.error(key.start, key.end, text)?;
         }
-        if self.at(b'[') { self.list(field, key, out) } else { self.value(field, key, out) }
+        if self.at(b'[') {
+            self.list(field, key, out)
+        } else {
+            self.value(field, key, out)
+        }
     }
 
     /// `[a, b]`.
@@ -213,7 +251,9 @@ impl<'a> Parser<'a> {
                 Ok(())
             }
             (Kind::Message(_) | Kind::String | Kind::Bytes, _) => self.mismatch(field, key),
-            (_, Lexeme::Mark(b'-') | Lexeme::Number(_) | Lexeme::Word(_)) => self.scalar(field, key, out),
+            (_, Lexeme::Mark(b'-') | Lexeme::Number(_) | Lexeme::Word(_)) => {
+                self.scalar(field, key, out)
+            }
             _ => self.mismatch(field, key),
         }
     }
@@ -258,8 +298,17 @@ impl<'a> Parser<'a> {
         let Some(bits) = bits else {
             self.token = match self.token.kind {
                 // Points at the minus sign, which is consumed.
-                Lexeme::Word(_) | Lexeme::Number(_) => Token { start: before.start, ..self.token.clone() },
-                _ => return Err(self.stop(before.start, before.end, "expected a number after this".to_owned())),
+                Lexeme::Word(_) | Lexeme::Number(_) => Token {
+                    start: before.start,
+                    ..self.token.clone()
+                },
+                _ => {
+                    return Err(self.stop(
+                        before.start,
+                        before.end,
+                        "expected a number after this".to_owned(),
+                    ));
+                }
             };
             return self.mismatch(field, key);
         };
@@ -272,7 +321,12 @@ impl<'a> Parser<'a> {
 
     /// The bits for a word: `None` if it does not fit the type, `Some(None)`
     /// if it is to be left out.
-    fn word_bits(&mut self, field: &FieldType<'_>, word: &str, negative: bool) -> Step<Option<Option<u64>>> {
+    fn word_bits(
+        &mut self,
+        field: &FieldType<'_>,
+        word: &str,
+        negative: bool,
+    ) -> Step<Option<Option<u64>>> {
         let bits = match field.kind {
             Kind::Bool if !negative => match word {
                 "true" | "True" | "t" => Some(1),
@@ -286,7 +340,10 @@ impl<'a> Parser<'a> {
                     None if self.unknown == Unknown::Drop => return Ok(Some(None)),
                     None => {
                         let hint = suggest::value(enumeration, word);
-                        let text = format!("no value {word} in {}, the type of {:?}{hint}", enumeration.name, field.name);
+                        let text = format!(
+                            "no value {word} in {}, the type of {:?}{hint}",
+                            enumeration.name, field.name
+                        );
                         self.error(self.token.start, self.token.end, text)?;
                         return Ok(Some(None));
                     }
@@ -305,19 +362,29 @@ impl<'a> Parser<'a> {
         Ok(bits.map(Some))
     }
 
-    fn number_bits(&mut self, field: &FieldType<'_>, number: Number, negative: bool) -> Step<Option<Option<u64>>> {
+    fn number_bits(
+        &mut self,
+        field: &FieldType<'_>,
+        number: Number,
+        negative: bool,
+    ) -> Step<Option<Option<u64>>> {
         match field.kind {
-            Kind::Double | Kind::Float => Ok(Some(Some(number::float_bits(field.kind, number, negative)))),
+            Kind::Double | Kind::Float => {
+                Ok(Some(Some(number::float_bits(field.kind, number, negative))))
+            }
             Kind::Bool => match number {
                 Number::Integer(bit @ (0 | 1)) if !negative => Ok(Some(Some(bit))),
                 _ => Ok(None),
             },
             kind => {
-                let Some(fitted) = number::integer_bits(kind, number, negative) else { return Ok(None) };
+                let Some(fitted) = number::integer_bits(kind, number, negative) else {
+                    return Ok(None);
+                };
                 if let Some(warning) = fitted.warning {
                     let Token { start, end, .. } = self.token;
                     let text = format!("{:?}: {warning}", field.name);
-                    self.warnings.push(Diagnostic::new(self.name, self.text, start, end, text));
+                    self.warnings
+                        .push(Diagnostic::new(self.name, self.text, start, end, text));
                 }
                 Ok(Some(Some(fitted.bits)))
             }
@@ -328,8 +395,12 @@ impl<'a> Parser<'a> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let message = if text.bytes().all(|b| b.is_ascii_digit()) {
             format!("{text} is more than any field can hold")
-        } else if digits > 0 && text.bytes().skip(digits).all(|b| b.is_ascii_alphabetic()) {
-            format!("{text} is not a number; {:?} takes no unit, write {}", field.name, &text[..digits])
+        } else if digits > 0 && is_unit(&text[digits..]) {
+            format!(
+                "{text} is not a number; {:?} takes no unit, write {}",
+                field.name,
+                &text[..digits]
+            )
         } else {
             format!("{text} is not a number")
         };
@@ -339,13 +410,25 @@ impl<'a> Parser<'a> {
 
     /// The value is not of the field's type.
     fn mismatch(&mut self, field: &FieldType<'_>, key: Key<'a>) -> Step<()> {
-        if matches!(self.token.kind, Lexeme::End | Lexeme::Mark(b'}' | b'>' | b']' | b';' | b',')) {
-            let message = format!("{:?} has no value; {}", key.name, self.wanted(field));
+        if matches!(
+            self.token.kind,
+            Lexeme::End | Lexeme::Mark(b'}' | b'>' | b']' | b';' | b',')
+        ) {
+            let message = format!("{:?} has no value; it {}", key.name, self.wanted(field));
             return Err(self.stop(key.start, key.end, message));
         }
-        let message = format!("{:?} {}, found {}", key.name, self.wanted(field), self.describe());
+        let message = format!(
+            "{:?} {}, found {}",
+            key.name,
+            self.wanted(field),
+            self.describe()
+        );
         self.error(self.token.start, self.token.end, message)?;
-        self.skip_value()
+        match self.token.kind {
+            // Not the beginning of any value, so its end cannot be found.
+            Lexeme::Mark(b':' | b'/') => Err(Stop),
+            _ => self.skip_value(),
+        }
     }
 
     fn wanted(&self, field: &FieldType<'_>) -> String {
@@ -381,15 +464,29 @@ impl<'a> Parser<'a> {
         self.advance()?;
         while !self.at(b']') {
             match self.token.kind {
-                Lexeme::Word(_) | Lexeme::Number(_) | Lexeme::Mark(b'/' | b'-') => self.advance()?,
-                _ => return Err(self.stop(start, start + 1, "expected the name of an extension and ]".to_owned())),
+                Lexeme::Word(_) | Lexeme::Number(_) | Lexeme::Mark(b'/' | b'-') => {
+                    self.advance()?
+                }
+                _ => {
+                    return Err(self.stop(
+                        start,
+                        start + 1,
+                        "expected the name of an extension and ]".to_owned(),
+                    ));
+                }
             };
         }
         let end = self.token.end;
-        let name = String::from_utf8_lossy(&self.text[start + 1..end - 1]).trim().to_owned();
+        let name = String::from_utf8_lossy(&self.text[start + 1..end - 1])
+            .trim()
+            .to_owned();
         self.advance()?;
         if self.unknown == Unknown::Refuse {
-            self.error(start, end, format!("no extension {name:?}: there are none in configs"))?;
+            self.error(
+                start,
+                end,
+                format!("no extension {name:?}: there are none in configs"),
+            )?;
         }
         self.take(b':')?;
         self.skip_value()
@@ -422,7 +519,11 @@ impl<'a> Parser<'a> {
                 Lexeme::Mark(b'[') => open.push((b']', at)),
                 Lexeme::Mark(mark @ (b'}' | b'>' | b']')) => match open.pop() {
                     Some((close, _)) if close == mark => {}
-                    _ => return Err(self.stop_here("nothing is open that this could close".to_owned())),
+                    _ => {
+                        return Err(
+                            self.stop_here("nothing is open that this could close".to_owned())
+                        );
+                    }
                 },
                 Lexeme::End => {
                     let at = open.last().map_or(at, |(_, at)| *at);
@@ -446,4 +547,9 @@ fn encode(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {
         Kind::Sint32 | Kind::Sint64 => out.sint(field.number, bits as i64),
         _ => out.varint(field.number, bits),
     }
+}
+
+/// Whether what follows digits was meant as a unit, such as `ms`.
+fn is_unit(rest: &str) -> bool {
+    !rest.starts_with(['x', 'X']) && rest.bytes().all(|b| b.is_ascii_alphabetic())
 }

@@ -6,8 +6,17 @@ use ferretto_trace::schema::{EnumType, Kind, MessageId, Schema};
 
 /// What to say of a name that is no field of `message`, such as
 /// `; did you mean "duration_ms"?`, or nothing.
-pub(super) fn field(schema: &Schema<'_>, root: MessageId, message: MessageId, name: &str) -> String {
-    let here = schema.message(message).fields().iter().map(|field| field.name);
+pub(super) fn field(
+    schema: &Schema<'_>,
+    root: MessageId,
+    message: MessageId,
+    name: &str,
+) -> String {
+    let here = schema
+        .message(message)
+        .fields()
+        .iter()
+        .map(|field| field.name);
     let near = nearest(name, here);
     if let Some((near, distance)) = near
         && distance <= 2
@@ -21,11 +30,15 @@ pub(super) fn field(schema: &Schema<'_>, root: MessageId, message: MessageId, na
         && let Some(path) = path_to(schema, root, name)
     {
         return match path.is_empty() {
-            true => format!("; there is one in {}, outside of this", schema.message(root).name),
+            true => format!(
+                "; there is one in {}, outside of this",
+                schema.message(root).name
+            ),
             false => format!("; there is one in {path}"),
         };
     }
-    near.map(|(near, _)| format!("; did you mean {near:?}?")).unwrap_or_default()
+    near.map(|(near, _)| format!("; did you mean {near:?}?"))
+        .unwrap_or_default()
 }
 
 /// What to say of a name that is no value of an enum.
@@ -33,7 +46,12 @@ pub(super) fn value(enumeration: &EnumType<'_>, name: &str) -> String {
     if let Some((near, _)) = nearest(name, enumeration.values.iter().map(|(name, _)| *name)) {
         return format!("; did you mean {near}?");
     }
-    let few: Vec<&str> = enumeration.values.iter().map(|(name, _)| *name).take(13).collect();
+    let few: Vec<&str> = enumeration
+        .values
+        .iter()
+        .map(|(name, _)| *name)
+        .take(13)
+        .collect();
     match few.len() {
         0 | 13 => String::new(),
         _ => format!("; it is one of {}", few.join(", ")),
@@ -50,11 +68,14 @@ fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
     let distance = |candidate: &str| {
         let candidate = candidate.to_ascii_lowercase();
         let distance = strsim::damerau_levenshtein(&name, &candidate);
-        let is_part = name.len() >= 4 && (candidate.starts_with(&name) || candidate.ends_with(&name));
+        let is_part =
+            name.len() >= 4 && (candidate.starts_with(&name) || candidate.ends_with(&name));
         let similar = distance <= (name.len() / 3).max(1);
         (similar || is_part).then_some(distance)
     };
-    candidates.filter_map(|c| distance(c).map(|d| (c, d))).min_by_key(|(_, d)| *d)
+    candidates
+        .filter_map(|c| distance(c).map(|d| (c, d)))
+        .min_by_key(|(_, d)| *d)
 }
 
 /// The fields that lead from `from` to the nearest message with a field of
