@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ferretto_proto::buffa::DecodeError;
+
 /// Only so many errors are shown; later ones tend to follow from them.
 const MAX_SHOWN: usize = 10;
 
@@ -89,22 +91,38 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Why a text is not a config.
+/// Why something is not a config.
 #[derive(Debug)]
-pub(crate) struct ConfigError {
-    /// At least one, in the order of the text.
-    pub(crate) errors: Vec<Diagnostic>,
+pub(crate) enum ConfigError {
+    /// The text is wrong in these places: at least one, in the order of the text.
+    Text(Vec<Diagnostic>),
+    /// It is no text, and not an encoded config either.
+    Binary {
+        /// What the config is called.
+        name: String,
+        /// What is wrong with its encoding.
+        error: DecodeError,
+    },
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.errors.iter().take(MAX_SHOWN).enumerate() {
+        let errors = match self {
+            Self::Text(errors) => errors,
+            Self::Binary { name, error } => {
+                return write!(
+                    f,
+                    "{name} is neither text nor an encoded TraceConfig: {error}"
+                );
+            }
+        };
+        for (index, error) in errors.iter().take(MAX_SHOWN).enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }
             write!(f, "{error}")?;
         }
-        match self.errors.len().saturating_sub(MAX_SHOWN) {
+        match errors.len().saturating_sub(MAX_SHOWN) {
             0 => Ok(()),
             more => write!(f, "\n{more} more errors"),
         }

@@ -23,6 +23,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
+use ferretto_proto::{Message, TraceConfig};
 use ferretto_trace::schema::Schema;
 
 pub(crate) use diagnostic::{ConfigError, Diagnostic};
@@ -71,4 +72,35 @@ pub(crate) fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, 
         .message_named(ROOT)
         .expect("the embedded schema has configs");
     parser::parse(schema, root, name, text, unknown)
+}
+
+/// Takes a config in either form: text if it parses as text, binary if it
+/// can be nothing else.
+///
+/// # Errors
+///
+/// Those of the form that the bytes look like.
+pub(crate) fn load(name: &str, bytes: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
+    let as_text = read(name, bytes, unknown);
+    if as_text.is_ok() || looks_like_text(bytes) {
+        return as_text;
+    }
+    match TraceConfig::decode_from_slice(bytes) {
+        Ok(_) => Ok(Parsed {
+            bytes: bytes.to_vec(),
+            warnings: Vec::new(),
+        }),
+        Err(error) => Err(ConfigError::Binary {
+            name: name.to_owned(),
+            error,
+        }),
+    }
+}
+
+/// Whether there are no control characters but blank ones: a binary config
+/// has some in its first bytes.
+fn looks_like_text(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .all(|byte| matches!(byte, b'\t'..=b'\r') || (*byte >= b' ' && *byte != 0x7f))
 }

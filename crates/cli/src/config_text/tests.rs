@@ -1,7 +1,7 @@
 use ferretto_proto::{Message, TraceConfig, trace_config};
 use ferretto_trace::text::message_to_text;
 
-use super::{ROOT, Unknown, parse, read};
+use super::{ConfigError, ROOT, Unknown, load, parse, read};
 
 fn config(text: &str) -> TraceConfig {
     let bytes = parse("test.pbtxt", text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
@@ -11,8 +11,11 @@ fn config(text: &str) -> TraceConfig {
 /// The first line of each error, `line:column: message`.
 fn errors(text: &str) -> Vec<String> {
     let error = parse("f", text.as_bytes()).expect_err("not a config");
+    let ConfigError::Text(errors) = error else {
+        panic!("{error}")
+    };
     let shown = |e: &super::Diagnostic| format!("{}:{}: {}", e.line, e.column, e.message);
-    error.errors.iter().map(shown).collect()
+    errors.iter().map(shown).collect()
 }
 
 #[track_caller]
@@ -446,4 +449,27 @@ fn any_bytes_are_a_config_or_an_error() {
             let _ = parse("f", &text).map_err(|e| e.to_string());
         }
     }
+}
+
+#[test]
+fn either_form_is_recognised() {
+    let text = b"buffers { size_kb: 4096 } duration_ms: 5 data_sources { config { name: 'x' } }";
+    let binary = parse("f", text).expect("a config");
+    let loaded = |bytes: &[u8]| load("f", bytes, Unknown::Refuse).map(|parsed| parsed.bytes);
+    assert_eq!(loaded(text).expect("text"), binary);
+    assert_eq!(loaded(&binary).expect("binary"), binary);
+    assert_eq!(loaded(b"").expect("empty"), b"");
+
+    let misspelt = loaded(b"durtion_ms: 5")
+        .expect_err("text that is wrong")
+        .to_string();
+    assert!(misspelt.starts_with("f:1:1: no field"), "{misspelt}");
+    let cut = loaded(&binary[..binary.len() - 1])
+        .expect_err("cut short")
+        .to_string();
+    assert!(
+        cut.starts_with("f is neither text nor an encoded TraceConfig: "),
+        "{cut}"
+    );
+    assert!(loaded(&[0xff; 64]).is_err());
 }
