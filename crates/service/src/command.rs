@@ -10,6 +10,10 @@ use crate::event::{ClientId, FileId};
 ///
 /// Commands that name a client which is already gone are dropped by the driver.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "moved twice, in a queue that is emptied at once"
+)]
 pub enum Command {
     /// Answer a producer's request.
     ProducerReply {

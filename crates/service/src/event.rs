@@ -37,6 +37,7 @@ pub struct Peer {
 /// `request_id` is what the reply must carry; `None` means the client asked for no reply, and none
 /// is then produced. Request ids may repeat and come in any order.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "moved once, never stored")]
 pub enum Event {
     /// A client connected to the producer socket.
     ProducerConnected {

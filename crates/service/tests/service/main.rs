@@ -1,0 +1,5 @@
+//! The service in a world of its own: scenarios under virtual time.
+#![allow(unreachable_pub)]
+
+mod recording;
+mod world;

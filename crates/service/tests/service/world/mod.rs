@@ -1,0 +1,488 @@
+//! A world for the service to live in: virtual time, producers with real shared memory and writers,
+//! consumers, files and a disk of chosen size. Nothing happens unless a test says so, except that
+//! producers answer commands the way their settings say.
+#![allow(dead_code, unused_imports, missing_debug_implementations)]
+
+mod config;
+mod packet;
+mod producer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ferretto_ipc::port::consumer::{Reply, Request};
+use ferretto_proto::enable_tracing_response::State as EndState;
+use ferretto_proto::{
+    EnableTracingRequest, EnableTracingResponse, FlushRequest, ObservableEvents, TraceConfig,
+    TraceStats, TracingServiceState,
+};
+use ferretto_service::{ClientId, Clocks, Command, Event, FileId, Peer, Service, ServiceOptions};
+use ferretto_shm::Region;
+
+pub use config::ConfigBuilder;
+pub use packet::{Packet, split_file};
+pub use producer::{Behaviour, Producer};
+
+pub const MS: u64 = 1_000_000;
+pub const SERVICE_UID: u32 = 1000;
+/// Largest message in a frame of 128 KiB, with what the frame puts around it.
+const MAX_MESSAGE: usize = 131_072 - 48;
+
+/// A reply to a consumer.
+#[derive(Debug)]
+pub struct Answer {
+    pub request_id: u64,
+    pub reply: Option<Reply>,
+    pub has_more: bool,
+}
+
+#[derive(Default)]
+pub struct Consumer {
+    pub answers: Vec<Answer>,
+    /// Whether it reads what it is sent.
+    pub stuck: bool,
+    wants_drained: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct File {
+    pub path: Option<Vec<u8>>,
+    pub bytes: Vec<u8>,
+    pub synced: usize,
+    pub closed: bool,
+}
+
+pub struct World {
+    pub service: Service,
+    pub now: Clocks,
+    pub producers: BTreeMap<ClientId, Producer>,
+    pub consumers: BTreeMap<ClientId, Consumer>,
+    pub files: BTreeMap<FileId, File>,
+    /// Bytes the disk still takes.
+    pub disk: usize,
+    /// Whether shared memory can be had.
+    pub memory_available: bool,
+    pub disconnects: Vec<ClientId>,
+    /// What the producers' memory is mapped from, in the order of the requests.
+    pub brought: VecDeque<Arc<Region>>,
+    last_client: u64,
+    last_request: u64,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(ServiceOptions {
+            uid: SERVICE_UID,
+            seed: 1,
+            ..ServiceOptions::default()
+        })
+    }
+
+    pub fn with(options: ServiceOptions) -> Self {
+        let start = 1_000_000 * MS;
+        Self {
+            service: Service::new(options),
+            now: Clocks {
+                boottime: start,
+                monotonic: start,
+                monotonic_coarse: start,
+                monotonic_raw: start,
+                realtime: 1_700_000_000_000 * MS,
+                realtime_coarse: 1_700_000_000_000 * MS,
+            },
+            producers: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            files: BTreeMap::new(),
+            disk: usize::MAX,
+            memory_available: true,
+            disconnects: Vec::new(),
+            brought: VecDeque::new(),
+            last_client: 0,
+            last_request: 0,
+        }
+    }
+
+    pub fn new_client(&mut self) -> ClientId {
+        self.last_client += 1;
+        ClientId(self.last_client)
+    }
+
+    pub fn new_request(&mut self) -> u64 {
+        self.last_request += 1;
+        self.last_request
+    }
+
+    // Consumers.
+
+    pub fn consumer(&mut self) -> ClientId {
+        self.consumer_of(SERVICE_UID)
+    }
+
+    pub fn consumer_of(&mut self, uid: u32) -> ClientId {
+        let client = self.new_client();
+        self.consumers.insert(client, Consumer::default());
+        let peer = Peer {
+            uid,
+            can_share_memory: true,
+            ..Peer::default()
+        };
+        self.event(Event::ConsumerConnected { client, peer });
+        client
+    }
+
+    /// Invokes a method and returns the request's number.
+    pub fn call(&mut self, client: ClientId, request: Request) -> u64 {
+        self.call_with(client, request, None)
+    }
+
+    pub fn call_with(
+        &mut self,
+        client: ClientId,
+        request: Request,
+        fd: Option<std::os::fd::OwnedFd>,
+    ) -> u64 {
+        let id = self.new_request();
+        self.event(Event::ConsumerRequest {
+            client,
+            request_id: Some(id),
+            request,
+            fd,
+        });
+        id
+    }
+
+    /// Replies to one request so far: each with whether more may follow.
+    pub fn answers(&self, client: ClientId, request_id: u64) -> Vec<(Option<&Reply>, bool)> {
+        let answers = self.consumers[&client].answers.iter();
+        answers
+            .filter(|answer| answer.request_id == request_id)
+            .map(|answer| (answer.reply.as_ref(), answer.has_more))
+            .collect()
+    }
+
+    /// The only, final reply to a request.
+    pub fn answer(&self, client: ClientId, request_id: u64) -> Option<&Reply> {
+        let answers = self.answers(client, request_id);
+        assert_eq!(answers.len(), 1, "one reply expected: {answers:?}");
+        assert!(!answers[0].1, "the reply is final");
+        answers[0].0
+    }
+
+    pub fn is_answered(&self, client: ClientId, request_id: u64) -> bool {
+        !self.answers(client, request_id).is_empty()
+    }
+
+    pub fn enable(&mut self, client: ClientId, config: impl Into<TraceConfig>) -> u64 {
+        let request = EnableTracingRequest {
+            trace_config: config.into().into(),
+            ..Default::default()
+        };
+        self.call(client, Request::EnableTracing(request))
+    }
+
+    pub fn enable_into(
+        &mut self,
+        client: ClientId,
+        config: impl Into<TraceConfig>,
+        fd: std::os::fd::OwnedFd,
+    ) -> u64 {
+        let request = EnableTracingRequest {
+            trace_config: config.into().into(),
+            ..Default::default()
+        };
+        self.call_with(client, Request::EnableTracing(request), Some(fd))
+    }
+
+    /// What the consumer was told about the end of its session: `None` while it runs, else the
+    /// error text, empty if there was none.
+    pub fn ended(&self, client: ClientId, request_id: u64) -> Option<String> {
+        if !self.is_answered(client, request_id) {
+            return None;
+        }
+        match self.answer(client, request_id) {
+            Some(Reply::EnableTracing(EnableTracingResponse {
+                state: Some(EndState::Disabled(true)),
+                error,
+                ..
+            })) => {
+                assert_ne!(error.as_deref(), Some(&b""[..]));
+                Some(String::from_utf8(error.clone().unwrap_or_default()).unwrap())
+            }
+            other => panic!("unexpected reply {other:?}"),
+        }
+    }
+
+    pub fn start(&mut self, client: ClientId) {
+        self.call(client, Request::StartTracing(Default::default()));
+    }
+
+    pub fn disable(&mut self, client: ClientId) {
+        self.call(client, Request::DisableTracing(Default::default()));
+    }
+
+    pub fn free(&mut self, client: ClientId) {
+        self.call(client, Request::FreeBuffers(Default::default()));
+    }
+
+    pub fn flush(&mut self, client: ClientId, timeout_ms: u32) -> u64 {
+        let request = FlushRequest {
+            timeout_ms: Some(timeout_ms),
+            ..Default::default()
+        };
+        self.call(client, Request::Flush(request))
+    }
+
+    /// Whether the flush succeeded; `None` while it is under way.
+    pub fn flushed(&self, client: ClientId, request_id: u64) -> Option<bool> {
+        self.is_answered(client, request_id)
+            .then(|| self.answer(client, request_id).is_some())
+    }
+
+    /// Reads to the end.
+    pub fn read(&mut self, client: ClientId) -> Vec<Packet> {
+        let id = self.call(client, Request::ReadBuffers(Default::default()));
+        self.read_packets(client, id)
+    }
+
+    /// The packets of a ReadBuffers request that has come to its end.
+    pub fn read_packets(&self, client: ClientId, request_id: u64) -> Vec<Packet> {
+        let answers = self.answers(client, request_id);
+        let (last, others) = answers.split_last().expect("an end");
+        assert!(!last.1 && others.iter().all(|answer| answer.1), "one end");
+        let mut packets = Vec::new();
+        let mut partial = Vec::new();
+        for (reply, _) in &answers {
+            let Some(Reply::ReadBuffers(reply)) = reply else {
+                panic!("rejected")
+            };
+            for slice in &reply.slices {
+                partial.extend_from_slice(slice.data.as_deref().unwrap());
+                if slice.last_slice_for_packet == Some(true) {
+                    packets.push(Packet(std::mem::take(&mut partial)));
+                }
+            }
+        }
+        assert!(partial.is_empty(), "whole packets");
+        packets
+    }
+
+    pub fn stats(&mut self, client: ClientId) -> TraceStats {
+        let id = self.call(client, Request::GetTraceStats(Default::default()));
+        match self.answer(client, id) {
+            Some(Reply::GetTraceStats(reply)) => (*reply.trace_stats).clone(),
+            other => panic!("unexpected reply {other:?}"),
+        }
+    }
+
+    pub fn state(&mut self, client: ClientId) -> TracingServiceState {
+        let id = self.call(client, Request::QueryServiceState(Default::default()));
+        let mut whole = TracingServiceState::default();
+        for (reply, _) in self.answers(client, id) {
+            let Some(Reply::QueryServiceState(reply)) = reply else {
+                panic!("rejected")
+            };
+            let part = (*reply.service_state).clone();
+            whole.producers.extend(part.producers);
+            whole.data_sources.extend(part.data_sources);
+            whole.tracing_sessions.extend(part.tracing_sessions);
+            whole.num_sessions = whole.num_sessions.or(part.num_sessions);
+            whole.num_sessions_started = whole.num_sessions_started.or(part.num_sessions_started);
+        }
+        whole
+    }
+
+    /// Number of sessions there are.
+    pub fn sessions(&mut self) -> i32 {
+        let client = self.consumer_of(0);
+        let sessions = self.state(client).num_sessions.unwrap();
+        self.disconnect(client);
+        sessions
+    }
+
+    /// Events observed by a request, in order.
+    pub fn observed(&self, client: ClientId, request_id: u64) -> Vec<ObservableEvents> {
+        let answers = self.answers(client, request_id).into_iter();
+        answers
+            .filter(|answer| answer.1)
+            .map(|answer| match answer.0 {
+                Some(Reply::ObserveEvents(reply)) => (*reply.events).clone(),
+                other => panic!("unexpected reply {other:?}"),
+            })
+            .collect()
+    }
+
+    // Time and events.
+
+    pub fn event(&mut self, event: Event) {
+        self.service.handle(&self.now, event);
+        self.carry_out();
+    }
+
+    pub fn disconnect(&mut self, client: ClientId) {
+        self.producers.remove(&client);
+        self.consumers.remove(&client);
+        self.event(Event::Disconnected { client });
+    }
+
+    pub fn advance(&mut self, ns: u64) {
+        for clock in [
+            &mut self.now.boottime,
+            &mut self.now.monotonic,
+            &mut self.now.monotonic_coarse,
+            &mut self.now.monotonic_raw,
+            &mut self.now.realtime,
+            &mut self.now.realtime_coarse,
+        ] {
+            *clock += ns;
+        }
+    }
+
+    /// Lets time pass; what becomes due on the way is done on time.
+    pub fn run_for(&mut self, ms: u64) {
+        let end = self.now.boottime + ms * MS;
+        loop {
+            let due = self.service.poll_timeout().filter(|due| *due <= end);
+            let next = due.unwrap_or(end).max(self.now.boottime);
+            self.advance(next - self.now.boottime);
+            self.service.handle_timeout(&self.now.clone());
+            self.carry_out();
+            if due.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Does what the service asks for, until it asks for nothing.
+    pub fn carry_out(&mut self) {
+        while let Some(command) = self.service.poll_command() {
+            let answer = self.carry_out_one(command);
+            if let Some(event) = answer {
+                self.service.handle(&self.now, event);
+            }
+        }
+    }
+
+    fn carry_out_one(&mut self, command: Command) -> Option<Event> {
+        match command {
+            Command::ProducerReply {
+                client,
+                request_id,
+                reply,
+                has_more,
+                region_fd,
+            } => {
+                let requests = self
+                    .producers
+                    .get_mut(&client)?
+                    .take(request_id, reply, has_more, region_fd);
+                for request in requests {
+                    let event = Event::ProducerRequest {
+                        client,
+                        request_id: None,
+                        request,
+                        fd: None,
+                    };
+                    self.service.handle(&self.now, event);
+                }
+                None
+            }
+            Command::ConsumerReply {
+                client,
+                request_id,
+                reply,
+                has_more,
+                wants_drained,
+            } => {
+                let size = reply.as_ref().map_or(0, Reply::encoded_len);
+                assert!(
+                    size <= MAX_MESSAGE,
+                    "a reply of {size} bytes does not fit a frame"
+                );
+                let consumer = self.consumers.get_mut(&client)?;
+                consumer.answers.push(Answer {
+                    request_id,
+                    reply,
+                    has_more,
+                });
+                consumer.wants_drained |= wants_drained;
+                let drained = consumer.wants_drained && !consumer.stuck;
+                consumer.wants_drained &= !drained;
+                drained.then_some(Event::ConsumerDrained { client })
+            }
+            Command::CreateSharedMemory { client, size } => {
+                if !self.memory_available {
+                    return Some(Event::SharedMemoryFailed { client });
+                }
+                let region = Arc::new(Region::heap(size).unwrap());
+                self.producers.get_mut(&client)?.region = Some(Arc::clone(&region));
+                Some(Event::SharedMemoryReady { client, region })
+            }
+            Command::AdoptSharedMemory { client, .. } => Some(match self.brought.pop_front() {
+                Some(region) => Event::SharedMemoryReady { client, region },
+                None => Event::SharedMemoryFailed { client },
+            }),
+            Command::OpenFile { file, path } => {
+                if self
+                    .files
+                    .values()
+                    .any(|other| other.path.as_ref() == Some(&path))
+                {
+                    return Some(Event::FileFailed {
+                        file,
+                        error: "File exists".into(),
+                    });
+                }
+                self.files.insert(
+                    file,
+                    File {
+                        path: Some(path),
+                        ..File::default()
+                    },
+                );
+                Some(Event::FileOpened { file })
+            }
+            Command::AdoptFile { file, .. } => {
+                self.files.insert(file, File::default());
+                None
+            }
+            Command::WriteFile { file, bytes } => {
+                let target = self.files.get_mut(&file).expect("an open file");
+                assert!(!target.closed);
+                if bytes.len() > self.disk {
+                    let error = "No space left on device (os error 28)".into();
+                    return Some(Event::FileFailed { file, error });
+                }
+                self.disk -= bytes.len();
+                target.bytes.extend_from_slice(&bytes);
+                Some(Event::FileWritten {
+                    file,
+                    bytes: bytes.len() as u64,
+                })
+            }
+            Command::SyncFile { file } => {
+                self.files.get_mut(&file).expect("an open file").synced += 1;
+                None
+            }
+            Command::CloseFile { file } => {
+                let target = self.files.get_mut(&file).expect("an open file");
+                assert!(!std::mem::replace(&mut target.closed, true));
+                None
+            }
+            Command::Disconnect { client } => {
+                self.disconnects.push(client);
+                self.producers.remove(&client);
+                self.consumers.remove(&client);
+                Some(Event::Disconnected { client })
+            }
+        }
+    }
+
+    /// The consumer reads again.
+    pub fn unstick(&mut self, client: ClientId) {
+        let consumer = self.consumers.get_mut(&client).unwrap();
+        consumer.stuck = false;
+        if std::mem::take(&mut consumer.wants_drained) {
+            self.event(Event::ConsumerDrained { client });
+        }
+    }
+}
