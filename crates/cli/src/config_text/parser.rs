@@ -70,9 +70,7 @@ pub(super) fn parse(
         parser
             .errors
             .sort_by_key(|error| (error.line, error.column));
-        Err(ConfigError {
-            errors: parser.errors,
-        })
+        Err(ConfigError::Text(parser.errors))
     }
 }
 
