@@ -1,2 +1,25 @@
 //! Producer and consumer endpoints of the tracing service.
+//!
+//! The two types to know:
+//!
+//! - [`Producer`] offers data sources to a service and gives their instances writers for the memory it shares with it.
+//!   It survives anything the service does: one that is absent, dies or talks nonsense is tried again with growing
+//!   pauses, and whoever writes meanwhile writes into the void without waiting.
+//! - [`Consumer`] controls a recording and reads it. Every call has a time limit.
+//!
+//! Neither starts threads. A producer is driven by whoever owns it, from a poll loop or a thread of its own; its
+//! [`ProducerHandle`] and all writers may be used from any thread.
 #![forbid(unsafe_code)]
+
+mod consumer;
+mod packets;
+mod producer;
+mod wake;
+
+pub use consumer::{CallError, Consumer, ConsumerEvent, EndOfSession, ReadError};
+pub use ferretto_ipc::Address;
+pub use ferretto_shm::{ExhaustedPolicy, FlushCallback, Packet, TraceWriter};
+pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};
+pub use producer::{
+    Event, InstanceId, LostReason, Producer, ProducerHandle, ProducerOptions, Scraping,
+};

@@ -1,0 +1,92 @@
+//! What the service asks of a producer.
+
+use std::fmt;
+
+use ferretto_ipc::client::DisconnectReason;
+use ferretto_ipc::socket::ConnectError;
+use ferretto_proto::DataSourceConfig;
+
+/// The number of one instance of a data source; unique for the life of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub u64);
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What happened, in order.
+#[derive(Debug)]
+pub enum Event {
+    /// The service accepted the producer; its data sources are registered.
+    Connected,
+    /// A recording wants the data source named in the config. Get ready, but record nothing yet.
+    Setup {
+        /// The new instance.
+        instance: InstanceId,
+        /// How to record. `target_buffer` is what writers are created for.
+        config: Box<DataSourceConfig>,
+    },
+    /// Start recording. Follows [`Event::Setup`]. To be answered with
+    /// [`notify_started`](crate::ProducerHandle::notify_started).
+    Start {
+        /// The instance.
+        instance: InstanceId,
+        /// As in [`Event::Setup`].
+        config: Box<DataSourceConfig>,
+    },
+    /// Stop recording, flush and drop the instance's writers, then
+    /// [`notify_stopped`](crate::ProducerHandle::notify_stopped). Also comes for every instance when the connection
+    /// is lost.
+    Stop {
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// Flush the writers of these instances, then [`flush_done`](crate::ProducerHandle::flush_done).
+    Flush {
+        /// To be given back.
+        request_id: u64,
+        /// The instances.
+        instances: Vec<InstanceId>,
+        /// Why: reason in bits 0 to 3, initiator in bits 4 to 7.
+        flags: u64,
+    },
+    /// Forget what was interned: the next packet of every writer of these instances must make sense on its own.
+    ClearIncrementalState {
+        /// The instances.
+        instances: Vec<InstanceId>,
+    },
+    /// There was no connection to be had, or it was lost. It is tried again by itself.
+    Disconnected(LostReason),
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The configured address is not one.
+    #[error("invalid address of the tracing service: {0}")]
+    Address(#[from] ferretto_ipc::address::AddressError),
+    /// Nobody listens there.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// It was there and is gone.
+    #[error("{0}")]
+    Lost(#[from] DisconnectReason),
+    /// What listens there has no producer port.
+    #[error("the tracing service does not accept producers on this socket")]
+    NoProducerPort,
+    /// The service does not want this producer.
+    #[error("the tracing service refused the producer")]
+    Refused,
+    /// The service did what no service does.
+    #[error("the tracing service broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// The memory it sent cannot be used.
+    #[error("the tracing service sent unusable shared memory: {0}")]
+    Memory(#[from] ferretto_shm::RegionError),
+    /// The system refused an operation of this side.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}

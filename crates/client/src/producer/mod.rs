@@ -1,0 +1,474 @@
+//! The producer endpoint.
+
+mod backoff;
+mod commit;
+mod event;
+mod shared;
+
+pub use event::{Event, InstanceId, LostReason};
+pub use shared::ProducerHandle;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::client::{Connection, Event as IpcEvent, Reply as IpcReply};
+use ferretto_ipc::port::producer::{Method, Port, Reply, Request};
+use ferretto_ipc::socket::Socket;
+use ferretto_ipc::{Address, names};
+use ferretto_proto::get_async_command_response::{Cmd, SetupTracing};
+use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;
+use ferretto_proto::{
+    DataSourceConfig, DataSourceDescriptor, GetAsyncCommandRequest, InitializeConnectionRequest,
+    InitializeConnectionResponse, RegisterDataSourceRequest, UnregisterDataSourceRequest,
+    UpdateDataSourceRequest,
+};
+use ferretto_shm::{Arbiter, ArbiterOptions, PageSize, Region};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+
+use self::backoff::Backoff;
+use self::shared::{Shared, SharedOutlet};
+
+/// Size of the memory in which chunks are made where it cannot be shared.
+const EMULATED_SIZE: usize = 1024 * 1024;
+
+/// Whether the service may read chunks that have not been committed, when a flush times out or the producer dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scraping {
+    /// As the service is configured.
+    #[default]
+    Unspecified,
+    /// Yes.
+    Enabled,
+    /// No.
+    Disabled,
+}
+
+/// How a producer presents itself.
+#[derive(Clone, Debug, Default)]
+pub struct ProducerOptions {
+    /// The name under which configs find it, and which service queries show.
+    pub name: String,
+    /// Where the service is; `None` for the environment's or the default place.
+    pub address: Option<Address>,
+    /// Wanted size of the shared memory in bytes; 0 for the service's default, 256 KiB.
+    pub memory_size_hint: u32,
+    /// Wanted page size in bytes: 4, 8, 16 or 32 KiB; 0 for the service's default, 4 KiB.
+    pub page_size_hint: u32,
+    /// Whether uncommitted chunks may be read.
+    pub scraping: Scraping,
+    /// Free text for service queries.
+    pub sdk_version: String,
+    /// How long complete chunks wait for company before they are announced.
+    pub commit_batch: Duration,
+    /// Fill lengths in directly in chunks not announced yet, if the service supports it.
+    pub direct_patching: bool,
+}
+
+/// A process that records data, towards the service.
+///
+/// Whoever owns it calls [`process`](Self::process) when [`fd`](AsFd::as_fd) is readable or
+/// [`poll_timeout`](Self::poll_timeout) has passed, and then takes the events. [`wait`](Self::wait) waits for either.
+#[derive(Debug)]
+pub struct Producer {
+    options: ProducerOptions,
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    backoff: Backoff,
+    sources: Vec<DataSourceDescriptor>,
+    live: BTreeSet<InstanceId>,
+    events: VecDeque<Event>,
+    session: Option<Session>,
+    commit_due: Option<Instant>,
+    wants_write: bool,
+}
+
+/// What is known about the present connection.
+#[derive(Debug, Default)]
+struct Session {
+    accepted: Option<InitializeConnectionResponse>,
+}
+
+impl Producer {
+    /// A producer that is not connected yet; the first [`process`](Self::process) tries.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptors left.
+    pub fn new(options: ProducerOptions) -> io::Result<Self> {
+        let shared = Shared::new()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(
+            &epoll,
+            shared.wake(),
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN,
+        )?;
+        Ok(Self {
+            options,
+            shared,
+            epoll,
+            backoff: Backoff::new(),
+            sources: Vec::new(),
+            live: BTreeSet::new(),
+            events: VecDeque::new(),
+            session: None,
+            commit_due: None,
+            wants_write: false,
+        })
+    }
+
+    /// The part that can be used from any thread.
+    pub fn handle(&self) -> ProducerHandle {
+        ProducerHandle {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Offers a data source, now and on every later connection. One with the same name and id replaces the descriptor
+    /// offered before.
+    pub fn register(&mut self, descriptor: DataSourceDescriptor) {
+        let known = self
+            .sources
+            .iter_mut()
+            .find(|source| source.name == descriptor.name && source.id == descriptor.id);
+        let request = match known {
+            Some(known) => {
+                known.clone_from(&descriptor);
+                Request::UpdateDataSource(UpdateDataSourceRequest {
+                    data_source_descriptor: descriptor.into(),
+                    ..Default::default()
+                })
+            }
+            None => {
+                self.sources.push(descriptor.clone());
+                register_request(descriptor)
+            }
+        };
+        self.shared.send(&request);
+    }
+
+    /// Withdraws a data source. Its instances are stopped by the service.
+    pub fn unregister(&mut self, name: &str) {
+        let before = self.sources.len();
+        self.sources
+            .retain(|source| source.name.as_deref() != Some(name.as_bytes()));
+        if self.sources.len() < before {
+            self.shared.send(&Request::UnregisterDataSource(
+                UnregisterDataSourceRequest {
+                    data_source_name: Some(name.as_bytes().to_vec()),
+                    ..Default::default()
+                },
+            ));
+        }
+    }
+
+    /// Does what can be done without waiting: connects if it is time to, reads, writes. Connecting over TCP is the
+    /// exception, it may take up to ten seconds.
+    pub fn process(&mut self, now: Instant) {
+        self.shared.wake().clear();
+        if self.session.is_none() && self.backoff.is_due(now) {
+            self.connect(now);
+        }
+        for event in self.shared.process() {
+            if self.session.is_none() {
+                break;
+            }
+            if let Err(reason) = self.handle_event(event, now) {
+                self.disconnect(reason, now);
+            }
+        }
+        self.commit_due = self.shared.pump(Some(now));
+        self.watch_writability();
+    }
+
+    /// The next thing to react to.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`process`](Self::process) next if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let retry = if self.session.is_none() {
+            self.backoff.next_attempt()
+        } else {
+            None
+        };
+        [retry, self.commit_due].into_iter().flatten().min()
+    }
+
+    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`.
+    pub fn wait(&self, limit: Option<Duration>) {
+        let due = self
+            .poll_timeout()
+            .map(|due| due.saturating_duration_since(Instant::now()));
+        let timeout = [due, limit].into_iter().flatten().min();
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        // An interrupted wait is a short one.
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+    }
+
+    fn connect(&mut self, now: Instant) {
+        match self.open_connection() {
+            Ok(connection) => {
+                self.shared.set_connection(Some(connection));
+                self.session = Some(Session::default());
+            }
+            Err(reason) => {
+                self.backoff.failed(now);
+                self.events.push_back(Event::Disconnected(reason));
+            }
+        }
+    }
+
+    fn open_connection(&mut self) -> Result<Connection<Port>, LostReason> {
+        let address = match &self.options.address {
+            Some(address) => address.clone(),
+            None => names::producer_address()?,
+        };
+        let connection = Connection::new(Socket::connect(&address)?);
+        let flags = epoll::EventFlags::IN;
+        let data = epoll::EventData::new_u64(1);
+        epoll::add(&self.epoll, &connection, data, flags).map_err(io::Error::from)?;
+        self.wants_write = false;
+        Ok(connection)
+    }
+
+    fn disconnect(&mut self, reason: LostReason, now: Instant) {
+        self.shared.set_connection(None);
+        self.session = None;
+        self.backoff.failed(now);
+        let live = std::mem::take(&mut self.live);
+        self.events
+            .extend(live.into_iter().map(|instance| Event::Stop { instance }));
+        self.events.push_back(Event::Disconnected(reason));
+    }
+
+    fn watch_writability(&mut self) {
+        let wants_write = self
+            .shared
+            .with_connection(|connection| connection.wants_write());
+        let Some(wants_write) = wants_write else {
+            return;
+        };
+        if wants_write != self.wants_write {
+            let mut flags = epoll::EventFlags::IN;
+            flags.set(epoll::EventFlags::OUT, wants_write);
+            let data = epoll::EventData::new_u64(1);
+            let epoll = &self.epoll;
+            self.shared.with_connection(|connection| {
+                // Cannot fail for a descriptor that was added.
+                let _ = epoll::modify(epoll, connection, data, flags);
+            });
+            self.wants_write = wants_write;
+        }
+    }
+
+    fn handle_event(&mut self, event: IpcEvent<Port>, now: Instant) -> Result<(), LostReason> {
+        match event {
+            IpcEvent::Bound => self.initialize(),
+            IpcEvent::BindFailed => Err(LostReason::NoProducerPort),
+            IpcEvent::Disconnected(reason) => Err(reason.into()),
+            IpcEvent::Reply(reply) => self.handle_reply(reply, now),
+        }
+    }
+
+    fn initialize(&mut self) -> Result<(), LostReason> {
+        let options = &self.options;
+        let scraping = match options.scraping {
+            Scraping::Unspecified => ProducerSMBScrapingMode::SMB_SCRAPING_UNSPECIFIED,
+            Scraping::Enabled => ProducerSMBScrapingMode::SMB_SCRAPING_ENABLED,
+            Scraping::Disabled => ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED,
+        };
+        let hello = Request::InitializeConnection(InitializeConnectionRequest {
+            shared_memory_page_size_hint_bytes: Some(options.page_size_hint),
+            shared_memory_size_hint_bytes: Some(options.memory_size_hint),
+            producer_name: Some(options.name.clone().into_bytes()),
+            smb_scraping_mode: Some(scraping),
+            sdk_version: Some(options.sdk_version.clone().into_bytes()),
+            ..Default::default()
+        });
+        let commands = Request::GetAsyncCommand(GetAsyncCommandRequest::default());
+        let sent = self.shared.with_connection(|connection| {
+            connection.invoke(&hello, None, true)?;
+            connection.invoke(&commands, None, true)
+        });
+        match sent {
+            Some(Ok(_)) => Ok(()),
+            _ => Err(LostReason::Protocol("it lacks essential methods")),
+        }
+    }
+
+    fn handle_reply(&mut self, reply: IpcReply<Port>, now: Instant) -> Result<(), LostReason> {
+        match (reply.method, reply.result) {
+            (Method::InitializeConnection, Ok(Reply::InitializeConnection(response))) => {
+                self.accepted(response, now);
+                Ok(())
+            }
+            (Method::InitializeConnection, _) => Err(LostReason::Refused),
+            (Method::GetAsyncCommand, Ok(Reply::GetAsyncCommand(response))) => match response.cmd {
+                Some(command) => self.handle_command(command, reply.fd),
+                // A command that this version does not know.
+                None => Ok(()),
+            },
+            (Method::GetAsyncCommand, _) => {
+                Err(LostReason::Protocol("it ended the stream of commands"))
+            }
+            (Method::CommitData | Method::Sync, _) => {
+                // Calls cut off by the end of the connection are refused, too; those callbacks go with it.
+                if self
+                    .shared
+                    .with_connection(|connection| connection.is_closed())
+                    == Some(false)
+                {
+                    self.shared.run_callbacks(reply.request_id);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn accepted(&mut self, response: InitializeConnectionResponse, now: Instant) {
+        self.session = Some(Session {
+            accepted: Some(response),
+        });
+        self.backoff.connected(now);
+        self.shared.set_initialized();
+        for source in &self.sources {
+            self.shared.send(&register_request(source.clone()));
+        }
+        self.events.push_back(Event::Connected);
+    }
+
+    fn handle_command(&mut self, command: Cmd, fd: Option<OwnedFd>) -> Result<(), LostReason> {
+        match command {
+            Cmd::SetupTracing(setup) => return self.set_up_memory(&setup, fd),
+            Cmd::SetupDataSource(mut setup) => {
+                let id = InstanceId(setup.new_instance_id.unwrap_or(0));
+                self.set_up_instance(id, setup.config.take().unwrap_or_default());
+            }
+            Cmd::StartDataSource(mut start) => {
+                let instance = InstanceId(start.new_instance_id.unwrap_or(0));
+                let config = start.config.take().unwrap_or_default();
+                if !self.live.contains(&instance) {
+                    // Very old services do not announce instances.
+                    self.set_up_instance(instance, config.clone());
+                }
+                self.events.push_back(Event::Start {
+                    instance,
+                    config: Box::new(config),
+                });
+            }
+            Cmd::StopDataSource(stop) => {
+                let instance = InstanceId(stop.instance_id.unwrap_or(0));
+                if self.live.remove(&instance) {
+                    self.events.push_back(Event::Stop { instance });
+                }
+            }
+            Cmd::Flush(flush) => self.handle_flush(
+                flush.request_id.unwrap_or(0),
+                &flush.data_source_ids,
+                flush.flags.unwrap_or(0),
+            ),
+            Cmd::ClearIncrementalState(clear) => {
+                let instances = self.known(&clear.data_source_ids);
+                self.events
+                    .push_back(Event::ClearIncrementalState { instances });
+            }
+        }
+        Ok(())
+    }
+
+    fn set_up_instance(&mut self, instance: InstanceId, config: DataSourceConfig) {
+        if self.live.insert(instance) {
+            self.events.push_back(Event::Setup {
+                instance,
+                config: Box::new(config),
+            });
+        }
+    }
+
+    fn handle_flush(&mut self, request_id: u64, ids: &[u64], flags: u64) {
+        let instances = self.known(ids);
+        if instances.is_empty() {
+            // Nothing to do, but the service waits for an answer.
+            self.handle().flush_done(request_id);
+        } else {
+            self.events.push_back(Event::Flush {
+                request_id,
+                instances,
+                flags,
+            });
+        }
+    }
+
+    fn known(&self, ids: &[u64]) -> Vec<InstanceId> {
+        ids.iter()
+            .map(|&id| InstanceId(id))
+            .filter(|id| self.live.contains(id))
+            .collect()
+    }
+
+    fn set_up_memory(
+        &mut self,
+        setup: &SetupTracing,
+        fd: Option<OwnedFd>,
+    ) -> Result<(), LostReason> {
+        let accepted = self
+            .session
+            .as_ref()
+            .and_then(|session| session.accepted.as_ref());
+        let accepted = accepted.ok_or(LostReason::Protocol("it sent memory before a welcome"))?;
+        if self.shared.arbiter().is_some() {
+            return Err(LostReason::Protocol("it sent shared memory twice"));
+        }
+        let emulated = accepted.use_shmem_emulation == Some(true);
+        let direct = accepted.direct_smb_patching_supported == Some(true);
+        let region = match fd {
+            Some(fd) if !emulated => Region::from_fd(fd)?,
+            None if emulated => Region::heap(EMULATED_SIZE)?,
+            Some(_) => return Err(LostReason::Protocol("it sent shared memory over a network")),
+            None => return Err(LostReason::Protocol("it sent no shared memory")),
+        };
+        let page_size = setup.shared_buffer_page_size_kb.unwrap_or(0);
+        let options = ArbiterOptions {
+            emulated,
+            direct_patching: self.options.direct_patching && direct && !emulated,
+            batch: self.options.commit_batch,
+            ..ArbiterOptions::default()
+        };
+        let outlet = Box::new(SharedOutlet(Arc::downgrade(&self.shared)));
+        let arbiter = PageSize::new((page_size as usize).saturating_mul(1024))
+            .and_then(|page_size| Arbiter::new(Arc::new(region), page_size, options, outlet))
+            .ok_or(LostReason::Protocol(
+                "it sent shared memory with an invalid page size",
+            ))?;
+        self.shared.set_arbiter(Some(arbiter));
+        Ok(())
+    }
+}
+
+impl AsFd for Producer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Whatever was flushed before should still arrive, as far as the socket takes it.
+        self.shared.pump(None);
+        self.shared.set_connection(None);
+    }
+}
+
+fn register_request(descriptor: DataSourceDescriptor) -> Request {
+    Request::RegisterDataSource(RegisterDataSourceRequest {
+        data_source_descriptor: descriptor.into(),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,294 @@
+//! What the owner of a producer, its handles and its writers share.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use ferretto_ipc::client::{Connection, Event as IpcEvent};
+use ferretto_ipc::port::producer::{Port, Request};
+use ferretto_proto::{
+    ActivateTriggersRequest, NotifyDataSourceStartedRequest, NotifyDataSourceStoppedRequest,
+    SyncRequest,
+};
+use ferretto_shm::{Arbiter, ExhaustedPolicy, FlushCallback, Outlet, Output, TraceWriter};
+
+use super::commit::{commit_data, register_writer, unregister_writer};
+use super::event::InstanceId;
+use crate::wake::WakeFd;
+
+/// With more than this many bytes unsent, nothing more is taken from the writers' side: it is safer there, where memory
+/// is bounded by the chunks.
+const HIGH_WATER: usize = 512 * 1024;
+
+/// State behind all handles.
+pub(super) struct Shared {
+    link: Mutex<Link>,
+    arbiter: Mutex<Option<Arc<Arbiter>>>,
+    wake: WakeFd,
+}
+
+#[derive(Default)]
+struct Link {
+    connection: Option<Connection<Port>>,
+    /// To be called when the reply with this request id comes.
+    callbacks: HashMap<u64, Vec<FlushCallback>>,
+    /// Whether the service accepted the producer on this connection.
+    is_initialized: bool,
+}
+
+impl Shared {
+    pub(super) fn new() -> std::io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            link: Mutex::default(),
+            arbiter: Mutex::default(),
+            wake: WakeFd::new()?,
+        }))
+    }
+
+    pub(super) fn wake(&self) -> &WakeFd {
+        &self.wake
+    }
+
+    /// Uses a new connection; `None` ends the old one and its arbiter.
+    pub(super) fn set_connection(&self, connection: Option<Connection<Port>>) {
+        let old = std::mem::replace(
+            &mut *lock(&self.link),
+            Link {
+                connection,
+                ..Link::default()
+            },
+        );
+        self.set_arbiter(None);
+        drop(old);
+    }
+
+    pub(super) fn set_initialized(&self) {
+        lock(&self.link).is_initialized = true;
+    }
+
+    pub(super) fn set_arbiter(&self, arbiter: Option<Arc<Arbiter>>) {
+        if let Some(old) = std::mem::replace(&mut *lock(&self.arbiter), arbiter) {
+            old.close();
+        }
+    }
+
+    pub(super) fn arbiter(&self) -> Option<Arc<Arbiter>> {
+        lock(&self.arbiter).clone()
+    }
+
+    /// Looks at the connection, if there is one.
+    pub(super) fn with_connection<R>(
+        &self,
+        look: impl FnOnce(&mut Connection<Port>) -> R,
+    ) -> Option<R> {
+        lock(&self.link).connection.as_mut().map(look)
+    }
+
+    /// Sends a request for which no reply is wanted, and wakes the owner if it could not be sent at once. Returns
+    /// whether there is a connection.
+    pub(super) fn send(&self, request: &Request) -> bool {
+        let mut link = lock(&self.link);
+        let Link {
+            connection: Some(connection),
+            is_initialized: true,
+            ..
+        } = &mut *link
+        else {
+            return false;
+        };
+        let sent = connection.invoke(request, None, false).is_ok();
+        if connection.wants_write() {
+            self.wake.wake();
+        }
+        sent
+    }
+
+    /// Reads and writes what is possible, and returns what came.
+    pub(super) fn process(&self) -> Vec<IpcEvent<Port>> {
+        self.with_connection(|connection| {
+            connection.process();
+            std::iter::from_fn(|| connection.poll_event()).collect()
+        })
+        .unwrap_or_default()
+    }
+
+    /// Sends what the writers' side has for the service; without a time also what may wait. Returns when there will be
+    /// more.
+    pub(super) fn pump(&self, now: Option<Instant>) -> Option<Instant> {
+        let arbiter = self.arbiter()?;
+        let mut link = lock(&self.link);
+        let Link {
+            connection: Some(connection),
+            callbacks,
+            ..
+        } = &mut *link
+        else {
+            return None;
+        };
+        while connection.queued() < HIGH_WATER && !connection.is_closed() {
+            let output = match now {
+                Some(now) => arbiter.poll_output(now),
+                None => arbiter.poll_output_urgently(),
+            };
+            match output {
+                Output::Register {
+                    writer_id,
+                    target_buffer,
+                } => {
+                    let _ =
+                        connection.invoke(&register_writer(writer_id, target_buffer), None, false);
+                }
+                Output::Unregister { writer_id } => {
+                    let _ = connection.invoke(&unregister_writer(writer_id), None, false);
+                }
+                Output::Commit(mut commit) => {
+                    let wants_reply = commit.wants_reply();
+                    let sent = connection.invoke(&commit_data(&mut commit), None, wants_reply);
+                    if let (Ok(id), true) = (sent, wants_reply) {
+                        callbacks.insert(id, commit.callbacks);
+                    }
+                }
+                Output::WaitUntil(due) => return Some(due),
+                Output::Idle => return None,
+            }
+        }
+        None
+    }
+
+    /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that everything before
+    /// it was seen.
+    pub(super) fn run_callbacks(&self, request_id: u64) {
+        let callbacks = lock(&self.link).callbacks.remove(&request_id);
+        for callback in callbacks.into_iter().flatten() {
+            callback();
+        }
+    }
+
+    fn sync(&self, callback: FlushCallback) -> bool {
+        let mut link = lock(&self.link);
+        let Link {
+            connection: Some(connection),
+            callbacks,
+            is_initialized: true,
+        } = &mut *link
+        else {
+            return false;
+        };
+        let request = Request::Sync(SyncRequest::default());
+        let Ok(id) = connection.invoke(&request, None, true) else {
+            return false;
+        };
+        callbacks.insert(id, vec![callback]);
+        if connection.wants_write() {
+            self.wake.wake();
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// Connects an arbiter with its producer.
+pub(super) struct SharedOutlet(pub(super) Weak<Shared>);
+
+impl Outlet for SharedOutlet {
+    fn wake(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.wake.wake();
+        }
+    }
+
+    fn flush_now(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.pump(None);
+            let unsent = shared.with_connection(|connection| {
+                connection.flush();
+                connection.wants_write()
+            });
+            if unsent == Some(true) {
+                shared.wake.wake();
+            }
+        }
+    }
+}
+
+/// A producer as seen from any thread. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ProducerHandle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl ProducerHandle {
+    /// A writer for a buffer, as named by `target_buffer` of an instance's config. It discards everything if there is
+    /// no connection, and from the moment the connection is lost.
+    pub fn create_writer(&self, target_buffer: u32, policy: ExhaustedPolicy) -> TraceWriter {
+        match (self.shared.arbiter(), u16::try_from(target_buffer)) {
+            (Some(arbiter), Ok(target @ 1..)) => arbiter.create_writer(target, policy),
+            _ => TraceWriter::null(),
+        }
+    }
+
+    /// Tells the service that an instance is recording.
+    pub fn notify_started(&self, instance: InstanceId) {
+        self.shared.send(&Request::NotifyDataSourceStarted(
+            NotifyDataSourceStartedRequest {
+                data_source_id: Some(instance.0),
+                ..Default::default()
+            },
+        ));
+    }
+
+    /// Tells the service that an instance has stopped and its writers hold nothing any more. Everything flushed before
+    /// is sent first.
+    pub fn notify_stopped(&self, instance: InstanceId) {
+        self.shared.pump(None);
+        self.shared.send(&Request::NotifyDataSourceStopped(
+            NotifyDataSourceStoppedRequest {
+                data_source_id: Some(instance.0),
+                ..Default::default()
+            },
+        ));
+    }
+
+    /// Tells the service that a flush is done. The answer follows everything flushed before.
+    pub fn flush_done(&self, request_id: u64) {
+        if let Some(arbiter) = self.shared.arbiter() {
+            arbiter.acknowledge_flush(request_id);
+        }
+    }
+
+    /// Fires triggers. Returns whether there is a connection; without one nothing happens.
+    pub fn activate_triggers(&self, names: &[&str]) -> bool {
+        self.shared
+            .send(&Request::ActivateTriggers(ActivateTriggersRequest {
+                trigger_names: names.iter().map(|name| name.as_bytes().to_vec()).collect(),
+                ..Default::default()
+            }))
+    }
+
+    /// Calls `callback` when the service has processed everything sent before. Returns whether there is a connection;
+    /// without one, or if it is lost before the answer, the callback is dropped.
+    pub fn sync(&self, callback: impl FnOnce() + Send + 'static) -> bool {
+        self.shared.pump(None);
+        self.shared.sync(Box::new(callback))
+    }
+
+    /// Whether writers reach a service at the moment.
+    pub fn is_connected(&self) -> bool {
+        lock(&self.shared.link).is_initialized
+    }
+
+    /// Makes [`Producer::wait`](super::Producer::wait) return.
+    pub fn wake(&self) {
+        self.shared.wake.wake();
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
