@@ -75,7 +75,6 @@ impl TraceBuffer {
         if semantics == Semantics::V1 {
             loss = u32::from(loss != 0 || first);
         }
-        let sequence = self.sequences.get(slot)?;
         Some(Packet {
             producer: sequence.producer,
             writer: sequence.writer,
@@ -138,11 +137,11 @@ impl TraceBuffer {
     /// its pieces in `self.pieces`. False if there is none; in [`Mode::Erase`] all those chunks are
     /// then gone.
     pub(super) fn advance(&mut self, slot: u32, target: Option<u32>, mode: Mode) -> bool {
-        loop {
-            let Some((at, header)) = self.front(slot) else {
-                return false;
-            };
+        while let Some((at, header)) = self.front(slot) {
             let payload = self.ring.payload(at, 0, header.len.into());
+            if header.unread == header.len && mode == Mode::Read {
+                touch(payload);
+            }
             match fragment::next(&header, payload) {
                 Next::Fragment(found) => {
                     if self.take(slot, at, header, &found, mode) {
@@ -160,12 +159,13 @@ impl TraceBuffer {
                 self.stall(slot);
                 return false;
             }
-            self.judge_gap(slot);
+            self.judge_gap(slot, &header);
             self.erase_front(slot);
             if target == Some(at) {
                 return false;
             }
         }
+        false
     }
 
     /// Deals with the next fragment of a sequence's first chunk. True if that gave a packet.
@@ -178,44 +178,39 @@ impl TraceBuffer {
         mode: Mode,
     ) -> bool {
         let piece = Piece::new(at, found);
-        match found.part {
+        self.pieces.clear();
+        self.pieces.push(piece);
+        let loss = match found.part {
             Part::Whole => {
-                self.judge_gap(slot);
-                self.consume(piece, mode);
-                self.pieces.clear();
-                self.pieces.push(piece);
-                found.len > 0
+                self.judge_gap(slot, &header);
+                self.consume(piece, header, mode);
+                return found.len > 0;
             }
-            Part::Continue | Part::End => {
-                self.judge_gap(slot);
-                self.add_loss(slot, Loss::ORPHAN_CONTINUATION);
-                self.consume(piece, mode);
-                false
-            }
-            Part::Begin => {
-                self.pieces.clear();
-                self.pieces.push(piece);
-                let outcome = self.reassemble(slot, header);
-                let loss = match outcome {
-                    Reassembly::Complete => {
-                        self.stats.readaheads_succeeded += 1;
-                        self.consume_pieces(slot, mode);
-                        return self.pieces.iter().any(|piece| piece.len > 0);
-                    }
-                    Reassembly::NotEnough if mode == Mode::Read => {
-                        self.stats.readaheads_failed += 1;
-                        self.stall(slot);
-                        return false;
-                    }
-                    Reassembly::NotEnough => Loss::OVERWRITE,
-                    Reassembly::Lost(loss) => loss,
-                };
-                self.stats.readaheads_failed += 1;
-                self.consume_pieces(slot, mode);
-                self.add_loss(slot, loss);
-                false
-            }
-        }
+            Part::Continue | Part::End => Loss::ORPHAN_CONTINUATION,
+            Part::Begin => match self.reassemble(slot, header) {
+                Reassembly::Complete => {
+                    self.stats.readaheads_succeeded += 1;
+                    self.consume_pieces(slot, header, mode);
+                    return self.pieces.iter().any(|piece| piece.len > 0);
+                }
+                Reassembly::NotEnough if mode == Mode::Read => {
+                    self.stats.readaheads_failed += 1;
+                    self.stall(slot);
+                    return false;
+                }
+                Reassembly::NotEnough => {
+                    self.stats.readaheads_failed += 1;
+                    Loss::OVERWRITE
+                }
+                Reassembly::Lost(loss) => {
+                    self.stats.readaheads_failed += 1;
+                    loss
+                }
+            },
+        };
+        self.consume_pieces(slot, header, mode);
+        self.add_loss(slot, loss);
+        false
     }
 
     /// Collects the pieces of the packet that begins at the end of a sequence's first chunk.
@@ -260,21 +255,23 @@ impl TraceBuffer {
         Reassembly::NotEnough
     }
 
-    fn consume_pieces(&mut self, slot: u32, mode: Mode) {
-        self.judge_gap(slot);
+    /// Marks all of `self.pieces` as read. The first is of the sequence's first chunk, with this
+    /// header.
+    fn consume_pieces(&mut self, slot: u32, first: ChunkHeader, mode: Mode) {
+        self.judge_gap(slot, &first);
         for index in 0..self.pieces.len() {
-            if let Some(piece) = self.pieces.get(index) {
-                self.consume(*piece, mode);
+            if let Some(&piece) = self.pieces.get(index)
+                && let Some(header) = self.ring.chunk(piece.at)
+            {
+                self.consume(piece, header, mode);
             }
         }
     }
 
     /// Marks the next fragment of a chunk as read.
-    fn consume(&mut self, piece: Piece, mode: Mode) {
-        let Some(mut header) = self.ring.chunk(piece.at) else {
-            return;
-        };
+    fn consume(&mut self, piece: Piece, mut header: ChunkHeader, mode: Mode) {
         header.unread = header.unread.saturating_sub(piece.total);
+        header.flags |= flag::GAP_JUDGED;
         self.ring.set(piece.at, Record::Chunk(header));
         if header.unread > 0 {
             return;
@@ -291,22 +288,15 @@ impl TraceBuffer {
         }
     }
 
-    /// Reports a gap before a sequence's first chunk, once, when the first of it is used: until then
-    /// the missing chunk may still come.
-    pub(super) fn judge_gap(&mut self, slot: u32) {
-        let Some((at, mut header)) = self.front(slot) else {
-            return;
+    /// Reports a gap before a sequence's first chunk, which has this header. That is done when
+    /// the first of it is used: until then the missing chunk may still come.
+    pub(super) fn judge_gap(&mut self, slot: u32, first: &ChunkHeader) {
+        let judged = first.has(flag::GAP_JUDGED);
+        let follows = || {
+            let sequence = self.sequences.get(slot);
+            sequence.is_none_or(|sequence| sequence.follows(first.id))
         };
-        if header.has(flag::GAP_JUDGED) {
-            return;
-        }
-        header.flags |= flag::GAP_JUDGED;
-        self.ring.set(at, Record::Chunk(header));
-        let follows = self
-            .sequences
-            .get(slot)
-            .is_none_or(|sequence| sequence.follows(header.id));
-        if !follows {
+        if !judged && !follows() {
             self.add_loss(slot, Loss::READ_GAP);
         }
     }
@@ -348,4 +338,11 @@ impl TraceBuffer {
             .get(slot)
             .is_some_and(|sequence| sequence.stalled)
     }
+}
+
+/// Loads the bytes into the cache, all at once. Going from fragment to fragment instead waits for memory
+/// at each, since each tells where the next one is.
+fn touch(payload: &[u8]) {
+    let sum = payload.iter().step_by(64).fold(0, |sum, byte| sum ^ byte);
+    std::hint::black_box(sum);
 }

@@ -285,7 +285,7 @@ impl TraceBuffer {
         if !simple || first.is_none_or(|first| first.at != at) {
             return false;
         }
-        self.judge_gap(header.slot);
+        self.judge_gap(header.slot, &header);
         self.stats.chunks_overwritten += 1;
         self.stats.bytes_overwritten += header.bytes();
         self.add_loss(header.slot, Loss::OVERWRITE);
