@@ -11,6 +11,7 @@ use ferretto_proto::{
     TracingServiceCapabilities, observable_events,
 };
 
+use crate::backlog::Backlog;
 use crate::command::Command;
 use crate::event::{ClientId, FileId, Peer};
 use crate::limits::{MAX_DEFERRED_REQUESTS, SessionId};
@@ -28,6 +29,7 @@ pub(crate) struct Consumer {
     /// The ReadBuffers request being answered.
     pub(crate) reading: Option<ReadStream>,
     pub(crate) observer: Option<Observer>,
+    pub(crate) backlog: Backlog,
     /// An EnableTracing whose output file the driver is creating; later requests wait.
     pub(crate) opening: Option<Box<Opening>>,
     deferred: VecDeque<(Option<u64>, Request, Option<OwnedFd>)>,
@@ -49,6 +51,7 @@ impl Consumer {
             end_request: None,
             reading: None,
             observer: None,
+            backlog: Backlog::default(),
             opening: None,
             deferred: VecDeque::new(),
         }

@@ -22,6 +22,7 @@
 //! [`Service::handle_timeout`] at the time [`Service::poll_timeout`] names.
 #![forbid(unsafe_code)]
 
+mod backlog;
 pub mod buffer;
 mod clocks;
 mod command;

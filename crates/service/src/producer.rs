@@ -473,6 +473,10 @@ impl Service {
         for session in sessions {
             self.scrape(session, id);
         }
+        if let Some(producer) = self.producers.get_mut(&id) {
+            // What is still said to it goes nowhere.
+            producer.stream = None;
+        }
         for name in self.registry.names_of(id) {
             self.unregister_data_source(id, &name);
         }

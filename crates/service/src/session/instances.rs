@@ -1,5 +1,7 @@
 //! Data sources of a session: which producers take part, and how far each has come.
 
+use std::sync::Arc;
+
 use ferretto_proto::get_async_command_response::{
     SetupDataSource, StartDataSource, StopDataSource,
 };
@@ -30,7 +32,7 @@ pub(crate) struct Instance {
     pub(crate) producer_name: Vec<u8>,
     pub(crate) state: InstanceState,
     /// As sent to the producer.
-    pub(crate) config: Box<DataSourceConfig>,
+    pub(crate) config: Arc<DataSourceConfig>,
     notifies_start: bool,
     notifies_stop: bool,
     pub(crate) clears_state: bool,
@@ -184,8 +186,9 @@ impl Service {
         descriptor: &DataSourceDescriptor,
     ) -> Option<Key> {
         let producer = self.producers.get(&producer_id)?;
-        let session = self.sessions.get(&id)?;
-        if !self.may_record(producer.peer.uid)
+        let may_record = self.may_record(producer.peer.uid);
+        let session = self.sessions.get_mut(&id)?;
+        if !may_record
             || !session.wants_machine(source, producer, &self.options.machine_name)
             || !session.wants_producer(source, &producer.name)
         {
@@ -195,7 +198,7 @@ impl Service {
         let instance = Instance {
             producer_name: producer.name.clone(),
             state: InstanceState::Configured,
-            config: Box::new(session.instance_config(source, id, buffer)),
+            config: session.instance_config(source, id, buffer)?,
             notifies_start: descriptor.will_notify_on_start.unwrap_or(false),
             notifies_stop: descriptor.will_notify_on_stop.unwrap_or(false),
             clears_state: descriptor.handles_incremental_state_clear.unwrap_or(false),
@@ -380,9 +383,29 @@ impl Session {
             })
     }
 
-    /// The config as the producer gets it. Nothing may be added beyond these fields: SDKs compare it
-    /// with the one they began startup tracing with.
-    fn instance_config(&self, source: usize, id: SessionId, buffer: BufferId) -> DataSourceConfig {
+    /// The config as producers get it, made once and shared by all instances.
+    fn instance_config(
+        &mut self,
+        source: usize,
+        id: SessionId,
+        buffer: BufferId,
+    ) -> Option<Arc<DataSourceConfig>> {
+        if let Some(made) = &self.sources.get(source)?.instance_config {
+            return Some(Arc::clone(made));
+        }
+        let made = Arc::new(self.make_instance_config(source, id, buffer));
+        self.sources.get_mut(source)?.instance_config = Some(Arc::clone(&made));
+        Some(made)
+    }
+
+    /// Nothing may be added beyond these fields: SDKs compare the config with the one they began
+    /// startup tracing with.
+    fn make_instance_config(
+        &self,
+        source: usize,
+        id: SessionId,
+        buffer: BufferId,
+    ) -> DataSourceConfig {
         let mut config = (*self.config.data_sources[source].config).clone();
         config.target_buffer = Some(buffer.into());
         config.trace_duration_ms = Some(self.config.duration_ms.unwrap_or(0));

@@ -36,7 +36,7 @@ pub(crate) use flush::{FlushPlan, PendingFlush};
 pub(crate) use instances::{Instance, InstanceState};
 pub(crate) use pool::BufferPool;
 pub(crate) use stream::ReadStream;
-pub(crate) use validate::SourceFilter;
+pub(crate) use validate::Source;
 
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) struct Session {
     pub(crate) state: State,
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
-    pub(crate) sources: Vec<SourceFilter>,
+    pub(crate) sources: Vec<Source>,
     /// Who it belongs to; `None` while detached.
     pub(crate) consumer: Option<ClientId>,
     pub(crate) consumer_uid: u32,

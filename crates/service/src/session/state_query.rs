@@ -56,16 +56,14 @@ impl Service {
                 parts.room_for(&state).data_sources.push(state);
             }
         }
-        let parts = parts.finish();
-        let last = parts.len() - 1;
-        for (index, state) in parts.into_iter().enumerate() {
+        let replies = parts.finish().into_iter().map(|state| {
             let reply = QueryServiceStateResponse {
                 service_state: state.into(),
                 ..Default::default()
             };
-            let reply = Some(Reply::QueryServiceState(reply));
-            self.stream_to_consumer(client, request_id, reply, index < last, false);
-        }
+            Reply::QueryServiceState(reply)
+        });
+        self.answer_in_parts(client, request_id, replies.collect());
     }
 
     fn producers_state(&self) -> impl Iterator<Item = Producer> {

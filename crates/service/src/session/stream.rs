@@ -8,7 +8,7 @@ use ferretto_proto::read_buffers_response::Slice;
 
 use super::read::PacketSink;
 use crate::event::ClientId;
-use crate::limits::{READ_BATCH, READ_WINDOW, REPLY_BYTES};
+use crate::limits::{READ_BATCH, READ_WINDOW, REPLY_BYTES, SessionId};
 use crate::service::Service;
 
 /// What a slice costs in a reply beyond its bytes, rounded up.
@@ -18,6 +18,8 @@ const SLICE_OVERHEAD: usize = 16;
 #[derive(Debug)]
 pub(crate) struct ReadStream {
     request_id: u64,
+    /// What is read; `None` if the consumer had no session.
+    session: Option<SessionId>,
     /// Replies made and not sent: there are many of them if a packet is large.
     replies: VecDeque<StreamReply>,
     /// Nothing is left to be read.
@@ -40,18 +42,27 @@ impl Service {
         let Some(consumer) = self.consumers.get_mut(&client) else {
             return;
         };
-        let mut replaced = None;
-        match &mut consumer.reading {
-            Some(stream) => replaced = Some(std::mem::replace(&mut stream.request_id, request_id)),
-            none => {
-                *none = Some(ReadStream {
+        let session = consumer.session;
+        let running = consumer.reading.take();
+        let replaced = running.as_ref().map(|stream| stream.request_id);
+        let waiting = running.as_ref().is_some_and(|stream| stream.waiting);
+        let continued = running.filter(|stream| stream.session == session);
+        consumer.reading = Some(match continued {
+            Some(stream) => ReadStream {
+                request_id,
+                ..stream
+            },
+            None => {
+                let replies = VecDeque::new();
+                ReadStream {
                     request_id,
-                    replies: VecDeque::new(),
+                    session,
+                    replies,
                     finished: false,
-                    waiting: false,
-                });
+                    waiting,
+                }
             }
-        }
+        });
         if replaced.is_some() {
             self.reply_to_consumer(client, replaced, None);
         }
@@ -67,6 +78,7 @@ impl Service {
             stream.waiting = false;
             self.pump_stream(client);
         }
+        self.backlog_drained(client);
     }
 
     /// Sends replies until the window is full or the trace is at its end.
@@ -102,7 +114,6 @@ impl Service {
     /// Makes sure there is a next reply and that it is known whether it is the last one.
     fn refill_stream(&mut self, client: ClientId) {
         while let Some(consumer) = self.consumers.get_mut(&client) {
-            let session = consumer.session;
             let Some(stream) = &consumer.reading else {
                 return;
             };
@@ -111,10 +122,10 @@ impl Service {
             }
             let mut sink = ReplySink::default();
             // The file comes first: what it takes is not there to be read.
-            let readable = session.filter(|id| {
-                self.sessions
-                    .get(id)
-                    .is_some_and(|session| !session.writes_into_file())
+            let readable = stream.session.filter(|id| {
+                let session = self.sessions.get(id);
+                let closed = session.filter(|session| !session.writes_into_file());
+                closed.is_some_and(|session| session.consumer == Some(client))
             });
             let more = readable.is_some_and(|id| self.read_batch(id, READ_BATCH, &mut sink));
             let Some(consumer) = self.consumers.get_mut(&client) else {

@@ -1,9 +1,12 @@
 //! What a trace config must satisfy on its own, before any look at other sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ferretto_proto::trace_config::{TriggerConfig, trigger_config::TriggerMode};
-use ferretto_proto::{PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy};
+use ferretto_proto::{
+    DataSourceConfig, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
+};
 
 use crate::limits::{
     MAX_BUFFERS_PER_SESSION, MAX_DURATION_MS, MAX_GUARDED_BUFFERS_KB, MAX_GUARDED_DURATION_MS,
@@ -138,15 +141,17 @@ pub(crate) enum EnableError {
 pub(crate) struct CheckedConfig {
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
-    pub(crate) sources: Vec<SourceFilter>,
+    pub(crate) sources: Vec<Source>,
 }
 
-/// Which producers a data source of the config is meant for.
+/// What was worked out about a data source of the config.
 #[derive(Debug, Default)]
-pub(crate) struct SourceFilter {
+pub(crate) struct Source {
     pub(crate) patterns: Vec<Pattern>,
     /// Index of the buffer in the config.
     pub(crate) buffer: usize,
+    /// What instances are sent, once there is one.
+    pub(crate) instance_config: Option<Arc<DataSourceConfig>>,
 }
 
 /// Checks everything that depends on the config alone, in upstream's order.
@@ -167,7 +172,11 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
             .iter()
             .map(|pattern| compile("producer_name_regex_filter", pattern))
             .collect::<Result<_, _>>()?;
-        sources.push(SourceFilter { patterns, buffer });
+        sources.push(Source {
+            patterns,
+            buffer,
+            instance_config: None,
+        });
     }
     Ok(CheckedConfig { config, sources })
 }
@@ -326,7 +335,7 @@ fn check_buffer_names(config: &TraceConfig) -> Result<BTreeMap<&[u8], usize>, En
 fn resolve_buffer(
     config: &TraceConfig,
     names: &BTreeMap<&[u8], usize>,
-    source: &ferretto_proto::DataSourceConfig,
+    source: &DataSourceConfig,
 ) -> Result<usize, EnableError> {
     let source_name = || text(source.name.as_deref().unwrap_or_default());
     let target = source.target_buffer.unwrap_or(0);
