@@ -1,8 +1,39 @@
 //! System data sources: ftrace, process and system statistics.
+//!
+//! - `linux.ftrace`: kernel events, read as raw pages from tracefs ([`ftrace`]).
+//! - `linux.process_stats`: processes, threads and what they use ([`ProcessStats`]).
+//! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
+//! - `linux.system_info`: its processors and interrupts.
+//!
+//! The two types to know: [`Probes`] is the producer that offers these data sources to a service and
+//! runs them on one thread; [`Unavailable`] says what this machine or user does not allow, and how to
+//! allow it.
+//!
+//! # What it promises
+//!
+//! * The packets are those of upstream's `traced_probes`, and so are the configs.
+//! * The kernel's tracing is given back as it was found: clock, buffer size, enabled events, whether
+//!   it was on. Only a process that is killed cannot do so; [`ftrace::hard_reset`] is for after that.
+//! * No bytes from the kernel make it panic.
 #![forbid(unsafe_code)]
 
+mod availability;
 mod clock;
 pub mod ftrace;
+mod options;
+mod probes;
+mod process_stats;
+mod procfs;
+mod registration;
+mod schedule;
 mod sink;
+mod sys_stats;
+mod system_info;
 
+pub use availability::{Unavailable, availability};
+pub use options::{Notice, NoticeHandler, ProbesOptions};
+pub use probes::{Probes, Stopper};
+pub use process_stats::ProcessStats;
+pub use registration::{FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, descriptors};
 pub use sink::PacketSink;
+pub use sys_stats::SysStats;

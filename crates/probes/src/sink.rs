@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use ferretto_shm::{FlushCallback, TraceWriter};
+use ferretto_shm::TraceWriter;
 
 /// A destination for packets: a trace writer, or a list in tests.
 pub trait PacketSink: fmt::Debug + Send {
     /// Writes one packet, given as the encoded fields of a `TracePacket`.
     fn write_packet(&mut self, fields: &[u8]);
 
-    /// Hands everything written so far to the service; `done` is called once it is there.
-    fn flush(&mut self, done: Option<FlushCallback>);
+    /// Hands everything written so far to the service.
+    fn flush(&mut self);
 }
 
 /// Keeps packets in memory.
@@ -19,11 +19,7 @@ impl PacketSink for Vec<Vec<u8>> {
         self.push(fields.to_vec());
     }
 
-    fn flush(&mut self, done: Option<FlushCallback>) {
-        if let Some(done) = done {
-            done();
-        }
-    }
+    fn flush(&mut self) {}
 }
 
 impl PacketSink for TraceWriter {
@@ -31,7 +27,7 @@ impl PacketSink for TraceWriter {
         Self::write_packet(self, fields);
     }
 
-    fn flush(&mut self, done: Option<FlushCallback>) {
-        Self::flush(self, done);
+    fn flush(&mut self) {
+        Self::flush(self, None);
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use ferretto_proto::FtraceConfig;
-use ferretto_shm::FlushCallback;
 
 use super::config::{ConfigError, FtraceOptions};
 use super::instance::{Instance, Scratch, TICK_PAGES};
@@ -120,13 +119,12 @@ impl Controller {
         more
     }
 
-    /// Reads all that was recorded until now, writes statistics and flushes the writers.
-    ///
-    /// `done` is asked for the callback of each running data source, if its flush is waited for.
-    pub fn flush(&mut self, done: &mut dyn FnMut(u64) -> Option<FlushCallback>) {
+    /// Reads all that was recorded until now; then writes statistics for the data sources `ids` and
+    /// flushes their writers.
+    pub fn flush(&mut self, ids: &[u64]) {
         for instance in self.instances.values_mut() {
             instance.drain(&mut self.scratch);
-            instance.finish_flush(done);
+            instance.finish_flush(ids);
         }
     }
 

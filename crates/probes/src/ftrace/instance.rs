@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 
-use ferretto_shm::FlushCallback;
 use rustix::io::Errno;
 
 use super::bundle::{Batch, Bundler, ClockSnapshot};
@@ -175,7 +174,7 @@ impl Instance {
         if source.started && !source.flushed {
             self.write_stats_of(&mut source);
         }
-        source.sink.flush(None);
+        source.sink.flush();
         for key in &source.enabled {
             self.release_event(key);
         }
@@ -292,14 +291,15 @@ impl Instance {
         self.read(pages, scratch);
     }
 
-    /// Writes the stats packets of every running data source and flushes its writer.
-    ///
-    /// `done` gives the callback for the writer of a data source, if its flush is waited for.
-    pub(crate) fn finish_flush(&mut self, done: &mut dyn FnMut(u64) -> Option<FlushCallback>) {
+    /// Writes the stats packets of the running data sources among `ids` and flushes their writers.
+    pub(crate) fn finish_flush(&mut self, ids: &[u64]) {
         let mut sources = std::mem::take(&mut self.sources);
-        for source in sources.iter_mut().filter(|source| source.started) {
+        for source in sources
+            .iter_mut()
+            .filter(|s| s.started && ids.contains(&s.id))
+        {
             self.write_stats_of(source);
-            source.sink.flush(done(source.id));
+            source.sink.flush();
             source.flushed = true;
         }
         self.sources = sources;

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use ferretto_probes::PacketSink;
 use ferretto_probes::ftrace::Tracefs;
 use ferretto_proto::{FtraceEventBundle, FtraceStats, Message, TracePacket};
-use ferretto_shm::FlushCallback;
 
 /// Packets of one data source, kept in memory and shared with the test.
 #[derive(Debug, Clone, Default)]
@@ -18,11 +17,7 @@ impl PacketSink for Packets {
         self.0.lock().expect("not poisoned").push(fields.to_vec());
     }
 
-    fn flush(&mut self, done: Option<FlushCallback>) {
-        if let Some(done) = done {
-            done();
-        }
-    }
+    fn flush(&mut self) {}
 }
 
 impl Packets {

@@ -1,0 +1,67 @@
+//! What this machine and user do not allow.
+
+use std::fs;
+use std::io;
+
+use crate::ftrace::{Tracefs, TracefsError};
+
+/// A data source that can record nothing, or less than it should.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// Name of the data source.
+    pub source: &'static str,
+    /// What is in the way, as half a sentence.
+    pub reason: String,
+    /// What to do about it, as a command or half a sentence.
+    pub how_to_allow: String,
+}
+
+/// The data sources that cannot work here, one entry each; empty if all can.
+///
+/// Looks only: nothing is started, mounted or changed.
+pub fn availability() -> Vec<Unavailable> {
+    let mut found = Vec::new();
+    found.extend(ftrace(Tracefs::find().err()));
+    if let Err(error) = fs::read("/proc/1/status") {
+        found.push(Unavailable {
+            source: crate::PROCESS_STATS,
+            reason: format!("processes of other users are hidden (/proc/1/status: {error})"),
+            how_to_allow: "run as root, or mount /proc without hidepid".to_owned(),
+        });
+    }
+    found
+}
+
+fn ftrace(error: Option<TracefsError>) -> Option<Unavailable> {
+    let root = rustix::process::geteuid().is_root();
+    let (reason, how_to_allow) = match error? {
+        // Mounted when it is needed.
+        TracefsError::NotMounted if root && fs::metadata("/sys/kernel/tracing").is_ok() => {
+            return None;
+        }
+        TracefsError::NotMounted if root => (
+            "this kernel has no tracefs".to_owned(),
+            "use a kernel with CONFIG_FTRACE",
+        ),
+        TracefsError::NotMounted => (
+            "tracefs is not mounted, or not visible to this user".to_owned(),
+            "run as root, or: sudo mount -t tracefs tracefs /sys/kernel/tracing \
+             && sudo chown -R $USER /sys/kernel/tracing",
+        ),
+        TracefsError::NotPermitted { path, error } if denied(&error) => (
+            format!("{} is not readable for this user ({error})", path.display()),
+            "run as root, or: sudo chown -R $USER /sys/kernel/tracing",
+        ),
+        other => (other.to_string(), "see the message of the kernel"),
+    };
+    let how_to_allow = how_to_allow.to_owned();
+    Some(Unavailable {
+        source: crate::FTRACE,
+        reason,
+        how_to_allow,
+    })
+}
+
+fn denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}

@@ -1,0 +1,371 @@
+//! The producer that runs the data sources.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use ferretto_client::{
+    Event, ExhaustedPolicy, InstanceId, Producer, ProducerHandle, ProducerOptions, Scraping,
+};
+use ferretto_proto::{DataSourceConfig, SystemInfoConfig};
+
+use crate::clock::monotonic_ns;
+use crate::ftrace::Controller;
+use crate::options::{Notice, ProbesOptions};
+use crate::registration::{FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, descriptors};
+use crate::schedule::Timer;
+use crate::{PacketSink, ProcessStats, SysStats, system_info};
+
+/// Name under which the producer is known.
+const PRODUCER_NAME: &str = "perfetto.traced_probes";
+/// Shared memory: enough for what a drain of busy kernel buffers yields before the service has read it.
+const MEMORY_SIZE: u32 = 2 << 20;
+/// Page size of the shared memory.
+const PAGE_SIZE: u32 = 32 << 10;
+
+/// Runs the data sources for whatever recordings the service starts.
+///
+/// One thread does it all: it waits for the service and for timers, reads the kernel and writes
+/// packets. A service that goes away is tried again; meanwhile nothing is recorded and the kernel is
+/// left as it was found.
+#[derive(Debug)]
+pub struct Probes {
+    options: ProbesOptions,
+    producer: Producer,
+    handle: ProducerHandle,
+    stop: Arc<AtomicBool>,
+    ftrace: Controller,
+    drain: Option<Timer>,
+    instances: BTreeMap<InstanceId, Instance>,
+}
+
+/// Ends [`Probes::run`] from any thread.
+#[derive(Debug, Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    handle: ProducerHandle,
+}
+
+impl Stopper {
+    /// Makes `run` return soon. What it had not handed over yet is handed over first.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.handle.wake();
+    }
+}
+
+/// An instance of a data source.
+#[derive(Debug)]
+struct Instance {
+    session: u64,
+    started: bool,
+    source: Source,
+    poll: Option<Timer>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// Lives in the controller.
+    Ftrace,
+    ProcessStats(ProcessStats),
+    SysStats(SysStats),
+    SystemInfo(SystemInfoConfig, Box<dyn PacketSink>),
+}
+
+impl Source {
+    fn poll_period_ms(&self) -> Option<u32> {
+        match self {
+            Self::ProcessStats(source) => source.poll_period_ms(),
+            Self::SysStats(source) => source.poll_period_ms(),
+            Self::Ftrace | Self::SystemInfo(..) => None,
+        }
+    }
+}
+
+impl Probes {
+    /// Prepares the producer; it connects once [`Probes::run`] is called.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptors left.
+    pub fn new(options: ProbesOptions) -> io::Result<Self> {
+        let mut producer = Producer::new(ProducerOptions {
+            name: PRODUCER_NAME.to_owned(),
+            address: options.address.clone(),
+            memory_size_hint: MEMORY_SIZE,
+            page_size_hint: PAGE_SIZE,
+            scraping: Scraping::Disabled,
+            ..ProducerOptions::default()
+        })?;
+        for descriptor in descriptors() {
+            producer.register(descriptor);
+        }
+        Ok(Self {
+            options,
+            handle: producer.handle(),
+            producer,
+            stop: Arc::default(),
+            ftrace: Controller::new(),
+            drain: None,
+            instances: BTreeMap::new(),
+        })
+    }
+
+    /// Something to end [`Probes::run`] with.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            stop: Arc::clone(&self.stop),
+            handle: self.handle.clone(),
+        }
+    }
+
+    /// Runs until stopped. The kernel's state is given back before it returns.
+    pub fn run(mut self) {
+        while !self.stop.load(Ordering::Acquire) {
+            self.producer.process(Instant::now());
+            while let Some(event) = self.producer.poll_event() {
+                self.handle_event(event);
+            }
+            self.run_timers(monotonic_ns());
+            let now = monotonic_ns();
+            let due = self
+                .instances
+                .values()
+                .filter_map(|instance| instance.poll)
+                .chain(self.drain);
+            self.producer.wait(due.map(|timer| timer.until(now)).min());
+        }
+        let ids: Vec<InstanceId> = self.instances.keys().copied().collect();
+        for id in ids {
+            self.stop_instance(id);
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Connected => {
+                self.options.notify(Notice::Connected);
+                if let Some(ready) = self.options.on_ready.clone() {
+                    self.handle.sync(move || ready());
+                }
+            }
+            Event::Disconnected(reason) => {
+                self.options
+                    .notify(Notice::Disconnected(reason.to_string()));
+            }
+            Event::Setup { instance, config } => self.set_up(instance, &config),
+            Event::Start { instance, .. } => self.start(instance),
+            Event::Stop { instance } => self.stop_instance(instance),
+            Event::Flush {
+                request_id,
+                instances,
+                ..
+            } => {
+                self.flush(&instances);
+                self.handle.flush_done(request_id);
+            }
+            Event::ClearIncrementalState { instances } => {
+                for id in instances {
+                    if let Some(Instance {
+                        source: Source::ProcessStats(source),
+                        started: true,
+                        ..
+                    }) = self.instances.get_mut(&id)
+                    {
+                        source.clear_incremental_state();
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_up(&mut self, id: InstanceId, config: &DataSourceConfig) {
+        let name = String::from_utf8_lossy(config.name.as_deref().unwrap_or_default());
+        let target = config.target_buffer.unwrap_or(0);
+        let sink = || -> Box<dyn PacketSink> {
+            Box::new(
+                self.handle
+                    .create_writer(target, ExhaustedPolicy::StallThenDrop),
+            )
+        };
+        let options = &self.options;
+        let fail = |reason: String| {
+            options.notify(Notice::Failed {
+                source: name.clone().into_owned(),
+                reason,
+            });
+        };
+        let source = match &*name {
+            FTRACE => {
+                let wanted = config
+                    .ftrace_config
+                    .as_option()
+                    .cloned()
+                    .unwrap_or_default();
+                if let Err(error) = self.ftrace.set_up(id.0, &wanted, sink()) {
+                    return fail(error.to_string());
+                }
+                Source::Ftrace
+            }
+            PROCESS_STATS => {
+                let wanted = config
+                    .process_stats_config
+                    .as_option()
+                    .cloned()
+                    .unwrap_or_default();
+                Source::ProcessStats(ProcessStats::new(&wanted, sink()))
+            }
+            SYS_STATS => {
+                let wanted = config
+                    .sys_stats_config
+                    .as_option()
+                    .cloned()
+                    .unwrap_or_default();
+                let source = SysStats::new(&wanted, sink(), &|problem| fail(problem.to_owned()));
+                for path in source.unreadable() {
+                    fail(format!("{} cannot be read", path.display()));
+                }
+                Source::SysStats(source)
+            }
+            SYSTEM_INFO => {
+                let wanted = config
+                    .system_info_config
+                    .as_option()
+                    .cloned()
+                    .unwrap_or_default();
+                Source::SystemInfo(wanted, sink())
+            }
+            other => return fail(format!("{other:?} is not a data source of this program")),
+        };
+        let session = config.tracing_session_id.unwrap_or(0);
+        self.instances.insert(
+            id,
+            Instance {
+                session,
+                started: false,
+                source,
+                poll: None,
+            },
+        );
+    }
+
+    fn start(&mut self, id: InstanceId) {
+        let Some(instance) = self.instances.get_mut(&id) else {
+            return;
+        };
+        if std::mem::replace(&mut instance.started, true) {
+            return;
+        }
+        let now = monotonic_ns();
+        match &mut instance.source {
+            Source::Ftrace => {
+                if let Err(error) = self.ftrace.start(id.0) {
+                    let (source, reason) = (FTRACE.to_owned(), error.to_string());
+                    self.options.notify(Notice::Failed { source, reason });
+                }
+            }
+            Source::ProcessStats(source) => source.start(),
+            Source::SysStats(_) => {}
+            Source::SystemInfo(config, sink) => system_info::write(config, sink.as_mut()),
+        }
+        instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
+        self.reset_drain_timer();
+        self.handle.notify_started(id);
+    }
+
+    fn stop_instance(&mut self, id: InstanceId) {
+        let Some(instance) = self.instances.remove(&id) else {
+            return;
+        };
+        match instance.source {
+            Source::Ftrace => {
+                self.ftrace.stop(id.0);
+                self.reset_drain_timer();
+            }
+            Source::ProcessStats(mut source) => source.flush(),
+            Source::SysStats(mut source) => source.flush(),
+            Source::SystemInfo(_, mut sink) => sink.flush(),
+        }
+        self.handle.notify_stopped(id);
+    }
+
+    fn flush(&mut self, ids: &[InstanceId]) {
+        let is_ftrace = |id: &&InstanceId| {
+            self.instances
+                .get(id)
+                .is_some_and(|instance| matches!(instance.source, Source::Ftrace))
+        };
+        let ftrace: Vec<u64> = ids.iter().filter(is_ftrace).map(|id| id.0).collect();
+        if !ftrace.is_empty() {
+            self.ftrace.flush(&ftrace);
+            self.pass_metadata_on();
+        }
+        for id in ids {
+            let Some(instance) = self.instances.get_mut(id) else {
+                continue;
+            };
+            match &mut instance.source {
+                Source::Ftrace => {}
+                Source::ProcessStats(source) => source.flush(),
+                Source::SysStats(source) => source.flush(),
+                Source::SystemInfo(_, sink) => sink.flush(),
+            }
+        }
+    }
+
+    /// Lets the process data sources of each session know whom its kernel events were about.
+    fn pass_metadata_on(&mut self) {
+        let instances = &mut self.instances;
+        self.ftrace.take_metadata(|id, metadata| {
+            let Some(session) = instances
+                .get(&InstanceId(id))
+                .map(|instance| instance.session)
+            else {
+                return;
+            };
+            for instance in instances.values_mut() {
+                let Source::ProcessStats(source) = &mut instance.source else {
+                    continue;
+                };
+                if instance.session == session && instance.started {
+                    source.on_renamed(metadata.renamed());
+                    source.on_pids(metadata.pids());
+                    source.on_fds(metadata.fds());
+                }
+            }
+        });
+    }
+
+    fn reset_drain_timer(&mut self) {
+        let now = monotonic_ns();
+        self.drain = self
+            .ftrace
+            .drain_period_ms()
+            .map(|period| Timer::next(now, period));
+    }
+
+    fn run_timers(&mut self, now: u64) {
+        if self.drain.is_some_and(|timer| timer.is_due(now)) {
+            let more = self.ftrace.read();
+            self.pass_metadata_on();
+            self.reset_drain_timer();
+            if more {
+                self.drain = self.drain.map(|_| Timer::now(now));
+            }
+        }
+        for instance in self.instances.values_mut() {
+            if !instance.poll.is_some_and(|timer| timer.is_due(now)) {
+                continue;
+            }
+            match &mut instance.source {
+                Source::ProcessStats(source) => source.poll(),
+                Source::SysStats(source) => source.poll(),
+                Source::Ftrace | Source::SystemInfo(..) => {}
+            }
+            let period = instance.source.poll_period_ms();
+            instance.poll = period.map(|period| Timer::next(monotonic_ns(), period));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `linux.process_stats`: which processes and threads exist, and what they use.
+
+mod counters;
+mod tree;
+
+use std::collections::{HashMap, HashSet};
+
+use ferretto_proto::ProcessStatsConfig;
+use ferretto_proto::fields::{process_stats, process_tree, trace_packet};
+use ferretto_proto::process_stats_config::Quirks;
+use ferretto_wire::Encoder;
+
+use crate::PacketSink;
+use crate::clock::boottime_ns;
+use crate::procfs::Proc;
+use counters::Cached;
+
+/// Shortest polling period, milliseconds.
+const MIN_POLL_MS: u32 = 100;
+
+/// A `linux.process_stats` data source.
+#[derive(Debug)]
+pub struct ProcessStats {
+    proc: Proc,
+    options: Options,
+    /// Thread ids that have been described, and their process.
+    seen: HashMap<i32, i32>,
+    cache: HashMap<i32, Cached>,
+    /// Processes without memory counters: kernel threads.
+    without_memory: HashSet<i32>,
+    polls_since_clear: u32,
+    state_cleared: bool,
+    ticks_per_second: u64,
+    sink: Box<dyn PacketSink>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    on_demand: bool,
+    scan_at_start: bool,
+    thread_names: bool,
+    poll_ms: u32,
+    polls_per_clear: u32,
+    fds: bool,
+    smaps: bool,
+    age: bool,
+    runtime: bool,
+    dmabuf: bool,
+    main_thread: bool,
+}
+
+impl Options {
+    fn new(config: &ProcessStatsConfig) -> Self {
+        let on = |field: Option<bool>| field.unwrap_or(false);
+        let poll_ms = match config.proc_stats_poll_ms.unwrap_or(0) {
+            0 => 0,
+            period => period.max(MIN_POLL_MS),
+        };
+        let ttl = config.proc_stats_cache_ttl_ms.unwrap_or(0);
+        Self {
+            on_demand: !config.quirks.contains(&Quirks::DISABLE_ON_DEMAND),
+            scan_at_start: on(config.scan_all_processes_on_start),
+            thread_names: on(config.record_thread_names),
+            poll_ms,
+            polls_per_clear: ttl.checked_div(poll_ms).unwrap_or(0).max(1),
+            fds: on(config.resolve_process_fds),
+            smaps: on(config.scan_smaps_rollup),
+            age: on(config.record_process_age),
+            runtime: on(config.record_process_runtime),
+            dmabuf: on(config.record_process_dmabuf_rss),
+            main_thread: !on(config.skip_main_thread_message),
+        }
+    }
+}
+
+impl ProcessStats {
+    /// A data source that reads the `/proc` of this process.
+    pub fn new(config: &ProcessStatsConfig, sink: Box<dyn PacketSink>) -> Self {
+        Self::with_root("/proc", config, sink)
+    }
+
+    /// A data source that reads another `/proc`, for example of another pid namespace.
+    pub fn with_root(
+        root: impl Into<std::path::PathBuf>,
+        config: &ProcessStatsConfig,
+        sink: Box<dyn PacketSink>,
+    ) -> Self {
+        Self {
+            proc: Proc::new(root),
+            options: Options::new(config),
+            seen: HashMap::new(),
+            cache: HashMap::new(),
+            without_memory: HashSet::new(),
+            polls_since_clear: 0,
+            state_cleared: true,
+            ticks_per_second: rustix::param::clock_ticks_per_second(),
+            sink,
+        }
+    }
+
+    /// Describes every process if the config asks for it.
+    pub fn start(&mut self) {
+        if self.options.scan_at_start {
+            self.scan_all();
+        }
+    }
+
+    /// Time between calls of [`ProcessStats::poll`], milliseconds; `None` if it is not to be called.
+    pub fn poll_period_ms(&self) -> Option<u32> {
+        (self.options.poll_ms > 0).then_some(self.options.poll_ms)
+    }
+
+    /// Whether the config wants file descriptors resolved.
+    pub fn resolves_fds(&self) -> bool {
+        self.options.fds
+    }
+
+    /// Describes those of `pids` that have not been described yet. To be called with the ids seen in
+    /// kernel events.
+    pub fn on_pids(&mut self, pids: &[i32]) {
+        if self.options.on_demand {
+            self.describe(pids);
+        }
+    }
+
+    /// Forgets that these were described, as their names changed.
+    pub fn on_renamed(&mut self, pids: &[i32]) {
+        if self.options.on_demand {
+            for pid in pids {
+                self.seen.remove(pid);
+            }
+        }
+    }
+
+    /// Records what file descriptors that were opened refer to.
+    pub fn on_fds(&mut self, fds: &[(i32, u64)]) {
+        if !self.options.fds {
+            return;
+        }
+        let started = boottime_ns();
+        let mut message = Vec::new();
+        for &(tid, fd) in fds {
+            // The fds of a thread nobody knows are found by the next poll.
+            let Some(&pid) = self.seen.get(&tid) else {
+                continue;
+            };
+            let mut process = Vec::new();
+            self.write_fd(pid, fd, &mut process);
+            push_process(pid, &process, &mut message);
+        }
+        self.finish_stats(started, message);
+    }
+
+    /// Forgets all that was written, so that a reader that begins here knows all it needs.
+    pub fn clear_incremental_state(&mut self) {
+        self.seen.clear();
+        self.without_memory.clear();
+        self.cache.clear();
+        self.polls_since_clear = 0;
+        self.state_cleared = true;
+    }
+
+    /// Hands everything written so far to the service.
+    pub fn flush(&mut self) {
+        self.sink.flush();
+    }
+
+    fn finish_tree(&mut self, started: u64, mut tree: Vec<u8>) {
+        if !tree.is_empty() {
+            let mut out = Encoder::new(&mut tree);
+            out.varint(process_tree::COLLECTION_END_TIMESTAMP, boottime_ns());
+            self.write_packet(started, trace_packet::PROCESS_TREE, &tree);
+        }
+    }
+
+    fn finish_stats(&mut self, started: u64, mut stats: Vec<u8>) {
+        if !stats.is_empty() {
+            let mut out = Encoder::new(&mut stats);
+            out.varint(process_stats::COLLECTION_END_TIMESTAMP, boottime_ns());
+            self.write_packet(started, trace_packet::PROCESS_STATS, &stats);
+        }
+    }
+
+    fn write_packet(&mut self, timestamp: u64, field: u32, message: &[u8]) {
+        let cleared = std::mem::take(&mut self.state_cleared);
+        let packet = ferretto_wire::encode(|packet| {
+            packet.varint(trace_packet::TIMESTAMP, timestamp);
+            if cleared {
+                packet.bool(trace_packet::INCREMENTAL_STATE_CLEARED, true);
+            }
+            packet.bytes(field, message);
+        });
+        self.sink.write_packet(&packet);
+    }
+}
+
+/// Adds what was found out about one process, if anything.
+fn push_process(pid: i32, fields: &[u8], message: &mut Vec<u8>) {
+    if fields.is_empty() {
+        return;
+    }
+    Encoder::new(message).nested(process_stats::PROCESSES, |process| {
+        process.int(process_stats::process::PID, pid.into());
+        process.raw(fields);
+    });
+}

@@ -1,0 +1,197 @@
+//! Reading `/proc` (`Documentation/filesystems/proc.rst`).
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Largest file taken in whole; longer ones are cut.
+const MAX_FILE: u64 = 1 << 20;
+
+/// A `/proc` mount and the memory its files are read into.
+#[derive(Debug)]
+pub(crate) struct Proc {
+    root: PathBuf,
+    buffer: Vec<u8>,
+}
+
+impl Proc {
+    pub(crate) fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The bytes of a file of a process; empty if it cannot be read.
+    pub(crate) fn read(&mut self, pid: i32, file: &str) -> &[u8] {
+        self.buffer.clear();
+        let path = self.root.join(format!("{pid}/{file}"));
+        if let Ok(file) = File::open(path) {
+            // What was read before an error still counts: the process may just have ended.
+            let _ = file.take(MAX_FILE).read_to_end(&mut self.buffer);
+        }
+        &self.buffer
+    }
+
+    /// Ids of all processes.
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        numeric_entries(&self.root)
+    }
+
+    /// Ids of all threads of a process.
+    pub(crate) fn threads(&self, pid: i32) -> Vec<i32> {
+        numeric_entries(&self.root.join(format!("{pid}/task")))
+    }
+
+    /// Open file descriptors of a process.
+    pub(crate) fn fds(&self, pid: i32) -> Vec<i32> {
+        numeric_entries(&self.root.join(format!("{pid}/fd")))
+    }
+
+    /// What a file descriptor of a process refers to.
+    pub(crate) fn fd_target(&self, pid: i32, fd: u64) -> Option<Vec<u8>> {
+        use std::os::unix::ffi::OsStringExt;
+        let target = fs::read_link(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
+        Some(target.into_os_string().into_vec())
+    }
+}
+
+fn numeric_entries(path: &Path) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return Vec::new();
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    names.filter(|&id| id >= 0).collect()
+}
+
+/// All `Key: value` lines of a file such as `status`; values without the space around them.
+pub(crate) fn entries(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    text.split(|&byte| byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// The leading decimal number of a value such as `1234 kB`.
+pub(crate) fn number(value: &[u8]) -> Option<u64> {
+    let digits = value
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
+}
+
+/// Words separated by spaces or tabs.
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+}
+
+/// What the process tree needs of `/proc/<id>/status`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Status {
+    pub(crate) name: Vec<u8>,
+    pub(crate) tgid: i32,
+    pub(crate) pid: i32,
+    pub(crate) ppid: i32,
+    pub(crate) uid: i32,
+    /// Ids in the pid namespaces below the outermost.
+    pub(crate) inner_ids: Vec<i32>,
+    pub(crate) kthread: Option<bool>,
+}
+
+impl Status {
+    /// Parses the file; `None` if it does not name a thread.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let mut status = Self::default();
+        for (key, value) in entries(text) {
+            let int = || number(value).map_or(0, |n| n as i32);
+            match key {
+                b"Name" => status.name = value.to_vec(),
+                b"Tgid" => status.tgid = int(),
+                b"Pid" => status.pid = int(),
+                b"PPid" => status.ppid = int(),
+                b"Uid" => status.uid = int(),
+                b"NSpid" => {
+                    let ids = words(value).skip(1).filter_map(number);
+                    status.inner_ids = ids.map(|id| id as i32).collect();
+                }
+                b"Kthread" => {
+                    status.kthread = match value {
+                        b"0" => Some(false),
+                        b"1" => Some(true),
+                        _ => None,
+                    };
+                }
+                _ => {}
+            }
+        }
+        (status.tgid > 0 && status.pid > 0).then_some(status)
+    }
+}
+
+/// Times of a process from `/proc/<pid>/stat`, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+    /// When it started, since boot.
+    pub(crate) start: u64,
+}
+
+impl Times {
+    /// Parses the file. The name, which may hold anything, ends at the last closing bracket.
+    pub(crate) fn parse(text: &[u8], ticks_per_second: u64) -> Option<Self> {
+        let name_end = text.iter().rposition(|&byte| byte == b')')?;
+        let mut fields = words(&text[name_end + 1..]);
+        let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
+        let mut nanoseconds =
+            |skip: usize| Some(number(fields.nth(skip)?)?.saturating_mul(tick_ns));
+        // The first field after the name is the third of the line; times are 14, 15 and 22.
+        Some(Self {
+            user: nanoseconds(11)?,
+            kernel: nanoseconds(0)?,
+            start: nanoseconds(6)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_survive_names_with_spaces_and_brackets() {
+        let stat = b"42 (a b) c) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 777 1 1";
+        let tick = 10_000_000;
+        let times = Times {
+            user: 150 * tick,
+            kernel: 25 * tick,
+            start: 777 * tick,
+        };
+        assert_eq!(Times::parse(stat, 100), Some(times));
+        assert_eq!(Times::parse(b"42 (x", 100), None);
+        assert_eq!(Times::parse(b"42 (x) S 1", 100), None);
+        assert_eq!(Times::parse(b"", 0), None);
+    }
+
+    #[test]
+    fn status_is_read_by_key() {
+        let text = b"Name:\tmy proc\nTgid:\t7\nPid:\t8\nPPid:\t1\nUid:\t33\t0\t0\t0\n\
+                     NSpid:\t8\t2\t1\nKthread:\t0\nVmSize:\t   10 kB\n";
+        let status = Status::parse(text).expect("a status");
+        assert_eq!(status.name, b"my proc");
+        assert_eq!(
+            (status.tgid, status.pid, status.ppid, status.uid),
+            (7, 8, 1, 33)
+        );
+        assert_eq!(
+            (status.inner_ids, status.kthread),
+            (vec![2, 1], Some(false))
+        );
+        assert_eq!(Status::parse(b"Name:\tx\n"), None);
+        assert_eq!(Status::parse(b"\xff\xff:\n::\n"), None);
+    }
+}
