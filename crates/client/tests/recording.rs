@@ -1,0 +1,170 @@
+//! Recordings through a real service.
+
+mod common;
+
+use std::sync::mpsc;
+
+use common::{LIMIT, Recorder, Service, config, producer_at, texts, write_text};
+use ferretto_client::{Consumer, ConsumerEvent, ExhaustedPolicy};
+use ferretto_proto::observable_events::Type as ObservableType;
+use ferretto_wire::Fields;
+
+fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    consumer
+        .read_buffers(LIMIT, |packet| {
+            packets.push(packet.to_vec());
+            Ok::<_, std::convert::Infallible>(())
+        })
+        .unwrap();
+    packets
+}
+
+/// Starts a session and waits until all data sources have started, that is, written what they write.
+fn start(consumer: &mut Consumer, config: ferretto_proto::TraceConfig) {
+    consumer
+        .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])
+        .unwrap();
+    consumer.enable_tracing(config, None).unwrap();
+    loop {
+        match consumer.poll_event() {
+            Some(ConsumerEvent::Observed(events))
+                if events.all_data_sources_started == Some(true) =>
+            {
+                return;
+            }
+            Some(ConsumerEvent::Observed(_)) => {}
+            Some(other) => panic!("{other:?}"),
+            None => {
+                consumer.wait(LIMIT);
+                consumer.process();
+            }
+        }
+    }
+}
+
+fn stop(consumer: &mut Consumer) {
+    consumer.disable_tracing(LIMIT).unwrap();
+    let end = consumer
+        .wait_for_end(LIMIT)
+        .unwrap()
+        .expect("the session ends");
+    assert_eq!(end.error, None);
+}
+
+/// A service with a producer that is registered, and a consumer.
+fn connected(
+    policy: ExhaustedPolicy,
+    write: impl FnMut(&mut ferretto_client::TraceWriter) + Send + 'static,
+) -> (Service, Recorder, Consumer) {
+    let service = Service::start();
+    let mut producer = producer_at(&service.producers);
+    common::next_event(&mut producer, |event| {
+        matches!(event, ferretto_client::Event::Connected)
+    });
+    let (sender, receiver) = mpsc::channel();
+    let recorder = Recorder::start(producer, policy, write);
+    // The registration is processed before the answer to this comes.
+    assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
+    recorder.handle.wake();
+    receiver.recv_timeout(LIMIT).unwrap();
+    let consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    (service, recorder, consumer)
+}
+
+#[test]
+fn packets_arrive_in_order_and_flagged() {
+    let (_service, _recorder, mut consumer) = connected(ExhaustedPolicy::Drop, |writer| {
+        for index in 0..100 {
+            write_text(writer, format!("packet {index}").as_bytes());
+        }
+    });
+    start(&mut consumer, config(1024));
+    consumer.flush(LIMIT).unwrap();
+    let packets = read(&mut consumer);
+    let expected: Vec<_> = (0..100)
+        .map(|index| format!("packet {index}").into_bytes())
+        .collect();
+    assert_eq!(texts(&packets), expected);
+    let first = packets
+        .iter()
+        .find(|packet| Fields::find(900, packet).is_some())
+        .unwrap();
+    assert!(
+        Fields::find(87, first).is_some(),
+        "first packet on its sequence"
+    );
+    stop(&mut consumer);
+    consumer.free_buffers(LIMIT).unwrap();
+}
+
+#[test]
+fn what_was_written_last_arrives_when_the_session_stops() {
+    let (_service, _recorder, mut consumer) =
+        connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"only"));
+    start(&mut consumer, config(64));
+    stop(&mut consumer);
+    assert_eq!(texts(&read(&mut consumer)), [b"only"]);
+}
+
+#[test]
+fn a_packet_of_20_mb_arrives_whole() {
+    let body: Vec<u8> = (0..20u32 << 20).map(|index| (index / 11) as u8).collect();
+    let expected = body.clone();
+    let (_service, _recorder, mut consumer) =
+        connected(ExhaustedPolicy::StallThenDrop, move |writer| {
+            write_text(writer, &body);
+            assert_eq!(writer.drop_count(), 0);
+        });
+    start(&mut consumer, config(32 * 1024));
+    stop(&mut consumer);
+    let texts = texts(&read(&mut consumer));
+    assert_eq!(texts.len(), 1);
+    assert!(texts[0] == expected);
+}
+
+#[test]
+fn the_service_answers_questions() {
+    let (_service, _recorder, mut consumer) =
+        connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"x"));
+    let capabilities = consumer.query_capabilities(LIMIT).unwrap();
+    assert_eq!(capabilities.has_query_capabilities, Some(true));
+    let state = consumer.query_service_state(LIMIT).unwrap();
+    let producer = &state.producers[0];
+    assert_eq!(producer.name.as_deref(), Some(&b"test-producer"[..]));
+    assert_eq!(producer.sdk_version.as_deref(), Some(&b"test"[..]));
+    let source = state.data_sources[0].ds_descriptor.as_option().unwrap();
+    assert_eq!(source.name.as_deref(), Some(&b"test.source"[..]));
+    assert!(
+        consumer.trace_stats(LIMIT).is_err(),
+        "there is no session yet"
+    );
+    start(&mut consumer, config(64));
+    let stats = consumer.trace_stats(LIMIT).unwrap();
+    assert_eq!(stats.data_sources_registered, Some(1));
+    stop(&mut consumer);
+}
+
+#[test]
+fn a_session_that_cannot_start_says_why() {
+    let service = Service::start();
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    let mut bad = config(64);
+    bad.buffers[0].size_kb = Some(0);
+    consumer.enable_tracing(bad, None).unwrap();
+    let end = consumer.wait_for_end(LIMIT).unwrap().unwrap();
+    assert!(end.error.unwrap().contains("buffer"));
+}
+
+#[test]
+fn two_sessions_share_a_producer() {
+    let (service, _recorder, mut first) =
+        connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"both"));
+    start(&mut first, config(64));
+    stop(&mut first);
+    let mut second = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    start(&mut second, config(64));
+    stop(&mut second);
+    assert_eq!(texts(&read(&mut first)), [b"both"]);
+    assert_eq!(texts(&read(&mut second)), [b"both"]);
+}

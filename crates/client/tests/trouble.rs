@@ -1,0 +1,201 @@
+//! Services that are absent, die or talk nonsense.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::{Duration, Instant};
+
+use common::{LIMIT, Service, config, next_event, producer_at, unique_address};
+use ferretto_client::{
+    Address, CallError, Consumer, ConsumerEvent, Event, ExhaustedPolicy, LostReason, ReadError,
+};
+use ferretto_ipc::frame;
+
+fn listen(address: &Address) -> UnixListener {
+    let Address::Abstract(name) = address else {
+        panic!()
+    };
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+}
+
+fn disconnected(event: &Event) -> bool {
+    matches!(event, Event::Disconnected(_))
+}
+
+#[test]
+fn a_producer_waits_for_a_service_that_is_not_there_yet() {
+    let (producers, consumers) = (unique_address("producer"), unique_address("consumer"));
+    let mut producer = producer_at(&producers);
+    let Event::Disconnected(LostReason::Connect(_)) = next_event(&mut producer, disconnected)
+    else {
+        panic!()
+    };
+    assert!(producer.poll_timeout().unwrap() > Instant::now());
+    let mut writer = producer
+        .handle()
+        .create_writer(1, ExhaustedPolicy::StallThenAbort);
+    common::write_text(&mut writer, &[0; 100_000]);
+    let _service = Service::start_at(producers, consumers);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    assert!(producer.handle().is_connected());
+}
+
+#[test]
+fn a_producer_comes_back_to_a_restarted_service() {
+    let (producers, consumers) = (unique_address("producer"), unique_address("consumer"));
+    let service = Service::start_at(producers.clone(), consumers.clone());
+    let mut producer = producer_at(&producers);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let mut consumer = Consumer::connect(&consumers, LIMIT).unwrap();
+    consumer.enable_tracing(config(64), None).unwrap();
+    let Event::Start {
+        instance,
+        config: source,
+    } = next_event(&mut producer, |event| matches!(event, Event::Start { .. }))
+    else {
+        panic!()
+    };
+    let handle = producer.handle();
+    let policy = ExhaustedPolicy::StallThenAbort;
+    let mut writer = handle.create_writer(source.target_buffer.unwrap(), policy);
+    assert_ne!(writer.id(), 0);
+    common::write_text(&mut writer, b"before");
+    service.stop();
+    let stopped = next_event(&mut producer, |event| matches!(event, Event::Stop { .. }));
+    assert!(matches!(stopped, Event::Stop { instance: id } if id == instance));
+    next_event(&mut producer, disconnected);
+    // A writer of the old connection neither blocks nor aborts, however much it is given.
+    for _ in 0..100 {
+        common::write_text(&mut writer, &[0; 10_000]);
+    }
+    assert!(writer.is_dropping());
+    let _service = Service::start_at(producers, consumers);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    drop(writer);
+    assert!(matches!(consumer.wait_for_end(LIMIT), Ok(Some(end)) if end.error.is_some()));
+}
+
+/// Answers the first connection with `answer` and then reads until the other side gives up.
+fn broken_service(address: &Address, answers: Vec<Vec<u8>>) -> std::thread::JoinHandle<()> {
+    let listener = listen(address);
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = [0; 4096];
+        for answer in answers {
+            // Waits for a request first, so that the answers meet open calls.
+            let _ = stream.read(&mut buffer).unwrap();
+            let _ = stream.write_all(&answer);
+        }
+        while stream.read(&mut buffer).is_ok_and(|length| length > 0) {}
+    })
+}
+
+const METHODS: [(u32, &str); 2] = [(1, "InitializeConnection"), (2, "GetAsyncCommand")];
+
+#[test]
+fn a_producer_survives_nonsense_and_says_what_is_wrong() {
+    let bound = frame::bind_service_reply(1, 1, &METHODS);
+    let welcome = frame::method_reply(2, false, 0, |_| {});
+    let command = |bytes: &'static [u8]| {
+        frame::method_reply(3, true, bytes.len(), |out| out.extend_from_slice(bytes))
+    };
+    let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
+        ("broke the protocol", vec![vec![0xff; 64]]),
+        (
+            "does not accept producers",
+            vec![frame::bind_service_failed(1)],
+        ),
+        (
+            "lacks essential methods",
+            vec![frame::bind_service_reply(1, 1, &[(1, "Sync")])],
+        ),
+        (
+            "refused the producer",
+            vec![bound.clone(), frame::method_rejected(2)],
+        ),
+        (
+            "memory before a welcome",
+            vec![bound.clone(), command(b"\x1a\x02\x08\x04")],
+        ),
+        (
+            "no shared memory",
+            vec![
+                bound.clone(),
+                [welcome.clone(), command(b"\x1a\x02\x08\x04")].concat(),
+            ],
+        ),
+        (
+            "ended the stream",
+            vec![bound, [welcome, frame::method_rejected(3)].concat()],
+        ),
+    ];
+    for (expected, answers) in cases {
+        let address = unique_address("broken");
+        let service = broken_service(&address, answers);
+        let mut producer = producer_at(&address);
+        let event = next_event(&mut producer, disconnected);
+        let Event::Disconnected(reason) = event else {
+            panic!()
+        };
+        assert!(
+            reason.to_string().contains(expected),
+            "{reason} is not {expected}"
+        );
+        drop(producer);
+        service.join().unwrap();
+    }
+}
+
+#[test]
+fn a_consumer_does_not_wait_longer_than_it_was_told() {
+    let address = unique_address("silent");
+    let _listener = listen(&address);
+    let result = Consumer::connect(&address, Duration::from_millis(1));
+    assert!(
+        matches!(result, Err(CallError::TimedOut { .. })),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn a_consumer_knows_a_producer_socket() {
+    let service = Service::start();
+    let result = Consumer::connect(&service.producers, LIMIT);
+    assert!(
+        matches!(result, Err(CallError::NoConsumerPort)),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn a_consumer_notices_the_end_of_the_service() {
+    let service = Service::start();
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    consumer.enable_tracing(config(64), None).unwrap();
+    consumer.query_capabilities(LIMIT).unwrap();
+    service.stop();
+    let end = consumer.wait_for_end(LIMIT).unwrap().unwrap();
+    assert!(end.error.unwrap().contains("lost"));
+    let read = consumer.read_buffers(LIMIT, |_| Ok::<_, ()>(()));
+    assert!(
+        matches!(read, Err(ReadError::Call(CallError::Disconnected))),
+        "{read:?}"
+    );
+    assert!(matches!(
+        consumer.flush(LIMIT),
+        Err(CallError::Disconnected)
+    ));
+    assert!(matches!(
+        consumer.poll_event(),
+        Some(ConsumerEvent::Disconnected(_))
+    ));
+    assert!(consumer.poll_event().is_none());
+}
+
+#[test]
+fn there_may_be_no_service_at_all() {
+    let result = Consumer::connect(&unique_address("nobody"), LIMIT);
+    assert!(matches!(result, Err(CallError::Connect(_))), "{result:?}");
+}
