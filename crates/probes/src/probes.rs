@@ -9,7 +9,7 @@ use std::time::Instant;
 use ferretto_client::{
     Event, ExhaustedPolicy, InstanceId, Producer, ProducerHandle, ProducerOptions, Scraping,
 };
-use ferretto_proto::{DataSourceConfig, SystemInfoConfig};
+use ferretto_proto::{DataSourceConfig, SystemInfoConfig, decode_lazy};
 
 use crate::clock::monotonic_ns;
 use crate::ftrace::Controller;
@@ -70,7 +70,7 @@ enum Source {
     /// Lives in the controller.
     Ftrace,
     ProcessStats(ProcessStats),
-    SysStats(SysStats),
+    SysStats(Box<SysStats>),
     SystemInfo(SystemInfoConfig, Box<dyn PacketSink>),
 }
 
@@ -182,73 +182,63 @@ impl Probes {
     }
 
     fn set_up(&mut self, id: InstanceId, config: &DataSourceConfig) {
-        let name = String::from_utf8_lossy(config.name.as_deref().unwrap_or_default());
+        match self.create(id, config) {
+            Ok(source) => {
+                let session = config.tracing_session_id.unwrap_or(0);
+                let instance = Instance {
+                    session,
+                    started: false,
+                    source,
+                    poll: None,
+                };
+                self.instances.insert(id, instance);
+            }
+            // The service learns nothing, as it has no way to: the start is just never confirmed.
+            Err(reason) => self.failed(&source_name(config), reason),
+        }
+    }
+
+    fn create(&mut self, id: InstanceId, config: &DataSourceConfig) -> Result<Source, String> {
+        let unusable = |error| format!("its config cannot be decoded: {error}");
         let target = config.target_buffer.unwrap_or(0);
-        let sink = || -> Box<dyn PacketSink> {
-            Box::new(
-                self.handle
-                    .create_writer(target, ExhaustedPolicy::StallThenDrop),
-            )
-        };
-        let options = &self.options;
-        let fail = |reason: String| {
-            options.notify(Notice::Failed {
-                source: name.clone().into_owned(),
-                reason,
-            });
-        };
-        let source = match &*name {
+        let writer = self
+            .handle
+            .create_writer(target, ExhaustedPolicy::StallThenDrop);
+        let sink: Box<dyn PacketSink> = Box::new(writer);
+        match &*source_name(config) {
             FTRACE => {
-                let wanted = config
-                    .ftrace_config
-                    .as_option()
-                    .cloned()
-                    .unwrap_or_default();
-                if let Err(error) = self.ftrace.set_up(id.0, &wanted, sink()) {
-                    return fail(error.to_string());
-                }
-                Source::Ftrace
+                let wanted = decode_lazy(&config.ftrace_config).map_err(unusable)?;
+                self.ftrace
+                    .set_up(id.0, &wanted, sink)
+                    .map_err(|error| error.to_string())?;
+                Ok(Source::Ftrace)
             }
             PROCESS_STATS => {
-                let wanted = config
-                    .process_stats_config
-                    .as_option()
-                    .cloned()
-                    .unwrap_or_default();
-                Source::ProcessStats(ProcessStats::new(&wanted, sink()))
+                let wanted = decode_lazy(&config.process_stats_config).map_err(unusable)?;
+                Ok(Source::ProcessStats(ProcessStats::new(&wanted, sink)))
             }
             SYS_STATS => {
-                let wanted = config
-                    .sys_stats_config
-                    .as_option()
-                    .cloned()
-                    .unwrap_or_default();
-                let source = SysStats::new(&wanted, sink(), &|problem| fail(problem.to_owned()));
+                let wanted = decode_lazy(&config.sys_stats_config).map_err(unusable)?;
+                let log = |problem: &str| self.failed(SYS_STATS, problem.to_owned());
+                let source = SysStats::new(&wanted, sink, &log);
                 for path in source.unreadable() {
-                    fail(format!("{} cannot be read", path.display()));
+                    log(&format!("{} cannot be read", path.display()));
                 }
-                Source::SysStats(source)
+                Ok(Source::SysStats(Box::new(source)))
             }
             SYSTEM_INFO => {
-                let wanted = config
-                    .system_info_config
-                    .as_option()
-                    .cloned()
-                    .unwrap_or_default();
-                Source::SystemInfo(wanted, sink())
+                let wanted = decode_lazy(&config.system_info_config).map_err(unusable)?;
+                Ok(Source::SystemInfo(wanted, sink))
             }
-            other => return fail(format!("{other:?} is not a data source of this program")),
-        };
-        let session = config.tracing_session_id.unwrap_or(0);
-        self.instances.insert(
-            id,
-            Instance {
-                session,
-                started: false,
-                source,
-                poll: None,
-            },
-        );
+            _ => Err("not a data source of this program".to_owned()),
+        }
+    }
+
+    fn failed(&self, source: &str, reason: String) {
+        self.options.notify(Notice::Failed {
+            source: source.to_owned(),
+            reason,
+        });
     }
 
     fn start(&mut self, id: InstanceId) {
@@ -262,8 +252,10 @@ impl Probes {
         match &mut instance.source {
             Source::Ftrace => {
                 if let Err(error) = self.ftrace.start(id.0) {
-                    let (source, reason) = (FTRACE.to_owned(), error.to_string());
-                    self.options.notify(Notice::Failed { source, reason });
+                    self.options.notify(Notice::Failed {
+                        source: FTRACE.to_owned(),
+                        reason: error.to_string(),
+                    });
                 }
             }
             Source::ProcessStats(source) => source.start(),
@@ -368,4 +360,8 @@ impl Probes {
             instance.poll = period.map(|period| Timer::next(monotonic_ns(), period));
         }
     }
+}
+
+fn source_name(config: &DataSourceConfig) -> String {
+    String::from_utf8_lossy(config.name.as_deref().unwrap_or_default()).into_owned()
 }

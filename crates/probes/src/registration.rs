@@ -1,6 +1,6 @@
 //! How the data sources present themselves to the service.
 
-use ferretto_proto::{DataSourceDescriptor, FtraceDescriptor};
+use ferretto_proto::{DataSourceDescriptor, FtraceDescriptor, Message};
 
 /// Name of the ftrace data source.
 pub const FTRACE: &str = "linux.ftrace";

@@ -6,6 +6,11 @@
 //! * A message that is decoded and encoded again keeps the fields and the enum
 //!   values it does not know, byte for byte, behind the fields it knows.
 //! * `string` fields are byte vectors: nothing is refused for not being UTF-8.
+//! * The configs of single data sources inside [`DataSourceConfig`], and what
+//!   [`DataSourceDescriptor`] says of single sources, are left encoded, as bytes:
+//!   who passes them on does not change them, and producers compare them.
+//!   Write them with `FtraceConfig { .. }.encode_to_vec()` and read them with
+//!   [`decode_lazy`].
 //! * Repeated numbers are written unpacked unless the schema says packed, and
 //!   are read either way.
 //! * Decoding never panics and never allocates out of proportion to its input.
@@ -33,6 +38,16 @@
 #![forbid(unsafe_code)]
 
 pub use buffa::{self, EnumValue, Enumeration, Message, MessageField};
+
+/// Decodes a field that is left encoded, such as [`DataSourceConfig::ftrace_config`].
+/// An absent field is the message without any fields.
+///
+/// # Errors
+///
+/// If the bytes are not such a message.
+pub fn decode_lazy<M: Message>(field: &Option<Vec<u8>>) -> Result<M, buffa::DecodeError> {
+    M::decode_from_slice(field.as_deref().unwrap_or_default())
+}
 
 /// Field numbers, one module for each message, nested as messages are.
 #[rustfmt::skip]

@@ -2,7 +2,7 @@
 
 use ferretto_proto::{
     CommitDataRequest, DataSourceConfig, FtraceConfig, IPCFrame, Message, TraceConfig, TraceStats,
-    fields, ipc_frame, trace_config, trace_stats,
+    decode_lazy, fields, ipc_frame, trace_config, trace_stats,
 };
 
 /// A field in wire form: key, then the value as given.
@@ -151,4 +151,20 @@ fn malformed_bytes_are_errors() {
     assert!(CommitDataRequest::decode_from_slice(&[0xff; 16]).is_err());
     let endless_nesting = field(1, 3, &[]).repeat(100_000);
     assert!(CommitDataRequest::decode_from_slice(&endless_nesting).is_err());
+}
+
+#[test]
+fn configs_of_single_sources_are_passed_on_as_they_were_written() {
+    // Fields out of order, a length of four bytes, a field given twice.
+    let events = [0x0a, 0x81, 0x80, 0x80, 0x00, b'x'];
+    let size = field(fields::ftrace_config::BUFFER_SIZE_KB, 0, &varint(7));
+    let odd = [&size[..], &events, &size].concat();
+    let bytes = length_delimited(fields::data_source_config::FTRACE_CONFIG, &odd);
+    assert_eq!(again::<DataSourceConfig>(&bytes), bytes);
+
+    let decoded = DataSourceConfig::decode_from_slice(&bytes).expect("decodes");
+    let ftrace: FtraceConfig = decode_lazy(&decoded.ftrace_config).expect("decodes");
+    assert_eq!(ftrace.buffer_size_kb, Some(7));
+    let absent: FtraceConfig = decode_lazy(&None).expect("nothing to decode");
+    assert_eq!(absent, FtraceConfig::default());
 }

@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::Result;
-use buffa_codegen::generated::descriptor::{DescriptorProto, FileDescriptorProto};
+use buffa_codegen::generated::descriptor::field_descriptor_proto::Type;
+use buffa_codegen::generated::descriptor::{
+    DescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+};
 use buffa_codegen::{CodeGenConfig, GeneratedFileKind};
 
 use super::Output;
@@ -205,13 +208,24 @@ fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) 
 }
 
 fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
-    message
-        .field
-        .retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
+    message.field.retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
+    message.field.iter_mut().for_each(leave_encoded);
     for nested in &mut message.nested_type {
         reduce(nested, known);
     }
     drop_empty_oneofs(message);
+}
+
+/// A message field that the schema calls lazy becomes the bytes of its message.
+///
+/// The service passes them on and must not change a byte: producers compare
+/// the encoded configs they get with those they have.
+fn leave_encoded(field: &mut FieldDescriptorProto) {
+    if field.options.as_option().and_then(|options| options.lazy) == Some(true) {
+        field.r#type = Some(Type::TYPE_BYTES);
+        field.type_name = None;
+        field.options = Default::default();
+    }
 }
 
 /// A oneof of which nothing is left would have no variants.

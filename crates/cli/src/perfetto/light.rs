@@ -1,7 +1,9 @@
 //! A config from a few options: `perfetto -t 10s -b 32mb sched/sched_switch`.
 
 use ferretto_proto::trace_config::{BufferConfig, DataSource};
-use ferretto_proto::{DataSourceConfig, FtraceConfig, MessageField, SysStatsConfig, TraceConfig};
+use ferretto_proto::{
+    DataSourceConfig, FtraceConfig, Message, MessageField, SysStatsConfig, TraceConfig,
+};
 
 use super::args::Light;
 
@@ -56,32 +58,41 @@ fn data_sources(light: &Light) -> Vec<DataSource> {
         }
         if event == "disk" {
             let mut disk = source_config("linux.sys_stats");
-            disk.sys_stats_config = MessageField::some(SysStatsConfig {
-                diskstat_period_ms: Some(1000),
-                ..Default::default()
-            });
+            disk.sys_stats_config = Some(
+                SysStatsConfig {
+                    diskstat_period_ms: Some(1000),
+                    ..Default::default()
+                }
+                .encode_to_vec(),
+            );
             sources.push(wrap(disk));
         }
     }
     let apps: Vec<_> = light.apps.iter().map(|app| app.as_str().into()).collect();
     if !events.is_empty() || !categories.is_empty() || !apps.is_empty() {
         let mut kernel = source_config("linux.ftrace");
-        kernel.ftrace_config = MessageField::some(FtraceConfig {
-            ftrace_events: events,
-            atrace_categories: categories,
-            atrace_apps: apps,
-            symbolize_ksyms: Some(true),
-            ..Default::default()
-        });
+        kernel.ftrace_config = Some(
+            FtraceConfig {
+                ftrace_events: events,
+                atrace_categories: categories,
+                atrace_apps: apps,
+                symbolize_ksyms: Some(true),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        );
         sources.push(wrap(kernel));
     }
     for name in hypervisors {
         let mut kernel = source_config("linux.ftrace");
-        kernel.ftrace_config = MessageField::some(FtraceConfig {
-            ftrace_events: vec![format!("{name}/*").into()],
-            instance_name: Some(name.into()),
-            ..Default::default()
-        });
+        kernel.ftrace_config = Some(
+            FtraceConfig {
+                ftrace_events: vec![format!("{name}/*").into()],
+                instance_name: Some(name.into()),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        );
         sources.push(wrap(kernel));
     }
     sources.push(source("linux.process_stats"));
@@ -117,10 +128,13 @@ pub(super) fn test_config() -> TraceConfig {
         "power/cpu_frequency",
         "power/gpu_frequency",
     ];
-    kernel.ftrace_config = MessageField::some(FtraceConfig {
-        ftrace_events: events.iter().map(|event| (*event).into()).collect(),
-        ..Default::default()
-    });
+    kernel.ftrace_config = Some(
+        FtraceConfig {
+            ftrace_events: events.iter().map(|event| (*event).into()).collect(),
+            ..Default::default()
+        }
+        .encode_to_vec(),
+    );
     TraceConfig {
         duration_ms: Some(2000),
         buffers: vec![BufferConfig {
@@ -174,6 +188,8 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use ferretto_proto::decode_lazy;
+
     use super::*;
 
     fn light(events: &[&str]) -> Light {
@@ -241,7 +257,8 @@ mod tests {
             names,
             ["linux.ftrace", "linux.process_stats", "linux.system_info"].map(Vec::from)
         );
-        let ftrace = &config.data_sources[0].config.ftrace_config;
+        let ftrace: FtraceConfig =
+            decode_lazy(&config.data_sources[0].config.ftrace_config).unwrap();
         assert_eq!(ftrace.ftrace_events, [b"sched/sched_switch".to_vec()]);
         assert_eq!(ftrace.atrace_categories, [b"freq".to_vec()]);
         assert_eq!(ftrace.symbolize_ksyms, Some(true));

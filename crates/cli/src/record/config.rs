@@ -3,13 +3,17 @@
 use ferretto_proto::sys_stats_config::StatCounters;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
 use ferretto_proto::{
-    DataSourceConfig, FtraceConfig, MessageField, ProcessStatsConfig, SysStatsConfig, TraceConfig,
+    DataSourceConfig, FtraceConfig, Message, MessageField, ProcessStatsConfig, SysStatsConfig,
+    TraceConfig,
 };
 
 /// Buffers, in the order of the config.
 const KERNEL_BUFFER: u32 = 0;
 const SYSTEM_BUFFER: u32 = 1;
 const APP_BUFFER: u32 = 2;
+
+/// Name of the producer of the system's data sources, ours and upstream's.
+const PROBES: &str = "perfetto.traced_probes";
 
 /// How often the buffers are drained into the file, in milliseconds. Short, so that they need not hold much.
 const FILE_WRITE_PERIOD_MS: u32 = 500;
@@ -63,7 +67,7 @@ pub(super) fn default_config(cpus: u32) -> TraceConfig {
             source(named("track_event", APP_BUFFER)),
         ],
         producers: vec![ProducerConfig {
-            producer_name: Some(ferretto_probes::PRODUCER_NAME.into()),
+            producer_name: Some(PROBES.into()),
             shm_size_kb: Some(16 << 10),
             page_size_kb: Some(32),
             ..Default::default()
@@ -75,7 +79,10 @@ pub(super) fn default_config(cpus: u32) -> TraceConfig {
 }
 
 fn source(config: DataSourceConfig) -> DataSource {
-    DataSource { config: MessageField::some(config), ..Default::default() }
+    DataSource {
+        config: MessageField::some(config),
+        ..Default::default()
+    }
 }
 
 fn named(name: &str, buffer: u32) -> DataSourceConfig {
@@ -89,40 +96,49 @@ fn named(name: &str, buffer: u32) -> DataSourceConfig {
 fn kernel(cpus: u32) -> DataSourceConfig {
     let size = KERNEL_BUFFER_PER_CPU_KB >> u32::from(cpus > MANY_CPUS);
     DataSourceConfig {
-        ftrace_config: MessageField::some(FtraceConfig {
-            ftrace_events: KERNEL_EVENTS.iter().map(|event| (*event).into()).collect(),
-            buffer_size_kb: Some(size),
-            drain_period_ms: Some(KERNEL_DRAIN_PERIOD_MS),
-            ..Default::default()
-        }),
+        ftrace_config: Some(
+            FtraceConfig {
+                ftrace_events: KERNEL_EVENTS.iter().map(|event| (*event).into()).collect(),
+                buffer_size_kb: Some(size),
+                drain_period_ms: Some(KERNEL_DRAIN_PERIOD_MS),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        ),
         ..named("linux.ftrace", KERNEL_BUFFER)
     }
 }
 
 fn processes() -> DataSourceConfig {
     DataSourceConfig {
-        process_stats_config: MessageField::some(ProcessStatsConfig {
-            scan_all_processes_on_start: Some(true),
-            record_thread_names: Some(true),
-            proc_stats_poll_ms: Some(COUNTER_PERIOD_MS),
-            ..Default::default()
-        }),
+        process_stats_config: Some(
+            ProcessStatsConfig {
+                scan_all_processes_on_start: Some(true),
+                record_thread_names: Some(true),
+                proc_stats_poll_ms: Some(COUNTER_PERIOD_MS),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        ),
         ..named("linux.process_stats", SYSTEM_BUFFER)
     }
 }
 
 fn counters() -> DataSourceConfig {
     DataSourceConfig {
-        sys_stats_config: MessageField::some(SysStatsConfig {
-            meminfo_period_ms: Some(COUNTER_PERIOD_MS),
-            vmstat_period_ms: Some(COUNTER_PERIOD_MS),
-            stat_period_ms: Some(COUNTER_PERIOD_MS),
-            stat_counters: vec![StatCounters::STAT_CPU_TIMES, StatCounters::STAT_FORK_COUNT],
-            cpufreq_period_ms: Some(COUNTER_PERIOD_MS),
-            diskstat_period_ms: Some(COUNTER_PERIOD_MS),
-            psi_period_ms: Some(COUNTER_PERIOD_MS),
-            ..Default::default()
-        }),
+        sys_stats_config: Some(
+            SysStatsConfig {
+                meminfo_period_ms: Some(COUNTER_PERIOD_MS),
+                vmstat_period_ms: Some(COUNTER_PERIOD_MS),
+                stat_period_ms: Some(COUNTER_PERIOD_MS),
+                stat_counters: vec![StatCounters::STAT_CPU_TIMES, StatCounters::STAT_FORK_COUNT],
+                cpufreq_period_ms: Some(COUNTER_PERIOD_MS),
+                diskstat_period_ms: Some(COUNTER_PERIOD_MS),
+                psi_period_ms: Some(COUNTER_PERIOD_MS),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        ),
         ..named("linux.sys_stats", SYSTEM_BUFFER)
     }
 }

@@ -17,15 +17,9 @@ pub struct DataSourceDescriptor {
     /// Field 9: `no_flush`
     pub no_flush: ::core::option::Option<bool>,
     /// Field 6: `track_event_descriptor`
-    pub track_event_descriptor: ::buffa::MessageField<
-        TrackEventDescriptor,
-        ::buffa::Inline<TrackEventDescriptor>,
-    >,
+    pub track_event_descriptor: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 8: `ftrace_descriptor`
-    pub ftrace_descriptor: ::buffa::MessageField<
-        FtraceDescriptor,
-        ::buffa::Inline<FtraceDescriptor>,
-    >,
+    pub ftrace_descriptor: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
 }
@@ -69,7 +63,7 @@ impl ::buffa::Message for DataSourceDescriptor {
     /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
@@ -85,24 +79,14 @@ impl ::buffa::Message for DataSourceDescriptor {
         if self.handles_incremental_state_clear.is_some() {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
-        if self.track_event_descriptor.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.track_event_descriptor.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.track_event_descriptor {
+            size += 1u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
         if let Some(v) = self.id {
             size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
         }
-        if self.ftrace_descriptor.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.ftrace_descriptor.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.ftrace_descriptor {
+            size += 1u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
         if self.no_flush.is_some() {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
@@ -112,7 +96,7 @@ impl ::buffa::Message for DataSourceDescriptor {
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
+        _cache: &mut ::buffa::SizeCache,
         buf: &mut impl ::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
@@ -129,24 +113,14 @@ impl ::buffa::Message for DataSourceDescriptor {
         if let Some(v) = self.handles_incremental_state_clear {
             ::buffa::types::put_bool_field(4u32, v, buf);
         }
-        if self.track_event_descriptor.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                6u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.track_event_descriptor.write_to(__cache, buf);
+        if let Some(ref v) = self.track_event_descriptor {
+            ::buffa::types::put_shared_bytes_field(6u32, v, buf);
         }
         if let Some(v) = self.id {
             ::buffa::types::put_uint64_field(7u32, v, buf);
         }
-        if self.ftrace_descriptor.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                8u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.ftrace_descriptor.write_to(__cache, buf);
+        if let Some(ref v) = self.ftrace_descriptor {
+            ::buffa::types::put_shared_bytes_field(8u32, v, buf);
         }
         if let Some(v) = self.no_flush {
             ::buffa::types::put_bool_field(9u32, v, buf);
@@ -206,10 +180,11 @@ impl ::buffa::Message for DataSourceDescriptor {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.track_event_descriptor.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .track_event_descriptor
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             7u32 => {
@@ -226,10 +201,11 @@ impl ::buffa::Message for DataSourceDescriptor {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.ftrace_descriptor.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .ftrace_descriptor
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             9u32 => {
@@ -253,9 +229,9 @@ impl ::buffa::Message for DataSourceDescriptor {
         self.will_notify_on_stop = ::core::option::Option::None;
         self.will_notify_on_start = ::core::option::Option::None;
         self.handles_incremental_state_clear = ::core::option::Option::None;
-        self.track_event_descriptor = ::buffa::MessageField::none();
+        self.track_event_descriptor = ::core::option::Option::None;
         self.id = ::core::option::Option::None;
-        self.ftrace_descriptor = ::buffa::MessageField::none();
+        self.ftrace_descriptor = ::core::option::Option::None;
         self.no_flush = ::core::option::Option::None;
         self.__buffa_unknown_fields.clear();
     }

@@ -37,65 +37,35 @@ pub struct DataSourceConfig {
         ::buffa::Inline<ProtoVmConfig>,
     >,
     /// Field 100: `ftrace_config`
-    pub ftrace_config: ::buffa::MessageField<
-        FtraceConfig,
-        ::buffa::Inline<FtraceConfig>,
-    >,
+    pub ftrace_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 102: `inode_file_config`
-    pub inode_file_config: ::buffa::MessageField<
-        InodeFileConfig,
-        ::buffa::Inline<InodeFileConfig>,
-    >,
+    pub inode_file_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 103: `process_stats_config`
-    pub process_stats_config: ::buffa::MessageField<
-        ProcessStatsConfig,
-        ::buffa::Inline<ProcessStatsConfig>,
-    >,
+    pub process_stats_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 104: `sys_stats_config`
-    pub sys_stats_config: ::buffa::MessageField<
-        SysStatsConfig,
-        ::buffa::Inline<SysStatsConfig>,
-    >,
+    pub sys_stats_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 105: `heapprofd_config`
-    pub heapprofd_config: ::buffa::MessageField<
-        HeapprofdConfig,
-        ::buffa::Inline<HeapprofdConfig>,
-    >,
+    pub heapprofd_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 110: `java_hprof_config`
-    pub java_hprof_config: ::buffa::MessageField<
-        JavaHprofConfig,
-        ::buffa::Inline<JavaHprofConfig>,
-    >,
+    pub java_hprof_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 111: `perf_event_config`
-    pub perf_event_config: ::buffa::MessageField<
-        PerfEventConfig,
-        ::buffa::Inline<PerfEventConfig>,
-    >,
+    pub perf_event_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 113: `track_event_config`
-    pub track_event_config: ::buffa::MessageField<
-        TrackEventConfig,
-        ::buffa::Inline<TrackEventConfig>,
-    >,
+    pub track_event_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 119: `system_info_config`
     pub system_info_config: ::buffa::MessageField<
         SystemInfoConfig,
         ::buffa::Inline<SystemInfoConfig>,
     >,
     /// Field 136: `frozen_ftrace_config`
-    pub frozen_ftrace_config: ::buffa::MessageField<
-        FrozenFtraceConfig,
-        ::buffa::Inline<FrozenFtraceConfig>,
-    >,
+    pub frozen_ftrace_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 115: `interceptor_config`
     pub interceptor_config: ::buffa::MessageField<
         InterceptorConfig,
         ::buffa::Inline<InterceptorConfig>,
     >,
     /// Field 141: `journald_config`
-    pub journald_config: ::buffa::MessageField<
-        SystemdJournaldConfig,
-        ::buffa::Inline<SystemdJournaldConfig>,
-    >,
+    pub journald_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 1000: `legacy_config`
     pub legacy_config: ::core::option::Option<::buffa::alloc::vec::Vec<u8>>,
     /// Field 1001: `for_testing`
@@ -208,69 +178,29 @@ impl ::buffa::Message for DataSourceConfig {
                 += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
                     + inner_size as u64;
         }
-        if self.ftrace_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.ftrace_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.ftrace_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.inode_file_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.inode_file_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.inode_file_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.process_stats_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.process_stats_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.process_stats_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.sys_stats_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.sys_stats_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.sys_stats_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.heapprofd_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.heapprofd_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.heapprofd_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.java_hprof_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.java_hprof_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.java_hprof_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.perf_event_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.perf_event_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.perf_event_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.track_event_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.track_event_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.track_event_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
         if self.interceptor_config.is_set() {
             let __slot = __cache.reserve();
@@ -291,21 +221,11 @@ impl ::buffa::Message for DataSourceConfig {
         if self.prefer_suspend_clock_for_duration.is_some() {
             size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
-        if self.frozen_ftrace_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.frozen_ftrace_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.frozen_ftrace_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
-        if self.journald_config.is_set() {
-            let __slot = __cache.reserve();
-            let inner_size = self.journald_config.compute_size(__cache);
-            __cache.set(__slot, inner_size);
-            size
-                += 2u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+        if let Some(ref v) = self.journald_config {
+            size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.legacy_config {
             size += 2u64 + ::buffa::types::bytes_encoded_len(v) as u64;
@@ -371,69 +291,29 @@ impl ::buffa::Message for DataSourceConfig {
             );
             self.protovm_config.write_to(__cache, buf);
         }
-        if self.ftrace_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                100u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.ftrace_config.write_to(__cache, buf);
+        if let Some(ref v) = self.ftrace_config {
+            ::buffa::types::put_shared_bytes_field(100u32, v, buf);
         }
-        if self.inode_file_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                102u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.inode_file_config.write_to(__cache, buf);
+        if let Some(ref v) = self.inode_file_config {
+            ::buffa::types::put_shared_bytes_field(102u32, v, buf);
         }
-        if self.process_stats_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                103u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.process_stats_config.write_to(__cache, buf);
+        if let Some(ref v) = self.process_stats_config {
+            ::buffa::types::put_shared_bytes_field(103u32, v, buf);
         }
-        if self.sys_stats_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                104u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.sys_stats_config.write_to(__cache, buf);
+        if let Some(ref v) = self.sys_stats_config {
+            ::buffa::types::put_shared_bytes_field(104u32, v, buf);
         }
-        if self.heapprofd_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                105u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.heapprofd_config.write_to(__cache, buf);
+        if let Some(ref v) = self.heapprofd_config {
+            ::buffa::types::put_shared_bytes_field(105u32, v, buf);
         }
-        if self.java_hprof_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                110u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.java_hprof_config.write_to(__cache, buf);
+        if let Some(ref v) = self.java_hprof_config {
+            ::buffa::types::put_shared_bytes_field(110u32, v, buf);
         }
-        if self.perf_event_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                111u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.perf_event_config.write_to(__cache, buf);
+        if let Some(ref v) = self.perf_event_config {
+            ::buffa::types::put_shared_bytes_field(111u32, v, buf);
         }
-        if self.track_event_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                113u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.track_event_config.write_to(__cache, buf);
+        if let Some(ref v) = self.track_event_config {
+            ::buffa::types::put_shared_bytes_field(113u32, v, buf);
         }
         if self.interceptor_config.is_set() {
             ::buffa::types::put_len_delimited_header(
@@ -454,21 +334,11 @@ impl ::buffa::Message for DataSourceConfig {
         if let Some(v) = self.prefer_suspend_clock_for_duration {
             ::buffa::types::put_bool_field(122u32, v, buf);
         }
-        if self.frozen_ftrace_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                136u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.frozen_ftrace_config.write_to(__cache, buf);
+        if let Some(ref v) = self.frozen_ftrace_config {
+            ::buffa::types::put_shared_bytes_field(136u32, v, buf);
         }
-        if self.journald_config.is_set() {
-            ::buffa::types::put_len_delimited_header(
-                141u32,
-                u64::from(__cache.consume_next()),
-                buf,
-            );
-            self.journald_config.write_to(__cache, buf);
+        if let Some(ref v) = self.journald_config {
+            ::buffa::types::put_shared_bytes_field(141u32, v, buf);
         }
         if let Some(ref v) = self.legacy_config {
             ::buffa::types::put_shared_bytes_field(1000u32, v, buf);
@@ -626,10 +496,9 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.ftrace_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self.ftrace_config.get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             102u32 => {
@@ -637,10 +506,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.inode_file_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .inode_file_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             103u32 => {
@@ -648,10 +518,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.process_stats_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .process_stats_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             104u32 => {
@@ -659,10 +530,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.sys_stats_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .sys_stats_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             105u32 => {
@@ -670,10 +542,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.heapprofd_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .heapprofd_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             110u32 => {
@@ -681,10 +554,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.java_hprof_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .java_hprof_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             111u32 => {
@@ -692,10 +566,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.perf_event_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .perf_event_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             113u32 => {
@@ -703,10 +578,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.track_event_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .track_event_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             115u32 => {
@@ -745,10 +621,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.frozen_ftrace_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .frozen_ftrace_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             141u32 => {
@@ -756,10 +633,11 @@ impl ::buffa::Message for DataSourceConfig {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    self.journald_config.get_or_insert_default(),
+                ::buffa::types::merge_bytes(
+                    self
+                        .journald_config
+                        .get_or_insert_with(::buffa::alloc::vec::Vec::new),
                     buf,
-                    ctx,
                 )?;
             }
             1000u32 => {
@@ -802,19 +680,19 @@ impl ::buffa::Message for DataSourceConfig {
         self.priority_boost = ::buffa::MessageField::none();
         self.target_buffer_name = ::core::option::Option::None;
         self.protovm_config = ::buffa::MessageField::none();
-        self.ftrace_config = ::buffa::MessageField::none();
-        self.inode_file_config = ::buffa::MessageField::none();
-        self.process_stats_config = ::buffa::MessageField::none();
-        self.sys_stats_config = ::buffa::MessageField::none();
-        self.heapprofd_config = ::buffa::MessageField::none();
-        self.java_hprof_config = ::buffa::MessageField::none();
-        self.perf_event_config = ::buffa::MessageField::none();
-        self.track_event_config = ::buffa::MessageField::none();
+        self.ftrace_config = ::core::option::Option::None;
+        self.inode_file_config = ::core::option::Option::None;
+        self.process_stats_config = ::core::option::Option::None;
+        self.sys_stats_config = ::core::option::Option::None;
+        self.heapprofd_config = ::core::option::Option::None;
+        self.java_hprof_config = ::core::option::Option::None;
+        self.perf_event_config = ::core::option::Option::None;
+        self.track_event_config = ::core::option::Option::None;
         self.interceptor_config = ::buffa::MessageField::none();
         self.system_info_config = ::buffa::MessageField::none();
         self.prefer_suspend_clock_for_duration = ::core::option::Option::None;
-        self.frozen_ftrace_config = ::buffa::MessageField::none();
-        self.journald_config = ::buffa::MessageField::none();
+        self.frozen_ftrace_config = ::core::option::Option::None;
+        self.journald_config = ::core::option::Option::None;
         self.legacy_config = ::core::option::Option::None;
         self.for_testing = ::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
