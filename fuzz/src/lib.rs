@@ -1,0 +1,50 @@
+//! What the fuzzers run, as plain functions: each takes any bytes and panics only if something is
+//! wrong.
+//!
+//! `cargo test` here runs them over the checked-in corpora and over some thousand mutations of these, with a
+//! stable toolchain. `cargo +nightly fuzz run --features libfuzzer TARGET` searches for more; put what
+//! it finds, made small with `cargo fuzz tmin`, into `corpus/TARGET`.
+#![forbid(unsafe_code)]
+
+mod buffer;
+#[allow(dead_code, unused_imports, unreachable_pub)]
+#[path = "../../crates/cli/src/config_text/mod.rs"]
+mod config_text;
+mod input;
+mod ipc;
+mod smb;
+mod wire;
+
+pub use buffer::{commits, packets, patches};
+pub use ipc::ipc_frames;
+pub use smb::smb_pages;
+pub use wire::wire_fields;
+
+/// Configs in text form, or what might be one.
+pub fn config_text(data: &[u8]) {
+    for unknown in [config_text::Unknown::Refuse, config_text::Unknown::Drop] {
+        match config_text::load("fuzz", data, unknown) {
+            // What was understood must be a config.
+            Ok(parsed) => {
+                use ferretto_proto::Message as _;
+                let decoded = ferretto_proto::TraceConfig::decode_from_slice(&parsed.bytes);
+                assert!(decoded.is_ok(), "{decoded:?}");
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// All of them, by name.
+pub const TARGETS: [(&str, Target); 7] = [
+    ("wire_fields", wire_fields),
+    ("ipc_frames", ipc_frames),
+    ("smb_pages", smb_pages),
+    ("commits", commits),
+    ("patches", patches),
+    ("packets", packets),
+    ("config_text", config_text),
+];
