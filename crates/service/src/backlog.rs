@@ -5,15 +5,12 @@ use std::collections::VecDeque;
 use ferretto_ipc::port::consumer::Reply;
 
 use crate::event::ClientId;
-use crate::limits::READ_WINDOW;
 use crate::service::Service;
 
 /// Replies that wait until the consumer has read those before.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     replies: VecDeque<Waiting>,
-    /// The consumer has to read first.
-    blocked: bool,
 }
 
 #[derive(Debug)]
@@ -23,7 +20,7 @@ struct Waiting {
     has_more: bool,
 }
 
-/// Replies that may wait; an answer begun with no more room than this is rejected instead.
+/// Replies that may wait; an answer that needs more room than is left is rejected instead.
 const MAX_REPLIES: usize = 4096;
 
 impl Service {
@@ -53,32 +50,21 @@ impl Service {
         self.pump_backlog(client);
     }
 
-    pub(crate) fn backlog_drained(&mut self, client: ClientId) {
-        if let Some(consumer) = self.consumers.get_mut(&client) {
-            consumer.backlog.blocked = false;
-            self.pump_backlog(client);
-        }
-    }
-
-    fn pump_backlog(&mut self, client: ClientId) {
-        let mut sent = 0;
+    pub(crate) fn pump_backlog(&mut self, client: ClientId) {
         while let Some(consumer) = self.consumers.get_mut(&client) {
-            let backlog = &mut consumer.backlog;
-            if backlog.blocked {
+            if consumer.blocked {
                 return;
             }
             let Some(Waiting {
                 request_id,
                 reply,
                 has_more,
-            }) = backlog.replies.pop_front()
+            }) = consumer.backlog.replies.pop_front()
             else {
                 return;
             };
-            sent += reply.encoded_len();
-            backlog.blocked = sent >= READ_WINDOW && !backlog.replies.is_empty();
-            let blocked = backlog.blocked;
-            self.stream_to_consumer(client, Some(request_id), Some(reply), has_more, blocked);
+            let bytes = reply.encoded_len();
+            self.stream_to_consumer(client, Some(request_id), Some(reply), has_more, bytes);
         }
     }
 }

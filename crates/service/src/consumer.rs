@@ -14,7 +14,7 @@ use ferretto_proto::{
 use crate::backlog::Backlog;
 use crate::command::Command;
 use crate::event::{ClientId, FileId, Peer};
-use crate::limits::{MAX_DEFERRED_REQUESTS, SessionId};
+use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW, SessionId};
 use crate::observe::Observer;
 use crate::service::Service;
 use crate::session::ReadStream;
@@ -30,6 +30,10 @@ pub(crate) struct Consumer {
     pub(crate) reading: Option<ReadStream>,
     pub(crate) observer: Option<Observer>,
     pub(crate) backlog: Backlog,
+    /// Bytes sent since the driver last said that the consumer reads.
+    unread: usize,
+    /// That is too much: nothing long is sent before it reads.
+    pub(crate) blocked: bool,
     /// An EnableTracing whose output file the driver is creating; later requests wait.
     pub(crate) opening: Option<Box<Opening>>,
     deferred: VecDeque<(Option<u64>, Request, Option<OwnedFd>)>,
@@ -52,6 +56,8 @@ impl Consumer {
             reading: None,
             observer: None,
             backlog: Backlog::default(),
+            unread: 0,
+            blocked: false,
             opening: None,
             deferred: VecDeque::new(),
         }
@@ -136,24 +142,33 @@ impl Service {
         self.reply_to_consumer(client, request_id, reply);
     }
 
+    /// Answers a request with its only, or last, reply.
     pub(crate) fn reply_to_consumer(
         &mut self,
         client: ClientId,
         request_id: Option<u64>,
         reply: Option<Reply>,
     ) {
-        self.stream_to_consumer(client, request_id, reply, false, false);
+        let bytes = reply.as_ref().map_or(0, Reply::encoded_len);
+        self.stream_to_consumer(client, request_id, reply, false, bytes);
     }
 
+    /// Sends one of the replies to a request. `bytes` is its size, roughly.
     pub(crate) fn stream_to_consumer(
         &mut self,
         client: ClientId,
         request_id: Option<u64>,
         reply: Option<Reply>,
         has_more: bool,
-        wants_drained: bool,
+        bytes: usize,
     ) {
         let Some(request_id) = request_id else { return };
+        let mut wants_drained = false;
+        if let Some(consumer) = self.consumers.get_mut(&client) {
+            consumer.unread += bytes;
+            wants_drained = consumer.unread >= READ_WINDOW && !consumer.blocked;
+            consumer.blocked |= wants_drained;
+        }
         let command = Command::ConsumerReply {
             client,
             request_id,
@@ -162,6 +177,17 @@ impl Service {
             wants_drained,
         };
         self.commands.push_back(command);
+    }
+
+    /// The consumer has read what it was sent, or almost.
+    pub(crate) fn consumer_drained(&mut self, client: ClientId) {
+        let Some(consumer) = self.consumers.get_mut(&client) else {
+            return;
+        };
+        consumer.unread = 0;
+        consumer.blocked = false;
+        self.pump_stream(client);
+        self.pump_backlog(client);
     }
 
     /// Answers EnableTracing: the session is over, or never was.

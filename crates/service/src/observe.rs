@@ -114,8 +114,9 @@ impl Service {
                 events: events.into(),
                 ..Default::default()
             };
+            let bytes = reply.encoded_len() as usize;
             let reply = Some(Reply::ObserveEvents(reply));
-            self.stream_to_consumer(client, request_id, reply, true, false);
+            self.stream_to_consumer(client, request_id, reply, true, bytes);
         }
     }
 }

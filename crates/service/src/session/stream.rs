@@ -8,7 +8,7 @@ use ferretto_proto::read_buffers_response::Slice;
 
 use super::read::PacketSink;
 use crate::event::ClientId;
-use crate::limits::{READ_BATCH, READ_WINDOW, REPLY_BYTES, SessionId};
+use crate::limits::{READ_BATCH, REPLY_BYTES, SessionId};
 use crate::service::Service;
 
 /// What a slice costs in a reply beyond its bytes, rounded up.
@@ -24,8 +24,6 @@ pub(crate) struct ReadStream {
     replies: VecDeque<StreamReply>,
     /// Nothing is left to be read.
     finished: bool,
-    /// The consumer has to read first.
-    waiting: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +43,6 @@ impl Service {
         let session = consumer.session;
         let running = consumer.reading.take();
         let replaced = running.as_ref().map(|stream| stream.request_id);
-        let waiting = running.as_ref().is_some_and(|stream| stream.waiting);
         let continued = running.filter(|stream| stream.session == session);
         consumer.reading = Some(match continued {
             Some(stream) => ReadStream {
@@ -59,7 +56,6 @@ impl Service {
                     session,
                     replies,
                     finished: false,
-                    waiting,
                 }
             }
         });
@@ -69,45 +65,26 @@ impl Service {
         self.pump_stream(client);
     }
 
-    /// The consumer has read what it was sent.
-    pub(crate) fn consumer_drained(&mut self, client: ClientId) {
-        let Some(consumer) = self.consumers.get_mut(&client) else {
-            return;
-        };
-        if let Some(stream) = &mut consumer.reading {
-            stream.waiting = false;
-            self.pump_stream(client);
-        }
-        self.backlog_drained(client);
-    }
-
-    /// Sends replies until the window is full or the trace is at its end.
-    fn pump_stream(&mut self, client: ClientId) {
-        let mut sent = 0;
+    /// Sends replies until the consumer has to read first or the trace is at its end.
+    pub(crate) fn pump_stream(&mut self, client: ClientId) {
         loop {
             self.refill_stream(client);
             let Some(consumer) = self.consumers.get_mut(&client) else {
                 return;
             };
-            let Some(stream) = &mut consumer.reading else {
+            let Some(stream) = consumer.reading.as_mut().filter(|_| !consumer.blocked) else {
                 return;
             };
-            if stream.waiting {
-                return;
-            }
             let Some(StreamReply { message, bytes }) = stream.replies.pop_front() else {
                 return;
             };
             let request_id = Some(stream.request_id);
             let last = stream.finished && stream.replies.is_empty();
-            sent += bytes;
-            stream.waiting = !last && sent >= READ_WINDOW;
-            let waiting = stream.waiting;
             if last {
                 consumer.reading = None;
             }
             let reply = Some(Reply::ReadBuffers(message));
-            self.stream_to_consumer(client, request_id, reply, !last, waiting);
+            self.stream_to_consumer(client, request_id, reply, !last, bytes);
         }
     }
 
@@ -117,7 +94,7 @@ impl Service {
             let Some(stream) = &consumer.reading else {
                 return;
             };
-            if stream.finished || stream.waiting || stream.replies.len() > 1 {
+            if stream.finished || consumer.blocked || stream.replies.len() > 1 {
                 return;
             }
             let mut sink = ReplySink::default();

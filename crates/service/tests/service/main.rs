@@ -1,5 +1,14 @@
-//! The service in a world of its own: scenarios under virtual time.
+//! The service in a world of its own: scenarios under virtual time. Names of tests say which item of
+//! the conformance checklist they are about.
 #![allow(unreachable_pub)]
 
+mod commits;
+mod connections;
+mod enabling;
+mod file;
+mod flushing;
+mod lifecycle;
+mod queries;
+mod reading;
 mod recording;
 mod world;

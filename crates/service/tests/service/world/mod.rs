@@ -21,7 +21,7 @@ use ferretto_shm::Region;
 
 pub use config::ConfigBuilder;
 pub use packet::{Packet, split_file};
-pub use producer::{Behaviour, Producer};
+pub use producer::{Behaviour, Producer, TEST_FIELD};
 
 pub const MS: u64 = 1_000_000;
 pub const SERVICE_UID: u32 = 1000;
@@ -477,6 +477,15 @@ impl World {
         }
     }
 
+    /// Bytes sent in answer to one request.
+    pub fn sent_bytes(&self, client: ClientId, request_id: u64) -> usize {
+        let answers = self.answers(client, request_id).into_iter();
+        answers
+            .filter_map(|answer| answer.0)
+            .map(Reply::encoded_len)
+            .sum()
+    }
+
     /// The consumer reads again.
     pub fn unstick(&mut self, client: ClientId) {
         let consumer = self.consumers.get_mut(&client).unwrap();
@@ -485,4 +494,11 @@ impl World {
             self.event(Event::ConsumerDrained { client });
         }
     }
+}
+
+/// The texts of producers' packets.
+pub fn texts(packets: &[Packet]) -> Vec<String> {
+    let data = packets.iter().filter(|packet| packet.is_data());
+    data.map(|packet| String::from_utf8_lossy(packet.bytes(TEST_FIELD).unwrap()).into_owned())
+        .collect()
 }

@@ -62,6 +62,8 @@ impl Packet {
             trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
             trace_packet::PREVIOUS_PACKET_DROPPED,
             trace_packet::MACHINE_ID,
+            trace_packet::FIRST_PACKET_ON_SEQUENCE,
+            trace_packet::SEQUENCE_FLAGS,
         ];
         let mut fields = Fields::new(&self.0).map(|field| field.expect("well-formed").number);
         fields.find(|number| !headers.contains(number)).unwrap_or(0)

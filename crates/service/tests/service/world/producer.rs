@@ -291,6 +291,12 @@ impl World {
         }
     }
 
+    /// Throws away what the producer's arbiter wants to be sent, as if the chunks were broken.
+    pub fn lose_commits(&mut self, client: ClientId) {
+        let arbiter = self.producers[&client].arbiter.clone().unwrap();
+        while next_request(&arbiter).is_some() {}
+    }
+
     /// Registers writers without committing anything.
     pub fn announce_writers(&mut self, client: ClientId) {
         let arbiter = self.producers[&client].arbiter.clone().unwrap();
