@@ -25,7 +25,7 @@ use crate::options::Limits;
 use crate::timer::Timer;
 
 /// How many bytes are read from one client in a turn.
-const READ_PER_TURN: usize = 64 * 1024;
+const READ_PER_TURN: usize = 32 * 1024;
 /// How many bytes are read from a consumer before its answers are looked at:
 /// a short request can have a long answer.
 const CONSUMER_READ: usize = 4 * 1024;

@@ -17,11 +17,12 @@ pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 
 /// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole
 /// process over, so it is for programs that are nothing but the service.
+/// `listening` is called once clients can connect.
 ///
 /// # Errors
 ///
 /// See [`HostError`].
-pub fn run(options: HostOptions) -> Result<(), HostError> {
+pub fn run(options: HostOptions, listening: impl FnOnce()) -> Result<(), HostError> {
     raise_descriptor_limit();
     // A file at its size limit is then a failed write, not the end.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
@@ -33,6 +34,7 @@ pub fn run(options: HostOptions) -> Result<(), HostError> {
     signalled.set_nonblocking(true)?;
     host.stop_when_readable(signalled.into())?;
     notify()?;
+    listening();
     Ok(host.run()?)
 }
 
