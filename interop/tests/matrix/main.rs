@@ -65,5 +65,8 @@ macro_rules! matrix {
 // The service, the producer, the consumer. The last cast proves the scenarios
 // themselves.
 matrix! {
+    ours_official_official: Ours, Official, Official;
+    ours_official_ours: Ours, Official, Ours;
+    official_official_ours: Official, Official, Ours;
     official_official_official: Official, Official, Official;
 }

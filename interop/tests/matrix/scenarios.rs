@@ -8,9 +8,10 @@ use perfetto_protos::track_event::track_event::Type;
 use super::PROGRAMS;
 
 /// Fields of upstream's own that came after the schema package's release.
-const NEWER_THAN_THE_SCHEMA: [&str; 2] = [
+const NEWER_THAN_THE_SCHEMA: [&str; 3] = [
     "perfetto.protos.SystemInfo.16",
     "perfetto.protos.TracePacket.124",
+    "perfetto.protos.TraceStats.BufferStats.20",
 ];
 
 /// What one round of `slices` writes: begin, instant, counter, end.
