@@ -227,7 +227,11 @@ impl Probes {
                 Ok(Source::SysStats(Box::new(source)))
             }
             SYSTEM_INFO => {
-                let wanted = decode_lazy(&config.system_info_config).map_err(unusable)?;
+                let wanted = config
+                    .system_info_config
+                    .clone()
+                    .into_option()
+                    .unwrap_or_default();
                 Ok(Source::SystemInfo(wanted, sink))
             }
             _ => Err("not a data source of this program".to_owned()),
@@ -269,6 +273,8 @@ impl Probes {
 
     fn stop_instance(&mut self, id: InstanceId) {
         let Some(instance) = self.instances.remove(&id) else {
+            // One that could not be set up: there is nothing to wait for.
+            self.handle.notify_stopped(id);
             return;
         };
         match instance.source {

@@ -94,11 +94,11 @@ impl ProcessStats {
         if self.without_memory.contains(&pid) {
             return found;
         }
-        if self.options.dmabuf {
-            if let Some(bytes) = number(self.proc.read(pid, "dmabuf_rss")) {
-                let cached = self.cache.entry(pid).or_default();
-                cached.write(process::DMABUF_RSS_KB, bytes / 1024, out);
-            }
+        if self.options.dmabuf
+            && let Some(bytes) = number(self.proc.read(pid, "dmabuf_rss"))
+        {
+            let cached = self.cache.entry(pid).or_default();
+            cached.write(process::DMABUF_RSS_KB, bytes / 1024, out);
         }
         match self.write_memory(pid, "status", out) {
             None => return found,

@@ -67,7 +67,7 @@ impl Polled {
 }
 
 fn is_due(every: u32, tick: u32) -> bool {
-    every > 0 && tick % every == 0
+    every > 0 && tick.is_multiple_of(every)
 }
 
 /// A `linux.sys_stats` data source.
@@ -270,10 +270,10 @@ impl SysStats {
 }
 
 fn sample(file: &mut Polled, tick: u32, buffer: &mut Vec<u8>, parse: impl FnOnce(&[u8])) {
-    if file.is_due(tick) {
-        if let Some(text) = file.read(buffer) {
-            parse(text);
-        }
+    if file.is_due(tick)
+        && let Some(text) = file.read(buffer)
+    {
+        parse(text);
     }
 }
 

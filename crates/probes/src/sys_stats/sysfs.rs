@@ -38,10 +38,10 @@ impl Sysfs {
         if is_due(self.cpuidle) {
             self.write_cpuidle(out);
         }
-        if is_due(self.gpufreq) {
-            if let Some(mhz) = self.gpu_mhz() {
-                out.varint(field::GPUFREQ_MHZ, mhz);
-            }
+        if is_due(self.gpufreq)
+            && let Some(mhz) = self.gpu_mhz()
+        {
+            out.varint(field::GPUFREQ_MHZ, mhz);
         }
     }
 

@@ -1,0 +1,275 @@
+//! The probes as a producer of a real service, over real sockets.
+
+mod common;
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::TestInstance;
+use ferretto_client::{Address, Consumer};
+use ferretto_host::{Host, HostOptions};
+use ferretto_probes::{Notice, Probes, ProbesOptions};
+use ferretto_proto::trace_packet::Data;
+use ferretto_proto::{
+    DataSourceConfig, FtraceConfig, Message, ProcessStatsConfig, SysStatsConfig, TraceConfig,
+    TracePacket, trace_config,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A service and the probes, each on a thread, in a folder of their own.
+struct World {
+    folder: tempfile::TempDir,
+    host: Option<(ferretto_host::Stopper, JoinHandle<()>)>,
+    probes: Option<(ferretto_probes::Stopper, JoinHandle<()>)>,
+    ready: mpsc::Receiver<()>,
+    notices: mpsc::Receiver<Notice>,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (is_ready, ready) = mpsc::channel();
+        let (noticed, notices) = mpsc::channel();
+        let (is_ready, noticed) = (
+            std::sync::Mutex::new(is_ready),
+            std::sync::Mutex::new(noticed),
+        );
+        let options = ProbesOptions {
+            address: Some(Address::Path(folder.path().join("producer.sock"))),
+            on_ready: Some(std::sync::Arc::new(move || {
+                let _ = is_ready.lock().expect("not poisoned").send(());
+            })),
+            on_notice: Some(std::sync::Arc::new(move |notice: &Notice| {
+                let _ = noticed.lock().expect("not poisoned").send(notice.clone());
+            })),
+        };
+        let probes = Probes::new(options).expect("probes");
+        let mut world = Self {
+            folder,
+            host: None,
+            probes: None,
+            ready,
+            notices,
+        };
+        world.start_host();
+        let stopper = probes.stopper();
+        world.probes = Some((stopper, std::thread::spawn(move || probes.run())));
+        world.wait_ready();
+        world
+    }
+
+    fn start_host(&mut self) {
+        let host = Host::bind(HostOptions::in_folder(self.folder.path())).expect("a host");
+        let stopper = host.stopper();
+        let thread = std::thread::spawn(move || host.run().expect("the host runs"));
+        self.host = Some((stopper, thread));
+    }
+
+    fn stop_host(&mut self) {
+        if let Some((stopper, thread)) = self.host.take() {
+            stopper.stop();
+            thread.join().expect("the host ends");
+        }
+    }
+
+    fn wait_ready(&self) {
+        self.ready.recv_timeout(LIMIT).expect("the probes register");
+    }
+
+    fn consumer(&self) -> Consumer {
+        let address = Address::Path(self.folder.path().join("consumer.sock"));
+        Consumer::connect(&address, LIMIT).expect("a consumer")
+    }
+
+    /// Records while `during` runs, and flushes.
+    fn record(&self, config: TraceConfig, during: impl FnOnce()) -> Vec<TracePacket> {
+        let mut consumer = self.consumer();
+        consumer.enable_tracing(config, None).expect("enabled");
+        // The first flush waits for every data source to have been started.
+        consumer.flush(LIMIT).expect("a flush");
+        during();
+        consumer.flush(LIMIT).expect("a flush");
+        consumer.disable_tracing(LIMIT).expect("disabled");
+        assert!(consumer.wait_for_end(LIMIT).expect("connected").is_some());
+        let mut packets = Vec::new();
+        let read = consumer.read_buffers(LIMIT, |bytes| {
+            packets.push(TracePacket::decode_from_slice(bytes)?);
+            Ok::<(), ferretto_proto::buffa::DecodeError>(())
+        });
+        read.expect("a readable trace");
+        consumer.free_buffers(LIMIT).expect("freed");
+        packets
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some((stopper, thread)) = self.probes.take() {
+            stopper.stop();
+            let _ = thread.join();
+        }
+        if let Some((stopper, thread)) = self.host.take() {
+            stopper.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn source(name: &str, fill: impl FnOnce(&mut DataSourceConfig)) -> trace_config::DataSource {
+    let mut config = DataSourceConfig {
+        name: Some(name.as_bytes().to_vec()),
+        ..Default::default()
+    };
+    fill(&mut config);
+    trace_config::DataSource {
+        config: config.into(),
+        ..Default::default()
+    }
+}
+
+fn config(sources: Vec<trace_config::DataSource>) -> TraceConfig {
+    let buffer = trace_config::BufferConfig {
+        size_kb: Some(16 << 10),
+        ..Default::default()
+    };
+    TraceConfig {
+        buffers: vec![buffer],
+        data_sources: sources,
+        ..Default::default()
+    }
+}
+
+fn process_stats() -> trace_config::DataSource {
+    source("linux.process_stats", |config| {
+        let wanted = ProcessStatsConfig {
+            scan_all_processes_on_start: Some(true),
+            proc_stats_poll_ms: Some(100),
+            ..Default::default()
+        };
+        config.process_stats_config = Some(wanted.encode_to_vec());
+    })
+}
+
+fn sys_stats() -> trace_config::DataSource {
+    source("linux.sys_stats", |config| {
+        let wanted = SysStatsConfig {
+            meminfo_period_ms: Some(100),
+            stat_period_ms: Some(100),
+            ..Default::default()
+        };
+        config.sys_stats_config = Some(wanted.encode_to_vec());
+    })
+}
+
+fn ftrace(instance: &TestInstance, events: &[&str]) -> trace_config::DataSource {
+    source("linux.ftrace", |config| {
+        let wanted = FtraceConfig {
+            ftrace_events: events
+                .iter()
+                .map(|event| event.as_bytes().to_vec())
+                .collect(),
+            instance_name: Some(instance.name.clone().into_bytes()),
+            ..Default::default()
+        };
+        config.ftrace_config = Some(wanted.encode_to_vec());
+    })
+}
+
+#[test]
+fn probes_001_and_002_registered_in_order_and_again_after_a_restart() {
+    let mut world = World::new();
+    let names = |world: &World| {
+        let state = world
+            .consumer()
+            .query_service_state(LIMIT)
+            .expect("a state");
+        assert_eq!(
+            state.producers[0].name.as_deref(),
+            Some(&b"perfetto.traced_probes"[..])
+        );
+        let described = state
+            .data_sources
+            .iter()
+            .filter_map(|s| s.ds_descriptor.as_option());
+        described
+            .filter_map(|d| String::from_utf8(d.name.clone()?).ok())
+            .collect::<Vec<_>>()
+    };
+    let wanted = [
+        "linux.ftrace",
+        "linux.process_stats",
+        "linux.sys_stats",
+        "linux.system_info",
+    ];
+    assert_eq!(names(&world), wanted);
+    world.stop_host();
+    world.start_host();
+    world.wait_ready();
+    assert_eq!(names(&world), wanted);
+}
+
+#[test]
+fn every_data_source_records_through_the_service() {
+    let Some(instance) = TestInstance::new("service") else {
+        return;
+    };
+    let world = World::new();
+    let wanted = config(vec![
+        ftrace(
+            &instance,
+            &[
+                "sched/sched_switch",
+                "sched/sched_waking",
+                "task/task_newtask",
+            ],
+        ),
+        process_stats(),
+        sys_stats(),
+        source("linux.system_info", |_| {}),
+    ]);
+    let packets = world.record(wanted, || {
+        let thread = std::thread::Builder::new()
+            .name("worker".into())
+            .spawn(|| {});
+        thread.expect("a thread").join().expect("it ends");
+    });
+    let count = |is: fn(&Data) -> bool| {
+        packets
+            .iter()
+            .filter(|packet| packet.data.as_ref().is_some_and(is))
+            .count()
+    };
+    assert!(count(|data| matches!(data, Data::FtraceEvents(_))) > 0);
+    assert_eq!(count(|data| matches!(data, Data::FtraceStats(_))), 4);
+    assert!(count(|data| matches!(data, Data::ProcessTree(_))) > 0);
+    assert!(count(|data| matches!(data, Data::ProcessStats(_))) > 0);
+    assert!(count(|data| matches!(data, Data::SysStats(_))) > 0);
+    assert_eq!(count(|data| matches!(data, Data::CpuInfo(_))), 1);
+    let on = instance
+        .fs
+        .read("events/sched/sched_switch/enable")
+        .expect("readable");
+    assert_eq!(on.trim(), "0");
+}
+
+#[test]
+fn probes_003_a_source_that_fails_does_not_keep_others_from_recording() {
+    let world = World::new();
+    let broken = source("linux.ftrace", |config| {
+        let wanted = FtraceConfig {
+            ftrace_events: vec![b"a/b/c".to_vec()],
+            ..Default::default()
+        };
+        config.ftrace_config = Some(wanted.encode_to_vec());
+    });
+    let packets = world.record(config(vec![broken, process_stats()]), || {});
+    let is_tree = |packet: &TracePacket| matches!(packet.data, Some(Data::ProcessTree(_)));
+    assert!(packets.iter().any(is_tree));
+    let failed = world.notices.try_iter().any(|notice| {
+        matches!(&notice, Notice::Failed { source, reason }
+            if source == "linux.ftrace" && reason.contains("a/b/c"))
+    });
+    assert!(failed);
+}
