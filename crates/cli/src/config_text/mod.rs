@@ -1,6 +1,6 @@
 //! Trace configs in protobuf text format.
 //!
-//! [`parse`] and [`read`] take the whole text format language, and beyond it everything
+//! [`read`] takes the whole text format language, and beyond it everything
 //! that upstream's own reader takes, with the same result:
 //!
 //! * a field name may be followed by no colon or by two;
@@ -50,17 +50,7 @@ pub(crate) struct Parsed {
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
-/// Parses a config strictly; `name` is what diagnostics call it, usually its
-/// path. Gives the encoded `TraceConfig`.
-///
-/// # Errors
-///
-/// As [`read`].
-pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Vec<u8>, ConfigError> {
-    read(name, text, Unknown::Refuse).map(|parsed| parsed.bytes)
-}
-
-/// Parses a config, with warnings.
+/// Parses a config; `name` is what diagnostics call it, usually its path.
 ///
 /// # Errors
 ///

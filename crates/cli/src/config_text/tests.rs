@@ -1,7 +1,11 @@
 use ferretto_proto::{Message, TraceConfig, trace_config};
 use ferretto_trace::text::message_to_text;
 
-use super::{ConfigError, ROOT, Unknown, load, parse, read};
+use super::{ConfigError, ROOT, Unknown, load, read};
+
+fn parse(name: &str, text: &[u8]) -> Result<Vec<u8>, ConfigError> {
+    read(name, text, Unknown::Refuse).map(|parsed| parsed.bytes)
+}
 
 fn config(text: &str) -> TraceConfig {
     let bytes = parse("test.pbtxt", text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
@@ -61,7 +65,7 @@ fn a_config_as_people_write_it() {
     );
     let source = config.data_sources[0].config.as_option().expect("a config");
     assert_eq!(source.name.as_deref(), Some(&b"linux.ftrace"[..]));
-    assert!(source.ftrace_config.as_option().is_some());
+    assert!(source.ftrace_config.is_some());
 }
 
 #[test]
