@@ -33,7 +33,7 @@ pub(crate) struct Ferretto {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    //Record(RecordArgs),
+    Record(RecordArgs),
     Summary(FileArgs),
     Text(FileArgs),
 }

@@ -5,11 +5,18 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod config;
+mod config_text;
+mod daemon;
 mod errors;
 mod perfetto;
 mod print;
+mod record;
+mod session;
 mod summary;
 mod text;
+mod traced;
+mod traced_probes;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,10 +30,17 @@ use crate::args::{Command, Ferretto};
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
-const PROGRAMS: [(&str, Program); 0] = [];
+const PROGRAMS: [(&str, Program); 3] = [
+    ("perfetto", perfetto::main),
+    ("traced", traced::main),
+    ("traced_probes", traced_probes::main),
+];
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = env::args_os().collect();
+    if let Some((program, args)) = daemon::parse(args.get(1..).unwrap_or_default()) {
+        return background(program, args);
+    }
     let called = args.first().and_then(|name| Path::new(name).file_name());
     if let Some(program) = called.and_then(program) {
         return program(args.split_off(1));
@@ -43,10 +57,21 @@ fn main() -> ExitCode {
         }
     };
     let done = match command {
+        Command::Record(args) => record::run(args),
         Command::Summary(args) => summary::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Text(args) => text::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))
+}
+
+/// The process that one of the programs started to go on in the background.
+fn background(program: &OsStr, args: &[OsString]) -> ExitCode {
+    match program.to_str() {
+        Some("perfetto") => perfetto::background(args),
+        Some("traced") => traced::background(args),
+        Some("traced_probes") => traced_probes::background(args),
+        _ => ExitCode::from(errors::USAGE),
+    }
 }
 
 fn program(name: &OsStr) -> Option<Program> {

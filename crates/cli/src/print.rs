@@ -41,6 +41,7 @@ pub(crate) fn summary(
     for note in &summary.notes {
         writeln!(out, "\nnote: {note}")?;
     }
+    writeln!(out)?;
     losses(out, summary)
 }
 
@@ -160,11 +161,16 @@ fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> i
     Ok(())
 }
 
+/// The command line without the folder of the program.
 fn process_name(process: &ProcessSummary) -> String {
-    let name = if process.name.is_empty() {
-        "(no name)"
-    } else {
-        &process.name
+    let name = match process.name.as_str() {
+        "" => "(no name)",
+        name if name.starts_with('/') => {
+            let program = name.find(' ').unwrap_or(name.len());
+            let folder = name[..program].rfind('/').map_or(0, |slash| slash + 1);
+            &name[folder..]
+        }
+        name => name,
     };
     format!("{name}{}", machine_suffix(process.machine))
 }
@@ -197,9 +203,25 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
     Ok(())
 }
 
-/// The last words: what was lost and how to keep it, or that nothing was.
-pub(crate) fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+/// One line, and what was lost.
+pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::Result<()> {
+    write!(out, "{name}: {}", human_bytes(summary.bytes))?;
+    if let Some(ns) = summary.duration_ns {
+        write!(out, ", {}", duration(ns))?;
+    }
+    write!(out, ", {} packets", grouped(summary.packets))?;
+    if summary.losses.is_empty() && summary.losses_known {
+        return writeln!(out, ", no data lost");
+    }
     writeln!(out)?;
+    for note in &summary.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    losses(out, summary)
+}
+
+/// The last words: what was lost and how to keep it, or that nothing was.
+fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     if summary.losses.is_empty() {
         return match summary.losses_known {
             true => writeln!(out, "{GOOD}no data lost{GOOD:#}"),

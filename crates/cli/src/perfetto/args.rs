@@ -222,7 +222,6 @@ struct Parsed {
     query: bool,
     long: bool,
     query_raw: bool,
-    upload: bool,
 }
 
 /// Parses a command line without the program's name. `read` reads a config file.

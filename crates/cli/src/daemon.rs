@@ -1,0 +1,80 @@
+//! Going on in the background.
+//!
+//! A process cannot fork safely once it may have threads, so the background process is this binary started anew. It
+//! leaves the terminal by itself ([`detach`]) and then lets the waiting parent know.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// First argument of a background process; the program to be follows. Not for users.
+pub(crate) const ARGUMENT: &str = "background-process";
+
+/// A command that runs `program` of this binary in the background once it has called [`detach`].
+pub(crate) fn command(program: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    // The name in process lists; the argument decides what it is.
+    command.arg0(program).arg(ARGUMENT).arg(program);
+    command
+}
+
+/// Starts `program` with `args` in the background and prints its process id.
+pub(crate) fn start(program: &str, args: &[OsString]) -> Result<ExitCode> {
+    let mut child = command(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the background process")?;
+    let pid = child.id();
+    let mut said = Vec::new();
+    // The other end closes when the process has left the terminal, or has failed.
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout
+            .read_to_end(&mut said)
+            .context("cannot wait for the background process")?;
+    }
+    if said != DETACHED {
+        bail!("the background process did not start");
+    }
+    println!("{pid}");
+    io::stdout().flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+const DETACHED: &[u8] = b"detached";
+
+/// What a background process does first: tells the waiting parent, on standard output, and leaves the terminal.
+pub(crate) fn tell_and_detach() -> Result<()> {
+    io::stdout().write_all(DETACHED)?;
+    io::stdout().flush()?;
+    detach()
+}
+
+/// Leaves session, folder and terminal of whoever started this process.
+pub(crate) fn detach() -> Result<()> {
+    // Fails only for the leader of a process group, which has left already.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/").context("cannot change to /")?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdin(&null).context("cannot let go of standard input")?;
+    rustix::stdio::dup2_stdout(&null).context("cannot let go of standard output")?;
+    rustix::stdio::dup2_stderr(&null).context("cannot let go of standard error")?;
+    Ok(())
+}
+
+/// Whether these arguments are those of a background process: the program, and its own arguments.
+pub(crate) fn parse(args: &[OsString]) -> Option<(&OsStr, &[OsString])> {
+    match args {
+        [argument, program, rest @ ..] if argument == ARGUMENT => Some((program, rest)),
+        _ => None,
+    }
+}

@@ -1,0 +1,158 @@
+//! The tracing service and the data sources that a recording uses: those of the system, or its own.
+
+use std::ffi::OsString;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ferretto_host::{Host, HostOptions, Stopper};
+use ferretto_ipc::address::Address;
+use ferretto_ipc::names;
+use ferretto_probes::{Notice, Probes, ProbesOptions};
+use tempfile::TempDir;
+
+/// How long the data sources of this process may take to register.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where the session connects to.
+#[derive(Debug)]
+pub(super) enum Backend {
+    System(Address),
+    Own(Own),
+}
+
+/// A service and data sources in threads of this process, on sockets that only this user can reach.
+#[derive(Debug)]
+pub(super) struct Own {
+    // Dropped in this order: producers before the service, the folder last.
+    probes: Option<(ferretto_probes::Stopper, JoinHandle<Result<()>>)>,
+    host: Option<(Stopper, JoinHandle<Result<()>>)>,
+    folder: TempDir,
+}
+
+impl Backend {
+    /// Uses the service that runs on this machine.
+    pub(super) fn system() -> Result<Self> {
+        Ok(Self::System(
+            names::consumer_address().context("cannot tell where the service is")?,
+        ))
+    }
+
+    /// Starts service and data sources. Returns once the data sources can be recorded. `tell` gets a sentence for each
+    /// data source that could not be set up, from another thread.
+    pub(super) fn own(tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
+        // Readable by its owner only, as these folders are.
+        let folder = tempfile::Builder::new()
+            .prefix("ferretto-")
+            .tempdir()
+            .context("cannot make a folder for the sockets")?;
+        let host = Host::bind(HostOptions::in_folder(folder.path()))
+            .context("cannot start the tracing service")?;
+        let stopper = host.stopper();
+        let thread = spawn("ferretto-service", move || Ok(host.run()?))?;
+        let mut own = Own {
+            probes: None,
+            host: Some((stopper, thread)),
+            folder,
+        };
+        own.start_probes(tell)?;
+        Ok(Self::Own(own))
+    }
+
+    /// Where consumers connect.
+    pub(super) fn consumer(&self) -> Address {
+        match self {
+            Self::System(address) => address.clone(),
+            Self::Own(own) => Address::Path(own.folder.path().join("consumer.sock")),
+        }
+    }
+
+    /// What a recorded command needs in its environment to find the service.
+    pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::System(_) => Vec::new(),
+            Self::Own(own) => {
+                vec![(
+                    names::PRODUCER_SOCKET_VARIABLE,
+                    own.folder.path().join("producer.sock").into(),
+                )]
+            }
+        }
+    }
+
+    /// Ends what was started.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        match self {
+            Self::System(_) => Ok(()),
+            Self::Own(own) => own.stop(),
+        }
+    }
+}
+
+impl Own {
+    fn start_probes(&mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<()> {
+        let (ready, is_ready) = mpsc::channel();
+        let options = ProbesOptions {
+            address: Some(Address::Path(self.folder.path().join("producer.sock"))),
+            on_notice: Some(Arc::new(move |notice| {
+                if let Notice::Failed { source, reason } = notice {
+                    tell(source, reason);
+                }
+            })),
+            on_ready: Some(Arc::new(move || {
+                // Nobody listens any more after the first time.
+                let _ = ready.send(());
+            })),
+        };
+        let probes = Probes::new(options).context("cannot set up the data sources")?;
+        let stopper = probes.stopper();
+        let thread = spawn("ferretto-probes", move || {
+            probes.run();
+            Ok(())
+        })?;
+        self.probes = Some((stopper, thread));
+        if is_ready.recv_timeout(READY_TIMEOUT).is_err() {
+            self.stop()?;
+            bail!("the data sources of this process did not start");
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        if let Some((stopper, thread)) = self.probes.take() {
+            stopper.stop();
+            result = join(thread).context("the data sources failed");
+        }
+        if let Some((stopper, thread)) = self.host.take() {
+            stopper.stop();
+            result = result.and(join(thread).context("the tracing service failed"));
+        }
+        result
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Whoever wanted to know about errors has called `stop`.
+        let _ = self.stop();
+    }
+}
+
+fn spawn(
+    name: &str,
+    run: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<JoinHandle<Result<()>>> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .context("cannot start a thread")
+}
+
+fn join(thread: JoinHandle<Result<()>>) -> Result<()> {
+    match thread.join() {
+        Ok(result) => result,
+        Err(_) => bail!("it crashed; please report this"),
+    }
+}

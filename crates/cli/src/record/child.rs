@@ -1,0 +1,140 @@
+//! The command that is recorded.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Exit codes of a command that could not be started, as shells have them.
+pub(super) const CANNOT_RUN: u8 = 126;
+pub(super) const NOT_FOUND: u8 = 127;
+
+/// Why a command cannot be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    NotFound,
+    NotExecutable,
+}
+
+impl Missing {
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Self::NotFound => NOT_FOUND,
+            Self::NotExecutable => CANNOT_RUN,
+        }
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "command not found",
+            Self::NotExecutable => "the file is not executable",
+        }
+    }
+}
+
+/// Looks a command up as the system will, so that a wrong one is told before anything is recorded.
+pub(super) fn find(program: &OsStr) -> Result<PathBuf, Missing> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return check(Path::new(program));
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
+    let mut found = Err(Missing::NotFound);
+    for folder in env::split_paths(&path) {
+        match check(&folder.join(program)) {
+            Ok(program) => return Ok(program),
+            Err(Missing::NotExecutable) => found = Err(Missing::NotExecutable),
+            Err(Missing::NotFound) => {}
+        }
+    }
+    found
+}
+
+fn check(path: &Path) -> Result<PathBuf, Missing> {
+    match path.metadata() {
+        Err(_) => Err(Missing::NotFound),
+        Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {
+            Ok(path.to_path_buf())
+        }
+        Ok(_) => Err(Missing::NotExecutable),
+    }
+}
+
+/// A command that was started.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts a command with `variables` added to its environment.
+    pub(super) fn start(command: &[OsString], variables: &[(&str, OsString)]) -> io::Result<Self> {
+        let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let child = Command::new(program)
+            .args(args)
+            .envs(variables.iter().cloned())
+            .spawn()?;
+        Ok(Self {
+            child,
+            status: None,
+        })
+    }
+
+    /// Whether it has ended. Never waits.
+    pub(super) fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            // An error means that somebody else reaped it; then its status is lost.
+            self.status = self.child.try_wait().unwrap_or(Some(ExitStatus::default()));
+        }
+        self.status.is_some()
+    }
+
+    /// Sends a signal, unless it has ended.
+    pub(super) fn signal(&mut self, signal: Signal) {
+        if !self.has_ended()
+            && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+        {
+            // It may end at this moment, which is as well.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// What this process should return for it: its code, or 128 and the signal.
+    pub(super) fn exit_code(&self) -> Option<ExitCode> {
+        let status = self.status?;
+        let code = match (status.code(), status.signal()) {
+            (Some(code), _) => code,
+            (None, Some(signal)) => 128 + signal,
+            (None, None) => 1,
+        };
+        Some(ExitCode::from(code as u8))
+    }
+
+    /// The signal that ended it.
+    pub(super) fn killed_by(&self) -> Option<i32> {
+        self.status?.signal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_as_the_system_finds_them() {
+        assert!(find("sh".as_ref()).is_ok());
+        assert!(find("/bin/sh".as_ref()).is_ok());
+        assert_eq!(
+            find("no-such-command-at-all".as_ref()),
+            Err(Missing::NotFound)
+        );
+        assert_eq!(find("/no/such/file".as_ref()), Err(Missing::NotFound));
+        assert_eq!(find("/etc/passwd".as_ref()), Err(Missing::NotExecutable));
+        assert_eq!(find("/etc".as_ref()), Err(Missing::NotExecutable));
+    }
+}

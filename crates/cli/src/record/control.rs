@@ -1,0 +1,106 @@
+//! When a recording begins and ends: its command, its signals, its progress line.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::child::Running;
+use super::progress::Progress;
+use crate::session::{Control, Reaction, Signal};
+
+/// How long a command may take to end after Ctrl-C before it is asked to terminate and is waited for no longer.
+const CHILD_GRACE: Duration = Duration::from_secs(2);
+
+/// The controls of `ferretto record`.
+#[derive(Debug)]
+pub(super) struct RecordControl {
+    command: Vec<OsString>,
+    variables: Vec<(&'static str, OsString)>,
+    pub(super) child: Option<Running>,
+    pub(super) progress: Progress,
+    /// Somebody ended the recording by a signal.
+    pub(super) interrupted: Option<Instant>,
+}
+
+impl RecordControl {
+    pub(super) fn new(
+        command: Vec<OsString>,
+        variables: Vec<(&'static str, OsString)>,
+        progress: Progress,
+    ) -> Self {
+        Self {
+            command,
+            variables,
+            child: None,
+            progress,
+            interrupted: None,
+        }
+    }
+
+    fn child_runs(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| !child.has_ended())
+    }
+
+    /// A Ctrl-C in the terminal reaches the command, too; it decides how to end, and its last events are recorded.
+    fn interrupt(&mut self, signal: Signal) -> Reaction {
+        if self.interrupted.is_some() {
+            return Reaction::Abort;
+        }
+        self.interrupted = Some(Instant::now());
+        if !self.child_runs() {
+            return Reaction::Stop;
+        }
+        if signal == Signal::Terminate {
+            self.terminate_child();
+        }
+        Reaction::GoOn
+    }
+
+    fn terminate_child(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.signal(rustix::process::Signal::TERM);
+        }
+    }
+}
+
+impl Control for RecordControl {
+    const TICK: Option<Duration> = Some(Duration::from_millis(100));
+
+    fn started(&mut self, all: bool) -> Result<()> {
+        if !all {
+            self.progress.teller()("not all data sources have started; going on without them");
+        }
+        self.progress.start();
+        if !self.command.is_empty() {
+            let child = Running::start(&self.command, &self.variables)
+                .with_context(|| format!("cannot run {}", self.command[0].to_string_lossy()))?;
+            self.child = Some(child);
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: Signal) -> Reaction {
+        match signal {
+            Signal::Interrupt | Signal::Terminate => self.interrupt(signal),
+            Signal::Child if self.child.is_some() && !self.child_runs() => Reaction::Stop,
+            Signal::Child => Reaction::GoOn,
+        }
+    }
+
+    fn stopping(&mut self) {
+        self.progress.stopping();
+    }
+
+    fn tick(&mut self) -> Reaction {
+        self.progress.tick();
+        let late = self
+            .interrupted
+            .is_some_and(|at| at.elapsed() > CHILD_GRACE);
+        if late && self.child_runs() {
+            self.terminate_child();
+            return Reaction::Stop;
+        }
+        Reaction::GoOn
+    }
+}

@@ -1,0 +1,194 @@
+//! `ferretto record`.
+
+mod backend;
+mod child;
+mod config;
+mod control;
+mod output;
+mod progress;
+mod report;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ferretto_proto::TraceConfig;
+
+use self::backend::Backend;
+use self::child::Running;
+use self::control::RecordControl;
+use self::output::Target;
+use self::progress::Progress;
+use crate::args::RecordArgs;
+use crate::session::{End, Plan, Session, Signal, Signals};
+
+/// How long a recording of the machine takes when nobody says otherwise.
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// How long data sources may take to start.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a command that was asked to terminate may take before it is killed.
+const TERMINATION_GRACE: Duration = Duration::from_secs(2);
+/// What a shell returns for a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+    if let Some(program) = args.command.first()
+        && let Err(missing) = child::find(program)
+    {
+        let program = program.to_string_lossy();
+        anstream::eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
+        return Ok(ExitCode::from(missing.exit_code()));
+    }
+    let config = plan_config(&args)?;
+    let mut signals = Signals::new().context("cannot take over signals")?;
+    let target = Target::open(&args.output)?;
+    let recorded = record(&args, config, &target, &mut signals);
+    if recorded.is_err() {
+        target.discard_if_empty();
+    }
+    recorded
+}
+
+/// The config to record with: the file's or the default, with what the command line says.
+fn plan_config(args: &RecordArgs) -> Result<TraceConfig> {
+    let mut config = match &args.config {
+        Some(path) => crate::config::load(path)?,
+        None => config::default_config(cpus()),
+    };
+    let duration = match args.duration {
+        Some(duration) => Some(duration),
+        None if args.config.is_some() => None,
+        None if args.command.is_empty() => Some(DEFAULT_DURATION),
+        None => Some(Duration::ZERO),
+    };
+    if let Some(duration) = duration {
+        config.duration_ms = Some(duration.as_millis().try_into().unwrap_or(u32::MAX));
+    }
+    // The file is the one of the command line.
+    config.output_path = None;
+    Ok(config)
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1))
+}
+
+fn record(
+    args: &RecordArgs,
+    config: TraceConfig,
+    target: &Target,
+    signals: &mut Signals,
+) -> Result<ExitCode> {
+    let plan = Plan {
+        config,
+        output: Some(target.file.try_clone().context("cannot use the file")?),
+        start_patience: START_PATIENCE,
+    };
+    // A command that writes to the same terminal would garble the line.
+    let visible = !args.quiet && args.command.is_empty();
+    let size = target
+        .file
+        .try_clone()
+        .ok()
+        .filter(|_| args.output.as_os_str() != "-");
+    let mut progress = Progress::new(visible, plan.duration(), size);
+    let mut backend = match args.system {
+        true => Backend::system()?,
+        false => own_backend(&plan.config, args.quiet, &progress)?,
+    };
+    progress.tick();
+    let mut control = RecordControl::new(args.command.clone(), backend.variables(), progress);
+    let ended = Session::connect(&backend.consumer(), plan)
+        .map_err(|error| not_connected(&backend, error))
+        .and_then(|mut session| session.run(signals, &mut control));
+    control.progress.finish();
+    let stopped = backend.stop();
+    let code = finish_child(control.child.take(), ended.is_err(), signals);
+    match ended? {
+        End::Complete => {}
+        End::Aborted => {
+            anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
+            return Ok(code.unwrap_or(ExitCode::from(INTERRUPTED)));
+        }
+        end => bail!("{}; {}", reason(end), state_of(target)),
+    }
+    stopped?;
+    report::closing(target, args.quiet)?;
+    Ok(code.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Starts service and data sources in this process, and says which of them this user cannot have.
+fn own_backend(config: &TraceConfig, quiet: bool, progress: &Progress) -> Result<Backend> {
+    let missing = report::unavailable(config);
+    let tell = progress.teller();
+    if !quiet {
+        missing.iter().for_each(|(_, sentence)| tell(sentence));
+    }
+    let said: Vec<&str> = missing.iter().map(|(source, _)| *source).collect();
+    Backend::own(move |source, reason| {
+        if !said.contains(&source) {
+            tell(&format!("{source}: {reason}"));
+        }
+    })
+}
+
+fn not_connected(backend: &Backend, error: ferretto_ipc::socket::ConnectError) -> anyhow::Error {
+    let hint = match backend {
+        Backend::System(_) => {
+            "no tracing service runs on this machine; start traced, or leave out --system"
+        }
+        Backend::Own(_) => "cannot reach the tracing service of this process",
+    };
+    anyhow::Error::new(error).context(hint)
+}
+
+fn reason(end: End) -> String {
+    match end {
+        End::NotBound(reason) => reason,
+        End::Failed(reason) => format!("the tracing service refused or failed: {reason}"),
+        End::LostTracing | End::LostReading => {
+            "the connection to the tracing service was lost".to_owned()
+        }
+        End::ReadGap => "the tracing service stopped sending the trace".to_owned(),
+        End::Stuck => "the tracing service did not end the recording in time".to_owned(),
+        End::Complete | End::Aborted => String::new(),
+    }
+}
+
+fn state_of(target: &Target) -> String {
+    match target.is_empty() {
+        true => "nothing was recorded".to_owned(),
+        false => format!("what was recorded until then is in {}", target.name),
+    }
+}
+
+/// Waits for a command that outlives its recording, and returns its exit code. `terminate` says not to wait long.
+fn finish_child(
+    child: Option<Running>,
+    terminate: bool,
+    signals: &mut Signals,
+) -> Option<ExitCode> {
+    use rustix::process::Signal as Kill;
+
+    let mut child = child?;
+    let mut patience = terminate.then(|| {
+        child.signal(Kill::TERM);
+        std::time::Instant::now() + TERMINATION_GRACE
+    });
+    while !child.has_ended() {
+        signals.wait(patience);
+        for signal in signals.take() {
+            if signal != Signal::Child {
+                child.signal(Kill::TERM);
+                patience.get_or_insert(std::time::Instant::now() + TERMINATION_GRACE);
+            }
+        }
+        if patience.is_some_and(|at| at <= std::time::Instant::now()) {
+            child.signal(Kill::KILL);
+        }
+    }
+    if let Some(signal) = child.killed_by() {
+        anstream::eprintln!("ferretto: the command was ended by signal {signal}");
+    }
+    child.exit_code()
+}

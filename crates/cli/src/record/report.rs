@@ -1,0 +1,55 @@
+//! What `record` says before and after a recording.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use anyhow::{Context, Result};
+use ferretto_proto::TraceConfig;
+
+use super::output::Target;
+use crate::print;
+use crate::summary::terminal_width;
+
+/// Which of the wanted data sources this user cannot have, with the sentence to say about each.
+pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
+    let wanted = |name: &str| {
+        let mut names = config
+            .data_sources
+            .iter()
+            .filter_map(|source| source.config.name.as_ref());
+        names.any(|wanted| wanted == name.as_bytes())
+    };
+    let missing = ferretto_probes::availability();
+    missing
+        .into_iter()
+        .filter(|missing| wanted(missing.source))
+        .map(|missing| {
+            let text = format!(
+                "{}: {}; {}",
+                missing.source, missing.reason, missing.how_to_allow
+            );
+            (missing.source, text)
+        })
+        .collect()
+}
+
+/// The closing summary: whole on a terminal, one line and the losses elsewhere.
+pub(super) fn closing(target: &Target, quiet: bool) -> Result<()> {
+    let Some(file) = target.reopen() else {
+        return Ok(());
+    };
+    let name = &target.name;
+    let summary =
+        ferretto_trace::summarize(file).with_context(|| format!("cannot read {name} back"))?;
+    let stderr = io::stderr();
+    let whole = stderr.is_terminal();
+    let width = terminal_width(&stderr);
+    let mut out = BufWriter::new(anstream::AutoStream::auto(stderr.lock()));
+    if quiet && summary.losses.is_empty() {
+        return Ok(());
+    }
+    match whole && !quiet {
+        true => print::summary(&mut out, name, &summary, width)?,
+        false => print::brief(&mut out, name, &summary)?,
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,157 @@
+//! `traced_probes`: the system's data sources as a daemon.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use ferretto_probes::{Probes, ProbesOptions};
+use lexopt::Arg;
+
+use crate::session::Signals;
+use crate::{daemon, errors};
+
+const USAGE: &str = "\
+Usage: traced_probes [OPTIONS]
+The data sources of the system: kernel events, processes, counters. Needs access to
+tracefs for kernel events; the others work for every user.
+
+  --background            go on in the background, print the process id
+  --reset-ftrace          reset the kernel's tracing first
+  --cleanup-after-crash   reset the kernel's tracing and end
+  --version               show the version
+
+Environment:
+  PERFETTO_PRODUCER_SOCK_NAME   where the tracing service listens
+  TRACED_PROBES_NOTIFY_FD       a descriptor that gets a 1 when all are registered
+";
+
+/// Names the descriptor to which `1` is written when every data source is registered.
+const NOTIFY_VARIABLE: &str = "TRACED_PROBES_NOTIFY_FD";
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Options {
+    background: bool,
+    reset: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Action {
+    Run(Options),
+    CleanUp,
+    Version,
+}
+
+pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    finish(run(args, false))
+}
+
+/// The process that `--background` started.
+pub(crate) fn background(args: &[OsString]) -> ExitCode {
+    finish(run(args.to_vec(), true))
+}
+
+fn finish(result: Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| errors::report("traced_probes", &error))
+}
+
+fn run(args: Vec<OsString>, in_background: bool) -> Result<ExitCode> {
+    let options = match parse(args.clone()) {
+        Ok(Action::Run(options)) => options,
+        Ok(Action::CleanUp) => {
+            reset();
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(Action::Version) => {
+            println!("{}", ferretto_host::service_options().version);
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(message) => {
+            anstream::eprint!("{message}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if options.background && !in_background {
+        return daemon::start("traced_probes", &args);
+    }
+    if options.reset {
+        reset();
+    }
+    if in_background {
+        daemon::tell_and_detach()?;
+    }
+    serve()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs until SIGTERM or SIGINT.
+fn serve() -> Result<()> {
+    let mut signals = Signals::new().context("cannot take over signals")?;
+    let notified = AtomicBool::new(false);
+    let probes = Probes::new(ProbesOptions {
+        address: None,
+        on_notice: Some(Arc::new(|notice| eprintln!("traced_probes: {notice}"))),
+        on_ready: Some(Arc::new(move || {
+            if !notified.swap(true, Ordering::Relaxed) {
+                notify();
+            }
+        })),
+    })
+    .context("cannot set up the data sources")?;
+    let stopper = probes.stopper();
+    let thread = std::thread::Builder::new()
+        .name("probes".to_owned())
+        .spawn(move || probes.run())
+        .context("cannot start a thread")?;
+    while signals.take().iter().all(|signal| !signal.ends()) {
+        signals.wait(None);
+    }
+    stopper.stop();
+    thread
+        .join()
+        .map_err(|_| anyhow::anyhow!("crashed; please report this"))
+}
+
+/// Tells whoever started this program that every data source is registered.
+fn notify() {
+    let variable = std::env::var(NOTIFY_VARIABLE).ok();
+    if let Some(number) = variable.and_then(|text| text.parse::<u32>().ok()) {
+        // A descriptor given by number can only be reached by opening it anew.
+        let path = format!("/proc/self/fd/{number}");
+        let told = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut fd| fd.write_all(b"1"));
+        if let Err(error) = told {
+            eprintln!("traced_probes: {NOTIFY_VARIABLE}: {error}");
+        }
+    }
+}
+
+fn reset() {
+    if let Err(error) = ferretto_probes::ftrace::hard_reset() {
+        eprintln!(
+            "Failed to reset ftrace. Either run this as root or run \
+             `sudo chown -R $USER /sys/kernel/tracing` ({error})"
+        );
+    }
+}
+
+fn parse(args: Vec<OsString>) -> Result<Action, String> {
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next().map_err(|error| format!("{error}\n{USAGE}"))? {
+        match arg {
+            Arg::Long("background") => options.background = true,
+            Arg::Long("reset-ftrace") => options.reset = true,
+            Arg::Long("cleanup-after-crash") => return Ok(Action::CleanUp),
+            Arg::Long("version") => return Ok(Action::Version),
+            Arg::Short('h') | Arg::Long("help") => return Err(USAGE.to_owned()),
+            other => return Err(format!("{}\n{USAGE}", other.unexpected())),
+        }
+    }
+    Ok(Action::Run(options))
+}
