@@ -333,9 +333,12 @@ impl Service {
         let service_region = region.and_then(|region| service_region(region, size.page));
         let Some(service_region) = service_region else {
             // As if the data sources had never matched; a later session tries again.
-            producer.memory = Memory::None;
-            producer.outbox.clear();
-            return self.remove_instances_of(id);
+            self.remove_instances_of(id);
+            if let Some(producer) = self.producers.get_mut(&id) {
+                producer.memory = Memory::None;
+                producer.outbox.clear();
+            }
+            return;
         };
         producer.memory = Memory::Shared(service_region);
         let page_kb = (size.page / 1024) as u32;

@@ -1,1 +1,316 @@
-//! Later.
+//! Flushes, and clearing of incremental state.
+
+use ferretto_proto::fields::trace_packet as f;
+use ferretto_proto::get_async_command_response::Cmd;
+use ferretto_proto::trace_stats::FinalFlushOutcome;
+use ferretto_service::ClientId;
+use ferretto_wire::Fields;
+
+use crate::world::{Behaviour, ConfigBuilder, TEST_FIELD, World, texts};
+
+fn flushes(world: &World, producer: ClientId) -> Vec<(Vec<u64>, u64)> {
+    let commands = world.producers[&producer].commands.iter();
+    commands
+        .filter_map(|command| match command {
+            Cmd::Flush(flush) => Some((flush.data_source_ids.clone(), flush.flags.unwrap())),
+            _ => None,
+        })
+        .collect()
+}
+
+fn silent(world: &mut World, name: &str) -> ClientId {
+    let behaviour = Behaviour {
+        confirms_flush: false,
+        ..Default::default()
+    };
+    let producer = world.producer_with(name, behaviour);
+    world.register(producer, name);
+    producer
+}
+
+#[test]
+fn a_flush_brings_what_is_not_committed() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p"));
+    let mut writer = world.writer(producer);
+    writer.new_packet().string(TEST_FIELD, "held");
+    writer.flush(None);
+    let flush = world.flush(consumer, 0);
+    assert_eq!(world.flushed(consumer, flush), Some(true));
+    assert_eq!(texts(&world.read(consumer)), ["held"]);
+    assert_eq!(flushes(&world, producer), [(vec![1], 0)]);
+}
+
+#[test]
+fn service_044_a_flush_nobody_confirms_fails_in_time() {
+    for (asked, configured, expected) in [(300, None, 300), (0, Some(700), 700), (0, None, 5000)] {
+        let mut world = World::new();
+        silent(&mut world, "p");
+        let consumer = world.consumer();
+        let config = ConfigBuilder::new()
+            .source("p")
+            .with(|c| c.flush_timeout_ms = configured);
+        world.enable(consumer, config);
+        let flush = world.flush(consumer, asked);
+        world.run_for(expected - 1);
+        assert_eq!(world.flushed(consumer, flush), None);
+        world.run_for(1);
+        assert_eq!(world.flushed(consumer, flush), Some(false));
+        let stats = world.stats(consumer);
+        assert_eq!(
+            (stats.flushes_requested, stats.flushes_failed),
+            (Some(1), Some(1))
+        );
+        assert!(
+            !world
+                .read(consumer)
+                .iter()
+                .any(|packet| packet.event() == Some(8))
+        );
+    }
+}
+
+#[test]
+fn service_044_a_slow_flush_at_the_end_is_in_the_trace() {
+    let mut world = World::new();
+    silent(&mut world, "p");
+    world.simple_producer("q");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .source("p")
+        .source("q")
+        .with(|c| c.duration_ms = Some(1000));
+    let session = world.enable(consumer, config);
+    world.run_for(6000);
+    assert_eq!(world.ended(consumer, session).unwrap(), "");
+    let packets = world.read(consumer);
+    let slow = packets
+        .iter()
+        .find(|packet| packet.event() == Some(8))
+        .unwrap();
+    let event = slow.bytes(f::SERVICE_EVENT).unwrap();
+    let sources = Fields::find(8, event).unwrap().as_bytes().unwrap();
+    let named: Vec<_> = Fields::new(sources)
+        .map(|s| s.unwrap().as_bytes().unwrap())
+        .collect();
+    assert_eq!(named, [b"\x0a\x01p\x12\x01p"]);
+    let stats = packets.iter().find_map(|packet| packet.stats()).unwrap();
+    assert_eq!(
+        stats.final_flush_outcome,
+        Some(FinalFlushOutcome::FINAL_FLUSH_FAILED)
+    );
+}
+
+#[test]
+fn service_039_the_end_of_the_duration_flushes_then_stops() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .source("p")
+        .with(|c| c.duration_ms = Some(1000));
+    let session = world.enable(consumer, config);
+    let mut writer = world.writer(producer);
+    writer.new_packet().string(TEST_FIELD, "held");
+    writer.flush(None);
+    world.run_for(999);
+    assert_eq!(world.ended(consumer, session), None);
+    world.run_for(1);
+    assert_eq!(world.ended(consumer, session).unwrap(), "");
+    assert_eq!(
+        world.commands(producer),
+        ["tracing", "setup", "start", "flush", "stop"]
+    );
+    assert_eq!(flushes(&world, producer), [(vec![1], 0x12)]);
+    let stats = world.stats(consumer);
+    assert_eq!(
+        stats.final_flush_outcome,
+        Some(FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED)
+    );
+    assert_eq!(texts(&world.read(consumer)), ["held"]);
+}
+
+#[test]
+fn the_duration_counts_suspend_only_if_asked_to() {
+    for counts in [false, true] {
+        let mut world = World::new();
+        let consumer = world.consumer();
+        let config = ConfigBuilder::new().with(|c| {
+            c.duration_ms = Some(1000);
+            c.prefer_suspend_clock_for_duration = Some(counts);
+        });
+        let session = world.enable(consumer, config);
+        world.run_for(10);
+        world.now.boottime += 2_000_000_000;
+        world.run_for(10);
+        assert_eq!(world.ended(consumer, session).is_some(), counts);
+        world.run_for(1000);
+        assert!(world.ended(consumer, session).is_some());
+    }
+}
+
+#[test]
+fn service_045_sources_that_need_no_flush() {
+    let mut world = World::new();
+    let producer = world.producer("p");
+    world.register_with(producer, "p", |descriptor| descriptor.no_flush = Some(true));
+    world.register(producer, "q");
+    let remote = Behaviour {
+        shares_memory: false,
+        scraping: Some(true),
+        ..Default::default()
+    };
+    let remote = world.producer_with("remote", remote);
+    world.register_with(remote, "p", |descriptor| descriptor.no_flush = Some(true));
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p"));
+    let flush = world.flush(consumer, 0);
+    assert_eq!(world.flushed(consumer, flush), Some(true));
+    assert!(flushes(&world, producer).is_empty());
+    assert_eq!(flushes(&world, remote), [(vec![], 0)]);
+    let other = world.consumer();
+    world.enable(other, ConfigBuilder::new().source("p").source("q"));
+    world.flush(other, 0);
+    let q = world.setups(producer).last().unwrap().0;
+    assert_eq!(flushes(&world, producer), [(vec![q], 0)]);
+}
+
+#[test]
+fn service_046_flushes_without_producers_or_before_the_start() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    let none = world.flush(consumer, 0);
+    assert_eq!(
+        world.flushed(consumer, none),
+        Some(false),
+        "no session, but an answer"
+    );
+    world.enable(
+        consumer,
+        ConfigBuilder::new().with(|c| c.deferred_start = Some(true)),
+    );
+    let early = world.flush(consumer, 0);
+    assert_eq!(world.flushed(consumer, early), Some(false));
+    assert_eq!(world.stats(consumer).flushes_requested, Some(0));
+    world.start(consumer);
+    let empty = world.flush(consumer, 0);
+    assert_eq!(world.flushed(consumer, empty), Some(true));
+    assert_eq!(world.stats(consumer).flushes_succeeded, Some(1));
+}
+
+#[test]
+fn service_047_periodic_flush() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    world.run_for(130);
+    world.enable(
+        consumer,
+        ConfigBuilder::new()
+            .source("p")
+            .with(|c| c.flush_period_ms = Some(100)),
+    );
+    assert!(flushes(&world, producer).is_empty(), "not at once");
+    // At multiples of the period on the monotonic clock: 70 ms from here.
+    world.run_for(69);
+    assert!(flushes(&world, producer).is_empty());
+    world.run_for(1);
+    assert_eq!(flushes(&world, producer), [(vec![1], 0x11)]);
+    world.run_for(250);
+    assert_eq!(flushes(&world, producer).len(), 3);
+    world.disable(consumer);
+    world.run_for(1000);
+    assert_eq!(flushes(&world, producer).len(), 3);
+}
+
+#[test]
+fn service_048_incremental_state_is_cleared_where_wanted() {
+    let mut world = World::new();
+    let producer = world.producer("p");
+    world.register_with(producer, "clears", |descriptor| {
+        descriptor.handles_incremental_state_clear = Some(true);
+    });
+    world.register(producer, "plain");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .source("plain")
+        .source("clears")
+        .with(|c| {
+            c.incremental_state_config
+                .get_or_insert_default()
+                .clear_period_ms = Some(500);
+        });
+    world.enable(consumer, config);
+    world.run_for(1100);
+    let cleared: Vec<_> = world.producers[&producer]
+        .commands
+        .iter()
+        .filter_map(|command| match command {
+            Cmd::ClearIncrementalState(clear) => Some(clear.data_source_ids.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cleared, [[2], [2]]);
+}
+
+#[test]
+fn too_many_flushes_at_once_fail() {
+    let mut world = World::new();
+    silent(&mut world, "p");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p"));
+    let requests: Vec<_> = (0..1010).map(|_| world.flush(consumer, 60_000)).collect();
+    let failed = requests
+        .iter()
+        .filter(|id| world.is_answered(consumer, **id))
+        .count();
+    assert_eq!(failed, 9);
+    world.free(consumer);
+    assert!(
+        requests
+            .iter()
+            .all(|id| world.flushed(consumer, *id) == Some(false))
+    );
+}
+
+#[test]
+fn scraping_brings_what_a_silent_producer_holds() {
+    for scraped in [true, false] {
+        let mut world = World::new();
+        let behaviour = Behaviour {
+            scraping: Some(scraped),
+            confirms_flush: false,
+            ..Default::default()
+        };
+        let producer = world.producer_with("p", behaviour);
+        world.register(producer, "p");
+        let consumer = world.consumer();
+        world.enable(consumer, ConfigBuilder::new().source("p"));
+        let mut writer = world.writer(producer);
+        world.announce_writers(producer);
+        for text in ["one", "two", "three"] {
+            writer.new_packet().string(TEST_FIELD, text);
+        }
+        let flush = world.flush(consumer, 100);
+        world.run_for(100);
+        assert_eq!(world.flushed(consumer, flush), Some(false));
+        let expected: &[&str] = if scraped {
+            &["one", "two", "three"]
+        } else {
+            &[]
+        };
+        assert_eq!(texts(&world.read(consumer)), expected);
+        // What comes after is complete and without repetition.
+        writer.new_packet().string(TEST_FIELD, "four");
+        world.write(producer, &mut writer, &["five"]);
+        let rest = texts(&world.read(consumer));
+        let all: Vec<_> = expected
+            .iter()
+            .map(|s| (*s).to_owned())
+            .chain(rest)
+            .collect();
+        assert_eq!(all, ["one", "two", "three", "four", "five"]);
+    }
+}
