@@ -55,8 +55,8 @@ impl Reactor {
                 wants_drained,
             } => {
                 self.reply(client, request_id, reply.as_ref(), has_more, None);
-                if let Some(client) = self.clients.get_mut(&client) {
-                    client.wants_drained |= wants_drained;
+                if wants_drained {
+                    self.report_when_drained(client);
                 }
             }
             Command::CreateSharedMemory { client, size } => {

@@ -220,7 +220,7 @@ fn write_whole(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR) => {}
             // The descriptor is someone's non-blocking pipe.
-            Err(Errno::AGAIN) => wait_writable(fd)?,
+            Err(Errno::AGAIN) => wait_writable(fd),
             Err(errno) => return undo(fd, start, errno),
         }
     }
@@ -249,11 +249,9 @@ fn undo(fd: &OwnedFd, start: Option<u64>, errno: Errno) -> io::Result<()> {
     Err(errno.into())
 }
 
-fn wait_writable(fd: &OwnedFd) -> io::Result<()> {
+/// Returns when the descriptor takes more, or when there is an error to be
+/// found by writing.
+fn wait_writable(fd: &OwnedFd) {
     use rustix::event::{PollFd, PollFlags, poll};
-    let mut fds = [PollFd::new(fd, PollFlags::OUT)];
-    match poll(&mut fds, None) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
+    let _ = poll(&mut [PollFd::new(fd, PollFlags::OUT)], None);
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ferretto_ipc::frame::FrameTooLarge;
 use ferretto_ipc::host::ReplyTooLarge;
@@ -97,6 +98,32 @@ impl NoticeSink {
     /// Calls `report` with each notice, on the host's thread.
     pub fn new(report: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(report)))
+    }
+
+    /// Prints to standard error, but no more than 20 lines in 10 seconds: a
+    /// client that provokes notices must not fill a log.
+    pub fn stderr(program: &'static str) -> Self {
+        let state = Mutex::new((Instant::now(), 0_u32));
+        Self::new(move |notice| {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.0.elapsed() > Duration::from_secs(10) {
+                if state.1 > 20 {
+                    eprintln!(
+                        "{program}: {} more such messages were left out",
+                        state.1 - 20
+                    );
+                }
+                *state = (Instant::now(), 0);
+            }
+            state.1 = state.1.saturating_add(1);
+            if state.1 <= 20 {
+                eprintln!("{program}: {notice}");
+            }
+        })
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
     pub(crate) fn report(&self, notice: &Notice) {

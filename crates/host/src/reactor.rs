@@ -452,6 +452,15 @@ impl Reactor {
         }
     }
 
+    /// Tells the service when this consumer's queue is short, if only in the
+    /// next turn.
+    pub(crate) fn report_when_drained(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.wants_drained = true;
+            self.dirty.insert(id);
+        }
+    }
+
     /// Ends a connection after what is queued was sent.
     pub(crate) fn close_after_flush(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {

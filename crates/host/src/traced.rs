@@ -10,6 +10,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::host::{Host, HostError};
+use crate::notice::NoticeSink;
 use crate::options::HostOptions;
 
 /// Names the descriptor to which `1` is written when both sockets listen.
@@ -17,12 +18,16 @@ pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 
 /// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole
 /// process over, so it is for programs that are nothing but the service.
+/// Notices go to standard error unless the options say otherwise.
 /// `listening` is called once clients can connect.
 ///
 /// # Errors
 ///
 /// See [`HostError`].
-pub fn run(options: HostOptions, listening: impl FnOnce()) -> Result<(), HostError> {
+pub fn run(mut options: HostOptions, listening: impl FnOnce()) -> Result<(), HostError> {
+    if options.notices.is_none() {
+        options.notices = NoticeSink::stderr("traced");
+    }
     raise_descriptor_limit();
     // A file at its size limit is then a failed write, not the end.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;

@@ -167,3 +167,50 @@ fn ipc_029_the_daemon_says_when_it_is_ready_and_ends_cleanly_on_signals() {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn out_of_descriptors_the_daemon_waits_until_there_are_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+    // The hard limit cannot be raised again.
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 40 && exec \"$@\"", "sh"])
+        .arg(daemon.get_program());
+    command
+        .args(daemon.get_args())
+        .env("TRACED_NOTIFY_FD", writer.as_raw_fd().to_string());
+    command.envs(
+        daemon
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(writer);
+    (&reader).read_exact(&mut [0]).unwrap();
+    let address = Address::Path(folder.path().join("p"));
+    let early: Vec<_> = (0..60)
+        .map(|_| Socket::connect(&address).unwrap())
+        .collect();
+    let mut first = Client::<producer::Port>::bind(early.into_iter().next().unwrap());
+    first.initialize("one of the lucky ones");
+    // All others are gone now; those who come later are served.
+    let mut last = Client::<producer::Port>::bind(Socket::connect(&address).unwrap());
+    last.initialize("late");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut messages = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut messages)
+        .unwrap();
+    assert!(messages.contains("could not be accepted"), "{messages}");
+    assert!(child.wait().unwrap().success());
+}
