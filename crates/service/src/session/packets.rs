@@ -24,54 +24,59 @@ const SYNC_MARKER: [u8; 16] = [
     0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79,
 ];
 
+type Fields<'a> = Encoder<'a, Vec<u8>>;
+
+/// Fields are in upstream's order, so that traces can be compared byte by byte.
 impl Header {
-    fn packet(self, body: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
-        encode(|packet| {
-            body(packet);
-            packet.int(trace_packet::TRUSTED_UID, i64::from(self.uid as i32));
-            packet.varint(
-                trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
-                SequenceIds::SERVICE.into(),
-            );
-            packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
-        })
+    fn write(self, packet: &mut Fields<'_>) {
+        self.write_without_clock(packet);
+        packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+    }
+
+    fn write_without_clock(self, packet: &mut Fields<'_>) {
+        packet.int(trace_packet::TRUSTED_UID, i64::from(self.uid as i32));
+        packet.varint(
+            trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
+            SequenceIds::SERVICE.into(),
+        );
     }
 
     pub(crate) fn clock_snapshot(self, clocks: &Clocks, primary: u64) -> Vec<u8> {
-        self.packet(|packet| {
+        encode(|packet| {
             packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
+                snapshot.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, primary);
                 for (id, timestamp) in clocks.by_id() {
                     snapshot.nested(clock_snapshot::CLOCKS, |reading| {
                         reading.varint(clock_snapshot::clock::CLOCK_ID, id);
                         reading.varint(clock_snapshot::clock::TIMESTAMP, timestamp);
                     });
                 }
-                snapshot.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, primary);
             });
+            self.write(packet);
         })
     }
 
-    /// Fields in exactly this order, and none after: readers look for the bytes.
+    /// Exactly these fields, and none after: readers look for the bytes.
     pub(crate) fn sync_marker(self) -> Vec<u8> {
         encode(|packet| {
-            packet.int(trace_packet::TRUSTED_UID, i64::from(self.uid as i32));
-            packet.varint(
-                trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
-                SequenceIds::SERVICE.into(),
-            );
+            self.write_without_clock(packet);
             packet.bytes(trace_packet::SYNCHRONIZATION_MARKER, &SYNC_MARKER);
         })
     }
 
     pub(crate) fn trace_config(self, config: &TraceConfig) -> Vec<u8> {
-        self.packet(|packet| packet.bytes(trace_packet::TRACE_CONFIG, &config.encode_to_vec()))
+        encode(|packet| {
+            self.write(packet);
+            packet.bytes(trace_packet::TRACE_CONFIG, &config.encode_to_vec());
+        })
     }
 
     pub(crate) fn uuid(self, uuid: Uuid) -> Vec<u8> {
-        self.packet(|packet| {
+        encode(|packet| {
+            self.write(packet);
             packet.nested(trace_packet::TRACE_UUID, |message| {
-                message.int(trace_uuid::MSB, uuid.msb);
                 message.int(trace_uuid::LSB, uuid.lsb);
+                message.int(trace_uuid::MSB, uuid.msb);
             });
         })
     }
@@ -79,7 +84,7 @@ impl Header {
     /// Which sequence of each buffer is whose: pairs of sequence id and producer, buffer by buffer.
     pub(crate) fn provenance(self, now: &Clocks, buffers: &[Vec<(u32, u16)>]) -> Vec<u8> {
         use trace_provenance::{BUFFERS, buffer, sequence};
-        self.packet(|packet| {
+        encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, now.boottime);
             packet.nested(trace_packet::TRACE_PROVENANCE, |message| {
                 for sequences in buffers {
@@ -93,6 +98,7 @@ impl Header {
                     });
                 }
             });
+            self.write(packet);
         })
     }
 
@@ -101,13 +107,17 @@ impl Header {
             tracing_service_version: Some(version.into()),
             ..info.clone()
         };
-        self.packet(|packet| packet.bytes(trace_packet::SYSTEM_INFO, &info.encode_to_vec()))
+        encode(|packet| {
+            packet.bytes(trace_packet::SYSTEM_INFO, &info.encode_to_vec());
+            self.write(packet);
+        })
     }
 
     pub(crate) fn event(self, event: &Event) -> Vec<u8> {
         let field = event.kind as u32;
-        self.packet(|packet| {
+        encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, event.timestamp);
+            self.write(packet);
             packet.nested(trace_packet::SERVICE_EVENT, |message| {
                 match &event.details {
                     Some(details) => message.bytes(field, details),
@@ -118,7 +128,10 @@ impl Header {
     }
 
     pub(crate) fn stats(self, stats: &TraceStats) -> Vec<u8> {
-        self.packet(|packet| packet.bytes(trace_packet::TRACE_STATS, &stats.encode_to_vec()))
+        encode(|packet| {
+            self.write(packet);
+            packet.bytes(trace_packet::TRACE_STATS, &stats.encode_to_vec());
+        })
     }
 }
 
