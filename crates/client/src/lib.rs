@@ -18,7 +18,7 @@ mod wake;
 
 pub use consumer::{CallError, Consumer, ConsumerEvent, EndOfSession, ReadError};
 pub use ferretto_ipc::Address;
-pub use ferretto_shm::{ExhaustedPolicy, FlushCallback, Packet, TraceWriter};
+pub use ferretto_shm::{ChunkSink, ExhaustedPolicy, FlushCallback, Packet, TraceWriter};
 pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};
 pub use producer::{
     Event, InstanceId, LostReason, Producer, ProducerHandle, ProducerOptions, Scraping,

@@ -1,2 +1,51 @@
 //! Tracing for Rust programs, recorded by any Perfetto service.
+//!
+//! ```no_run
+//! # fn handle(_: u64) {}
+//! fn main() -> Result<(), ferretto::InitError> {
+//!     ferretto::init()?;
+//!     for request in 0..10 {
+//!         let _slice = ferretto::slice!("server", "request", id = request);
+//!         handle(request);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Run such a program under `ferretto record -- PROGRAM`, or record the whole machine with any config that has a data
+//! source named `track_event`.
+//!
+//! # What it promises
+//!
+//! - While nobody records, a trace point costs one load and one branch.
+//! - It never blocks, never fails and never ends the program, whatever the service does. If events come faster than
+//!   they are fetched some are lost, and the recording says so.
+//! - Slices, instants and counters look in the viewer as those of Perfetto's own libraries, and share their tracks.
+//!
+//! # What to know
+//!
+//! - [`init()`] once at the start, or [`Options`] for more control.
+//! - [`slice!`], [`instant!`], [`counter!`], and [`begin!`] with [`end!`], in [categories](Category).
+//! - [`DataSource`] and [`register_data_source`] for packets of any kind.
+//!
+//! A program that ends loses nothing that was written, unless a packet is larger than 4 KiB: the service reads the
+//! rest from the shared memory. [`flush`] makes sure of those, too.
 #![forbid(unsafe_code)]
+
+mod data_source;
+mod flush;
+mod init;
+mod macros;
+mod runtime;
+mod slots;
+pub mod track_event;
+
+pub use data_source::{
+    DataSource, DataSourceHandle, Instance, RegisterError, register_data_source,
+};
+pub use ferretto_client::{Address, Packet, TraceWriter};
+pub use ferretto_proto as proto;
+pub use ferretto_wire::Encoder;
+pub use flush::flush;
+pub use init::{InitError, Options, init};
+pub use track_event::Category;

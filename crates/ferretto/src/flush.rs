@@ -1,0 +1,23 @@
+//! Making sure.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::{data_source, init, track_event};
+
+/// Hands over what this thread has written and waits until the service has it, at most for as long as `limit`. Returns
+/// whether it has.
+///
+/// Other threads hand over what they have written by and by, at their end, or when they call this.
+pub fn flush(limit: Duration) -> bool {
+    let Some(runtime) = init::runtime() else {
+        return false;
+    };
+    track_event::flush_thread();
+    data_source::flush_thread();
+    let (sender, receiver) = mpsc::channel();
+    let is_sent = runtime.handle().sync(move || {
+        let _ = sender.send(());
+    });
+    is_sent && receiver.recv_timeout(limit).is_ok()
+}

@@ -1,0 +1,131 @@
+//! Starting up.
+
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use ferretto_client::{Address, ProducerOptions, Scraping};
+
+use crate::runtime::Runtime;
+use crate::slots::lock;
+use crate::track_event;
+
+static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
+
+/// Held while starting, so that only one thread does.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Why tracing could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The process may not have another thread or descriptor.
+    #[error("cannot start tracing: {0}")]
+    System(#[from] io::Error),
+}
+
+/// How this process takes part in recordings.
+///
+/// ```no_run
+/// ferretto::Options::new().name("player").wait(std::time::Duration::from_secs(1)).init()?;
+/// # Ok::<(), ferretto::InitError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    name: Option<String>,
+    address: Option<Address>,
+    memory_kb: u32,
+    wait: Option<Duration>,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name under which recordings find this process; by default the name it was started by.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Where the service is; by default where the environment variable `PERFETTO_PRODUCER_SOCK_NAME` says, or at its
+    /// usual place.
+    #[must_use]
+    pub fn address(mut self, address: Address) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// The size of the memory shared with the service, in KiB, a multiple of 4; by default 256. What cannot be fetched
+    /// from there in time is lost.
+    #[must_use]
+    pub fn memory_kb(mut self, size: u32) -> Self {
+        self.memory_kb = size;
+        self
+    }
+
+    /// Waits in [`init`](Self::init) until recordings that are running already include this process, at most this
+    /// long, and not at all if there is no service. Without this, events of the first milliseconds may be missing.
+    #[must_use]
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// Starts a thread that connects to the service of this machine, now or as soon as there is one. The first call
+    /// decides; later ones only wait, if told to.
+    ///
+    /// # Errors
+    ///
+    /// See [`InitError`]. The absence of a service is none.
+    pub fn init(self) -> Result<(), InitError> {
+        let wait = self.wait;
+        let runtime = match RUNTIME.get() {
+            Some(runtime) => runtime,
+            None => self.start()?,
+        };
+        if let Some(limit) = wait {
+            runtime.wait_until_ready(limit);
+        }
+        Ok(())
+    }
+
+    fn start(self) -> Result<&'static Arc<Runtime>, InitError> {
+        let _starting = lock(&STARTING);
+        if let Some(runtime) = RUNTIME.get() {
+            return Ok(runtime);
+        }
+        let runtime = Runtime::start(ProducerOptions {
+            name: self.name.unwrap_or_else(process_name),
+            address: self.address,
+            memory_size_hint: self.memory_kb.saturating_mul(1024),
+            scraping: Scraping::Enabled,
+            sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION")).to_owned(),
+            ..ProducerOptions::default()
+        })?;
+        track_event::register(&runtime);
+        Ok(RUNTIME.get_or_init(|| runtime))
+    }
+}
+
+/// Makes this process part of recordings by the service of this machine. See [`Options`] for more control.
+///
+/// # Errors
+///
+/// See [`InitError`]. The absence of a service is none: it is waited for in the background.
+pub fn init() -> Result<(), InitError> {
+    Options::new().init()
+}
+
+pub(crate) fn runtime() -> Option<&'static Arc<Runtime>> {
+    RUNTIME.get()
+}
+
+/// What the process was started as.
+fn process_name() -> String {
+    let name = std::env::args_os().next().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,214 @@
+//! The background thread and what it does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ferretto_client::{Event, InstanceId, Producer, ProducerHandle, ProducerOptions};
+use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
+
+use crate::slots::lock;
+
+/// A data source, whatever its type. Called on the background thread only.
+pub(crate) trait Source: Send {
+    /// Prepares an instance and returns its place; `None` if there are too many.
+    fn setup(&mut self, config: &DataSourceConfig, handle: &ProducerHandle) -> Option<usize>;
+    /// Starts recording.
+    fn start(&mut self, place: usize);
+    /// Stops recording and gives the place up.
+    fn stop(&mut self, place: usize);
+    /// Hands over what is held.
+    fn flush(&mut self, place: usize);
+    /// Starts the incremental state anew.
+    fn clear_incremental_state(&mut self, place: usize);
+}
+
+/// What other threads ask of the background thread.
+pub(crate) enum Command {
+    /// Offer a data source, or an updated description of one.
+    Register(DataSourceDescriptor, Option<Box<dyn Source>>),
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Progress {
+    #[default]
+    Connecting,
+    /// Sessions that were running when this process connected have been started.
+    Ready,
+    /// There is no service, at present.
+    Absent,
+}
+
+/// The link between the background thread and everyone else.
+pub(crate) struct Runtime {
+    commands: Mutex<VecDeque<Command>>,
+    handle: ProducerHandle,
+    progress: Mutex<Progress>,
+    progressed: Condvar,
+}
+
+impl Runtime {
+    /// Starts the background thread.
+    pub(crate) fn start(options: ProducerOptions) -> io::Result<Arc<Self>> {
+        let producer = Producer::new(options)?;
+        let runtime = Arc::new(Self {
+            commands: Mutex::default(),
+            handle: producer.handle(),
+            progress: Mutex::default(),
+            progressed: Condvar::new(),
+        });
+        let shared = Arc::clone(&runtime);
+        std::thread::Builder::new()
+            .name("ferretto".to_owned())
+            .spawn(move || Driver::new(producer, shared).run())?;
+        Ok(runtime)
+    }
+
+    pub(crate) fn send(&self, command: Command) {
+        lock(&self.commands).push_back(command);
+        self.handle.wake();
+    }
+
+    pub(crate) fn handle(&self) -> &ProducerHandle {
+        &self.handle
+    }
+
+    /// Waits until the connection is ready or there is none; returns whether it is ready.
+    pub(crate) fn wait_until_ready(&self, limit: Duration) -> bool {
+        let progress = lock(&self.progress);
+        let waiting = |progress: &mut Progress| *progress == Progress::Connecting;
+        let (progress, _) = self
+            .progressed
+            .wait_timeout_while(progress, limit, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        *progress == Progress::Ready
+    }
+
+    fn set_progress(&self, progress: Progress) {
+        *lock(&self.progress) = progress;
+        self.progressed.notify_all();
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The background thread's state.
+struct Driver {
+    producer: Producer,
+    runtime: Arc<Runtime>,
+    sources: Vec<(Vec<u8>, Box<dyn Source>)>,
+    /// Source and place of every instance.
+    instances: BTreeMap<InstanceId, (usize, usize)>,
+    /// Set when the service has answered that everything before was processed.
+    synced: Arc<AtomicBool>,
+}
+
+impl Driver {
+    fn new(producer: Producer, runtime: Arc<Runtime>) -> Self {
+        Self {
+            producer,
+            runtime,
+            sources: Vec::new(),
+            instances: BTreeMap::new(),
+            synced: Arc::default(),
+        }
+    }
+
+    /// Runs for as long as the process does. What is recorded but not sent when it ends, the service takes from the
+    /// shared memory.
+    fn run(mut self) {
+        loop {
+            self.run_commands();
+            self.producer.process(Instant::now());
+            while let Some(event) = self.producer.poll_event() {
+                self.handle(event);
+            }
+            if self.synced.swap(false, Ordering::Acquire) {
+                self.runtime.set_progress(Progress::Ready);
+            }
+            // Answers given above are sent before the wait.
+            self.producer.process(Instant::now());
+            self.producer.wait(None);
+        }
+    }
+
+    fn run_commands(&mut self) {
+        loop {
+            let command = lock(&self.runtime.commands).pop_front();
+            let Some(Command::Register(descriptor, source)) = command else {
+                return;
+            };
+            if let Some(source) = source {
+                self.sources
+                    .push((descriptor.name.clone().unwrap_or_default(), source));
+            }
+            self.producer.register(descriptor);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Connected => {
+                let synced = Arc::clone(&self.synced);
+                self.runtime
+                    .handle
+                    .sync(move || synced.store(true, Ordering::Release));
+            }
+            Event::Disconnected(_) => self.runtime.set_progress(Progress::Absent),
+            Event::Setup { instance, config } => self.set_up(instance, &config),
+            Event::Start { instance, .. } => {
+                self.with_place(instance, |source, place| source.start(place));
+                self.runtime.handle.notify_started(instance);
+            }
+            Event::Stop { instance } => {
+                self.with_place(instance, |source, place| source.stop(place));
+                self.instances.remove(&instance);
+                self.runtime.handle.notify_stopped(instance);
+            }
+            Event::Flush {
+                request_id,
+                instances,
+                ..
+            } => {
+                for instance in instances {
+                    self.with_place(instance, |source, place| source.flush(place));
+                }
+                self.runtime.handle.flush_done(request_id);
+            }
+            Event::ClearIncrementalState { instances } => {
+                for instance in instances {
+                    self.with_place(instance, |source, place| {
+                        source.clear_incremental_state(place);
+                    });
+                }
+            }
+        }
+    }
+
+    fn set_up(&mut self, instance: InstanceId, config: &DataSourceConfig) {
+        let name = config.name.as_deref().unwrap_or_default();
+        let sources = self.sources.iter_mut().enumerate();
+        for (index, (_, source)) in sources.filter(|(_, (known, _))| known == name) {
+            if let Some(place) = source.setup(config, &self.runtime.handle) {
+                self.instances.insert(instance, (index, place));
+                return;
+            }
+        }
+    }
+
+    fn with_place(&mut self, instance: InstanceId, act: impl FnOnce(&mut dyn Source, usize)) {
+        if let Some(&(source, place)) = self.instances.get(&instance) {
+            act(&mut *self.sources[source].1, place);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a recording wants of the track events.
+
+use ferretto_wire::{Field, Fields};
+
+/// Field numbers of TrackEventConfig.
+mod field {
+    pub(super) use ferretto_proto::fields::track_event_config::*;
+}
+
+/// A decoded TrackEventConfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    enabled: Vec<Vec<u8>>,
+    disabled: Vec<Vec<u8>>,
+    enabled_tags: Vec<Vec<u8>>,
+    disabled_tags: Vec<Vec<u8>>,
+    /// Absolute instead of incremental timestamps.
+    pub(crate) absolute_timestamps: bool,
+    /// Nanoseconds per unit of the timestamps, at least 1.
+    pub(crate) timestamp_unit: u64,
+    /// Leave arguments out.
+    pub(crate) hide_arguments: bool,
+    /// Leave names out that are not known at compile time.
+    pub(crate) hide_dynamic_names: bool,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self {
+            enabled: Vec::new(),
+            disabled: Vec::new(),
+            enabled_tags: Vec::new(),
+            disabled_tags: Vec::new(),
+            absolute_timestamps: false,
+            timestamp_unit: 1,
+            hide_arguments: false,
+            hide_dynamic_names: false,
+        }
+    }
+}
+
+/// How specific a pattern is; the most specific that matches decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Exact,
+    Prefix,
+    Anything,
+}
+
+impl Filter {
+    /// Decodes a config. What follows malformed bytes is ignored, as in other libraries.
+    pub(crate) fn decode(config: &[u8]) -> Self {
+        let mut filter = Self::default();
+        for item in Fields::new(config).map_while(Result::ok) {
+            filter.add(&item);
+        }
+        filter.timestamp_unit = filter.timestamp_unit.max(1);
+        filter
+    }
+
+    fn add(&mut self, item: &Field<'_>) {
+        let text = || item.as_bytes().unwrap_or_default().to_vec();
+        match item.number {
+            field::ENABLED_CATEGORIES => self.enabled.push(text()),
+            field::DISABLED_CATEGORIES => self.disabled.push(text()),
+            field::ENABLED_TAGS => self.enabled_tags.push(text()),
+            field::DISABLED_TAGS => self.disabled_tags.push(text()),
+            field::DISABLE_INCREMENTAL_TIMESTAMPS => {
+                self.absolute_timestamps = item.as_bool().unwrap_or(false);
+            }
+            field::TIMESTAMP_UNIT_MULTIPLIER => {
+                self.timestamp_unit = item.as_u64().unwrap_or(1);
+            }
+            field::FILTER_DEBUG_ANNOTATIONS => {
+                self.hide_arguments = item.as_bool().unwrap_or(false);
+            }
+            field::FILTER_DYNAMIC_EVENT_NAMES => {
+                self.hide_dynamic_names = item.as_bool().unwrap_or(false);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a category with these tags is to be recorded.
+    pub(crate) fn is_enabled(&self, name: &str, tags: &[&str]) -> bool {
+        [Pass::Exact, Pass::Prefix, Pass::Anything]
+            .into_iter()
+            .find_map(|pass| self.decide(pass, name, tags))
+            .unwrap_or(true)
+    }
+
+    fn decide(&self, pass: Pass, name: &str, tags: &[&str]) -> Option<bool> {
+        let named = |patterns: &[Vec<u8>]| patterns.iter().any(|p| matches(p, name, pass));
+        let tagged = |patterns: &[Vec<u8>]| {
+            tags.iter()
+                .any(|tag| patterns.iter().any(|p| matches(p, tag, pass)))
+        };
+        let default_off = pass == Pass::Exact
+            && self.enabled_tags.is_empty()
+            && self.disabled_tags.is_empty()
+            && tags.iter().any(|tag| matches!(*tag, "slow" | "debug"));
+        if named(&self.enabled) {
+            Some(true)
+        } else if named(&self.disabled) || default_off || tagged(&self.disabled_tags) {
+            Some(false)
+        } else if tagged(&self.enabled_tags) {
+            Some(true)
+        } else {
+            None
+        }
+    }
+}
+
+fn matches(pattern: &[u8], text: &str, pass: Pass) -> bool {
+    match pattern.iter().position(|&byte| byte == b'*') {
+        None => pass == Pass::Exact && pattern == text.as_bytes(),
+        Some(0) => pass == Pass::Anything,
+        Some(star) => pass == Pass::Prefix && text.as_bytes().starts_with(&pattern[..star]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferretto_wire::encode;
+
+    fn words(text: &str) -> Vec<Vec<u8>> {
+        text.split_whitespace()
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn track_event_categories_are_selected_as_in_other_libraries() {
+        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the verdict.
+        for (ec, dc, et, dt, name, tags, expected) in [
+            ("", "", "", "", "foo", "", true),
+            ("", "", "", "", "foo", "slow", false),
+            ("*", "", "", "", "foo", "slow", false),
+            ("foo", "", "", "", "foo", "slow", true),
+            ("fo*", "", "", "", "foo", "slow", false),
+            ("", "*", "", "", "foo", "", false),
+            ("foo", "*", "", "", "foo", "", true),
+            ("*", "foo", "", "", "foo", "", false),
+            ("*", "fo*", "", "", "foo", "", false),
+            ("fo*", "foo", "", "", "foo", "", false),
+            ("fo*", "f*", "", "", "foo", "", true),
+            ("*", "*", "", "", "foo", "", true),
+            ("", "*", "tag", "", "foo", "tag", true),
+            ("", "foo", "tag", "", "foo", "tag", false),
+            ("", "", "tag", "tag", "foo", "tag", false),
+            ("", "", "tag", "", "foo", "slow tag", true),
+            ("", "", "tag", "", "foo", "slow", true),
+            ("", "", "", "tag", "foo", "slow", true),
+            ("*", "", "slow debug", "", "foo", "slow", true),
+            ("slow_*", "", "", "slow", "slow_x", "slow", false),
+            ("*", "", "", "*", "foo", "tag", true),
+            ("f*o", "*", "", "", "foo", "", true),
+        ] {
+            let filter = Filter {
+                enabled: words(ec),
+                disabled: words(dc),
+                enabled_tags: words(et),
+                disabled_tags: words(dt),
+                ..Filter::default()
+            };
+            let tags: Vec<_> = tags.split_whitespace().collect();
+            let case = (ec, dc, et, dt, name, &tags);
+            assert_eq!(filter.is_enabled(name, &tags), expected, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_config_counts_as_far_as_it_goes() {
+        let mut config = encode(|m| {
+            m.string(field::DISABLED_CATEGORIES, "foo");
+            m.varint(field::TIMESTAMP_UNIT_MULTIPLIER, 0);
+        });
+        config.push(0x0a);
+        let filter = Filter::decode(&config);
+        assert!(!filter.is_enabled("foo", &[]) && filter.is_enabled("bar", &[]));
+        assert_eq!(filter.timestamp_unit, 1);
+    }
+}
