@@ -92,36 +92,36 @@ impl Record {
     }
 
     fn decode(raw: &[u8; UNIT]) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, flags, kind] = *raw;
-        let id = u32::from_le_bytes([a, b, c, d]);
-        if kind == 0 {
-            return Self::Padding { units: id };
+        let (words, _) = raw.as_chunks::<8>();
+        let word = |index: usize| words.get(index).copied().map_or(0, u64::from_le_bytes);
+        let (low, high) = (word(0), word(1));
+        if high >> 56 == 0 {
+            return Self::Padding { units: low as u32 };
         }
         Self::Chunk(ChunkHeader {
-            id,
-            slot: u32::from_le_bytes([e, f, g, h]),
-            size: u16::from_le_bytes([i, j]),
-            len: u16::from_le_bytes([k, l]),
-            unread: u16::from_le_bytes([m, n]),
-            flags,
+            id: low as u32,
+            slot: (low >> 32) as u32,
+            size: high as u16,
+            len: (high >> 16) as u16,
+            unread: (high >> 32) as u16,
+            flags: (high >> 48) as u8,
         })
     }
 
+    /// Two whole words, so that reading them back does not have to wait for smaller writes.
     fn encode(&self) -> [u8; UNIT] {
-        let mut raw = [0; UNIT];
-        match self {
-            Self::Padding { units } => raw[..4].copy_from_slice(&units.to_le_bytes()),
-            Self::Chunk(header) => {
-                raw[..4].copy_from_slice(&header.id.to_le_bytes());
-                raw[4..8].copy_from_slice(&header.slot.to_le_bytes());
-                raw[8..10].copy_from_slice(&header.size.to_le_bytes());
-                raw[10..12].copy_from_slice(&header.len.to_le_bytes());
-                raw[12..14].copy_from_slice(&header.unread.to_le_bytes());
-                raw[14] = header.flags;
-                raw[15] = 1;
-            }
-        }
-        raw
+        let (low, high) = match self {
+            Self::Padding { units } => (u64::from(*units), 0),
+            Self::Chunk(header) => (
+                u64::from(header.id) | u64::from(header.slot) << 32,
+                u64::from(header.size)
+                    | u64::from(header.len) << 16
+                    | u64::from(header.unread) << 32
+                    | u64::from(header.flags) << 48
+                    | 1 << 56,
+            ),
+        };
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 }
 
