@@ -51,6 +51,11 @@ pub(crate) const MAX_SLICE: usize = 128 * 1024 - 512;
 /// Reply bytes handed to the driver before the service waits for the consumer to have read them.
 pub(crate) const READ_WINDOW: usize = 256 * 1024;
 
+/// Longest name of a producer or data source. Upstream sets no bound; a longer one would not fit the
+/// replies it appears in.
+pub(crate) const MAX_NAME: usize = 16 * 1024;
+/// Size of all descriptors of one producer, in bytes. Upstream sets no bound.
+pub(crate) const MAX_DESCRIPTOR_BYTES: usize = 16 * 1024 * 1024;
 /// Registrations one producer may hold. Upstream sets no bound.
 pub(crate) const MAX_DATA_SOURCES_PER_PRODUCER: usize = 4096;
 /// Commands kept for a producer that does not fetch them. Upstream drops them all.

@@ -65,6 +65,7 @@ impl Service {
     /// have come too late to see it happen.
     fn report_current_state(&mut self, client: ClientId, id: SessionId) {
         self.check_all_started(id);
+        self.observed = true;
         let Some(session) = self.sessions.get(&id) else {
             return;
         };
@@ -96,11 +97,16 @@ impl Service {
 
     fn observer_of(&mut self, id: SessionId) -> Option<&mut Observer> {
         let client = self.sessions.get(&id)?.consumer?;
+        self.observed = true;
         self.consumers.get_mut(&client)?.observer.as_mut()
     }
 
     /// Sends what was noted while one event was handled, together.
     pub(crate) fn deliver_observed(&mut self) {
+        // Looked at after every event, of which most concern no observer.
+        if !std::mem::take(&mut self.observed) {
+            return;
+        }
         let mut replies = Vec::new();
         for (client, consumer) in &mut self.consumers {
             if let Some(observer) = &mut consumer.observer {

@@ -16,7 +16,8 @@ use ferretto_shm::{PageSize, Region, ServiceRegion};
 use crate::command::Command;
 use crate::event::{ClientId, Peer};
 use crate::limits::{
-    BufferId, MAX_DEFERRED_REQUESTS, MAX_PENDING_COMMANDS, MAX_PRODUCERS, ProducerId, WriterId,
+    BufferId, MAX_DEFERRED_REQUESTS, MAX_NAME, MAX_PENDING_COMMANDS, MAX_PRODUCERS, ProducerId,
+    WriterId,
 };
 use crate::service::Service;
 use crate::smb_size::SmbSize;
@@ -64,6 +65,8 @@ pub(crate) struct Producer {
     stream: Option<u64>,
     /// Commands not sent yet: the stream is not open, or the memory is not there.
     outbox: VecDeque<Outgoing>,
+    /// It fetched no commands for too long and is being disconnected.
+    given_up: bool,
 }
 
 #[derive(Debug)]
@@ -206,7 +209,12 @@ impl Service {
         let brought = fd
             .filter(|_| request.producer_provided_shmem == Some(true))
             .filter(|_| connection.peer.can_share_memory);
-        if !self.may_record(uid) || self.producers.len() >= MAX_PRODUCERS {
+        let too_long = |text: &Option<Vec<u8>>| text.as_ref().is_some_and(|t| t.len() > MAX_NAME);
+        if !self.may_record(uid)
+            || self.producers.len() >= MAX_PRODUCERS
+            || too_long(&request.producer_name)
+            || too_long(&request.sdk_version)
+        {
             return self.reply_to_producer(client, request_id, None);
         }
         let Some(fd) = brought else {
@@ -280,6 +288,7 @@ impl Service {
             writers: BTreeMap::new(),
             stream: None,
             outbox,
+            given_up: false,
         };
         self.producers.insert(id, producer);
         self.reply_to_producer(client, request_id, Some(Reply::InitializeConnection(reply)));
@@ -380,11 +389,13 @@ impl Service {
         let Some(producer) = self.producers.get_mut(&id) else {
             return;
         };
-        if producer.outbox.len() >= MAX_PENDING_COMMANDS {
-            self.commands.push_back(Command::Disconnect {
-                client: producer.client,
-            });
+        if producer.given_up {
             return;
+        }
+        if producer.outbox.len() >= MAX_PENDING_COMMANDS {
+            producer.given_up = true;
+            let client = producer.client;
+            return self.commands.push_back(Command::Disconnect { client });
         }
         let message = GetAsyncCommandResponse {
             cmd: Some(command.into()),

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_proto::DataSourceDescriptor;
+use ferretto_proto::{DataSourceDescriptor, Message};
 
-use crate::limits::{MAX_DATA_SOURCES_PER_PRODUCER, ProducerId};
+use crate::limits::{MAX_DATA_SOURCES_PER_PRODUCER, MAX_DESCRIPTOR_BYTES, MAX_NAME, ProducerId};
 
 /// Why a registration was ignored. Producers are not told: the reply is always a success.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ignored {
     EmptyName,
     IdInUse,
-    TooMany,
+    /// One of the bounds that keep a producer from filling the memory.
+    TooMuch,
     Unknown,
 }
 
@@ -22,12 +23,20 @@ pub(crate) struct Registration {
     pub(crate) descriptor: DataSourceDescriptor,
 }
 
+/// What one producer holds.
+#[derive(Debug, Default)]
+struct Own {
+    /// Names and ids, in order of registration.
+    offers: Vec<(Vec<u8>, u64)>,
+    /// Size of the descriptors.
+    bytes: usize,
+}
+
 /// All offers, by data source name. Equal names keep the order of registration.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     by_name: BTreeMap<Vec<u8>, Vec<Registration>>,
-    /// Names and ids of each producer, in order of registration.
-    by_producer: BTreeMap<ProducerId, Vec<(Vec<u8>, u64)>>,
+    by_producer: BTreeMap<ProducerId, Own>,
     count: usize,
 }
 
@@ -44,13 +53,18 @@ impl Registry {
             return Err(Ignored::EmptyName);
         }
         let own = self.by_producer.entry(producer).or_default();
-        if id != 0 && own.iter().any(|(_, other)| *other == id) {
+        if id != 0 && own.offers.iter().any(|(_, other)| *other == id) {
             return Err(Ignored::IdInUse);
         }
-        if own.len() >= MAX_DATA_SOURCES_PER_PRODUCER {
-            return Err(Ignored::TooMany);
+        let bytes = own.bytes + descriptor.encoded_len() as usize;
+        if own.offers.len() >= MAX_DATA_SOURCES_PER_PRODUCER
+            || name.len() > MAX_NAME
+            || bytes > MAX_DESCRIPTOR_BYTES
+        {
+            return Err(Ignored::TooMuch);
         }
-        own.push((name.clone(), id));
+        own.bytes = bytes;
+        own.offers.push((name.clone(), id));
         self.by_name.entry(name).or_default().push(Registration {
             producer,
             descriptor,
@@ -76,6 +90,13 @@ impl Registry {
             .iter_mut()
             .find(|o| id != 0 && o.producer == producer && o.descriptor.id == Some(id))
             .ok_or(Ignored::Unknown)?;
+        let own = self.by_producer.entry(producer).or_default();
+        let bytes =
+            own.bytes - offer.descriptor.encoded_len() as usize + descriptor.encoded_len() as usize;
+        if bytes > MAX_DESCRIPTOR_BYTES {
+            return Err(Ignored::TooMuch);
+        }
+        own.bytes = bytes;
         offer.descriptor = descriptor;
         Ok(())
     }
@@ -88,29 +109,29 @@ impl Registry {
         let Some(position) = offers.iter().position(|o| o.producer == producer) else {
             return;
         };
-        let id = offers.remove(position).descriptor.id.unwrap_or(0);
+        let removed = offers.remove(position).descriptor;
         if offers.is_empty() {
             self.by_name.remove(name);
         }
         self.count -= 1;
-        if let Some(own) = self.by_producer.get_mut(&producer) {
-            if let Some(position) = own.iter().position(|(n, i)| n == name && *i == id) {
-                own.remove(position);
-            }
-            if own.is_empty() {
-                self.by_producer.remove(&producer);
-            }
+        let id = removed.id.unwrap_or(0);
+        let Some(own) = self.by_producer.get_mut(&producer) else {
+            return;
+        };
+        own.bytes -= removed.encoded_len() as usize;
+        if let Some(position) = own.offers.iter().position(|(n, i)| n == name && *i == id) {
+            own.offers.remove(position);
+        }
+        if own.offers.is_empty() {
+            self.by_producer.remove(&producer);
         }
     }
 
     /// Names of what the producer offers, in order of registration.
     pub(crate) fn names_of(&self, producer: ProducerId) -> Vec<Vec<u8>> {
-        let own = self
-            .by_producer
-            .get(&producer)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        own.iter().map(|(name, _)| name.clone()).collect()
+        let own = self.by_producer.get(&producer);
+        let offers = own.map(|own| own.offers.as_slice()).unwrap_or_default();
+        offers.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Offers of exactly this name, oldest first.

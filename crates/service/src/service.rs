@@ -26,6 +26,8 @@ pub struct Service {
     pub(crate) producer_connections: BTreeMap<ClientId, ProducerConnection>,
     pub(crate) producers: BTreeMap<ProducerId, Producer>,
     pub(crate) consumers: BTreeMap<ClientId, Consumer>,
+    /// Something happened that an observer may have to be told.
+    pub(crate) observed: bool,
     pub(crate) registry: Registry,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) buffers: BufferPool,
@@ -89,6 +91,7 @@ impl Service {
             producer_connections: BTreeMap::new(),
             producers: BTreeMap::new(),
             consumers: BTreeMap::new(),
+            observed: false,
             registry: Registry::default(),
             sessions: BTreeMap::new(),
             buffers: BufferPool::default(),

@@ -2,7 +2,9 @@
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::tracing_service_state::{DataSource, Producer, TracingSession};
-use ferretto_proto::{Message, QueryServiceStateResponse, TracingServiceState};
+use ferretto_proto::{
+    DataSourceDescriptor, Message, QueryServiceStateResponse, TracingServiceState,
+};
 
 use super::{Session, State};
 use crate::event::ClientId;
@@ -37,23 +39,32 @@ impl Service {
         });
         if !sessions_only {
             for producer in self.producers_state() {
-                parts.room_for(&producer).producers.push(producer);
+                if let Some(part) = parts.room_for(&producer) {
+                    part.producers.push(producer);
+                }
             }
         }
         for (id, session) in &self.sessions {
             if !session.is_retiring() && (uid == 0 || uid == session.consumer_uid) {
                 let state = session_state(*id, session);
-                parts.room_for(&state).tracing_sessions.push(state);
+                if let Some(part) = parts.room_for(&state) {
+                    part.tracing_sessions.push(state);
+                }
             }
         }
         if !sessions_only {
             for offer in self.registry.iter() {
-                let state = DataSource {
+                let mut state = DataSource {
                     ds_descriptor: offer.descriptor.clone().into(),
                     producer_id: Some(offer.producer.into()),
                     ..Default::default()
                 };
-                parts.room_for(&state).data_sources.push(state);
+                if !fits(&state) {
+                    state.ds_descriptor = brief(&offer.descriptor).into();
+                }
+                if let Some(part) = parts.room_for(&state) {
+                    part.data_sources.push(state);
+                }
             }
         }
         let replies = parts.finish().into_iter().map(|state| {
@@ -113,6 +124,20 @@ fn session_state(id: SessionId, session: &Session) -> TracingSession {
     }
 }
 
+/// Whether the element fits a reply at all.
+fn fits(element: &impl Message) -> bool {
+    element.encoded_len() as usize + ELEMENT_OVERHEAD <= REPLY_BYTES
+}
+
+/// The descriptor without what can be large.
+fn brief(descriptor: &DataSourceDescriptor) -> DataSourceDescriptor {
+    DataSourceDescriptor {
+        name: descriptor.name.clone(),
+        id: descriptor.id,
+        ..Default::default()
+    }
+}
+
 /// A state cut into messages that each fit a frame.
 struct Parts {
     done: Vec<TracingServiceState>,
@@ -130,15 +155,18 @@ impl Parts {
         }
     }
 
-    /// The part the element goes into.
-    fn room_for(&mut self, element: &impl Message) -> &mut TracingServiceState {
+    /// The part the element goes into; `None` if it is too large for any.
+    fn room_for(&mut self, element: &impl Message) -> Option<&mut TracingServiceState> {
+        if !fits(element) {
+            return None;
+        }
         let cost = element.encoded_len() as usize + ELEMENT_OVERHEAD;
         if self.bytes + cost > REPLY_BYTES {
             self.done.push(std::mem::take(&mut self.current));
             self.bytes = 0;
         }
         self.bytes += cost;
-        &mut self.current
+        Some(&mut self.current)
     }
 
     fn finish(mut self) -> Vec<TracingServiceState> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use ferretto_proto::trace_config::{TriggerConfig, trigger_config::TriggerMode};
 use ferretto_proto::{
-    DataSourceConfig, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
+    DataSourceConfig, Message, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
 };
 
 use crate::limits::{
     MAX_BUFFERS_PER_SESSION, MAX_DURATION_MS, MAX_GUARDED_BUFFERS_KB, MAX_GUARDED_DURATION_MS,
+    REPLY_BYTES,
 };
 use crate::matching::{Pattern, PatternError};
 
@@ -124,6 +125,9 @@ pub(crate) enum EnableError {
     #[error("Failed to allocate tracing buffers: OOM or too many buffers")]
     NoBuffers,
 
+    /// Upstream sends it, and so loses the producer.
+    #[error("The config of data source \"{0}\" is too large to be sent to producers")]
+    SourceTooLarge(String),
     /// Upstream aborts instead.
     #[error("Invalid regular expression \"{pattern}\" in {field}: {reason}")]
     Pattern {
@@ -172,6 +176,10 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
             .iter()
             .map(|pattern| compile("producer_name_regex_filter", pattern))
             .collect::<Result<_, _>>()?;
+        if source.config.encoded_len() as usize > MAX_SOURCE_CONFIG {
+            let name = text(source.config.name.as_deref().unwrap_or_default());
+            return Err(EnableError::SourceTooLarge(name));
+        }
         sources.push(Source {
             patterns,
             buffer,
@@ -212,6 +220,9 @@ pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError
     }
     Ok(())
 }
+
+/// What one data source's config may take, leaving room for what the service adds and for the frame.
+const MAX_SOURCE_CONFIG: usize = REPLY_BYTES - 256;
 
 /// Field numbers whose unknown values have a meaning of their own.
 const EXPERIMENTAL_MODE: u32 = 8;

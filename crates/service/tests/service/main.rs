@@ -2,6 +2,7 @@
 //! the conformance checklist they are about.
 #![allow(unreachable_pub)]
 
+mod bounds;
 mod commits;
 mod connections;
 mod enabling;
