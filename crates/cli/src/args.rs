@@ -20,7 +20,7 @@ options: traced, traced_probes, perfetto.";
 
 /// Records what a machine does, as a Perfetto trace.
 #[derive(Debug, Parser)]
-#[command(name = "ferretto", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "ferretto", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(
     arg_required_else_help = true,
     subcommand_required = true,
@@ -34,7 +34,15 @@ pub(crate) struct Ferretto {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Record(RecordArgs),
+    /// Say what a trace holds and what it lost
+    ///
+    /// Shows size, duration, events by data source, context switches by CPU, the processes with the most CPU time,
+    /// counters, and losses with the setting that would have prevented them.
     Summary(FileArgs),
+    /// Print a whole trace as text
+    ///
+    /// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to this version are
+    /// printed by number.
     Text(FileArgs),
 }
 
@@ -71,10 +79,6 @@ pub(crate) struct RecordArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Say what a trace holds and what it lost.
-///
-/// Shows size, duration, events by data source, context switches by CPU, the processes with the most CPU time,
-/// counters, and losses with the setting that would have prevented them.
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
     /// The trace; - is standard input

@@ -28,14 +28,9 @@ pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {
 
 /// The error and its causes in one line, without the numbers the system adds.
 pub(crate) fn message(error: &anyhow::Error) -> String {
-    let causes = error
-        .chain()
-        .map(|cause| match cause.downcast_ref::<io::Error>() {
-            Some(error) => reason(error),
-            None => cause.to_string(),
-        });
     let mut parts: Vec<String> = Vec::new();
-    for part in causes {
+    for cause in error.chain() {
+        let part = without_numbers(&cause.to_string());
         // Some errors already end with the text of their cause.
         if !parts.last().is_some_and(|last| last.ends_with(&part)) {
             parts.push(part);
@@ -46,11 +41,20 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 
 /// What the system said, without the error number.
 pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error ") {
-        Some((text, _)) => text.to_owned(),
-        None => text,
+    without_numbers(&error.to_string())
+}
+
+fn without_numbers(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        kept.push_str(before);
+        match after.split_once(')') {
+            Some((_, after)) => rest = after,
+            None => return text.to_owned(),
+        }
     }
+    kept + rest
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -58,4 +62,26 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_no_numbers_and_no_repetition() {
+        let cause = io::Error::from_raw_os_error(2);
+        let text = format!("cannot connect: {cause}; nothing done");
+        assert_eq!(
+            without_numbers(&text),
+            "cannot connect: No such file or directory; nothing done"
+        );
+        let error = anyhow::Error::new(io::Error::from_raw_os_error(2))
+            .context("cannot open x: No such file or directory (os error 2)")
+            .context("cannot start");
+        assert_eq!(
+            message(&error),
+            "cannot start: cannot open x: No such file or directory"
+        );
+    }
 }

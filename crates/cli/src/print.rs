@@ -13,6 +13,8 @@ const DIM: Style = Style::new().dimmed();
 
 /// Processes shown.
 const TOP_PROCESSES: usize = 10;
+/// The data source of programs' own events.
+const TRACK_EVENTS: &str = "track_event";
 /// Kinds of events named for one data source.
 const TOP_KINDS: usize = 4;
 /// CPUs shown one by one; with more there is a total only.
@@ -34,7 +36,7 @@ pub(crate) fn summary(
         write!(out, ", {}", duration(ns))?;
     }
     writeln!(out, ", {} packets", grouped(summary.packets))?;
-    events(out, summary)?;
+    events(out, summary, width)?;
     cpus(out, summary)?;
     processes(out, summary, width)?;
     counters(out, &summary.counters)?;
@@ -49,7 +51,7 @@ fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{HEADING}{text}{HEADING:#}")
 }
 
-fn events(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+fn events(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> io::Result<()> {
     if summary.sources.is_empty() {
         return Ok(());
     }
@@ -61,41 +63,47 @@ fn events(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         .max()
         .unwrap_or(0);
     for source in &summary.sources {
-        let name = &source.name;
-        write!(out, "  {name:name_width$}  {:>13}", grouped(source.events))?;
-        writeln!(
-            out,
-            "  {:>10}  {DIM}{}{DIM:#}",
-            human_bytes(source.bytes),
-            kinds(source, summary)
-        )?;
+        let (count, bytes) = (grouped(source.events), human_bytes(source.bytes));
+        let head = format!("  {:name_width$}  {count:>13}  {bytes:>10}  ", source.name);
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()));
+        let kinds = if source.name == TRACK_EVENTS {
+            track_event_kinds(summary)
+        } else {
+            (1..=TOP_KINDS)
+                .rev()
+                .map(|top| kinds(source, top))
+                .find(|text| text.len() <= room)
+                .unwrap_or_default()
+        };
+        writeln!(out, "{head}{DIM}{}{DIM:#}", cut(&kinds, room))?;
     }
     Ok(())
 }
 
-/// What the events of a source are, for example `sched_switch 12,345, sched_waking 11,000, 3 more kinds`.
-fn kinds(source: &SourceSummary, summary: &Summary) -> String {
-    if source.name == "track_event" {
-        let counts = &summary.track_events;
-        let pairs = [
-            ("slice begins", counts.begins),
-            ("slice ends", counts.ends),
-            ("instants", counts.instants),
-            ("counter values", counts.counters),
-            ("others", counts.others),
-            ("tracks", counts.tracks as u64),
-        ];
-        let shown = pairs.iter().filter(|(_, count)| *count > 0);
-        let shown: Vec<_> = shown
-            .map(|(name, count)| format!("{name} {}", grouped(*count)))
-            .collect();
-        return shown.join(", ");
-    }
-    let top = source.kinds.iter().take(TOP_KINDS);
-    let mut parts: Vec<String> = top
+fn track_event_kinds(summary: &Summary) -> String {
+    let counts = &summary.track_events;
+    let pairs = [
+        ("slice begins", counts.begins),
+        ("slice ends", counts.ends),
+        ("instants", counts.instants),
+        ("counter values", counts.counters),
+        ("others", counts.others),
+        ("tracks", counts.tracks as u64),
+    ];
+    let shown = pairs.iter().filter(|(_, count)| *count > 0);
+    let shown: Vec<_> = shown
+        .map(|(name, count)| format!("{name} {}", grouped(*count)))
+        .collect();
+    shown.join(", ")
+}
+
+/// The `top` most frequent kinds of events, for example `sched_switch 12,345, sched_waking 11,000, 3 more kinds`.
+fn kinds(source: &SourceSummary, top: usize) -> String {
+    let shown = source.kinds.iter().take(top);
+    let mut parts: Vec<String> = shown
         .map(|(kind, count)| format!("{kind} {}", grouped(*count)))
         .collect();
-    match source.kinds.len().saturating_sub(TOP_KINDS) {
+    match source.kinds.len().saturating_sub(top) {
         0 => {}
         1 => parts.push("1 more kind".to_owned()),
         more => parts.push(format!("{more} more kinds")),
@@ -149,7 +157,7 @@ fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> i
         );
         let name = process_name(process);
         let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
-        writeln!(out, "{head} {}", cut(&name, room - 1))?;
+        writeln!(out, "{head} {}", cut(&name, room.saturating_sub(1)))?;
     }
     let rest = summary.processes.len().saturating_sub(TOP_PROCESSES);
     if rest > 0 {

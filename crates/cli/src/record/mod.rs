@@ -103,7 +103,8 @@ fn record(
         .and_then(|mut session| session.run(signals, &mut control));
     control.progress.finish();
     let stopped = backend.stop();
-    let code = finish_child(control.child.take(), ended.is_err(), signals);
+    let give_up = ended.is_err() || control.interrupted.is_some();
+    let code = finish_child(control.child.take(), give_up, signals);
     match ended? {
         End::Complete => {}
         End::Aborted => {

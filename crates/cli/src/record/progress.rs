@@ -1,18 +1,22 @@
 //! The line that tells how the recording goes, on a terminal only.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferretto_trace::summary::human_bytes;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::print;
+use crate::summary::terminal_width;
 
 /// A progress line on standard error, or nothing where that is no terminal.
+///
+/// The line is not padded to the width of the terminal, as progress bar libraries do: what Ctrl-C echoes would start a
+/// new line then, and the old one would stay behind.
 #[derive(Debug)]
 pub(super) struct Progress {
-    bar: ProgressBar,
+    line: Line,
     started: Option<Instant>,
     duration: Option<Duration>,
     file: Option<File>,
@@ -22,18 +26,12 @@ pub(super) struct Progress {
 impl Progress {
     /// `file` is looked at for its size. With `visible` false nothing is ever shown.
     pub(super) fn new(visible: bool, duration: Option<Duration>, file: Option<File>) -> Self {
-        let visible = visible && io::stderr().is_terminal();
-        let target = if visible {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-            bar.set_style(style);
-        }
+        let line = Line(Arc::new(Mutex::new(Shown {
+            visible: visible && io::stderr().is_terminal(),
+            drawn: false,
+        })));
         Self {
-            bar,
+            line,
             started: None,
             duration,
             file,
@@ -55,29 +53,17 @@ impl Progress {
 
     /// Shows the present state.
     pub(super) fn tick(&mut self) {
-        if self.bar.is_hidden() {
-            return;
+        match self.started {
+            _ if self.stopping => self.line.draw("collecting the last events"),
+            None => self.line.draw("starting"),
+            Some(started) => self.line.draw(&self.recording(started.elapsed())),
         }
-        let message = match self.started {
-            _ if self.stopping => "collecting the last events".to_owned(),
-            None => "starting".to_owned(),
-            Some(started) => self.recording(started.elapsed()),
-        };
-        self.bar.set_message(message);
-        self.bar.tick();
     }
 
     fn recording(&self, elapsed: Duration) -> String {
-        let show = |time: Duration| {
-            let rounded = time.as_millis() / 100 * 100;
-            print::duration((rounded as u64).saturating_mul(1_000_000))
-        };
-        let mut text = format!("recording  {:>4.1} s", elapsed.as_secs_f64());
-        if elapsed >= Duration::from_secs(120) {
-            text = format!("recording  {}", show(elapsed));
-        }
+        let mut text = format!("recording  {}", shown(elapsed));
         if let Some(duration) = self.duration {
-            text.push_str(&format!(" of {}", show(duration)));
+            text.push_str(&format!(" of {}", shown(duration)));
         }
         if let Some(size) = self.file.as_ref().and_then(|file| file.metadata().ok()) {
             text.push_str(&format!("  {}", human_bytes(size.len())));
@@ -88,12 +74,66 @@ impl Progress {
 
     /// Prints a line above the progress line, from any thread.
     pub(super) fn teller(&self) -> impl Fn(&str) + Send + Sync + 'static {
-        let bar = self.bar.clone();
-        move |line| bar.suspend(|| anstream::eprintln!("ferretto: {line}"))
+        let line = self.line.clone();
+        move |text| line.above(text)
     }
 
     /// Removes the line.
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.line.remove();
+    }
+}
+
+/// The last line of the terminal, shared by the threads that write there.
+#[derive(Debug, Clone)]
+struct Line(Arc<Mutex<Shown>>);
+
+#[derive(Debug)]
+struct Shown {
+    visible: bool,
+    drawn: bool,
+}
+
+/// To the start of the line, and erase it.
+const ERASE: &str = "\r\x1b[K";
+
+impl Line {
+    fn draw(&self, text: &str) {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shown.visible {
+            return;
+        }
+        let mut stderr = io::stderr().lock();
+        // One that wraps could not be erased.
+        let width = terminal_width(&stderr).unwrap_or(80).saturating_sub(1);
+        let text: String = text.chars().take(width).collect();
+        // A terminal that is gone is no reason to stop recording; the same below.
+        let _ = write!(stderr, "{ERASE}{text}").and_then(|()| stderr.flush());
+        shown.drawn = true;
+    }
+
+    fn above(&self, text: &str) {
+        self.remove();
+        anstream::eprintln!("ferretto: {text}");
+    }
+
+    fn remove(&self) {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut shown.drawn) {
+            let mut stderr = io::stderr().lock();
+            let _ = write!(stderr, "{ERASE}").and_then(|()| stderr.flush());
+        }
+    }
+}
+
+/// A time that changes smoothly: `2.3 s`, `30 s`, `5 min 10 s`.
+fn shown(time: Duration) -> String {
+    let tenths = time.as_millis() / 100;
+    match tenths {
+        0..1200 if tenths.is_multiple_of(10) && time.subsec_millis() == 0 => {
+            format!("{} s", time.as_secs())
+        }
+        0..1200 => format!("{}.{} s", tenths / 10, tenths % 10),
+        _ => print::duration(time.as_nanos().try_into().unwrap_or(u64::MAX)),
     }
 }
