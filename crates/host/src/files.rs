@@ -10,24 +10,38 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ferretto_service::{Event, FileId};
 use mio::Waker;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
+/// What a pipe takes without blocking when it is ready for writing.
+const PIPE_WRITE: usize = 4096;
 
 /// The output files of all sessions.
 #[derive(Debug)]
 pub(crate) struct Files {
-    open: HashMap<FileId, Sender<Job>>,
+    open: HashMap<FileId, OpenFile>,
+    /// How long a pipe may keep its thread once it is to be closed.
+    patience: Duration,
     events: Receiver<Event>,
     reporter: Reporter,
     /// How many events are still to come.
     pending: usize,
+}
+
+/// The host's end of a file's thread.
+#[derive(Debug)]
+struct OpenFile {
+    jobs: Sender<Job>,
+    /// Closed to tell a waiting thread to come to an end.
+    alive: Option<OwnedFd>,
 }
 
 /// What a file's thread is asked to do.
@@ -63,10 +77,11 @@ impl Reporter {
 impl Files {
     /// No files. `waker` is called when [`next_event`](Self::next_event) has
     /// something.
-    pub(crate) fn new(waker: Arc<Waker>) -> Self {
+    pub(crate) fn new(waker: Arc<Waker>, patience: Duration) -> Self {
         let (sender, events) = mpsc::channel();
         Self {
             open: HashMap::new(),
+            patience,
             events,
             reporter: Reporter {
                 events: sender,
@@ -110,9 +125,9 @@ impl Files {
 
     /// Closes a file after what was asked for before.
     pub(crate) fn close(&mut self, file: FileId) {
-        if let Some(jobs) = self.open.remove(&file) {
+        if let Some(open) = self.open.remove(&file) {
             // The thread may have ended already, with the file.
-            let _ = jobs.send(Job::Sync);
+            let _ = open.jobs.send(Job::Sync);
         }
     }
 
@@ -121,6 +136,13 @@ impl Files {
         let event = self.events.try_recv().ok()?;
         self.pending = self.pending.saturating_sub(1);
         Some(event)
+    }
+
+    /// From now on no pipe is waited for much longer.
+    pub(crate) fn hurry(&mut self) {
+        for open in self.open.values_mut() {
+            open.alive = None;
+        }
     }
 
     /// Waits for what threads are still to report, until `deadline`.
@@ -136,8 +158,8 @@ impl Files {
 
     /// Closes everything and waits until it is written, or `deadline`.
     pub(crate) fn finish(mut self, deadline: Instant) {
-        for (_, jobs) in self.open.drain() {
-            let _ = jobs.send(Job::Sync);
+        for (_, open) in self.open.drain() {
+            let _ = open.jobs.send(Job::Sync);
         }
         // The channel ends when the last thread does.
         drop(self.reporter);
@@ -151,11 +173,8 @@ impl Files {
     }
 
     fn send(&self, file: FileId, job: Job) {
-        let sent = self
-            .open
-            .get(&file)
-            .is_some_and(|jobs| jobs.send(job).is_ok());
-        if !sent {
+        let open = self.open.get(&file);
+        if open.is_none_or(|open| open.jobs.send(job).is_err()) {
             self.reporter
                 .failed(file, &io::Error::other("the file is not open"));
         }
@@ -166,18 +185,34 @@ impl Files {
         file: FileId,
         open: impl FnOnce(&Reporter) -> Option<OwnedFd> + Send + 'static,
     ) {
+        let (alive, ended) = match pipe_with(PipeFlags::CLOEXEC) {
+            Ok((ended, alive)) => (alive, ended),
+            Err(errno) => return self.reporter.failed(file, &errno.into()),
+        };
         let (jobs, queue) = mpsc::channel();
-        let reporter = self.reporter.clone();
-        let started = thread::Builder::new()
+        let (reporter, patience) = (self.reporter.clone(), self.patience);
+        let work = move || {
+            if let Some(fd) = open(&reporter) {
+                let writer = FileWriter {
+                    fd,
+                    ended,
+                    patience,
+                };
+                run(file, &writer, &queue, &reporter);
+            }
+        };
+        match thread::Builder::new()
             .name("trace-file".to_owned())
-            .spawn(move || {
-                if let Some(fd) = open(&reporter) {
-                    run(file, &fd, &queue, &reporter);
-                }
-            });
-        match started {
+            .spawn(work)
+        {
             Ok(_) => {
-                self.open.insert(file, jobs);
+                self.open.insert(
+                    file,
+                    OpenFile {
+                        jobs,
+                        alive: Some(alive),
+                    },
+                );
             }
             Err(error) => self.reporter.failed(file, &error),
         }
@@ -190,68 +225,95 @@ fn create_file(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, mode)?)
 }
 
-fn run(file: FileId, fd: &OwnedFd, queue: &Receiver<Job>, reporter: &Reporter) {
+fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Reporter) {
     for job in queue {
         match job {
-            Job::Write(bytes) => match write_whole(fd, &bytes) {
+            Job::Write(bytes) => match writer.write_whole(&bytes) {
                 Ok(()) => {
-                    reporter.report(Event::FileWritten {
-                        file,
-                        bytes: bytes.len() as u64,
-                    });
+                    let bytes = bytes.len() as u64;
+                    reporter.report(Event::FileWritten { file, bytes });
                 }
                 Err(error) => reporter.failed(file, &error),
             },
             Job::Sync => {
                 // Pipes and the like have no medium to sync to.
-                let _ = rustix::fs::fdatasync(fd);
+                let _ = rustix::fs::fdatasync(&writer.fd);
             }
         }
     }
 }
 
-/// Writes everything, or, where the file can be shortened again, nothing.
-fn write_whole(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    let start = end_of_file(fd);
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match rustix::io::write(fd, &rest[..rest.len().min(MAX_WRITE)]) {
-            Ok(0) => return undo(fd, start, Errno::NOSPC),
-            Ok(written) => rest = &rest[written..],
-            Err(Errno::INTR) => {}
-            // The descriptor is someone's non-blocking pipe.
-            Err(Errno::AGAIN) => wait_writable(fd),
-            Err(errno) => return undo(fd, start, errno),
+/// One file, in its thread.
+struct FileWriter {
+    fd: OwnedFd,
+    /// At its end once the file is to be closed.
+    ended: OwnedFd,
+    patience: Duration,
+}
+
+impl FileWriter {
+    /// Writes everything, or, where the file can be shortened again, nothing.
+    fn write_whole(&self, bytes: &[u8]) -> io::Result<()> {
+        let start = self.position();
+        // What a pipe with room takes without blocking.
+        let at_once = if start.is_some() {
+            MAX_WRITE
+        } else {
+            PIPE_WRITE
+        };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if start.is_none() {
+                self.wait_for_room()?;
+            }
+            match rustix::io::write(&self.fd, &rest[..rest.len().min(at_once)]) {
+                Ok(0) => return self.undo(start, Errno::NOSPC),
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return self.undo(start, errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next byte will be written, if this is a file that can be
+    /// shortened.
+    fn position(&self) -> Option<u64> {
+        let status = rustix::fs::fstat(&self.fd).ok()?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        if rustix::fs::fcntl_getfl(&self.fd)
+            .ok()?
+            .contains(OFlags::APPEND)
+        {
+            return u64::try_from(status.st_size).ok();
+        }
+        rustix::fs::seek(&self.fd, SeekFrom::Current(0)).ok()
+    }
+
+    fn undo(&self, start: Option<u64>, errno: Errno) -> io::Result<()> {
+        if let Some(start) = start {
+            // The error that led here is the one worth reporting.
+            let _ = rustix::fs::ftruncate(&self.fd, start);
+            let _ = rustix::fs::seek(&self.fd, SeekFrom::Start(start));
+        }
+        Err(errno.into())
+    }
+
+    /// Waits until a pipe takes more: for as long as its session lasts, and
+    /// then for a while.
+    fn wait_for_room(&self) -> io::Result<()> {
+        let room = || PollFd::new(&self.fd, PollFlags::OUT);
+        let mut fds = [room(), PollFd::new(&self.ended, PollFlags::empty())];
+        retry_on_intr(|| poll(&mut fds, None))?;
+        if !fds[0].revents().is_empty() {
+            return Ok(());
+        }
+        let patience = Timespec::try_from(self.patience).ok();
+        match retry_on_intr(|| poll(&mut [room()], patience.as_ref()))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
         }
     }
-    Ok(())
-}
-
-/// Where the next byte will be written, if the file is of the kind that can be
-/// shortened.
-fn end_of_file(fd: &OwnedFd) -> Option<u64> {
-    let status = rustix::fs::fstat(fd).ok()?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return None;
-    }
-    if rustix::fs::fcntl_getfl(fd).ok()?.contains(OFlags::APPEND) {
-        return u64::try_from(status.st_size).ok();
-    }
-    rustix::fs::seek(fd, SeekFrom::Current(0)).ok()
-}
-
-fn undo(fd: &OwnedFd, start: Option<u64>, errno: Errno) -> io::Result<()> {
-    if let Some(start) = start {
-        // The error that led here is the one worth reporting.
-        let _ = rustix::fs::ftruncate(fd, start);
-        let _ = rustix::fs::seek(fd, SeekFrom::Start(start));
-    }
-    Err(errno.into())
-}
-
-/// Returns when the descriptor takes more, or when there is an error to be
-/// found by writing.
-fn wait_writable(fd: &OwnedFd) {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let _ = poll(&mut [PollFd::new(fd, PollFlags::OUT)], None);
 }

@@ -128,7 +128,7 @@ impl Host {
             poll.registry().try_clone()?,
             listeners,
             Service::new(options.service),
-            Files::new(waker),
+            Files::new(waker, options.limits.file_patience),
             timer,
             options.limits,
             options.notices,

@@ -1,6 +1,7 @@
 //! Where a host listens and how it treats its clients.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ferretto_ipc::Address;
 use ferretto_ipc::address::AddressError;
@@ -44,6 +45,9 @@ pub struct Limits {
     /// How long a consumer with unread replies may go without reading any, in
     /// nanoseconds of `CLOCK_MONOTONIC`. Upstream waits ten seconds.
     pub consumer_stall: u64,
+    /// How long a pipe that nobody reads may hold its last bytes when its
+    /// session, or the host, ends.
+    pub file_patience: Duration,
 }
 
 impl Default for Limits {
@@ -54,6 +58,7 @@ impl Default for Limits {
             consumer_high_water: 512 << 10,
             consumer_low_water: 64 << 10,
             consumer_stall: 10_000_000_000,
+            file_patience: Duration::from_secs(5),
         }
     }
 }

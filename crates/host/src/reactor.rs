@@ -200,6 +200,7 @@ impl Reactor {
             self.lose(id);
         }
         self.carry_out(&clocks::read());
+        self.files.hurry();
         let deadline = Instant::now() + FINISH_TIMEOUT;
         while let Some(event) = self.files.wait_for_event(deadline) {
             self.tell(&clocks::read(), event);

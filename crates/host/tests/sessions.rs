@@ -412,3 +412,22 @@ fn what_a_session_still_writes_when_the_service_stops_is_whole() {
         .unwrap();
     host.stop_after(|| is_whole_trace(&std::fs::read(&path).unwrap()));
 }
+
+#[test]
+fn a_pipe_nobody_reads_does_not_hold_up_the_end() {
+    let host = TestHost::start_with(|options| {
+        options.limits.file_patience = std::time::Duration::from_millis(1);
+    });
+    let (_reader, writer) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    assert_eq!(rustix::io::write(&writer, &[0; 4096]).unwrap(), 4096);
+    let mut consumer = host.consumer();
+    consumer
+        .0
+        .invoke(&enable("test", into_file), Some(writer.into()), true)
+        .unwrap();
+    disable(&mut consumer);
+    drop(consumer);
+    host.assert_alive();
+    host.stop();
+}

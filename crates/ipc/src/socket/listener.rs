@@ -4,8 +4,9 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
@@ -15,6 +16,9 @@ use crate::address::Address;
 
 /// The backlog: as long as the system allows.
 const BACKLOG: i32 = 4096;
+/// How often and at what interval the lock on a folder is tried.
+const LOCK_ATTEMPTS: u32 = 100;
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why an address cannot be listened at.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +73,7 @@ impl Listener {
         };
         let fd = match address {
             Address::Path(path) => {
+                let _lock = lock_folder(path);
                 clear_stale(path, address)?;
                 bind_unix(address).map_err(io_error)?
             }
@@ -145,6 +150,26 @@ impl Drop for Listener {
             let _ = rustix::fs::unlink(path);
         }
     }
+}
+
+/// Keeps other services from starting in the same folder meanwhile: between
+/// its bind and its listen, theirs would look stale.
+///
+/// Anyone who may read the folder can hold the lock, so it is not insisted on.
+fn lock_folder(path: &Path) -> Option<OwnedFd> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()).ok()?;
+    for _ in 0..LOCK_ATTEMPTS {
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(LOCK_INTERVAL),
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// Makes room for a socket file, unless someone is using what is there.
@@ -245,6 +270,25 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let _listener = Listener::bind(&at(&path)).unwrap();
+        assert!(Socket::connect(&at(&path)).is_ok());
+    }
+
+    #[test]
+    fn of_many_services_that_start_at_once_one_gets_the_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let address = at(&path);
+                std::thread::spawn(move || Listener::bind(&address))
+            })
+            .collect();
+        let results: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
         assert!(Socket::connect(&at(&path)).is_ok());
     }
 
