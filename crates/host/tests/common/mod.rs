@@ -11,7 +11,7 @@ use std::time::Duration;
 use ferretto_host::{Host, HostOptions, NoticeSink, Stopper};
 use ferretto_ipc::Address;
 use ferretto_ipc::client::{Connection, DisconnectReason, Event, Reply};
-use ferretto_ipc::frame::{self, FrameDecoder};
+use ferretto_ipc::frame;
 use ferretto_ipc::port::{Port, consumer, producer};
 use ferretto_ipc::socket::{Received, Socket};
 use ferretto_proto::{
@@ -270,24 +270,23 @@ pub(crate) fn send_raw(socket: &Socket, mut bytes: &[u8]) -> bool {
 
 /// The payload of the next frame; `None` when the other side closed.
 pub(crate) fn read_frame(socket: &Socket) -> Option<Vec<u8>> {
-    let mut decoder = FrameDecoder::new();
-    let mut frame = None;
-    let mut buffer = [0];
-    while frame.is_none() {
+    let header = read_exact(socket, 4)?;
+    let size = u32::from_le_bytes(header.try_into().unwrap());
+    read_exact(socket, size as usize)
+}
+
+fn read_exact(socket: &Socket, size: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
         wait(socket, PollFlags::IN);
-        match socket.receive(&mut buffer) {
-            Ok(Received::Data { len, .. }) => {
-                decoder
-                    .decode(&buffer[..len], None, |payload, _| {
-                        frame = Some(payload.to_vec())
-                    })
-                    .unwrap();
-            }
+        match socket.receive(&mut bytes[filled..]) {
+            Ok(Received::Data { len, .. }) => filled += len,
             Ok(Received::WouldBlock) => {}
             Ok(Received::Closed) | Err(_) => return None,
         }
     }
-    frame
+    Some(bytes)
 }
 
 /// Reads until the other side closes.
