@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ferretto_proto::FtraceConfig;
+
 use super::bundle::{Action, CpuState, Plan};
-use super::config::FtraceOptions;
+use super::config::{ConfigError, FtraceOptions};
+use super::decoder::EventDecoder;
 use super::metadata::Metadata;
 use super::page::ParseStatus;
 use super::print_filter::PrintFilter;
@@ -58,12 +61,53 @@ pub(crate) fn enable(
     already: impl Fn(&EventKey) -> bool,
 ) -> Enabled {
     let mut report = SetupReport::default();
+    let mut kprobes = BTreeMap::new();
+    super::kprobes::install(options, fs, &mut report, &mut kprobes);
+    let turn_on = |key: &EventKey| {
+        // Events of the group `ftrace` are always on and have no switch.
+        if key.0 == "ftrace" || already(key) {
+            return true;
+        }
+        set_trigger(fs, key, true);
+        fs.enable_event(&key.0, &key.1, true).is_ok()
+    };
+    prepare(options, fs, translator, symbols, kprobes, report, turn_on)
+}
+
+impl Plan {
+    /// Plans how to translate the events `config` asks for, from the `events` folder under `fs`,
+    /// without enabling or changing anything.
+    ///
+    /// # Errors
+    ///
+    /// If the config has a bad entry.
+    pub fn from_formats(config: &FtraceConfig, fs: &Tracefs) -> Result<Self, ConfigError> {
+        let options = FtraceOptions::new(config)?;
+        let mut translator = Translator::new(fs);
+        let (kprobes, report) = (BTreeMap::new(), SetupReport::default());
+        Ok(
+            prepare(&options, fs, &mut translator, None, kprobes, report, |_| {
+                true
+            })
+            .plan,
+        )
+    }
+}
+
+/// Looks up what `options` asks for; `turn_on` enables one event and says whether that worked.
+fn prepare(
+    options: &FtraceOptions,
+    fs: &Tracefs,
+    translator: &mut Translator,
+    symbols: Option<Arc<KernelSymbols>>,
+    kprobes: BTreeMap<EventKey, Arc<EventDecoder>>,
+    mut report: SetupReport,
+    turn_on: impl Fn(&EventKey) -> bool,
+) -> Enabled {
     let mut unlisted = Vec::new();
     let mut events = BTreeSet::new();
     let mut decoders = Vec::new();
     let mut wanted = select(options, fs, &mut unlisted);
-    let mut kprobes = BTreeMap::new();
-    super::kprobes::install(options, fs, &mut report, &mut kprobes);
     wanted.extend(kprobes.keys().cloned());
     for key in wanted {
         let (group, name) = (key.0.as_str(), key.1.as_str());
@@ -82,13 +126,9 @@ pub(crate) fn enable(
                 continue;
             }
         };
-        // Events of the group `ftrace` are always on and have no switch.
-        if group != "ftrace" && !already(&key) {
-            set_trigger(fs, &key, true);
-            if fs.enable_event(group, name, true).is_err() {
-                report.failed.push(format!("{group}/{name}"));
-                continue;
-            }
+        if !turn_on(&key) {
+            report.failed.push(format!("{group}/{name}"));
+            continue;
         }
         decoders.push(decoder);
         events.insert(key);
@@ -104,7 +144,7 @@ pub(crate) fn enable(
 fn plan(
     options: &FtraceOptions,
     translator: &Translator,
-    decoders: Vec<Arc<super::decoder::EventDecoder>>,
+    decoders: Vec<Arc<EventDecoder>>,
     symbols: Option<Arc<KernelSymbols>>,
     report: &mut SetupReport,
 ) -> Plan {
