@@ -44,7 +44,8 @@ pub(crate) fn reason(error: &io::Error) -> String {
     without_numbers(&error.to_string())
 }
 
-fn without_numbers(text: &str) -> String {
+/// Takes the numbers out that the system's messages carry.
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(" (os error ") {

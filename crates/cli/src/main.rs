@@ -19,7 +19,7 @@ mod traced;
 mod traced_probes;
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -66,6 +66,10 @@ fn main() -> ExitCode {
 
 /// The process that one of the programs started to go on in the background.
 fn background(program: &OsStr, args: &[OsString]) -> ExitCode {
+    // The name in process lists; without it the process has that of the link it was started by.
+    if let Ok(name) = CString::new(program.as_encoded_bytes()) {
+        let _ = rustix::thread::set_name(&name);
+    }
     match program.to_str() {
         Some("perfetto") => perfetto::background(args),
         Some("traced") => traced::background(args),

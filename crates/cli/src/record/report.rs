@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use ferretto_proto::TraceConfig;
 
 use super::output::Target;
+use crate::errors::without_numbers;
 use crate::print;
 use crate::summary::terminal_width;
 
@@ -24,8 +25,10 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
         .filter(|missing| wanted(missing.source))
         .map(|missing| {
             let text = format!(
-                "{}: {}; {}",
-                missing.source, missing.reason, missing.how_to_allow
+                "{} is not recorded: {}; to allow it, {}",
+                missing.source,
+                without_numbers(&missing.reason),
+                missing.how_to_allow
             );
             (missing.source, text)
         })
