@@ -57,7 +57,14 @@ fn connected(
     policy: ExhaustedPolicy,
     write: impl FnMut(&mut ferretto_client::TraceWriter) + Send + 'static,
 ) -> (Service, Recorder, Consumer) {
-    let service = Service::start();
+    connected_to(Service::start(), policy, write)
+}
+
+fn connected_to(
+    service: Service,
+    policy: ExhaustedPolicy,
+    write: impl FnMut(&mut ferretto_client::TraceWriter) + Send + 'static,
+) -> (Service, Recorder, Consumer) {
     let mut producer = producer_at(&service.producers);
     common::next_event(&mut producer, |event| {
         matches!(event, ferretto_client::Event::Connected)
@@ -121,6 +128,27 @@ fn a_packet_of_20_mb_arrives_whole() {
     let texts = texts(&read(&mut consumer));
     assert_eq!(texts.len(), 1);
     assert!(texts[0] == expected);
+}
+
+#[test]
+fn over_tcp_chunks_travel_in_the_commits() {
+    let body: Vec<u8> = (0..5u32 << 20).map(|index| (index / 13) as u8).collect();
+    let expected = body.clone();
+    let policy = ExhaustedPolicy::StallThenDrop;
+    let (_service, _recorder, mut consumer) =
+        connected_to(Service::start_tcp(), policy, move |writer| {
+            for index in 0..100 {
+                write_text(writer, format!("packet {index}").as_bytes());
+            }
+            write_text(writer, &body);
+            assert_eq!(writer.drop_count(), 0);
+        });
+    start(&mut consumer, config(16 * 1024));
+    stop(&mut consumer);
+    let texts = texts(&read(&mut consumer));
+    assert_eq!(texts.len(), 101);
+    assert_eq!(texts[99], b"packet 99");
+    assert!(texts[100] == expected);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::runtime::Command;
 use crate::{data_source, init, track_event};
 
 /// Hands over what this thread has written and waits until the service has it, at most for as long as `limit`. Returns
-/// whether it has.
+/// whether it has. The service then also knows every data source registered before.
 ///
 /// Other threads hand over what they have written by and by, at their end, or when they call this.
 pub fn flush(limit: Duration) -> bool {
@@ -16,8 +17,8 @@ pub fn flush(limit: Duration) -> bool {
     track_event::flush_thread();
     data_source::flush_thread();
     let (sender, receiver) = mpsc::channel();
-    let is_sent = runtime.handle().sync(move || {
+    runtime.send(Command::Sync(Box::new(move || {
         let _ = sender.send(());
-    });
-    is_sent && receiver.recv_timeout(limit).is_ok()
+    })));
+    receiver.recv_timeout(limit).is_ok()
 }

@@ -30,6 +30,8 @@ pub(crate) trait Source: Send {
 pub(crate) enum Command {
     /// Offer a data source, or an updated description of one.
     Register(DataSourceDescriptor, Option<Box<dyn Source>>),
+    /// Call this once the service has processed everything before; drop it if there is no service.
+    Sync(Box<dyn FnOnce() + Send>),
 }
 
 /// How far the connection is.
@@ -71,10 +73,6 @@ impl Runtime {
     pub(crate) fn send(&self, command: Command) {
         lock(&self.commands).push_back(command);
         self.handle.wake();
-    }
-
-    pub(crate) fn handle(&self) -> &ProducerHandle {
-        &self.handle
     }
 
     /// Waits until the connection is ready or there is none; returns whether it is ready.
@@ -128,16 +126,15 @@ impl Driver {
     /// shared memory.
     fn run(mut self) {
         loop {
-            self.run_commands();
+            // In this order: what is asked for after this call makes the wait below a short one.
             self.producer.process(Instant::now());
+            self.run_commands();
             while let Some(event) = self.producer.poll_event() {
                 self.handle(event);
             }
             if self.synced.swap(false, Ordering::Acquire) {
                 self.runtime.set_progress(Progress::Ready);
             }
-            // Answers given above are sent before the wait.
-            self.producer.process(Instant::now());
             self.producer.wait(None);
         }
     }
@@ -145,14 +142,19 @@ impl Driver {
     fn run_commands(&mut self) {
         loop {
             let command = lock(&self.runtime.commands).pop_front();
-            let Some(Command::Register(descriptor, source)) = command else {
-                return;
-            };
-            if let Some(source) = source {
-                self.sources
-                    .push((descriptor.name.clone().unwrap_or_default(), source));
+            match command {
+                Some(Command::Register(descriptor, source)) => {
+                    if let Some(source) = source {
+                        let name = descriptor.name.clone().unwrap_or_default();
+                        self.sources.push((name, source));
+                    }
+                    self.producer.register(descriptor);
+                }
+                Some(Command::Sync(callback)) => {
+                    self.runtime.handle.sync(callback);
+                }
+                None => return,
             }
-            self.producer.register(descriptor);
         }
     }
 

@@ -237,6 +237,7 @@ fn a_program_is_recorded() {
 
     // Packets of one's own.
     let custom = ferretto::register_data_source("custom", Custom(sender)).unwrap();
+    assert!(ferretto::flush(LIMIT), "the service knows it now");
     start(&mut consumer, config(vec![source("custom", None)]));
     custom.trace(|writer| {
         writer

@@ -295,9 +295,12 @@ impl Consumer {
         self.connection.wants_write()
     }
 
-    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`.
+    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
+    /// there are events to take.
     pub fn wait(&self, limit: Duration) {
-        self.wait_until(Deadline::after(limit));
+        if self.events.is_empty() {
+            self.wait_until(Deadline::after(limit));
+        }
     }
 
     fn invoke(&mut self, request: &Request) -> Result<u64, CallError> {

@@ -199,8 +199,12 @@ impl Producer {
         [retry, self.commit_due].into_iter().flatten().min()
     }
 
-    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`.
+    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
+    /// there are events to take.
     pub fn wait(&self, limit: Option<Duration>) {
+        if !self.events.is_empty() {
+            return;
+        }
         let due = self
             .poll_timeout()
             .map(|due| due.saturating_duration_since(Instant::now()));

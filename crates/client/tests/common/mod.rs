@@ -43,9 +43,21 @@ impl Service {
         Self::start_at(unique_address("producer"), unique_address("consumer"))
     }
 
-    pub fn start_at(producers: Address, consumers: Address) -> Self {
+    /// A service that producers reach over TCP.
+    pub fn start_tcp() -> Self {
+        let any = Address::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+        };
+        Self::start_at(any, unique_address("consumer"))
+    }
+
+    pub fn start_at(mut producers: Address, consumers: Address) -> Self {
         let options = HostOptions::at(vec![producers.clone()], consumers.clone());
         let host = Host::bind(options).unwrap();
+        if let (Address::Tcp { port, .. }, Some(chosen)) = (&mut producers, host.producer_port()) {
+            *port = chosen;
+        }
         let stopper = host.stopper();
         let thread = std::thread::spawn(move || host.run().unwrap());
         Self {
