@@ -282,6 +282,21 @@ fn tracebuf_015_a_chunk_that_is_late_but_not_too_late_is_no_gap() {
 }
 
 #[test]
+fn tracebuf_015_a_chunk_that_is_too_late_does_not_come_out_of_order() {
+    let mut buffer = ring(4096);
+    chunk(1, 1, 0).packet(20, 1).copy_to(&mut buffer);
+    chunk(1, 1, 2)
+        .packet(20, 3)
+        .packet(20, 4)
+        .copy_to(&mut buffer);
+    read_one(&mut buffer);
+    assert_eq!(read_one(&mut buffer).map(|got| got.bytes[0]), Some(3));
+    chunk(1, 1, 1).packet(20, 2).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(4, 0)]);
+    assert_eq!(buffer.stats().chunks_discarded, 1);
+}
+
+#[test]
 fn tracebuf_016_gap_inside_a_packet() {
     let mut buffer = ring(4096);
     chunk(1, 1, 0)
@@ -514,6 +529,22 @@ fn tracebuf_029_what_a_scraped_chunk_gained_survives_its_eviction() {
     read_all(&mut buffer);
     made.packet(20, 3).pad(500).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(2, 0), (3, 0)]);
+}
+
+#[test]
+fn tracebuf_029_the_rest_of_a_scraped_chunk_is_missed_once_passed() {
+    let mut buffer = ring(4096);
+    let made = chunk(1, 1, 0).packet(20, 1).packet(20, 2);
+    made.clone().pad(500).scraped().copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(1, 0)]);
+    for id in 0..8 {
+        chunk(2, 1, id).packet(1000, 9).copy_to(&mut buffer);
+    }
+    read_all(&mut buffer);
+    chunk(1, 1, 1).packet(20, 3).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(3, 3)]);
+    made.pad(500).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), []);
 }
 
 #[test]

@@ -30,7 +30,6 @@ struct Stored {
     read: usize,
     flags: u8,
     incomplete: bool,
-    judged: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -167,20 +166,19 @@ impl Model {
         self.writer(chunk.key).consumed = Some((chunk.id, chunk.bytes.len(), chunk.incomplete));
     }
 
+    /// Something of a writer's first chunk is used: it is too late for those before.
     fn judge(&mut self, at: usize) {
         let chunk = self.at(at);
         let (key, id) = (chunk.key, chunk.id);
-        if std::mem::replace(&mut chunk.judged, true) {
-            return;
-        }
         let writer = self.writer(key);
-        let follows = match writer.consumed {
-            None => true,
-            Some((last, _, incomplete)) => id == last.wrapping_add(1) || (incomplete && id == last),
-        };
-        if !follows {
-            writer.loss |= GAP;
+        let before = (id.wrapping_sub(1), 0, false);
+        match writer.consumed {
+            Some((last, _, true)) if last == id => return,
+            Some((last, _, false)) if last == before.0 => return,
+            Some(_) => writer.loss |= GAP,
+            None => {}
         }
+        writer.consumed = Some(before);
     }
 
     fn consume(&mut self, at: usize, end: usize, erase: bool) {
@@ -378,7 +376,6 @@ impl Model {
                 read: len,
                 flags: 0,
                 incomplete: false,
-                judged: false,
             };
             if let Found::Fragment { end, .. } = whole.next() {
                 len = end;
@@ -410,6 +407,11 @@ impl Model {
             self.writer(key).loss |= ABORTED;
         }
         let Some(mut read) = self.admit(key, made.id, len) else {
+            if let Some((last, _, incomplete)) = &mut self.writer(key).consumed
+                && *last == made.id
+            {
+                *incomplete &= !made.complete;
+            }
             self.stats.chunks_discarded += 1;
             return;
         };
@@ -465,7 +467,6 @@ impl Model {
             read: read.max(again),
             flags: made.flags,
             incomplete: !made.complete,
-            judged: false,
             bytes: made.payload,
         });
         self.records.insert(self.write, Record { len: size, chunk });
@@ -713,20 +714,8 @@ fn run(policy: Policy, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A few hundred cases, unless `PROPTEST_CASES` says otherwise.
-fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
-    ProptestConfig {
-        cases: cases.unwrap_or(300),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn tracebuf_049_a_ring_does_as_the_model(steps in steps()) {

@@ -15,7 +15,12 @@
 //!   bytes a chunk. Bytes are judged anew on every read, since patches change them.
 //!
 //! The behaviour is that of upstream's `TraceBufferV2` unless [`Semantics::V1`] asks for what its
-//! first engine showed to the outside.
+//! first engine showed to the outside. Where upstream's tells of a loss too often, too late or not at
+//! all, this one is exact:
+//! - A gap of chunk ids is told once, and when the first packet after it is read; a chunk that arrives
+//!   before that is not missing, one that arrives after it is refused.
+//! - So is a chunk that was scraped and overwritten, and whose rest never came.
+//! - The end of a packet does not wait for a patch of the packet behind it.
 
 mod fragment;
 mod packet;

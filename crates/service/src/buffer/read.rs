@@ -271,7 +271,6 @@ impl TraceBuffer {
     /// Marks the next fragment of a chunk as read.
     fn consume(&mut self, piece: Piece, mut header: ChunkHeader, mode: Mode) {
         header.unread = header.unread.saturating_sub(piece.total);
-        header.flags |= flag::GAP_JUDGED;
         self.ring.set(piece.at, Record::Chunk(header));
         if header.unread > 0 {
             return;
@@ -289,16 +288,23 @@ impl TraceBuffer {
     }
 
     /// Reports a gap before a sequence's first chunk, which has this header. That is done when
-    /// the first of it is used: until then the missing chunk may still come.
+    /// the first of it is used: until then the missing chunk, or the rest of one that was scraped, may
+    /// still come; after that it is too late for it.
     pub(super) fn judge_gap(&mut self, slot: u32, first: &ChunkHeader) {
-        let judged = first.has(flag::GAP_JUDGED);
-        let follows = || {
-            let sequence = self.sequences.get(slot);
-            sequence.is_none_or(|sequence| sequence.follows(first.id))
+        let Some(sequence) = self.sequences.get_mut(slot) else {
+            return;
         };
-        if !judged && !follows() {
-            self.add_loss(slot, Loss::READ_GAP);
+        match sequence.consumed {
+            Some(last) if last.incomplete && first.id == last.id => return,
+            Some(last) if !last.incomplete && first.id == last.id.wrapping_add(1) => return,
+            Some(_) => sequence.loss |= (Loss::READ_GAP | Loss::PRESENT).bits(),
+            None => {}
         }
+        sequence.consumed = Some(Consumed {
+            id: first.id.wrapping_sub(1),
+            len: 0,
+            incomplete: false,
+        });
     }
 
     /// Turns a sequence's first chunk into padding.

@@ -28,8 +28,6 @@ pub(super) mod flag {
     pub(crate) const NON_EMPTY: u8 = 0x10;
     /// Bytes changed since they were tokenised, by a patch or another commit.
     pub(crate) const CHANGED: u8 = 0x20;
-    /// The step from the chunk before it has been judged.
-    pub(crate) const GAP_JUDGED: u8 = 0x40;
     /// Copied while the writer still owned it; more may come.
     pub(crate) const INCOMPLETE: u8 = 0x80;
 }

@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) at: u32,
 }
 
-/// The last chunk that left the buffer.
+/// The last chunk that left the buffer, or one before the first that is being read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Consumed {
     pub(super) id: u32,
@@ -96,14 +96,6 @@ impl Sequence {
         match self.place(id) {
             Place::Taken(index) => Some(index),
             Place::Free(_) | Place::TooFar => None,
-        }
-    }
-
-    /// Whether `id` may follow what has already left the buffer without a gap.
-    pub(super) fn follows(&self, id: u32) -> bool {
-        match self.consumed {
-            None => true,
-            Some(last) => id == last.id.wrapping_add(1) || (last.incomplete && id == last.id),
         }
     }
 }

@@ -62,6 +62,7 @@ impl TraceBuffer {
             self.add_loss(slot, Loss::WRITER_ABORT);
         }
         if self.admit(slot, &header).is_none() {
+            self.settle(slot, &header);
             self.stats.chunks_discarded += 1;
             return;
         }
@@ -122,6 +123,17 @@ impl TraceBuffer {
             return (last.incomplete && last.len < header.len).then_some(last.len);
         }
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
+    }
+
+    /// Notes that a chunk that was scraped and is gone had nothing more to come.
+    fn settle(&mut self, slot: u32, header: &ChunkHeader) {
+        if let Some(sequence) = self.sequences.get_mut(slot)
+            && let Some(last) = &mut sequence.consumed
+            && header.id == last.id
+            && !header.has(flag::INCOMPLETE)
+        {
+            last.incomplete = false;
+        }
     }
 
     /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored anew.

@@ -4,6 +4,7 @@
 use ferretto_service::buffer::{
     BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer,
 };
+use proptest::test_runner::Config as ProptestConfig;
 
 pub(crate) const FIRST: u8 = 1;
 pub(crate) const LAST: u8 = 2;
@@ -185,4 +186,17 @@ pub(crate) fn seeds(buffer: &mut TraceBuffer) -> Vec<(u8, u32)> {
 
 pub(crate) fn patch(offset: u32, data: [u8; 4]) -> Patch {
     Patch { offset, data }
+}
+
+/// So many cases, unless `PROPTEST_CASES` says otherwise.
+pub(crate) fn cases(count: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES");
+    ProptestConfig {
+        cases: asked
+            .ok()
+            .and_then(|cases| cases.parse().ok())
+            .unwrap_or(count),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
