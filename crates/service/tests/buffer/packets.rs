@@ -1,8 +1,6 @@
 //! Packets are checked and completed on their way out.
 
-mod buffer_support;
-
-use buffer_support::*;
+use crate::support::*;
 use ferretto_service::buffer::{Identity, Loss, Packet};
 use ferretto_service::packet::{InvalidPacket, RESERVED_FIELDS, SequenceIds, Trusted, validate};
 

@@ -1,15 +1,12 @@
-//! The buffer against a slow model of it: no cursors, no indexes, nothing remembered that could be
+//! A slow model of the buffer: no cursors, no indexes, nothing remembered that could be
 //! looked up; every question is answered by going through all records.
-
-mod buffer_support;
 
 use std::collections::BTreeMap;
 
-use buffer_support::*;
-use ferretto_service::buffer::{BufferOptions, BufferStats, Patch, Policy, TraceBuffer};
-use proptest::prelude::*;
+use crate::support::*;
+use ferretto_service::buffer::{BufferStats, Patch, Policy};
 
-const SIZE: usize = 4096;
+pub(crate) const SIZE: usize = 4096;
 
 const GAP: u32 = 1 | 2;
 const CORRUPTED: u32 = 1 | 4;
@@ -19,7 +16,7 @@ const BROKEN_CHAIN: u32 = 1 | 32;
 const OVERWRITE: u32 = 1 | 64;
 const ABORTED: u32 = 1 | 128;
 
-type Key = (u16, u16);
+pub(crate) type Key = (u16, u16);
 
 #[derive(Debug, Clone)]
 struct Stored {
@@ -102,13 +99,13 @@ impl Stored {
     }
 }
 
-struct Model {
+pub(crate) struct Model {
     policy: Policy,
     records: BTreeMap<usize, Record>,
     write: usize,
     writers: BTreeMap<Key, Writer>,
     sealed: bool,
-    stats: BufferStats,
+    pub(crate) stats: BufferStats,
 }
 
 fn record_len(payload: usize) -> usize {
@@ -116,7 +113,7 @@ fn record_len(payload: usize) -> usize {
 }
 
 impl Model {
-    fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: Policy) -> Self {
         let stats = BufferStats {
             buffer_size: SIZE as u64,
             ..BufferStats::default()
@@ -305,7 +302,7 @@ impl Model {
         (pieces, Err(0))
     }
 
-    fn drain(&mut self) -> Vec<Got> {
+    pub(crate) fn drain(&mut self) -> Vec<Got> {
         let keys: Vec<Key> = self.writers.keys().copied().collect();
         let mut all = Vec::new();
         for key in keys {
@@ -322,7 +319,7 @@ impl Model {
         all
     }
 
-    fn patch(&mut self, key: Key, id: u32, patches: &[Patch], more: bool) -> bool {
+    pub(crate) fn patch(&mut self, key: Key, id: u32, patches: &[Patch], more: bool) -> bool {
         let Some((at, _)) = self.chunks(key).into_iter().find(|chunk| chunk.1 == id) else {
             self.stats.patches_failed += 1;
             return false;
@@ -355,7 +352,7 @@ impl Model {
         (id.wrapping_sub(last) < 1 << 31).then_some(0)
     }
 
-    fn copy(&mut self, made: &Make) {
+    pub(crate) fn copy(&mut self, made: &Make) {
         if self.sealed {
             self.stats.chunks_discarded += 1;
             return;
@@ -547,183 +544,4 @@ fn fits(ids: impl Iterator<Item = u32>, id: u32) -> bool {
     let all: Vec<u32> = ids.chain([id]).collect();
     all.iter()
         .any(|first| all.iter().all(|other| other.wrapping_sub(*first) < 1 << 31))
-}
-
-/// Something that happens to the buffer.
-#[derive(Debug, Clone)]
-enum Step {
-    Copy(Make),
-    Patch {
-        key: Key,
-        id: u32,
-        patches: Vec<Patch>,
-        more: bool,
-    },
-    Drain,
-    Clone,
-}
-
-fn keys() -> impl Strategy<Value = Key> {
-    prop_oneof![Just((1, 1)), Just((1, 2)), Just((2, 1))]
-}
-
-fn ids() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        20 => (0..12u32).prop_map(|step| 0xffff_fffa_u32.wrapping_add(step)),
-        1 => any::<u32>(),
-    ]
-}
-
-/// Chunks whose fragments depend on their writer and id alone, so that two copies of one agree.
-fn consistent() -> impl Strategy<Value = Make> {
-    (keys(), ids(), 0..8usize, any::<bool>(), 0..100usize).prop_map(
-        |((producer, writer), id, count, complete, pad)| {
-            let mut made = chunk(producer, writer, id);
-            let seed = id.wrapping_mul(2_654_435_761) ^ u32::from(producer * 7 + writer);
-            let total = seed as usize % 7;
-            let count = if complete { total } else { count.min(total) };
-            for index in 0..count {
-                let size = (seed >> index) as usize % 180;
-                made = made.bytes(&vec![index as u8 + 1; size]);
-            }
-            made.flags = (seed >> 20) as u8 & 7;
-            let len = made.payload.len();
-            let made = made.pad(len + if complete { 0 } else { 400 + pad });
-            if complete { made } else { made.scraped() }
-        },
-    )
-}
-
-/// Chunks of anything.
-fn wild() -> impl Strategy<Value = Make> {
-    let payload = prop::collection::vec(
-        prop_oneof![
-            3 => prop::collection::vec(any::<u8>(), 0..40),
-            6 => (0..120u8).prop_map(|size| [&[size][..], &vec![7; size.into()]].concat()),
-            1 => Just(ABORT.to_vec()),
-            1 => Just(vec![0]),
-            1 => Just(vec![9; 2000]),
-        ],
-        0..6,
-    );
-    (
-        keys(),
-        ids(),
-        payload,
-        0..8u16,
-        0..8u8,
-        prop::bool::weighted(0.8),
-    )
-        .prop_map(
-            |((producer, writer), id, payload, count, flags, complete)| {
-                let made = chunk(producer, writer, id)
-                    .raw(&payload.concat())
-                    .count(count)
-                    .flags(flags);
-                if complete { made } else { made.scraped() }
-            },
-        )
-}
-
-/// A writer that does as it should, mostly.
-fn orderly() -> impl Strategy<Value = Make> {
-    (keys(), 0..60u32, 1..200usize, 0..8u8).prop_map(|((producer, writer), id, size, flags)| {
-        let first = if id % 3 == 0 { 0 } else { FIRST };
-        let last = if id % 3 == 2 { 0 } else { LAST };
-        let patch = if flags == 0 && last != 0 { PATCH } else { 0 };
-        chunk(producer, writer, id)
-            .packet(size + 1, 1)
-            .packet(size + 1, 2)
-            .flags(first | last | patch)
-    })
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let patch = (
-        keys(),
-        prop_oneof![ids(), 0..60u32],
-        prop::collection::vec((0..300u32, any::<[u8; 4]>()), 0..3),
-        any::<bool>(),
-    )
-        .prop_map(|(key, id, patches, more)| Step::Patch {
-            key,
-            id,
-            patches: patches
-                .into_iter()
-                .map(|(offset, data)| Patch { offset, data })
-                .collect(),
-            more,
-        });
-    let step = prop_oneof![
-        10 => consistent().prop_map(Step::Copy),
-        4 => wild().prop_map(Step::Copy),
-        10 => orderly().prop_map(Step::Copy),
-        4 => patch,
-        3 => Just(Step::Drain),
-        1 => Just(Step::Clone),
-    ];
-    prop::collection::vec(step, 1..120)
-}
-
-/// By writer; the order between writers is not promised.
-fn sorted(mut packets: Vec<Got>) -> Vec<Got> {
-    packets.sort_by_key(|got| (got.producer, got.writer));
-    packets
-}
-
-fn run(policy: Policy, steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut buffer = TraceBuffer::new(BufferOptions {
-        policy,
-        ..BufferOptions::ring(SIZE as u64)
-    })
-    .expect("memory");
-    let mut model = Model::new(policy);
-    for step in steps {
-        match step {
-            Step::Copy(made) => {
-                made.copy_to(&mut buffer);
-                model.copy(made);
-            }
-            Step::Patch {
-                key,
-                id,
-                patches,
-                more,
-            } => {
-                let done = buffer.try_patch(key.0, key.1, *id, patches, *more);
-                prop_assert_eq!(done, model.patch(*key, *id, patches, *more));
-            }
-            Step::Drain => {
-                prop_assert_eq!(sorted(read_all(&mut buffer)), model.drain());
-            }
-            Step::Clone => {
-                let mut clone = buffer.try_clone().expect("memory");
-                let seen = read_all(&mut clone);
-                prop_assert_eq!(&seen, &read_all(&mut buffer));
-                prop_assert_eq!(sorted(seen), model.drain());
-            }
-        }
-        let stats = BufferStats {
-            // The model tries each time, the buffer only when something has changed.
-            readaheads_failed: 0,
-            ..buffer.stats()
-        };
-        prop_assert_eq!(stats, model.stats);
-    }
-    prop_assert_eq!(sorted(read_all(&mut buffer)), model.drain());
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(cases(300))]
-
-    #[test]
-    fn tracebuf_049_a_ring_does_as_the_model(steps in steps()) {
-        run(Policy::Ring, &steps)?;
-    }
-
-    #[test]
-    fn tracebuf_049_a_discarding_buffer_does_as_the_model(steps in steps()) {
-        run(Policy::Discard, &steps)?;
-    }
 }

@@ -2,11 +2,9 @@
 //! they come, wait for patches, are overwritten. Every packet must come out once, whole and in order, or
 //! the next one must say that some are missing; and it must not say so if none are.
 
-mod buffer_support;
-
 use std::collections::VecDeque;
 
-use buffer_support::*;
+use crate::support::*;
 use ferretto_service::buffer::{Patch, TraceBuffer};
 use proptest::prelude::*;
 

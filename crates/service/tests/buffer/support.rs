@@ -1,5 +1,4 @@
 //! Building chunks and looking at what a buffer returns.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use ferretto_service::buffer::{
     BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer,
@@ -112,11 +111,6 @@ impl Make {
             complete: self.complete,
             payload: &self.payload,
         });
-    }
-
-    /// Bytes of the record it takes when complete and padded to nothing.
-    pub(crate) fn record(&self) -> u64 {
-        16 + (self.payload.len() as u64).next_multiple_of(16)
     }
 }
 
