@@ -39,6 +39,7 @@ fn capture(
     std::fs::write(formats.join("header_page"), fs.read("events/header_page")?)?;
     fs.write("trace_clock", "boot")?;
     fs.write("buffer_size_kb", "65536")?;
+    fs.write("trace_marker", "B|42|a marker")?;
     for event in events {
         let (group, name) = event.split_once('/').ok_or("GROUP/EVENT")?;
         std::fs::create_dir_all(formats.join(event))?;
@@ -48,7 +49,6 @@ fn capture(
         }
     }
     std::thread::sleep(Duration::from_millis(milliseconds));
-    fs.write("trace_marker", "B|42|a marker")?;
     fs.write("tracing_on", "0")?;
     for cpu in fs.cpus() {
         let mut file = fs.open_raw(cpu)?;

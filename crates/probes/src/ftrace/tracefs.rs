@@ -178,8 +178,23 @@ impl Tracefs {
     ///
     /// What the kernel says.
     pub fn read(&self, path: &str) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        File::open(self.root.join(path))?.read_to_end(&mut bytes)?;
+        // Some files are only readable in one go.
+        const FIRST_READ: usize = 64 << 10;
+        let mut file = File::open(self.root.join(path))?;
+        let mut bytes = vec![0; FIRST_READ];
+        let mut length = 0;
+        loop {
+            match file.read(&mut bytes[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if length == bytes.len() {
+                bytes.resize(length * 2, 0);
+            }
+        }
+        bytes.truncate(length);
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

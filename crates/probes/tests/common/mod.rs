@@ -1,6 +1,8 @@
 //! Helpers shared by the tests of this crate.
 #![allow(dead_code)]
 
+pub(crate) mod page;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
