@@ -10,6 +10,8 @@ use std::process::Command;
 use common::{Client, TestHost};
 use ferretto_host::{Host, HostError, HostOptions, SocketPermissions};
 use ferretto_ipc::Address;
+use ferretto_ipc::client::{Connection, Event};
+use ferretto_ipc::frame::Identity;
 use ferretto_ipc::port::{consumer, producer};
 use ferretto_ipc::socket::{BindError, Socket};
 
@@ -123,12 +125,55 @@ fn ipc_031_producers_are_known_by_the_kernel_s_word() {
     assert_eq!(me.uid, Some(rustix::process::geteuid().as_raw() as i32));
 }
 
+#[test]
+fn ipc_032_a_producer_over_tcp_says_who_it_is() {
+    let host = TestHost::start_with(|options| {
+        options.producers.push("127.0.0.1:0".parse().unwrap());
+    });
+    let tcp = Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: host.port.unwrap(),
+    };
+    let identity = Identity {
+        pid: 4242,
+        uid: 1000,
+        machine_id_hint: b"test_machine_id_hint",
+        machine_name: b"guest",
+    };
+    let socket = Socket::connect(&tcp).unwrap();
+    let mut known = Client(Connection::<producer::Port>::with_identity(
+        socket, &identity,
+    ));
+    assert!(matches!(known.event(), Event::Bound));
+    known.initialize("known");
+    let mut unknown = Client::<producer::Port>::bind(Socket::connect(&tcp).unwrap());
+    unknown.initialize("unknown");
+    let request = consumer::Request::QueryServiceState(Default::default());
+    let reply = host.consumer().call(&request);
+    let Ok(consumer::Reply::QueryServiceState(state)) = reply.result else {
+        panic!()
+    };
+    let [known, unknown] = &state.service_state.producers[..] else {
+        panic!()
+    };
+    assert_eq!(
+        (known.pid, known.uid, known.machine_id),
+        (Some(4242), Some(1000), Some(3_820_972_779))
+    );
+    assert_eq!(known.machine_name.as_deref(), Some(&b"guest"[..]));
+    assert_eq!((unknown.uid, unknown.machine_id), (Some(0), None));
+}
+
+/// Set where [`daemon_main`] is to be the daemon.
+const DAEMON_VARIABLE: &str = "FERRETTO_TEST_DAEMON";
+
 /// The daemon proper, in a process of its own: this program again, with the
 /// test below as its main function.
 fn daemon(folder: &std::path::Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "daemon_main", "--ignored", "--nocapture"])
+        .args(["--exact", "daemon_main", "--nocapture"])
+        .env(DAEMON_VARIABLE, "1")
         .env("PERFETTO_PRODUCER_SOCK_NAME", folder.join("p"))
         .env("PERFETTO_CONSUMER_SOCK_NAME", folder.join("c"))
         .stdout(std::process::Stdio::null());
@@ -136,8 +181,10 @@ fn daemon(folder: &std::path::Path) -> Command {
 }
 
 #[test]
-#[ignore = "the main function of the daemon in other tests"]
 fn daemon_main() {
+    if std::env::var_os(DAEMON_VARIABLE).is_none() {
+        return;
+    }
     let options = HostOptions::from_environment().unwrap();
     ferretto_host::traced::run(options, || ()).unwrap();
 }
