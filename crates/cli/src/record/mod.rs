@@ -7,6 +7,7 @@ mod control;
 mod output;
 mod progress;
 mod report;
+mod tee;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,11 +43,19 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let config = plan_config(&args)?;
     let mut signals = Signals::new().context("cannot take over signals")?;
     let target = Target::open(&args.output)?;
-    let recorded = record(&args, config, &target, &mut signals);
-    if recorded.is_err() {
-        target.discard_if_empty();
+    let end = match record(&args, config, &target, &mut signals) {
+        Ok(end) => end,
+        Err(error) => {
+            target.discard_if_empty();
+            return Err(error);
+        }
+    };
+    if end.aborted {
+        anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
+        return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
-    recorded
+    report::closing(target, args.quiet)?;
+    Ok(end.code.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// The config to record with: the file's or the default, with what the command line says.
@@ -73,25 +82,28 @@ fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1))
 }
 
+/// A recording that came to its end.
+struct Ended {
+    /// Somebody gave up waiting.
+    aborted: bool,
+    /// What the command returned, if there was one.
+    code: Option<ExitCode>,
+}
+
 fn record(
     args: &RecordArgs,
     config: TraceConfig,
     target: &Target,
     signals: &mut Signals,
-) -> Result<ExitCode> {
+) -> Result<Ended> {
     let plan = Plan {
         config,
-        output: Some(target.file.try_clone().context("cannot use the file")?),
+        output: Some(target.writer().context("cannot use the file")?),
         start_patience: START_PATIENCE,
     };
     // A command that writes to the same terminal would garble the line.
     let visible = !args.quiet && args.command.is_empty();
-    let size = target
-        .file
-        .try_clone()
-        .ok()
-        .filter(|_| args.output.as_os_str() != "-");
-    let mut progress = Progress::new(visible, plan.duration(), size);
+    let mut progress = Progress::new(visible, plan.duration(), target.sized());
     let mut backend = match args.system {
         true => Backend::system()?,
         false => own_backend(&plan.config, args.quiet, &progress)?,
@@ -105,17 +117,13 @@ fn record(
     let stopped = backend.stop();
     let give_up = ended.is_err() || control.interrupted.is_some();
     let code = finish_child(control.child.take(), give_up, signals);
-    match ended? {
-        End::Complete => {}
-        End::Aborted => {
-            anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
-            return Ok(code.unwrap_or(ExitCode::from(INTERRUPTED)));
-        }
-        end => bail!("{}; {}", reason(end), state_of(target)),
-    }
+    let aborted = match ended? {
+        End::Complete => false,
+        End::Aborted => true,
+        end => bail!("{}; {}", reason(end), target.state()),
+    };
     stopped?;
-    report::closing(target, args.quiet)?;
-    Ok(code.unwrap_or(ExitCode::SUCCESS))
+    Ok(Ended { aborted, code })
 }
 
 /// Starts service and data sources in this process, and says which of them this user cannot have.
@@ -153,13 +161,6 @@ fn reason(end: End) -> String {
         End::ReadGap => "the tracing service stopped sending the trace".to_owned(),
         End::Stuck => "the tracing service did not end the recording in time".to_owned(),
         End::Complete | End::Aborted => String::new(),
-    }
-}
-
-fn state_of(target: &Target) -> String {
-    match target.is_empty() {
-        true => "nothing was recorded".to_owned(),
-        false => format!("what was recorded until then is in {}", target.name),
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ferretto_trace::Summary;
+
+use super::tee::Tee;
 
 /// Traces tell much about a machine: only its owner may read one.
 const MODE: u32 = 0o600;
@@ -16,12 +19,16 @@ const MODE: u32 = 0o600;
 pub(super) struct Target {
     /// What messages call it.
     pub(super) name: String,
-    /// To be written to; empty.
-    pub(super) file: File,
-    /// The file by its name, unless it is standard output.
-    path: Option<PathBuf>,
-    /// The file was not there before.
-    created: bool,
+    file: File,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// `created`: the file was not there before.
+    Path { path: PathBuf, created: bool },
+    /// Standard output, which cannot be read back and so is looked at on the way.
+    Standard(Tee),
 }
 
 impl Target {
@@ -46,11 +53,11 @@ impl Target {
         if created {
             give_to_sudo_user(&file);
         }
+        let path = path.to_path_buf();
         Ok(Self {
             name,
             file,
-            path: Some(path.to_path_buf()),
-            created,
+            kind: Kind::Path { path, created },
         })
     }
 
@@ -58,36 +65,71 @@ impl Target {
         if io::stdout().is_terminal() {
             bail!("a trace is binary and would garble the terminal; use -o FILE or a pipe");
         }
-        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        let (read, write) = io::pipe().context("cannot make a pipe")?;
         Ok(Self {
             name: "standard output".to_owned(),
-            file: stdout.context("cannot use standard output")?.into(),
-            path: None,
-            created: false,
+            file: OwnedFd::from(write).into(),
+            kind: Kind::Standard(Tee::start(read)?),
         })
     }
 
-    /// Opens the finished file for reading, if it can be read.
-    pub(super) fn reopen(&self) -> Option<File> {
-        File::open(self.path.as_ref()?).ok().filter(is_regular)
+    /// The file, to be written to.
+    pub(super) fn writer(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
-    /// Whether anything was written.
-    pub(super) fn is_empty(&self) -> bool {
-        self.file
-            .metadata()
-            .is_ok_and(|metadata| metadata.len() == 0)
+    /// The file, if it is one whose size grows.
+    pub(super) fn sized(&self) -> Option<File> {
+        is_regular(&self.file)
+            .then(|| self.file.try_clone().ok())
+            .flatten()
+    }
+
+    /// What is in it, in half a sentence.
+    pub(super) fn state(&self) -> String {
+        match &self.kind {
+            Kind::Path { .. } if self.is_empty() => "nothing was recorded".to_owned(),
+            _ => format!("what was recorded until then is in {}", self.name),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.len() == 0)
     }
 
     /// Removes the file if this recording made it and nothing is in it.
     pub(super) fn discard_if_empty(&self) {
-        if let Some(path) = &self.path
-            && self.created
+        if let Kind::Path {
+            path,
+            created: true,
+        } = &self.kind
             && is_regular(&self.file)
             && self.is_empty()
         {
             // It stays as an empty file then.
             let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// What was written, once nobody writes any more; `None` if it cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// If reading it fails, or passing it on to standard output did.
+    pub(super) fn into_summary(self) -> Result<Option<Summary>> {
+        let Self { name, file, kind } = self;
+        drop(file);
+        match kind {
+            Kind::Standard(tee) => tee.finish().map(Some),
+            Kind::Path { path, .. } => {
+                let Some(file) = File::open(path).ok().filter(is_regular) else {
+                    return Ok(None);
+                };
+                let summary = ferretto_trace::summarize(file);
+                summary
+                    .map(Some)
+                    .with_context(|| format!("cannot read {name} back"))
+            }
         }
     }
 }

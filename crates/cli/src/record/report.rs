@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ferretto_proto::TraceConfig;
 
 use super::output::Target;
@@ -36,13 +36,11 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
 }
 
 /// The closing summary: whole on a terminal, one line and the losses elsewhere.
-pub(super) fn closing(target: &Target, quiet: bool) -> Result<()> {
-    let Some(file) = target.reopen() else {
+pub(super) fn closing(target: Target, quiet: bool) -> Result<()> {
+    let name = target.name.clone();
+    let Some(summary) = target.into_summary()? else {
         return Ok(());
     };
-    let name = &target.name;
-    let summary =
-        ferretto_trace::summarize(file).with_context(|| format!("cannot read {name} back"))?;
     let stderr = io::stderr();
     let whole = stderr.is_terminal();
     let width = terminal_width(&stderr);
@@ -51,8 +49,8 @@ pub(super) fn closing(target: &Target, quiet: bool) -> Result<()> {
         return Ok(());
     }
     match whole && !quiet {
-        true => print::summary(&mut out, name, &summary, width)?,
-        false => print::brief(&mut out, name, &summary)?,
+        true => print::summary(&mut out, &name, &summary, width)?,
+        false => print::brief(&mut out, &name, &summary)?,
     }
     Ok(out.flush()?)
 }

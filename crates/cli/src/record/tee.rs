@@ -1,0 +1,59 @@
+//! A trace on its way to standard output, summarised in passing.
+
+use std::io::{self, PipeReader, Read, Write};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, bail};
+use ferretto_trace::Summary;
+
+/// The thread that passes the trace on.
+#[derive(Debug)]
+pub(super) struct Tee(JoinHandle<(Option<io::Error>, Result<Summary>)>);
+
+impl Tee {
+    /// Passes on what comes through `pipe` until its other end is closed. If standard output fails, the pipe is
+    /// closed, which the service notices.
+    pub(super) fn start(pipe: PipeReader) -> Result<Self> {
+        let run = move || {
+            let mut passing = Passing { pipe, failed: None };
+            let summary = ferretto_trace::summarize(&mut passing).map_err(anyhow::Error::from);
+            // What the summary had no use for still belongs to the trace.
+            let rest = io::copy(&mut passing, &mut io::sink()).and_then(|_| io::stdout().flush());
+            (passing.failed.take().or(rest.err()), summary)
+        };
+        let thread = std::thread::Builder::new()
+            .name("ferretto-output".to_owned())
+            .spawn(run);
+        Ok(Self(thread.context("cannot start a thread")?))
+    }
+
+    /// What was passed on, once the pipe is closed.
+    pub(super) fn finish(self) -> Result<Summary> {
+        match self.0.join() {
+            Ok((Some(error), _)) => Err(error).context("cannot write to standard output"),
+            Ok((None, summary)) => summary.context("the trace cannot be read"),
+            Err(_) => bail!("passing the trace on failed; please report this"),
+        }
+    }
+}
+
+/// Reads a pipe; everything read has been written to standard output.
+struct Passing {
+    pipe: PipeReader,
+    failed: Option<io::Error>,
+}
+
+impl Read for Passing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.failed.is_some() {
+            return Ok(0);
+        }
+        let count = self.pipe.read(buffer)?;
+        let written = io::stdout().lock().write_all(&buffer[..count]);
+        if let Err(error) = written {
+            self.failed = Some(error);
+            return Ok(0);
+        }
+        Ok(count)
+    }
+}

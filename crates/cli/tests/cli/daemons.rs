@@ -1,0 +1,176 @@
+//! `traced` and `traced_probes`.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+use rustix::process::Signal;
+
+use crate::world::{Running, World, until};
+
+/// A service that listens, in the folder of the test.
+pub(crate) fn traced(world: &World) -> Running {
+    let running = world.start("traced", &[] as &[&str]);
+    until("traced listens", || {
+        let socket = fs::metadata(world.path("consumer.sock")).ok()?;
+        socket.file_type().is_socket().then_some(())
+    });
+    running
+}
+
+/// The data sources of the system, connected to the service of the folder.
+pub(crate) fn traced_probes(world: &World) -> Running {
+    let mut running = world.start("traced_probes", &[] as &[&str]);
+    until("the data sources are registered", || {
+        let ended = running.child().try_wait().unwrap();
+        assert!(ended.is_none(), "{ended:?}");
+        let state = world.run("perfetto", &["--query"]).returned(0);
+        state.text().contains("linux.sys_stats").then_some(())
+    });
+    running
+}
+
+#[test]
+fn versions_and_usage() {
+    let world = World::new();
+    for program in ["traced", "traced_probes", "perfetto"] {
+        let said = world.run(program, &["--version"]).returned(0);
+        assert!(said.text().starts_with("Perfetto v"), "{}", said.text());
+        assert_eq!(said.text().lines().count(), 1);
+        for wrong in ["--no-such-flag", "--help"] {
+            world
+                .run(program, &[wrong])
+                .returned(1)
+                .complained("Usage: ");
+        }
+        // The same as a first argument.
+        let again = world.run("ferretto", &[program, "--version"]).returned(0);
+        assert_eq!(again.stdout, said.stdout);
+    }
+}
+
+#[test]
+fn traced_ends_cleanly_and_takes_its_sockets_along() {
+    let world = World::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let running = traced(&world);
+        running.signal(signal);
+        running
+            .finish()
+            .returned(0)
+            .complained("Started traced, listening on ");
+        assert!(world.names().is_empty(), "{:?}", world.names());
+    }
+}
+
+#[test]
+fn cli_036_the_socket_of_a_running_service_is_never_taken() {
+    let world = World::new();
+    let running = traced(&world);
+    world
+        .run("traced", &[] as &[&str])
+        .returned(1)
+        .complained("Failed to start the traced service")
+        .complained("is in use by a running service");
+    world.run("perfetto", &["--query"]).returned(0);
+    drop(running);
+    // Killed, it leaves stale sockets, which are replaced.
+    assert!(world.path("consumer.sock").exists());
+    let again = traced_after_stale(&world);
+    again.signal(Signal::TERM);
+    again.finish().returned(0);
+    // What is no socket is not touched.
+    world.write("producer.sock", "precious");
+    world
+        .run("traced", &[] as &[&str])
+        .returned(1)
+        .complained("is not a socket");
+    assert_eq!(world.read("producer.sock"), b"precious");
+}
+
+fn traced_after_stale(world: &World) -> Running {
+    let running = world.start("traced", &[] as &[&str]);
+    until("traced answers", || {
+        (world.run("perfetto", &["--query"]).code == 0).then_some(())
+    });
+    running
+}
+
+#[test]
+fn cli_033_modes_of_the_sockets() {
+    let world = World::new();
+    let group = rustix::process::getegid().as_raw();
+    let permissions = format!("{group}:0622:{group}:0600");
+    let running = world.start("traced", &["--set-socket-permissions", &permissions]);
+    let mode = |name: &str| {
+        let metadata = fs::metadata(world.path(name)).ok()?;
+        Some(metadata.permissions().mode() & 0o777)
+    };
+    until("the modes are set", || {
+        (mode("producer.sock") == Some(0o622) && mode("consumer.sock") == Some(0o600)).then_some(())
+    });
+    drop(running);
+    for (wrong, expected) in [
+        ("0:660:0:0600", "must be a 4-digit octal number"),
+        (
+            "no-such-group-here:0660:0:0600",
+            "Failed to get group information of no-such-group-here",
+        ),
+        ("0:0660", "--set-socket-permissions"),
+    ] {
+        world
+            .run("traced", &["--set-socket-permissions", wrong])
+            .returned(1)
+            .complained(expected);
+    }
+}
+
+#[test]
+fn background_prints_the_process_id_once_detached() {
+    let world = World::new();
+    let said = world.run("traced", &["--background"]).returned(0);
+    let pid: i32 = said.text().trim().parse().unwrap();
+    let stop = Stop(pid);
+    assert_eq!(
+        fs::read_to_string(format!("/proc/{pid}/comm"))
+            .unwrap()
+            .trim(),
+        "traced"
+    );
+    assert_eq!(
+        fs::read_link(format!("/proc/{pid}/cwd"))
+            .unwrap()
+            .as_os_str(),
+        "/"
+    );
+    until("it answers", || {
+        (world.run("perfetto", &["--query"]).code == 0).then_some(())
+    });
+    drop(stop);
+    until("its sockets are gone", || {
+        world.names().is_empty().then_some(())
+    });
+}
+
+/// Ends a background process with the test.
+pub(crate) struct Stop(pub(crate) i32);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_raw(self.0).unwrap();
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
+    }
+}
+
+#[test]
+fn traced_probes_waits_for_a_service_and_ends_cleanly() {
+    let world = World::new();
+    let probes = world.start("traced_probes", &[] as &[&str]);
+    let service = traced(&world);
+    until("the data sources are registered", || {
+        let state = world.run("perfetto", &["--query"]).returned(0);
+        state.text().contains("linux.process_stats").then_some(())
+    });
+    probes.signal(Signal::TERM);
+    probes.finish().returned(0);
+    drop(service);
+}

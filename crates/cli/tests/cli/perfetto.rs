@@ -1,0 +1,250 @@
+//! `perfetto` against `traced` and `traced_probes` as separate processes.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+
+use crate::daemons::{Stop, traced, traced_probes};
+use crate::world::{World, until};
+
+const CONFIG: &str = r#"
+buffers { size_kb: 4096 }
+data_sources { config { name: "linux.sys_stats" sys_stats_config { meminfo_period_ms: 100 } } }
+duration_ms: 300
+"#;
+
+/// The same without an end.
+fn endless() -> String {
+    CONFIG.replace("duration_ms: 300", "")
+}
+
+fn record(world: &World, more: &[&str]) -> crate::world::Said {
+    world.write("config", CONFIG);
+    let mut args = vec!["--txt", "-c", "config", "-o", "out"];
+    args.extend(more);
+    world.run("perfetto", &args)
+}
+
+fn samples(world: &World, name: &str) -> u64 {
+    let summary = world.summary(name);
+    let source = summary
+        .sources
+        .iter()
+        .find(|source| source.name == "linux.sys_stats");
+    source.map_or(0, |source| source.events)
+}
+
+#[test]
+fn cli_013_records_into_a_private_file() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world.write("out", "what was there before is truncated");
+    let said = record(&world, &[]).returned(0).complained("TTL: 1s");
+    let size = world.path("out").metadata().unwrap().len();
+    assert!(
+        said.stderr
+            .contains(&format!("Wrote {size} bytes into out")),
+        "{}",
+        said.stderr
+    );
+    assert!(samples(&world, "out") >= 2);
+
+    std::fs::remove_file(world.path("out")).unwrap();
+    record(&world, &["--no-clobber"]).returned(0);
+    assert_eq!(
+        world.path("out").metadata().unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let before = world.read("out");
+    record(&world, &["--no-clobber"])
+        .returned(1)
+        .complained("refusing to overwrite");
+    assert_eq!(world.read("out"), before);
+}
+
+#[test]
+fn cli_014_standard_output_holds_the_trace_and_nothing_else() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world.write("config", CONFIG);
+    let said = world
+        .run("perfetto", &["--txt", "-c", "config", "-o", "-"])
+        .returned(0);
+    world.write("out", said.stdout);
+    assert!(samples(&world, "out") >= 2);
+}
+
+#[test]
+fn cli_016_no_daemon() {
+    let world = World::new();
+    let socket = world.path("consumer.sock").display().to_string();
+    record(&world, &[]).returned(1).complained(&format!(
+        "Could not connect to the traced socket {socket}. Ensure traced is running"
+    ));
+    assert_eq!(world.read("out"), b"");
+    world
+        .run("perfetto", &["--query"])
+        .returned(1)
+        .complained("Failed to query the service state");
+}
+
+#[test]
+fn cli_017_the_daemon_dies_while_tracing() {
+    let world = World::new();
+    let service = traced(&world);
+    world.write("config", endless());
+    let running = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
+    until("a session runs", || {
+        let state = world.run("perfetto", &["--query"]).returned(0);
+        state.text().contains("Tracing sessions: 1").then_some(())
+    });
+    drop(service);
+    running
+        .finish()
+        .returned(0)
+        .complained("Service error: EnableTracing IPC request rejected.")
+        .complained("Disconnected from the traced service");
+    assert!(!world.path("out").exists());
+}
+
+#[test]
+fn cli_018_a_rejected_config_leaves_no_file() {
+    let world = World::new();
+    let _service = traced(&world);
+    world.write(
+        "config",
+        "buffers { size_kb: 4 } data_sources { config { target_buffer: 9 } }",
+    );
+    world
+        .run("perfetto", &["--txt", "-c", "config", "-o", "out"])
+        .returned(0)
+        .complained("Service error: ");
+    assert!(!world.path("out").exists());
+}
+
+#[test]
+fn cli_019_signals_end_with_a_complete_trace() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world.write("config", endless());
+    for signal in [Signal::INT, Signal::TERM] {
+        let running = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
+        until("the session runs", || {
+            let state = world.run("perfetto", &["--query"]).returned(0);
+            state.text().contains("(started: 1)").then_some(())
+        });
+        running.signal(signal);
+        running
+            .finish()
+            .returned(0)
+            .complained("starting tracing")
+            .complained("SIGINT/SIGTERM received: disabling tracing.");
+        assert!(world.summary("out").losses_known);
+    }
+}
+
+#[test]
+fn cli_020_the_background_prints_only_its_pid() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world.write("config", endless());
+    for flag in ["-d", "-D"] {
+        let said = world
+            .run("perfetto", &[flag, "--txt", "-c", "config", "-o", "out"])
+            .returned(0);
+        let stop = Stop(said.text().trim().parse().unwrap());
+        let state = until("the session is there", || {
+            let state = world.run("perfetto", &["--query"]).returned(0);
+            state
+                .text()
+                .contains("Tracing sessions: 1")
+                .then_some(state)
+        });
+        // -D has waited until all data sources have started.
+        assert!(
+            flag == "-d" || state.text().contains("(started: 1)"),
+            "{}",
+            state.text()
+        );
+        drop(stop);
+        until("the trace is complete", || {
+            let state = world.run("perfetto", &["--query"]).returned(0);
+            let ended = state.text().contains("Tracing sessions: 0");
+            (ended && world.summary("out").losses_known).then_some(())
+        });
+        std::fs::remove_file(world.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn cli_021_background_wait_without_a_daemon_fails() {
+    let world = World::new();
+    let said = record(&world, &["-D"]).returned(1);
+    // The process existed, so its id was printed.
+    assert!(said.text().trim().parse::<i32>().is_ok(), "{said:?}");
+}
+
+#[test]
+fn cli_027_the_state_can_be_queried() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    let said = world.run("perfetto", &["--query-raw"]).returned(0);
+    let state = <ferretto_proto::TracingServiceState as ferretto_proto::Message>::decode_from_slice(
+        &said.stdout,
+    );
+    let names: Vec<_> = state
+        .unwrap()
+        .producers
+        .into_iter()
+        .filter_map(|producer| producer.name)
+        .collect();
+    assert_eq!(names, [b"perfetto.traced_probes".to_vec()]);
+}
+
+#[test]
+fn light_mode_streams_into_the_file() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world
+        .run("perfetto", &["-t", "300ms", "-s", "1mb", "-o", "out"])
+        .returned(0)
+        .complained("Trace written into the output file");
+    let summary = world.summary("out");
+    let has = |name: &str| summary.sources.iter().any(|source| source.name == name);
+    assert!(
+        has("linux.process_stats") && has("linux.system_info"),
+        "{summary:#?}"
+    );
+}
+
+#[test]
+fn cli_002_refusals_touch_no_output() {
+    let world = World::new();
+    world.write("text", CONFIG);
+    for (args, expected) in [
+        (
+            &["-c", "missing", "-o", "out"][..],
+            "Could not open missing",
+        ),
+        (
+            &["-c", "text", "-o", "out"],
+            "Try adding --txt to the cmdline.",
+        ),
+        (
+            &["--txt", "-c", "text"],
+            "Either --out or --upload is required",
+        ),
+        (
+            &["--txt", "-c", "text", "-o", "no/out"],
+            "Failed to open no/out.",
+        ),
+        (
+            &["--detach", "k", "--txt", "-c", "text", "-o", "out"],
+            "--detach is not supported",
+        ),
+        (&["-t", "5", "-o", "out"], "--time argument is invalid"),
+    ] {
+        world.run("perfetto", args).returned(1).complained(expected);
+        assert_eq!(world.names(), ["text"], "{args:?}");
+    }
+}

@@ -1,0 +1,309 @@
+//! `ferretto record` with its own service and data sources.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+
+use crate::world::{World, has_content, until};
+
+/// A config without kernel events, which work for every user and do not disturb other tests.
+const COUNTERS: &str = r#"
+buffers { size_kb: 4096 }
+data_sources { config { name: "linux.sys_stats" sys_stats_config { meminfo_period_ms: 100 } } }
+data_sources { config { name: "linux.process_stats"
+    process_stats_config { scan_all_processes_on_start: true } } }
+write_into_file: true
+file_write_period_ms: 100
+"#;
+
+fn samples(world: &World, name: &str) -> u64 {
+    let summary = world.summary(name);
+    assert!(summary.losses.is_empty(), "{:?}", summary.losses);
+    let source = summary
+        .sources
+        .iter()
+        .find(|source| source.name == "linux.sys_stats");
+    source.map_or(0, |source| source.events)
+}
+
+#[test]
+fn the_machine_is_recorded_without_any_configuration() {
+    let world = World::new();
+    let said = world
+        .run("ferretto", &["record", "-d", "300ms"])
+        .returned(0)
+        .complained("no data lost");
+    assert!(said.stdout.is_empty());
+    let summary = world.summary("trace.pftrace");
+    let has = |name: &str| summary.sources.iter().any(|source| source.name == name);
+    assert!(
+        has("linux.process_stats") && has("linux.sys_stats"),
+        "{summary:#?}"
+    );
+    match has("linux.ftrace") {
+        true => assert!(!summary.processes.is_empty()),
+        // Then it was said why.
+        false => {
+            eprintln!("skipped: kernel events are not allowed here");
+            assert!(
+                said.stderr.contains("linux.ftrace is not recorded"),
+                "{}",
+                said.stderr
+            );
+        }
+    }
+    let mode = world
+        .path("trace.pftrace")
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(
+        world.names(),
+        ["trace.pftrace"],
+        "nothing else is left behind"
+    );
+}
+
+#[test]
+fn a_config_of_either_form_is_recorded() {
+    let world = World::new();
+    world.write("text.cfg", COUNTERS);
+    let args = ["record", "-c", "text.cfg", "-o", "a.pftrace", "-d", "300ms"];
+    world.run("ferretto", &args).returned(0);
+    assert!(samples(&world, "a.pftrace") >= 2);
+    // The same without the file being written by the service; from standard input.
+    let buffered = COUNTERS.replace("write_into_file: true", "duration_ms: 300");
+    let config = world.write("buffered.cfg", buffered);
+    let mut command = world.command("ferretto", &["record", "-c", "-", "-o", "b.pftrace"]);
+    let output = command
+        .stdin(std::fs::File::open(config).unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(samples(&world, "b.pftrace") >= 2);
+}
+
+#[test]
+fn a_misspelt_config_says_where_and_what_was_meant() {
+    let world = World::new();
+    world.write(
+        "bad.cfg",
+        "buffers { size_kb: 4 }\ndata_sources { config { nme: \"x\" } }\n",
+    );
+    let said = world
+        .run("ferretto", &["record", "-c", "bad.cfg"])
+        .returned(1);
+    assert!(said.stderr.contains("bad.cfg:2:25"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("did you mean \"name\"?"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!(world.names(), ["bad.cfg"], "no trace is begun");
+}
+
+#[test]
+fn a_config_the_service_refuses_leaves_no_file() {
+    let world = World::new();
+    world.write(
+        "bad.cfg",
+        "buffers { size_kb: 4 } data_sources { config { target_buffer: 7 } }",
+    );
+    world
+        .run("ferretto", &["record", "-c", "bad.cfg"])
+        .returned(1)
+        .complained("out of bounds target_buffer")
+        .complained("nothing was recorded");
+    assert_eq!(world.names(), ["bad.cfg"]);
+}
+
+#[test]
+fn the_exit_code_of_the_command_is_passed_on() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let record = |command: &[&str]| {
+        let mut args = vec!["record", "-q", "-c", "c.cfg", "--"];
+        args.extend(command);
+        world.run("ferretto", &args)
+    };
+    assert_eq!(record(&["true"]).returned(0).stderr, "");
+    record(&["sh", "-c", "exit 7"]).returned(7);
+    record(&["sh", "-c", "kill -9 $$"])
+        .returned(137)
+        .complained("ended by signal 9");
+    // Its output is its own.
+    assert_eq!(record(&["echo", "hello"]).returned(0).text(), "hello\n");
+    // And it knows where to send its events.
+    let said = record(&[
+        "sh",
+        "-c",
+        "test -S \"$PERFETTO_PRODUCER_SOCK_NAME\" && echo yes",
+    ]);
+    assert_eq!(said.returned(0).text(), "yes\n");
+}
+
+#[test]
+fn a_command_that_is_not_there_is_told_before_anything_is_written() {
+    let world = World::new();
+    world.write("plain", "not a program");
+    world
+        .run("ferretto", &["record", "--", "no-such-command"])
+        .returned(127)
+        .complained("not found");
+    world
+        .run("ferretto", &["record", "--", "./plain"])
+        .returned(126)
+        .complained("not executable");
+    assert_eq!(world.names(), ["plain"]);
+}
+
+#[test]
+fn the_recording_of_a_command_ends_with_it() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let args = [
+        "record",
+        "-c",
+        "c.cfg",
+        "--",
+        "sh",
+        "-c",
+        "echo begun; sleep 0.3",
+    ];
+    let said = world.run("ferretto", &args).returned(0);
+    assert_eq!(said.text(), "begun\n");
+    assert!(samples(&world, "trace.pftrace") >= 2);
+}
+
+#[test]
+fn a_command_may_outlive_the_recording() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let args = [
+        "record",
+        "-c",
+        "c.cfg",
+        "-d",
+        "100ms",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.5; echo end; exit 3",
+    ];
+    assert_eq!(world.run("ferretto", &args).returned(3).text(), "end\n");
+    assert!(world.summary("trace.pftrace").losses_known);
+}
+
+#[test]
+fn ctrl_c_ends_the_recording_with_a_complete_trace() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    for signal in [Signal::INT, Signal::TERM] {
+        let running = world.start("ferretto", &["record", "-c", "c.cfg", "-d", "0"]);
+        until("something is recorded", || {
+            has_content(&world.path("trace.pftrace"))
+        });
+        running.signal(signal);
+        running.finish().returned(0).complained("no data lost");
+        assert!(
+            world.summary("trace.pftrace").losses_known,
+            "the last statistics are there"
+        );
+        std::fs::remove_file(world.path("trace.pftrace")).unwrap();
+    }
+    assert_eq!(world.names(), ["c.cfg"]);
+}
+
+#[test]
+fn a_signal_to_end_reaches_the_command_and_its_last_events_are_awaited() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let script = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
+    let args = ["record", "-c", "c.cfg", "--", "sh", "-c", script];
+    let mut running = world.start("ferretto", &args);
+    running.wait_for("ready");
+    running.signal(Signal::TERM);
+    let said = running.finish().returned(5);
+    assert_eq!(said.text().trim(), "bye");
+    assert!(world.summary("trace.pftrace").losses_known);
+}
+
+#[test]
+fn a_second_ctrl_c_aborts() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let script = "trap '' INT TERM; echo ready; while :; do sleep 0.05; done";
+    let args = ["record", "-c", "c.cfg", "--", "sh", "-c", script];
+    let mut running = world.start("ferretto", &args);
+    running.wait_for("ready");
+    running.signal(Signal::INT);
+    // Signals that come together count once, so the second is sent until it has its effect.
+    until("it is aborted", || {
+        let ended = running.child().try_wait().unwrap().is_some();
+        if !ended {
+            running.signal(Signal::INT);
+        }
+        ended.then_some(())
+    });
+    running.finish().returned(137).complained("aborted");
+    assert_eq!(
+        world.names(),
+        ["c.cfg", "trace.pftrace"],
+        "no sockets are left behind"
+    );
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_errors() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    world
+        .run(
+            "ferretto",
+            &["record", "-c", "c.cfg", "-o", "no/such/folder/t"],
+        )
+        .returned(1)
+        .complained("ferretto: cannot write no/such/folder/t: No such file or directory\n");
+    world
+        .run("ferretto", &["record", "-c", "c.cfg", "-o", "."])
+        .returned(1)
+        .complained("cannot write .");
+    let full = |config: &str| {
+        world.write("full.cfg", config);
+        let args = ["record", "-c", "full.cfg", "-d", "5s", "-o", "/dev/full"];
+        world
+            .run("ferretto", &args)
+            .returned(1)
+            .complained("No space left on device");
+    };
+    full(COUNTERS);
+    full(
+        &COUNTERS
+            .replace("write_into_file: true", "")
+            .replace("file_write_period_ms: 100", ""),
+    );
+}
+
+#[test]
+fn standard_output_can_be_the_trace() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let args = ["record", "-c", "c.cfg", "-d", "300ms", "-o", "-"];
+    let said = world.run("ferretto", &args).returned(0);
+    world.write("out.pftrace", &said.stdout);
+    assert!(samples(&world, "out.pftrace") >= 2);
+    assert!(said.stderr.contains("standard output: "), "{}", said.stderr);
+    assert!(said.stderr.contains("no data lost"), "{}", said.stderr);
+}
+
+#[test]
+fn without_a_system_service_there_is_a_hint() {
+    let world = World::new();
+    world
+        .run("ferretto", &["record", "--system", "-d", "1s"])
+        .returned(1)
+        .complained("no tracing service runs on this machine; start traced");
+    assert!(world.names().is_empty());
+}

@@ -1,0 +1,204 @@
+//! A folder of its own for each test, and the programs run in it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ferretto_trace::Summary;
+use tempfile::TempDir;
+
+/// Longer than anything here takes, even on a loaded machine; beyond it something hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a program said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// Exit code, or 128 and the signal.
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("text")
+    }
+
+    /// Fails the test unless the program returned `code`.
+    #[track_caller]
+    pub(crate) fn returned(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        self
+    }
+
+    /// Fails the test unless standard error holds `text`.
+    #[track_caller]
+    pub(crate) fn complained(self, text: &str) -> Self {
+        assert!(
+            self.stderr.contains(text),
+            "no \"{text}\" in:\n{}",
+            self.stderr
+        );
+        self
+    }
+}
+
+/// A folder with sockets and traces.
+#[derive(Debug)]
+pub(crate) struct World {
+    folder: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::Builder::new()
+                .prefix("ferretto-test-")
+                .tempdir()
+                .unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// Names in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn summary(&self, name: &str) -> Summary {
+        ferretto_trace::summarize(fs::File::open(self.path(name)).unwrap()).unwrap()
+    }
+
+    /// A program of the binary, called by its name, in the folder.
+    pub(crate) fn command<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto"));
+        command
+            .arg0(program)
+            .args(args)
+            .current_dir(self.folder.path())
+            // Its own, so that what it leaves behind is seen.
+            .env("TMPDIR", self.folder.path())
+            .env("PERFETTO_PRODUCER_SOCK_NAME", self.path("producer.sock"))
+            .env("PERFETTO_CONSUMER_SOCK_NAME", self.path("consumer.sock"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Said {
+        finish(self.command(program, args).spawn().unwrap())
+    }
+
+    pub(crate) fn start<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Running {
+        Running(Some(self.command(program, args).spawn().unwrap()))
+    }
+}
+
+/// A program that is ended with the test, whatever happens.
+#[derive(Debug)]
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.0.as_ref().unwrap().id() as i32
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until standard output holds `text`.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let stdout = self.child().stdout.as_mut().unwrap();
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains(text) {
+            let mut byte = [0];
+            assert_eq!(
+                stdout.read(&mut byte).unwrap(),
+                1,
+                "ended without saying {text}"
+            );
+            seen.push(byte[0]);
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Said {
+        finish(self.0.take().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn finish(mut child: Child) -> Said {
+    let reader = |stream: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stream.map(|mut stream| stream.read_to_end(&mut bytes));
+            bytes
+        })
+    };
+    let stdout = reader(child.stdout.take().map(|stream| Box::new(stream) as _));
+    let stderr = reader(child.stderr.take().map(|stream| Box::new(stream) as _));
+    let status = until("the program has ended", || child.try_wait().unwrap());
+    Said {
+        code: status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap()),
+        stdout: stdout.join().unwrap(),
+        stderr: String::from_utf8(stderr.join().unwrap()).unwrap(),
+    }
+}
+
+/// Looks again and again until there is something.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "gave up waiting until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a file is there and not empty.
+pub(crate) fn has_content(path: &Path) -> Option<()> {
+    fs::metadata(path)
+        .is_ok_and(|file| file.len() > 0)
+        .then_some(())
+}
