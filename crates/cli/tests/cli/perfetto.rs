@@ -210,9 +210,11 @@ fn light_mode_streams_into_the_file() {
         .returned(0)
         .complained("Trace written into the output file");
     let summary = world.summary("out");
-    let has = |name: &str| summary.sources.iter().any(|source| source.name == name);
     assert!(
-        has("linux.process_stats") && has("linux.system_info"),
+        summary
+            .sources
+            .iter()
+            .any(|source| source.name == "linux.system_info"),
         "{summary:#?}"
     );
 }
