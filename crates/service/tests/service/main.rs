@@ -12,4 +12,5 @@ mod lifecycle;
 mod queries;
 mod reading;
 mod recording;
+mod simulation;
 mod world;
