@@ -29,6 +29,8 @@ const READ_PER_TURN: usize = 32 * 1024;
 /// How many bytes are read from a consumer before its answers are looked at:
 /// a short request can have a long answer.
 const CONSUMER_READ: usize = 4 * 1024;
+/// For how many calls memory is kept from one receive to the next.
+const KEPT_ACTIONS: usize = 256;
 /// How many connections one socket accepts in a turn.
 const ACCEPT_PER_TURN: usize = 64;
 /// How long to wait after accepting failed for want of descriptors.
@@ -318,6 +320,8 @@ impl Reactor {
             }
             self.act(&now, id, newcomer, action);
         }
+        actions.clear();
+        actions.shrink_to(KEPT_ACTIONS);
         self.actions = actions;
     }
 
@@ -513,7 +517,7 @@ fn request_event(client: ClientId, incoming: Incoming) -> Option<Event> {
         Request::Consumer(request) => Some(Event::ConsumerRequest {
             client,
             request_id,
-            request,
+            request: *request,
             fd,
         }),
         Request::Relay(_) => None,
