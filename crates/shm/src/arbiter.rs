@@ -1,5 +1,6 @@
 //! Gives chunks to the writers of a producer and gathers what the service has to be told.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use crate::patch::PatchList;
 use crate::pending::Pending;
 use crate::primitive::{Arc, AtomicBool, Mutex, Ordering, lock, sleep};
 use crate::region::Region;
+use crate::service::ServiceRegion;
 use crate::writer::{ExhaustedPolicy, TraceWriter};
 
 /// How the writers' side reaches whoever owns the connection.
@@ -36,6 +38,9 @@ pub struct ArbiterOptions {
     pub direct_patching: bool,
     /// There is no shared memory: chunks travel inside the commits.
     pub emulated: bool,
+    /// Without shared memory, send copies of unfinished chunks along with every flush acknowledgement, as the service
+    /// cannot read them by itself.
+    pub self_scraping: bool,
     /// How long complete chunks may wait for company before they are committed.
     pub batch: Duration,
     /// How many times a stalled writer looks for a free chunk before it gives up. The time between attempts grows from
@@ -49,6 +54,7 @@ impl Default for ArbiterOptions {
             layout: Layout::Div1,
             direct_patching: false,
             emulated: false,
+            self_scraping: false,
             batch: Duration::ZERO,
             stall_limit: 300,
         }
@@ -96,8 +102,10 @@ struct State {
     /// Where the search for a free chunk begins.
     page: u32,
     ids: WriterIds,
-    registered: Vec<(u16, u16)>,
-    unregistered: Vec<u16>,
+    /// The buffer of every writer.
+    targets: HashMap<u16, u16>,
+    registered: VecDeque<(u16, u16)>,
+    unregistered: VecDeque<u16>,
     pending: Option<Pending>,
     /// When what is pending has waited long enough; set when the owner first hears of it.
     due: Option<Instant>,
@@ -137,7 +145,8 @@ impl Arbiter {
             let mut state = lock(&self.state);
             let allocated = state.ids.allocate();
             if let Some((id, _)) = allocated {
-                state.registered.push((id, target_buffer));
+                state.targets.insert(id, target_buffer);
+                state.registered.push_back((id, target_buffer));
             }
             allocated
         };
@@ -155,9 +164,28 @@ impl Arbiter {
 
     /// Says that a flush request of the service is done. The answer goes out after everything returned before.
     pub fn acknowledge_flush(&self, request_id: u64) {
+        if self.options.emulated && self.options.self_scraping {
+            self.scrape();
+        }
         self.update(|pending| {
             pending.acknowledge(request_id);
             true
+        });
+    }
+
+    /// Adds copies of the unfinished chunks to what is pending. The lock keeps them from being freed meanwhile.
+    fn scrape(&self) {
+        let mut state = lock(&self.state);
+        let State {
+            pending, targets, ..
+        } = &mut *state;
+        let pending = pending.get_or_insert_default();
+        ServiceRegion::of(self.pages.clone()).for_each_uncommitted(|chunk| {
+            if let Some(&target) = targets.get(&chunk.header().writer_id)
+                && !chunk.is_complete()
+            {
+                pending.add_copy(chunk, target);
+            }
         });
     }
 
@@ -191,8 +219,7 @@ impl Arbiter {
 
     fn next_output(&self, now: Option<Instant>) -> Output {
         let mut state = lock(&self.state);
-        if !state.registered.is_empty() {
-            let (writer_id, target_buffer) = state.registered.remove(0);
+        if let Some((writer_id, target_buffer)) = state.registered.pop_front() {
             return Output::Register {
                 writer_id,
                 target_buffer,
@@ -214,7 +241,7 @@ impl Arbiter {
         if let Some(commit) = state.ready.pop() {
             return Output::Commit(commit);
         }
-        match state.unregistered.pop() {
+        match state.unregistered.pop_front() {
             Some(writer_id) => Output::Unregister { writer_id },
             None => Output::Idle,
         }
@@ -340,7 +367,8 @@ impl Arbiter {
         {
             let mut state = lock(&self.state);
             state.ids.free(id, next_chunk);
-            state.unregistered.push(id);
+            state.targets.remove(&id);
+            state.unregistered.push_back(id);
         }
         self.outlet.wake();
     }

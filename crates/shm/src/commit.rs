@@ -19,6 +19,8 @@ pub struct ChunkToMove {
     pub target_buffer: u16,
     /// The chunk with its header, where there is no shared memory.
     pub data: Option<Vec<u8>>,
+    /// The chunk in `data` is still being written: its last fragment is not there yet.
+    pub is_incomplete: bool,
 }
 
 /// Four bytes to be put into a chunk that the service has already, or is about to get.

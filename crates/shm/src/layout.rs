@@ -167,6 +167,14 @@ impl ChunkHeader {
         }
     }
 
+    /// The header as it is in memory.
+    pub fn to_bytes(&self) -> [u8; HEADER_SIZE] {
+        let [a, b, c, d] = self.chunk_id.to_le_bytes();
+        let [e, f] = self.writer_id.to_le_bytes();
+        let [g, h] = self.packets_word().to_le_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+
     /// The count and flags as they are in memory.
     pub fn packets_word(&self) -> u16 {
         (self.count & 0x3ff) | u16::from(self.flags.bits()) << 10

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::chunk::{OwnedChunk, Released};
 use crate::commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, Patch};
 use crate::patch::{FilledHole, PatchList};
+use crate::service::ScrapedChunk;
 
 /// A chunk that goes out with the next commit.
 struct PendingChunk {
@@ -27,6 +28,8 @@ enum Chunk {
 #[derive(Default)]
 pub(crate) struct Pending {
     chunks: Vec<PendingChunk>,
+    /// Unfinished chunks. They come first: each may be followed by the same one finished.
+    copies: Vec<ChunkToMove>,
     patches: Vec<ChunkToPatch>,
     flush_request_id: Option<u64>,
     bytes: usize,
@@ -63,6 +66,22 @@ impl Pending {
             page,
             index,
             chunk,
+        });
+    }
+
+    /// Adds a copy of a chunk that is still being written.
+    pub(crate) fn add_copy(&mut self, chunk: &ScrapedChunk<'_>, target: u16) {
+        let (page, index) = chunk.location();
+        let mut data = chunk.header().to_bytes().to_vec();
+        chunk.copy_payload(&mut data);
+        // Of its full size, so that the finished one can take its place.
+        data.resize(chunk.size(), 0);
+        self.copies.push(ChunkToMove {
+            page,
+            chunk: index,
+            target_buffer: target,
+            data: Some(data),
+            is_incomplete: true,
         });
     }
 
@@ -129,7 +148,7 @@ impl Pending {
 
     /// The commit to send. `emulated`: with the chunks inside.
     pub(crate) fn into_commit(mut self, emulated: bool) -> Commit {
-        let mut moves = Vec::with_capacity(self.chunks.len());
+        let mut moves = self.copies;
         for mut pending in self.chunks.drain(..) {
             pending.release();
             let Chunk::Released(released) = pending.chunk else {
@@ -140,6 +159,7 @@ impl Pending {
                 chunk: pending.index,
                 target_buffer: pending.target,
                 data: emulated.then(|| released.take_bytes()),
+                is_incomplete: false,
             });
         }
         Commit {

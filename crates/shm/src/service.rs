@@ -25,6 +25,13 @@ impl ServiceRegion {
         })
     }
 
+    pub(crate) fn of(pages: Pages) -> Self {
+        Self {
+            pages,
+            violations: AtomicU64::new(0),
+        }
+    }
+
     /// The memory.
     pub fn region(&self) -> &Arc<Region> {
         self.pages.region()
@@ -206,6 +213,10 @@ impl ScrapedChunk<'_> {
     /// Size of the chunk with its header, in bytes.
     pub fn size(&self) -> usize {
         self.place.size
+    }
+
+    pub(crate) fn location(&self) -> (u32, u32) {
+        (self.place.page, self.place.index)
     }
 
     /// Appends to `out` the whole payload of a complete chunk, or all but the last counted fragment of another.

@@ -239,3 +239,43 @@ fn shm_036_no_entry_holds_more_than_1024_patches() {
         .collect();
     assert_eq!(patches, [(1024, true), (476, false)]);
 }
+
+#[test]
+fn shm_051_without_shared_memory_unfinished_chunks_are_copied() {
+    let options = ArbiterOptions {
+        emulated: true,
+        self_scraping: true,
+        ..Default::default()
+    };
+    let mut world = World::new(4, options);
+    let mut writer = world.writer();
+    let mut idle = world.writer();
+    drop(writer.new_packet());
+    let mut open = idle.new_packet();
+    open.varint(1, 1);
+    let words = [world.page_word(0), world.page_word(1)];
+    world.arbiter.acknowledge_flush(3);
+    world.deliver();
+    drop(open);
+    let commit = &world.commits[0];
+    assert_eq!(commit.flush_request_id, Some(3));
+    assert_eq!(
+        commit.moves.len(),
+        1,
+        "what has no finished packet is left alone"
+    );
+    let copy = &commit.moves[0];
+    assert!(copy.is_incomplete);
+    let data = copy.data.as_ref().unwrap();
+    assert_eq!(data.len(), 4088);
+    assert_eq!(data[..12], [0, 0, 0, 0, 1, 0, 2, 0, 3, 0xb8, 5, 1]);
+    assert!(data[12..].iter().all(|&byte| byte == 0));
+    assert_eq!(
+        words,
+        [world.page_word(0), world.page_word(1)],
+        "and stays as it is"
+    );
+    writer.flush(None);
+    world.deliver();
+    assert!(!world.commits.last().unwrap().moves[0].is_incomplete);
+}

@@ -27,6 +27,7 @@ pub(super) fn commit_data(commit: &mut Commit) -> Request {
         chunk: Some(chunk.chunk),
         target_buffer: Some(chunk.target_buffer.into()),
         data: chunk.data,
+        chunk_incomplete: chunk.is_incomplete.then_some(true),
         ..Default::default()
     });
     let chunks_to_patch = commit.patches.drain(..).map(|chunk| ChunkToPatch {

@@ -441,6 +441,7 @@ impl Producer {
         let page_size = setup.shared_buffer_page_size_kb.unwrap_or(0);
         let options = ArbiterOptions {
             emulated,
+            self_scraping: self.options.scraping == Scraping::Enabled,
             direct_patching: self.options.direct_patching && direct && !emulated,
             batch: self.options.commit_batch,
             ..ArbiterOptions::default()

@@ -93,6 +93,7 @@ impl World {
     pub fn process(&mut self, mut commit: Commit) {
         for chunk in &commit.moves {
             let stored = match &chunk.data {
+                Some(_) if chunk.is_incomplete => continue,
                 Some(data) => {
                     let (header, payload) = ChunkHeader::split(data).unwrap();
                     Stored {
