@@ -104,9 +104,11 @@ impl Service {
         Err(EnableError::Cooldown { name, age_s })
     }
 
+    /// Freed sessions count as long as their files are being written: they hold their buffers.
     fn check_counts(&self, uid: u32) -> Result<(), EnableError> {
         let count = self
-            .live_sessions()
+            .sessions
+            .values()
             .filter(|s| s.consumer_uid == uid)
             .count();
         if count >= MAX_SESSIONS_PER_UID {
@@ -116,7 +118,7 @@ impl Service {
                 limit: MAX_SESSIONS_PER_UID,
             });
         }
-        let total = self.live_sessions().count();
+        let total = self.sessions.len();
         if total >= MAX_SESSIONS {
             return Err(EnableError::TooManySessions(total));
         }

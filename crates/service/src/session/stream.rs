@@ -8,7 +8,7 @@ use ferretto_proto::read_buffers_response::Slice;
 
 use super::read::PacketSink;
 use crate::event::ClientId;
-use crate::limits::{READ_BATCH, REPLY_BYTES, SessionId};
+use crate::limits::{MAX_SLICE, READ_BATCH, REPLY_BYTES, SessionId};
 use crate::service::Service;
 
 /// What a slice costs in a reply beyond its bytes, rounded up.
@@ -126,14 +126,14 @@ struct ReplySink {
 }
 
 impl ReplySink {
-    fn push(&mut self, piece: &[u8], last: bool) {
+    fn push(&mut self, piece: Vec<u8>, last: bool) {
         let cost = piece.len() + SLICE_OVERHEAD;
         if self.bytes + cost > REPLY_BYTES {
             self.close_reply();
         }
         self.bytes += cost;
         self.slices.push(Slice {
-            data: Some(piece.to_vec()),
+            data: Some(piece),
             last_slice_for_packet: Some(last),
             ..Default::default()
         });
@@ -160,9 +160,18 @@ impl ReplySink {
 
 impl PacketSink for ReplySink {
     fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
+        let length: usize = pieces.clone().map(<[u8]>::len).sum();
+        if length == 0 {
+            return;
+        }
+        if length <= MAX_SLICE {
+            let mut whole = Vec::with_capacity(length);
+            pieces.for_each(|piece| whole.extend_from_slice(piece));
+            return self.push(whole, true);
+        }
         let mut pieces = pieces.filter(|piece| !piece.is_empty()).peekable();
         while let Some(piece) = pieces.next() {
-            self.push(piece, pieces.peek().is_none());
+            self.push(piece.to_vec(), pieces.peek().is_none());
         }
     }
 }
