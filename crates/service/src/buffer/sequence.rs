@@ -11,6 +11,10 @@ const IDLE_LIMIT: usize = 1152;
 /// ... until this many are left.
 const IDLE_KEPT: usize = 1024;
 
+/// A chunk is not put where more than this many others would have to move. No shared memory holds so
+/// many chunks, so correct producers are never so far out of order.
+const MAX_MOVED: usize = 1 << 17;
+
 /// A chunk in the buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
@@ -35,7 +39,8 @@ pub(super) enum Place {
     Taken(usize),
     /// To be inserted at this index.
     Free(usize),
-    /// More than half the id space away from chunks in the buffer: not ordered against them.
+    /// More than half the id space away from chunks in the buffer, so not ordered against them, or
+    /// too deep among them.
     TooFar,
 }
 
@@ -87,6 +92,7 @@ impl Sequence {
         let key = |entry: &Entry| entry.id.wrapping_sub(front.id);
         match self.chunks.binary_search_by_key(&distance, key) {
             Ok(index) => Place::Taken(index),
+            Err(index) if index.min(self.chunks.len() - index) > MAX_MOVED => Place::TooFar,
             Err(index) => Place::Free(index),
         }
     }

@@ -241,7 +241,7 @@ fn run(world: &World, seed: u64) -> Result<u32, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(80))]
 
     #[test]
     fn no_packet_is_lost_in_silence(

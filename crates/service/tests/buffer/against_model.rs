@@ -172,7 +172,7 @@ fn run(policy: Policy, steps: &[Step]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(120))]
 
     #[test]
     fn tracebuf_049_a_ring_does_as_the_model(steps in steps()) {

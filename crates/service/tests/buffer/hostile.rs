@@ -88,6 +88,20 @@ fn tracebuf_049_ids_all_over_the_place_do_not_break_the_order() {
 }
 
 #[test]
+fn tracebuf_049_a_chunk_deep_among_others_is_refused() {
+    // Each would cost moving all that is known of half of the chunks.
+    let mut buffer = ring(8 << 20);
+    for id in 0..300_000u32 {
+        chunk(1, 1, id * 2).copy_to(&mut buffer);
+    }
+    chunk(1, 1, 300_001).copy_to(&mut buffer);
+    assert_eq!(buffer.stats().abi_violations, 1);
+    chunk(1, 1, 599_991).copy_to(&mut buffer);
+    assert_eq!(buffer.stats().abi_violations, 1);
+    assert_eq!(buffer.stats().chunks_committed_out_of_order, 1);
+}
+
+#[test]
 fn tracebuf_049_idle_writers_are_forgotten() {
     let mut buffer = ring(1 << 16);
     for writer in 0..65_535u16 {
