@@ -477,19 +477,6 @@ fn what_is_not_there_yet_is_refused_not_ignored() {
         unsupported(|c| c.trigger_config = triggers(TriggerMode::STOP_TRACING, 1).into()),
         text("trigger_config")
     );
-    assert_eq!(
-        unsupported(|c| c.trace_filter.get_or_insert_default().bytecode = Some(vec![1])),
-        text("trace_filter")
-    );
-    assert_eq!(
-        unsupported(|c| {
-            c.compression
-                .get_or_insert_default()
-                .zstd
-                .get_or_insert_default();
-        }),
-        text("compression")
-    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ferretto_shm::TraceWriter;
 
 use crate::world::{ConfigBuilder, File, World, split_file, texts};
 
-fn null() -> OwnedFd {
+pub fn null() -> OwnedFd {
     std::fs::File::options()
         .write(true)
         .open("/dev/null")

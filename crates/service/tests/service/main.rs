@@ -7,6 +7,7 @@ mod commits;
 mod connections;
 mod enabling;
 mod file;
+mod filtering;
 mod flushing;
 mod lifecycle;
 mod queries;

@@ -143,7 +143,7 @@ impl Life {
     }
 
     fn step(&mut self) {
-        match self.random.below(48) {
+        match self.random.below(50) {
             0 => self.connect_producer(),
             1 if self.random.chance(2) => self.disconnect_producer(),
             2 | 3 => self.register(),
@@ -163,9 +163,11 @@ impl Life {
             42 => self.hostile_call(),
             43 => self.world.memory_available = !self.random.chance(8),
             44 => self.stick(),
+            45 => self.world.slow = self.random.chance(2),
             _ => {
                 let ms = [1, 10, 100, 1000, 6000][self.random.below(5) as usize];
                 self.world.run_for(ms);
+                self.world.deliver_late();
                 self.finish_reads();
             }
         }
@@ -550,6 +552,8 @@ impl Life {
     /// Everybody reads, waits and leaves; then nothing may be left.
     fn end(mut self) -> Tally {
         let consumers: Vec<_> = self.world.consumers.keys().copied().collect();
+        self.world.slow = false;
+        self.world.deliver_late();
         for consumer in &consumers {
             self.world.unstick(*consumer);
         }

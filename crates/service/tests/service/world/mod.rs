@@ -65,6 +65,9 @@ pub struct World {
     pub disconnects: Vec<ClientId>,
     /// What the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
+    /// Whether answers about memory and files are kept until [`World::deliver_late`].
+    pub slow: bool,
+    late: VecDeque<Event>,
     last_client: u64,
     last_request: u64,
 }
@@ -97,6 +100,8 @@ impl World {
             memory_available: true,
             disconnects: Vec::new(),
             brought: VecDeque::new(),
+            slow: false,
+            late: VecDeque::new(),
             last_client: 0,
             last_request: 0,
         }
@@ -355,9 +360,33 @@ impl World {
     /// Does what the service asks for, until it asks for nothing.
     pub fn carry_out(&mut self) {
         while let Some(command) = self.service.poll_command() {
-            let answer = self.carry_out_one(command);
-            if let Some(event) = answer {
+            let Some(event) = self.carry_out_one(command) else {
+                continue;
+            };
+            if self.slow
+                && !matches!(
+                    event,
+                    Event::ConsumerDrained { .. } | Event::Disconnected { .. }
+                )
+            {
+                self.late.push_back(event);
+            } else {
                 self.service.handle(&self.now, event);
+            }
+        }
+    }
+
+    /// Delivers the answers that were kept back, and those to what follows from them.
+    pub fn deliver_late(&mut self) {
+        while let Some(event) = self.late.pop_front() {
+            let gone = match &event {
+                Event::SharedMemoryReady { client, .. } | Event::SharedMemoryFailed { client } => {
+                    !self.producers.contains_key(client)
+                }
+                _ => false,
+            };
+            if !gone {
+                self.event(event);
             }
         }
     }
