@@ -247,9 +247,15 @@ impl TraceBuffer {
         self.stats.buffer_size
     }
 
-    /// Bytes that have ever been in use at once, and so the memory it takes, index aside.
+    /// Bytes that have ever been in use at once.
     pub fn used_size(&self) -> u64 {
         ring::bytes(self.ring.used())
+    }
+
+    /// Bytes of memory it takes, the index included.
+    pub fn memory_usage(&self) -> u64 {
+        let index = self.sequences.memory() + self.histograms.memory();
+        self.used_size() + index as u64
     }
 
     /// Whether anything was ever stored.

@@ -243,6 +243,19 @@ impl Sequences {
         copy
     }
 
+    /// Bytes allocated, the hash table's overhead left out.
+    pub(super) fn memory(&self) -> usize {
+        let chunks: usize = self
+            .slots
+            .iter()
+            .flatten()
+            .map(|one| one.chunks.capacity())
+            .sum();
+        self.slots.capacity() * size_of::<Option<Sequence>>()
+            + chunks * size_of::<Entry>()
+            + (self.free.capacity() + 2 * self.by_writer.capacity()) * size_of::<u32>()
+    }
+
     /// How many sequences are known.
     pub(super) fn len(&self) -> usize {
         self.by_writer.len()

@@ -113,6 +113,12 @@ impl Histograms {
         self.list.get_mut(index as usize)
     }
 
+    /// Bytes allocated, the hash table's overhead left out.
+    pub(super) fn memory(&self) -> usize {
+        self.list.capacity() * size_of::<WriterStats>()
+            + self.by_writer.capacity() * size_of::<((ProducerId, WriterId), u32)>()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &WriterStats> {
         self.list.iter()
     }

@@ -29,6 +29,27 @@ fn tracebuf_002_memory_is_touched_as_it_fills() {
 }
 
 #[test]
+fn memory_is_little_more_than_what_is_kept() {
+    for writers in [1, 50] {
+        let mut buffer = ring(8 << 20);
+        let mut payload = 0;
+        for index in 0..5000u32 {
+            let made = (0..10).fold(
+                chunk(1, (index % writers) as u16, index / writers),
+                |made, step| made.packet(100 + (index as usize * 7 + step * 61) % 350, 1),
+            );
+            made.copy_to(&mut buffer);
+            payload += made.payload.len() as u64;
+        }
+        let stats = buffer.stats();
+        // Of all that was written, the part that has not been overwritten.
+        let kept = payload * (stats.bytes_written - stats.bytes_overwritten) / stats.bytes_written;
+        let ratio = buffer.memory_usage() as f64 / kept as f64;
+        assert!(ratio <= 1.05, "{ratio} with {writers} writers");
+    }
+}
+
+#[test]
 fn tracebuf_004_a_ring_keeps_the_newest_chunks_whole() {
     let mut buffer = ring(4096);
     for id in 0..32 {
