@@ -7,9 +7,9 @@
 //!
 //! | a producer understands | |
 //! |---|---|
-//! | `await-slices N` | waits until its track events were started N times |
+//! | `await-start N` | waits until its data source [`PACKETS`](crate::config::PACKETS) was started N times; what a config lists before it has started then, too |
+//! | `await-stop N` | the same for stops |
 //! | `slices N` | writes N rounds of slice, instant and counter, then the instant `last`, and commits them |
-//! | `await-packets N`, `await-packets-stopped N` | the same for the data source `ferretto.interop.packets` |
 //! | `packet BYTES` | writes one packet with that much text and waits until the service has it |
 //!
 //! | a consumer understands | |
@@ -22,6 +22,11 @@
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// A command that would take longer fails instead.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a program can be asked to do.
 pub trait Role {
@@ -59,6 +64,62 @@ pub fn serve(role: Result<Box<dyn Role>, String>) -> ExitCode {
     // Without the usual end: the C++ core's threads are still running, and its
     // static destructors must not run underneath them.
     std::process::exit(0)
+}
+
+/// How often a data source was started and stopped.
+#[derive(Debug, Default)]
+pub struct Starts {
+    counts: Mutex<(u64, u64)>,
+    changed: Condvar,
+}
+
+impl Starts {
+    /// It was started.
+    pub fn started(&self) {
+        self.change(|counts| counts.0 += 1);
+    }
+
+    /// It was stopped.
+    pub fn stopped(&self) {
+        self.change(|counts| counts.1 += 1);
+    }
+
+    /// Waits until it was started this often.
+    ///
+    /// # Errors
+    ///
+    /// When that does not happen.
+    pub fn await_starts(&self, starts: u64) -> Result<String, String> {
+        self.wait(|counts| counts.0 >= starts)
+    }
+
+    /// Waits until it was stopped this often.
+    ///
+    /// # Errors
+    ///
+    /// When that does not happen.
+    pub fn await_stops(&self, stops: u64) -> Result<String, String> {
+        self.wait(|counts| counts.1 >= stops)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut (u64, u64))) {
+        if let Ok(mut counts) = self.counts.lock() {
+            change(&mut counts);
+        }
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, reached: impl Fn(&(u64, u64)) -> bool) -> Result<String, String> {
+        let counts = self.counts.lock().map_err(|error| error.to_string())?;
+        let (counts, timeout) = self
+            .changed
+            .wait_timeout_while(counts, PATIENCE, |counts| !reached(counts))
+            .map_err(|error| error.to_string())?;
+        if timeout.timed_out() {
+            return Err(format!("{} starts, {} stops", counts.0, counts.1));
+        }
+        Ok(String::new())
+    }
 }
 
 /// Reads a number of a command.

@@ -65,8 +65,12 @@ macro_rules! matrix {
 // The service, the producer, the consumer. The last cast proves the scenarios
 // themselves.
 matrix! {
-    ours_official_official: Ours, Official, Official;
+    ours_ours_ours: Ours, Ours, Ours;
+    ours_ours_official: Ours, Ours, Official;
     ours_official_ours: Ours, Official, Ours;
+    ours_official_official: Ours, Official, Official;
+    official_ours_ours: Official, Ours, Ours;
+    official_ours_official: Official, Ours, Official;
     official_official_ours: Official, Official, Ours;
     official_official_official: Official, Official, Official;
 }

@@ -1,6 +1,6 @@
 //! The scenarios, written once.
 
-use ferretto_interop::config::{PACKETS, config};
+use ferretto_interop::config::config;
 use ferretto_interop::trace::{self, Event};
 use ferretto_interop::{Cast, World};
 use perfetto_protos::track_event::track_event::Type;
@@ -25,8 +25,8 @@ pub(crate) fn track_events(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &config(4096, &["track_event"]));
-    producer.run("await-slices 1");
+    world.start_session(&mut consumer, &config(4096));
+    producer.run("await-start 1");
     producer.run("slices 500");
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     trace::assert_nothing_lost(&packets);
@@ -58,11 +58,11 @@ pub(crate) fn large_packet(cast: Cast, length: usize) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &config(65536, &[PACKETS]));
-    producer.run("await-packets 1");
+    world.start_session(&mut consumer, &config(65536));
+    producer.run("await-start 1");
     producer.run(&format!("packet {length}"));
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
-    producer.run("await-packets-stopped 1");
+    producer.run("await-stop 1");
     trace::assert_nothing_lost(&packets);
     let texts = trace::test_texts(&packets);
     assert_eq!(texts.len(), 1);
@@ -73,8 +73,8 @@ pub(crate) fn flush_and_read(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &config(4096, &["track_event", PACKETS]));
-    producer.run("await-slices 1");
+    world.start_session(&mut consumer, &config(4096));
+    producer.run("await-start 1");
     producer.run("slices 1");
     assert_eq!(consumer.run("flush"), "true");
     let packets = trace::decode(&world.read(&mut consumer));
@@ -88,8 +88,8 @@ pub(crate) fn killed_producer(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &config(4096, &[PACKETS]));
-    producer.run("await-packets 1");
+    world.start_session(&mut consumer, &config(4096));
+    producer.run("await-start 1");
     // Each is answered once the service has it.
     producer.run("packet 10");
     producer.run("packet 10000");
@@ -108,8 +108,8 @@ pub(crate) fn next_service(cast: Cast) {
     let mut producer = world.producer();
     for start in 1..=2 {
         let mut consumer = world.consumer();
-        world.start_session(&mut consumer, &config(4096, &["track_event"]));
-        producer.run(&format!("await-slices {start}"));
+        world.start_session(&mut consumer, &config(4096));
+        producer.run(&format!("await-start {start}"));
         producer.run("slices 10");
         let packets = trace::decode(&world.stop_and_read(&mut consumer));
         trace::assert_nothing_lost(&packets);
@@ -126,11 +126,11 @@ pub(crate) fn two_sessions(cast: Cast) {
     let mut producer = world.producer();
     let mut one = world.consumer();
     let mut two = world.consumer();
-    world.start_session(&mut one, &config(4096, &["track_event"]));
-    producer.run("await-slices 1");
+    world.start_session(&mut one, &config(4096));
+    producer.run("await-start 1");
     producer.run("slices 3");
-    world.start_session(&mut two, &config(4096, &["track_event"]));
-    producer.run("await-slices 2");
+    world.start_session(&mut two, &config(4096));
+    producer.run("await-start 2");
     producer.run("slices 4");
     for (consumer, rounds) in [(&mut two, 4), (&mut one, 7)] {
         let packets = trace::decode(&world.stop_and_read(consumer));

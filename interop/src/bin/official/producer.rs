@@ -1,12 +1,11 @@
 //! A program instrumented with the official SDK: track events and one data
 //! source of its own, on the system service.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 
 use ferretto_interop::config::PACKETS;
-use ferretto_interop::driver::{Role, number, unknown};
+use ferretto_interop::driver::{PATIENCE, Role, Starts, number, unknown};
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, TraceContext,
 };
@@ -17,11 +16,8 @@ use perfetto_sdk::track_event::{
 };
 use perfetto_sdk::{
     track_event_begin, track_event_categories, track_event_counter, track_event_end,
-    track_event_instant, track_event_set_category_callback,
+    track_event_instant,
 };
-
-/// A command that would block longer than this fails instead.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[allow(missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
 mod categories {
@@ -36,42 +32,8 @@ mod categories {
 }
 use categories::interop as perfetto_te_ns;
 
-/// How often something was started and stopped.
-#[derive(Default)]
-struct Count {
-    counts: Mutex<(u64, u64)>,
-    changed: Condvar,
-}
-
-impl Count {
-    fn change(&self, started: bool) {
-        if let Ok(mut counts) = self.counts.lock() {
-            let count = if started {
-                &mut counts.0
-            } else {
-                &mut counts.1
-            };
-            *count += 1;
-            self.changed.notify_all();
-        }
-    }
-
-    fn wait(&self, reached: impl Fn(&(u64, u64)) -> bool) -> Result<String, String> {
-        let counts = self.counts.lock().map_err(|error| error.to_string())?;
-        let (counts, timeout) = self
-            .changed
-            .wait_timeout_while(counts, PATIENCE, |counts| !reached(counts))
-            .map_err(|error| error.to_string())?;
-        if timeout.timed_out() {
-            return Err(format!("{} starts, {} stops", counts.0, counts.1));
-        }
-        Ok(String::new())
-    }
-}
-
 pub(crate) struct Producer {
-    slices: Arc<Count>,
-    packets: Arc<Count>,
+    starts: Arc<Starts>,
     source: DataSource<'static>,
     counter: TrackEventTrack,
 }
@@ -85,14 +47,8 @@ impl Producer {
         );
         TrackEvent::init();
         perfetto_te_ns::register().map_err(|error| error.to_string())?;
-        let slices = Arc::new(Count::default());
-        let on_category = Arc::clone(&slices);
-        track_event_set_category_callback!("interop", move |_instance, enabled, _global| {
-            on_category.change(enabled);
-        });
-
-        let packets = Arc::new(Count::default());
-        let (on_start, on_stop) = (Arc::clone(&packets), Arc::clone(&packets));
+        let starts = Arc::new(Starts::default());
+        let (on_start, on_stop) = (Arc::clone(&starts), Arc::clone(&starts));
         let mut source = DataSource::new();
         source
             .register(
@@ -100,8 +56,8 @@ impl Producer {
                 DataSourceArgsBuilder::new()
                     .buffer_exhausted_policy(DataSourceBufferExhaustedPolicy::StallAndDrop)
                     .will_notify_on_stop(true)
-                    .on_start(move |_instance, _| on_start.change(true))
-                    .on_stop(move |_instance, _| on_stop.change(false))
+                    .on_start(move |_instance, _| on_start.started())
+                    .on_stop(move |_instance, _| on_stop.stopped())
                     .build(),
             )
             .map_err(|error| error.to_string())?;
@@ -111,8 +67,7 @@ impl Producer {
         )
         .map_err(|error| error.to_string())?;
         Ok(Self {
-            slices,
-            packets,
+            starts,
             source,
             counter,
         })
@@ -173,20 +128,10 @@ impl Producer {
 impl Role for Producer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
         match words {
-            ["await-slices", starts] => {
-                let wanted: u64 = number(starts)?;
-                self.slices.wait(|counts| counts.0 >= wanted)
-            }
+            ["await-start", starts] => self.starts.await_starts(number(starts)?),
+            ["await-stop", stops] => self.starts.await_stops(number(stops)?),
             ["slices", count] => Ok(self.write_slices(number(count)?)),
-            ["await-packets", starts] => {
-                let wanted: u64 = number(starts)?;
-                self.packets.wait(|counts| counts.0 >= wanted)
-            }
             ["packet", length] => self.write_packet(number(length)?),
-            ["await-packets-stopped", stops] => {
-                let wanted: u64 = number(stops)?;
-                self.packets.wait(|counts| counts.1 >= wanted)
-            }
             _ => unknown(words),
         }
     }

@@ -1,15 +1,12 @@
 //! Our consumer endpoint.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ferretto_client::{Consumer as Endpoint, ConsumerEvent};
-use ferretto_interop::driver::{Role, unknown};
+use ferretto_interop::driver::{PATIENCE, Role, unknown};
 use ferretto_proto::observable_events::Type;
 use ferretto_proto::{Message as _, TraceConfig};
-
-/// A call that would take longer fails instead.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(crate) struct Consumer {
