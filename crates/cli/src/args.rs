@@ -68,6 +68,9 @@ pub(crate) struct RecordArgs {
     /// Record what this Perfetto config says, text or binary; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Print the config in text form and end; a start for one of your own
+    #[arg(long)]
+    pub(crate) print_config: bool,
     /// Use the tracing service that runs on this machine (traced) and the data sources connected to it
     #[arg(long)]
     pub(crate) system: bool,

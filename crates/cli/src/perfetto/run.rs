@@ -18,6 +18,9 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// What a shell returns for a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
+/// How our service begins the error of a trace file that it cannot write.
+const WRITE_FAILED: &str = "Failed to write the trace file";
+
 /// A recording that is ready to go.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -136,7 +139,8 @@ fn finish(job: &Job, end: End) -> u8 {
         End::Failed(reason) => {
             eprintln!("Service error: {reason}");
             remove_if_empty(job);
-            0
+            // Upstream's service does not tell of a full disk, so no script relies on 0 here.
+            u8::from(reason.starts_with(WRITE_FAILED))
         }
         End::NotBound(reason) => {
             eprintln!("{reason}");

@@ -9,11 +9,13 @@ mod progress;
 mod report;
 mod tee;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ferretto_proto::TraceConfig;
+use ferretto_proto::{Message, TraceConfig};
+use ferretto_trace::text::message_to_text;
 
 use self::backend::Backend;
 use self::child::Running;
@@ -41,6 +43,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(missing.exit_code()));
     }
     let config = plan_config(&args)?;
+    if args.print_config {
+        return print_config(&config).map(|()| ExitCode::SUCCESS);
+    }
     let mut signals = Signals::new().context("cannot take over signals")?;
     let target = Target::open(&args.output)?;
     let end = match record(&args, config, &target, &mut signals) {
@@ -56,6 +61,15 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     report::closing(target, args.quiet)?;
     Ok(end.code.unwrap_or(ExitCode::SUCCESS))
+}
+
+fn print_config(config: &TraceConfig) -> Result<()> {
+    let encoded = config.encode_to_vec();
+    let text = message_to_text("perfetto.protos.TraceConfig", &encoded)
+        .context("the embedded schema has no configs")?;
+    io::stdout()
+        .write_all(&text)
+        .context("cannot write the config")
 }
 
 /// The config to record with: the file's or the default, with what the command line says.

@@ -3,10 +3,11 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 /// What arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) struct Signals {
 impl Signals {
     /// Takes over the signals for the rest of the process's life.
     pub(crate) fn new() -> io::Result<Self> {
+        // A file at its size limit is then a failed write, not the end.
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut streams = Vec::new();
         let of = |signals: &[i32]| -> io::Result<UnixStream> {
             let (read, write) = UnixStream::pair()?;

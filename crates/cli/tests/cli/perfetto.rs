@@ -123,6 +123,21 @@ fn cli_018_a_rejected_config_leaves_no_file() {
 }
 
 #[test]
+fn a_full_disk_is_an_error() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    for config in [CONFIG.to_owned(), format!("{CONFIG} write_into_file: true")] {
+        world.write("config", config);
+        world
+            .run("perfetto", &["--txt", "-c", "config", "-o", "/dev/full"])
+            .returned(1)
+            .complained("No space left on device");
+    }
+    // And the service is alive.
+    world.run("perfetto", &["--query"]).returned(0);
+}
+
+#[test]
 fn cli_019_signals_end_with_a_complete_trace() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));

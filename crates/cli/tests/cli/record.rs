@@ -86,6 +86,43 @@ fn a_config_of_either_form_is_recorded() {
 }
 
 #[test]
+fn the_default_config_can_be_printed_and_used() {
+    let world = World::new();
+    let said = world
+        .run("ferretto", &["record", "--print-config"])
+        .returned(0);
+    assert!(
+        said.text()
+            .contains("ftrace_events: \"sched/sched_switch\""),
+        "{}",
+        said.text()
+    );
+    assert_eq!(world.names(), [] as [&str; 0]);
+    world.write("default.cfg", &said.stdout);
+    let again = world.run(
+        "ferretto",
+        &["record", "-c", "default.cfg", "--print-config"],
+    );
+    assert_eq!(again.returned(0).stdout, said.stdout);
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_and_keeps_what_there_is() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let script = "ulimit -f 1; exec \"$0\" record -c c.cfg -d 10s -o t";
+    let said = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_ferretto")])
+        .current_dir(world.path(""))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
+    assert!(world.summary("t").packets > 0);
+}
+
+#[test]
 fn a_misspelt_config_says_where_and_what_was_meant() {
     let world = World::new();
     world.write(
