@@ -13,5 +13,6 @@ mod lifecycle;
 mod queries;
 mod reading;
 mod recording;
+mod scale;
 mod simulation;
 mod world;
