@@ -1,4 +1,5 @@
-//! Which producers a data source of a config is meant for.
+//! Regular expressions of configs: which producers a data source is meant for, which strings are
+//! redacted. Matching takes time linear in the string; size and so time to compile are bounded.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -15,22 +16,51 @@ pub(crate) struct Pattern(Regex);
 
 impl Pattern {
     pub(crate) fn new(pattern: &[u8]) -> Result<Self, PatternError> {
-        let pattern = std::str::from_utf8(pattern).map_err(|e| PatternError(e.to_string()))?;
-        // Alone first, so that an unbalanced parenthesis cannot pair up with ours.
-        let compile = |pattern: &str| {
-            let mut builder = RegexBuilder::new(pattern);
-            builder
-                .size_limit(MAX_PATTERN_BYTES)
-                .build()
-                .map_err(short_reason)
-        };
-        compile(pattern)?;
-        compile(&format!("^(?:{pattern})$")).map(Self)
+        whole(pattern, |pattern| compile(pattern, true)).map(Self)
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         self.0.is_match(name)
     }
+}
+
+/// Compiles a pattern for searching strings of any encoding: `.` is any byte but a line feed, and `\w`
+/// and the like are ASCII, unless the pattern itself makes sense for UTF-8 only.
+pub(crate) fn compile_bytes(pattern: &[u8]) -> Result<Regex, PatternError> {
+    compile_text_or_bytes(utf8(pattern)?)
+}
+
+/// The same, but only whole strings match.
+pub(crate) fn compile_whole_bytes(pattern: &[u8]) -> Result<Regex, PatternError> {
+    whole(pattern, compile_text_or_bytes)
+}
+
+fn compile_text_or_bytes(pattern: &str) -> Result<Regex, PatternError> {
+    compile(pattern, false).or_else(|_| compile(pattern, true))
+}
+
+fn whole(
+    pattern: &[u8],
+    compile: impl Fn(&str) -> Result<Regex, PatternError>,
+) -> Result<Regex, PatternError> {
+    let pattern = utf8(pattern)?;
+    // Alone first, so that an unbalanced parenthesis cannot pair up with ours.
+    compile(pattern)?;
+    compile(&format!("^(?:{pattern})$"))
+}
+
+fn utf8(pattern: &[u8]) -> Result<&str, PatternError> {
+    std::str::from_utf8(pattern).map_err(|e| PatternError(e.to_string()))
+}
+
+fn compile(pattern: &str, unicode: bool) -> Result<Regex, PatternError> {
+    let mut builder = RegexBuilder::new(pattern);
+    builder
+        .unicode(unicode)
+        .size_limit(MAX_PATTERN_BYTES)
+        .dfa_size_limit(MAX_PATTERN_BYTES)
+        .build()
+        .map_err(short_reason)
 }
 
 /// The last line of the parser's message; the others draw the pattern with arrows below it.

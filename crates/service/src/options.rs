@@ -22,6 +22,9 @@ pub struct ServiceOptions {
     /// Whether producers that do not say are scraped: whether packets still in their shared memory
     /// are copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
     pub scrape_by_default: bool,
+    /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace took;
+    /// `None` if that need not be known. Nothing else depends on it.
+    pub stopwatch: Option<fn() -> u64>,
 }
 
 impl Default for ServiceOptions {
@@ -33,6 +36,7 @@ impl Default for ServiceOptions {
             version: DEFAULT_VERSION.to_owned(),
             system_info: SystemInfo::default(),
             scrape_by_default: false,
+            stopwatch: None,
         }
     }
 }

@@ -7,9 +7,12 @@ use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
 use ferretto_proto::{EnableTracingRequest, TraceConfig};
 
 use super::validate::{self, CheckedConfig, EnableError};
-use super::{EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, State, Uuid};
+use super::{
+    EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter, State, Uuid,
+};
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
 use crate::command::Command;
+use crate::compress::Compressor;
 use crate::consumer::Opening;
 use crate::event::{ClientId, FileId};
 use crate::limits::{BufferId, SessionId};
@@ -88,9 +91,9 @@ impl Service {
             return Err(EnableError::AlreadyActive);
         }
         let uid = consumer.map_or(0, |consumer| consumer.peer.uid);
-        let checked = validate::check_config(config)?;
+        let mut checked = validate::check_config(config)?;
         self.check_admission(&checked.config, uid)?;
-        validate::check_late(&checked.config)?;
+        checked.filter = validate::check_late(&checked.config)?;
         validate::check_buffer_sizes(&checked.config)?;
         Ok(checked)
     }
@@ -174,7 +177,11 @@ impl Service {
         checked: CheckedConfig,
         file: Option<FileId>,
     ) -> Result<(), EnableError> {
-        let CheckedConfig { config, sources } = checked;
+        let CheckedConfig {
+            config,
+            sources,
+            filter,
+        } = checked;
         let buffers = self.create_buffers(&config)?;
         self.apply_side_effects(&config);
         self.last.session += 1;
@@ -186,6 +193,7 @@ impl Service {
         };
         consumer.session = Some(id);
         let output = file.map(|file| Output::new(file, &config));
+        let compressor = Compressor::for_config(&config);
         let session = Session {
             state: State::Configured,
             uuid: choose_uuid(&config, || self.rng.next_u64() as i64),
@@ -206,6 +214,8 @@ impl Service {
             events: EventLog::default(),
             progress: ReadProgress::default(),
             sequences: SequenceIds::default(),
+            filter: filter.map(SessionFilter::new),
+            compressor,
             invalid_packets: 0,
             flushes: Flushes::default(),
             error: None,

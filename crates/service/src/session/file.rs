@@ -6,13 +6,11 @@ use ferretto_proto::trace_config::FFlushMode;
 use super::read::PacketSink;
 use super::{FlushPlan, State};
 use crate::command::Command;
+use crate::compress::{append_packet, packet_preamble};
 use crate::event::FileId;
 use crate::limits::{DEFAULT_WRITE_PERIOD_MS, FILE_BATCH, MIN_WRITE_PERIOD_MS, SessionId};
 use crate::service::{Service, Timer};
 use crate::timers::{TimeBase, aligned_delay_ms};
-
-/// Tag of `Trace.packet`.
-const PACKET_TAG: u8 = 0x0a;
 
 /// A session's file, while it is open.
 #[derive(Debug)]
@@ -223,36 +221,16 @@ impl FileSink {
 impl PacketSink for FileSink {
     fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = pieces.clone().map(<[u8]>::len).sum();
-        let mut preamble = [PACKET_TAG; 11];
-        let size = 1 + varint(length as u64, &mut preamble[1..]);
+        let (_, size) = packet_preamble(length);
         let after = self.before + (self.bytes.len() + size + length) as u64;
         self.full = self.full || (self.max_bytes > 0 && after >= self.max_bytes);
         if self.full {
             return;
         }
-        self.bytes.reserve(size + length);
-        self.bytes.extend_from_slice(&preamble[..size]);
-        for piece in pieces {
-            self.bytes.extend_from_slice(piece);
-        }
+        append_packet(&mut self.bytes, pieces);
     }
 
     fn is_full(&self) -> bool {
         self.full
     }
-}
-
-/// Writes a varint and returns its length.
-fn varint(mut value: u64, out: &mut [u8]) -> usize {
-    let mut length = 0;
-    for byte in out {
-        *byte = (value & 0x7f) as u8;
-        value >>= 7;
-        length += 1;
-        if value == 0 {
-            break;
-        }
-        *byte |= 0x80;
-    }
-    length
 }

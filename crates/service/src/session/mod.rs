@@ -10,6 +10,7 @@ mod file;
 mod flush;
 mod instances;
 mod packets;
+mod pipeline;
 mod pool;
 mod read;
 mod scrape;
@@ -25,6 +26,7 @@ use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
 use crate::clocks::Clocks;
+use crate::compress::Compressor;
 use crate::event::ClientId;
 use crate::limits::{BufferId, FlushId, InstanceId, ProducerId};
 use crate::packet::SequenceIds;
@@ -34,6 +36,7 @@ pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
 pub(crate) use instances::{Instance, InstanceState};
+pub(crate) use pipeline::SessionFilter;
 pub(crate) use pool::BufferPool;
 pub(crate) use stream::ReadStream;
 pub(crate) use validate::Source;
@@ -77,6 +80,9 @@ pub(crate) struct Session {
     pub(crate) events: EventLog,
     pub(crate) progress: ReadProgress,
     pub(crate) sequences: SequenceIds,
+    /// What may be in the trace, if not everything.
+    pub(crate) filter: Option<SessionFilter>,
+    pub(crate) compressor: Option<Compressor>,
     /// Packets of producers that were dropped for being malformed or claiming the service's fields.
     pub(crate) invalid_packets: u64,
     pub(crate) flush_plan: FlushPlan,

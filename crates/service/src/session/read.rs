@@ -3,10 +3,10 @@
 use ferretto_proto::BuiltinClock;
 
 use super::packets::Header;
+use super::pipeline::Pipeline;
 use super::{EventKind, Session};
-use crate::buffer::Packet;
 use crate::clocks::Clocks;
-use crate::limits::{MAX_SLICE, SessionId};
+use crate::limits::SessionId;
 use crate::packet::validate;
 use crate::service::Service;
 use crate::session::BufferPool;
@@ -19,19 +19,6 @@ pub(crate) trait PacketSink {
     /// Whether anything more would be thrown away.
     fn is_full(&self) -> bool {
         false
-    }
-}
-
-/// Counts what went into a sink.
-struct Counted<'a, S> {
-    sink: &'a mut S,
-    bytes: usize,
-}
-
-impl<S: PacketSink> Counted<'_, S> {
-    fn own(&mut self, packet: &[u8]) {
-        self.bytes += packet.len();
-        self.sink.packet(packet.chunks(MAX_SLICE));
     }
 }
 
@@ -50,7 +37,7 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
         };
-        let mut out = Counted { sink, bytes: 0 };
+        let mut out = Pipeline::begin(session, self.options.stopwatch, sink);
         session.emit_clocks(header, &mut out);
         if !session.progress.began {
             session.progress.began = true;
@@ -64,11 +51,21 @@ impl Service {
         if !more {
             session.record_read_completed(&now);
             session.emit_events(header, &mut out);
-            if std::mem::take(&mut session.progress.stats_due)
-                && let Some(stats) = self.trace_stats(id)
-            {
-                out.own(&header.stats(&stats));
+        }
+        // Statistics say what the filter did, and are not filtered themselves.
+        out.end_filter(session);
+        if !more
+            && std::mem::take(&mut session.progress.stats_due)
+            && let Some(stats) = self.trace_stats(id)
+        {
+            let packet = header.stats(&stats);
+            if let Some(filter) = self.sessions.get_mut(&id).and_then(|s| s.filter.as_mut()) {
+                filter.counters.count(packet.len(), Ok(packet.len()), None);
             }
+            out.own(&packet);
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            out.end(session);
         }
         more
     }
@@ -78,7 +75,7 @@ impl Service {
         &mut self,
         id: SessionId,
         header: Header,
-        out: &mut Counted<'_, S>,
+        out: &mut Pipeline<'_, S>,
     ) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -99,7 +96,7 @@ impl Service {
 }
 
 impl Session {
-    fn emit_clocks<S: PacketSink>(&mut self, header: Header, out: &mut Counted<'_, S>) {
+    fn emit_clocks<S: PacketSink>(&mut self, header: Header, out: &mut Pipeline<'_, S>) {
         let primary = match self.config.builtin_data_sources.primary_trace_clock {
             None | Some(BuiltinClock::BUILTIN_CLOCK_UNKNOWN) => {
                 BuiltinClock::BUILTIN_CLOCK_BOOTTIME
@@ -126,7 +123,7 @@ impl Session {
             .unwrap_or(false)
     }
 
-    fn emit_events<S: PacketSink>(&mut self, header: Header, out: &mut Counted<'_, S>) {
+    fn emit_events<S: PacketSink>(&mut self, header: Header, out: &mut Pipeline<'_, S>) {
         if self.emits_events() {
             for event in self.events.take() {
                 out.own(&header.event(&event));
@@ -145,9 +142,9 @@ impl Session {
         &mut self,
         buffers: &mut BufferPool,
         threshold: usize,
-        out: &mut Counted<'_, S>,
+        out: &mut Pipeline<'_, S>,
     ) -> bool {
-        for id in &self.buffers {
+        for (index, id) in self.buffers.iter().enumerate() {
             let Some(buffer) = buffers.get_mut(*id) else {
                 continue;
             };
@@ -159,9 +156,9 @@ impl Session {
                 } else {
                     let trusted = self.sequences.trusted(&packet).encode();
                     out.bytes += trusted.as_bytes().len();
-                    emit(&packet, trusted.as_bytes(), out.sink);
+                    out.of_producer(index, &packet, trusted.as_bytes());
                 }
-                if out.bytes >= threshold || out.sink.is_full() {
+                if out.bytes >= threshold || out.is_full() {
                     return true;
                 }
             }
@@ -190,8 +187,4 @@ impl Session {
         }
         all
     }
-}
-
-fn emit<S: PacketSink>(packet: &Packet<'_>, trusted: &[u8], sink: &mut S) {
-    sink.packet(packet.fragments().chain(std::iter::once(trusted)));
 }

@@ -1,9 +1,10 @@
 //! TraceStats: what was recorded, and what was lost where.
 
-use ferretto_proto::trace_stats::{BufferStats, WriterStats};
+use ferretto_proto::trace_stats::{BufferStats, FilterStats, WriterStats};
 use ferretto_proto::{Message, TraceStats};
 
 use crate::buffer::{self, HISTOGRAM_THRESHOLDS};
+use crate::filter::FilterCounters;
 use crate::limits::{REPLY_BYTES, SessionId};
 use crate::service::Service;
 
@@ -26,6 +27,11 @@ impl Service {
             flushes_succeeded: Some(session.flushes.succeeded),
             flushes_failed: Some(session.flushes.failed),
             final_flush_outcome: session.flushes.final_outcome,
+            filter_stats: session
+                .filter
+                .as_ref()
+                .map(|filter| filter_stats(&filter.counters))
+                .into(),
             ..Default::default()
         };
         let with_writers = !session
@@ -70,6 +76,18 @@ impl Service {
             stats.writer_stats.truncate(keep);
         }
         Some(stats)
+    }
+}
+
+fn filter_stats(counters: &FilterCounters) -> FilterStats {
+    FilterStats {
+        input_packets: Some(counters.input_packets),
+        input_bytes: Some(counters.input_bytes),
+        output_bytes: Some(counters.output_bytes),
+        errors: Some(counters.errors),
+        time_taken_ns: Some(counters.time_ns),
+        bytes_discarded_per_buffer: counters.discarded.clone(),
+        ..Default::default()
     }
 }
 

@@ -161,9 +161,7 @@ impl ReplySink {
 impl PacketSink for ReplySink {
     fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = pieces.clone().map(<[u8]>::len).sum();
-        if length == 0 {
-            return;
-        }
+        // An empty packet is one nothing of which passed the filter; readers still count it.
         if length <= MAX_SLICE {
             let mut whole = Vec::with_capacity(length);
             pieces.for_each(|piece| whole.extend_from_slice(piece));

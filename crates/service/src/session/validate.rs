@@ -8,6 +8,7 @@ use ferretto_proto::{
     DataSourceConfig, Message, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
 };
 
+use crate::filter::{FilterError, TraceFilter};
 use crate::limits::{
     MAX_BUFFERS_PER_SESSION, MAX_DURATION_MS, MAX_GUARDED_BUFFERS_KB, MAX_GUARDED_DURATION_MS,
     REPLY_BYTES,
@@ -109,8 +110,8 @@ pub(crate) enum EnableError {
     },
     #[error("Too many concurrent tracing sesions ({0})")]
     TooManySessions(usize),
-    #[error("Trace filter bytecode invalid")]
-    FilterBytecode,
+    #[error("{0}")]
+    Filter(#[from] FilterError),
     #[error("Invalid priority boost config: {0}")]
     Boost(&'static str),
     #[error(
@@ -146,6 +147,7 @@ pub(crate) struct CheckedConfig {
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
+    pub(crate) filter: Option<TraceFilter>,
 }
 
 /// What was worked out about a data source of the config.
@@ -186,17 +188,23 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
             instance_config: None,
         });
     }
-    Ok(CheckedConfig { config, sources })
+    Ok(CheckedConfig {
+        config,
+        sources,
+        filter: None,
+    })
 }
 
-/// The checks upstream makes after those against other sessions.
-pub(crate) fn check_late(config: &TraceConfig) -> Result<(), EnableError> {
+/// The checks upstream makes after those against other sessions; returns the filter, compiled.
+pub(crate) fn check_late(config: &TraceConfig) -> Result<Option<TraceFilter>, EnableError> {
+    let filter = config.trace_filter.as_option();
+    let filter = filter.map(TraceFilter::load).transpose()?;
     check_unsupported(config)?;
     if let Some(boost) = config.priority_boost.as_option() {
         check_boost(boost)?;
         return Err(EnableError::Unsupported("priority_boost"));
     }
-    Ok(())
+    Ok(filter)
 }
 
 /// The checks upstream makes when it allocates, after the output file was opened.
@@ -393,23 +401,8 @@ fn compile(field: &'static str, pattern: &[u8]) -> Result<Pattern, EnableError> 
 /// Whatever changes what the trace contains must be refused, never silently ignored.
 fn check_unsupported(config: &TraceConfig) -> Result<(), EnableError> {
     let triggers = &*config.trigger_config;
-    if let Some(filter) = config.trace_filter.as_option() {
-        let code = |bytes: &Option<Vec<u8>>| bytes.as_deref().is_some_and(|b| !b.is_empty());
-        if !code(&filter.bytecode) && !code(&filter.bytecode_v2) {
-            return Err(EnableError::FilterBytecode);
-        }
-        return Err(EnableError::Unsupported("trace_filter"));
-    }
     if is_triggered(triggers) || !triggers.triggers.is_empty() {
         return Err(EnableError::Unsupported("trigger_config"));
-    }
-    let codec = &*config.compression;
-    if codec.deflate.is_set() || codec.zstd.is_set() {
-        return Err(EnableError::Unsupported("compression"));
-    }
-    let deflate = ferretto_proto::trace_config::CompressionType::COMPRESSION_TYPE_DEFLATE;
-    if config.compression_type == Some(deflate) {
-        return Err(EnableError::Unsupported("compression_type"));
     }
     if config
         .builtin_data_sources

@@ -1,0 +1,82 @@
+//! The codecs a trace can be compressed with.
+
+use ferretto_proto::fields::trace_packet;
+use flate2::{Compress, Compression, FlushCompress, Status};
+
+/// zlib's own default.
+const DEFLATE_LEVEL: u32 = 6;
+
+/// A codec with its settings, and its memory where it is worth keeping.
+#[derive(Debug)]
+pub(super) enum Codec {
+    /// A zlib stream, as of RFC 1950.
+    Deflate(Box<Compress>),
+    /// A Zstandard frame, as of RFC 8878.
+    #[cfg(feature = "zstd")]
+    Zstd { level: i32 },
+}
+
+impl Codec {
+    pub(super) fn deflate() -> Self {
+        Self::Deflate(Box::new(Compress::new(
+            Compression::new(DEFLATE_LEVEL),
+            true,
+        )))
+    }
+
+    /// Zstandard at a level: 0 is its default, negative ones are faster, too high ones are lowered.
+    #[cfg(feature = "zstd")]
+    pub(super) fn zstd(level: i32) -> Option<Self> {
+        Some(Self::Zstd { level })
+    }
+
+    /// This service was built without Zstandard.
+    #[cfg(not(feature = "zstd"))]
+    pub(super) fn zstd(_level: i32) -> Option<Self> {
+        None
+    }
+
+    /// The field of TracePacket for what was compressed.
+    pub(super) fn field(&self) -> u32 {
+        match self {
+            Self::Deflate(_) => trace_packet::COMPRESSED_PACKETS,
+            #[cfg(feature = "zstd")]
+            Self::Zstd { .. } => trace_packet::ZSTD_COMPRESSED_PACKETS,
+        }
+    }
+
+    /// Compresses all of `input` on its own. `None` if the codec fails.
+    pub(super) fn compress(&mut self, input: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Deflate(stream) => deflate(stream, input),
+            #[cfg(feature = "zstd")]
+            Self::Zstd { level } => {
+                use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
+                let range = CompressionLevel::MIN_LEVEL..=CompressionLevel::MAX_LEVEL;
+                let level = (*level).clamp(*range.start(), *range.end());
+                Some(compress_slice_to_vec(
+                    input,
+                    CompressionLevel::from_level(level),
+                ))
+            }
+        }
+    }
+}
+
+fn deflate(stream: &mut Compress, mut input: &[u8]) -> Option<Vec<u8>> {
+    stream.reset();
+    // Traces shrink to a third or so.
+    let mut output = Vec::with_capacity(input.len() / 2 + 64);
+    loop {
+        let before = stream.total_in();
+        let status = stream
+            .compress_vec(input, &mut output, FlushCompress::Finish)
+            .ok()?;
+        let consumed = usize::try_from(stream.total_in() - before).ok()?;
+        input = input.get(consumed..)?;
+        match status {
+            Status::StreamEnd => return Some(output),
+            _ => output.reserve(output.capacity().max(64)),
+        }
+    }
+}

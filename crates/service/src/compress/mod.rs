@@ -1,0 +1,122 @@
+//! Compression of a trace: each batch of packets becomes one packet that holds the others.
+
+mod codec;
+
+use ferretto_proto::TraceConfig;
+use ferretto_proto::trace_config::CompressionType;
+use ferretto_wire::{Fields, MAX_VARINT_LENGTH, Value, encode_varint};
+
+use crate::limits::FILE_BATCH;
+use codec::Codec;
+
+/// Tag of `Trace.packet`.
+pub(crate) const PACKET_TAG: u8 = 0x0a;
+
+/// Room for the tag of a packet and its length.
+const PREAMBLE: usize = 1 + MAX_VARINT_LENGTH;
+
+/// Memory kept for the next batch; more is only needed after a very large packet.
+const KEPT_BYTES: usize = 2 * FILE_BATCH;
+
+/// Gathers and compresses the packets of a session, batch by batch. Batches are independent, so a
+/// reader can begin with any of them.
+#[derive(Debug)]
+pub(crate) struct Compressor {
+    codec: Codec,
+    /// The packets of this batch as a `Trace`.
+    batch: Vec<u8>,
+}
+
+/// A batch that was compressed.
+#[derive(Debug)]
+pub(crate) struct CompressedBatch {
+    preamble: [u8; 2 + MAX_VARINT_LENGTH],
+    preamble_length: usize,
+    payload: Vec<u8>,
+}
+
+impl Compressor {
+    /// What a config asks for: zstd before deflate, then what older configs say. A codec that is not
+    /// there is passed over; `None` if nothing is left, and the trace is then not compressed.
+    pub(crate) fn for_config(config: &TraceConfig) -> Option<Self> {
+        let choice = &*config.compression;
+        let zstd = choice.zstd.as_option().map(|zstd| zstd.level.unwrap_or(0));
+        let older = config.compression_type == Some(CompressionType::COMPRESSION_TYPE_DEFLATE);
+        let codec = zstd
+            .and_then(Codec::zstd)
+            .or_else(|| (choice.deflate.is_set() || older).then(Codec::deflate))?;
+        let batch = Vec::new();
+        Some(Self { codec, batch })
+    }
+
+    /// Adds a packet given in pieces.
+    pub(crate) fn add<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
+        append_packet(&mut self.batch, pieces);
+    }
+
+    /// Ends the batch: the packet that holds its packets, in pieces no longer than `max_piece`. `None`
+    /// if there are none.
+    pub(crate) fn finish(&mut self) -> Option<CompressedBatch> {
+        if self.batch.is_empty() {
+            return None;
+        }
+        let payload = self.codec.compress(&self.batch)?;
+        self.batch.clear();
+        self.batch.shrink_to(KEPT_BYTES);
+        let mut preamble = [0; 2 + MAX_VARINT_LENGTH];
+        let (tag, length) = preamble.split_at_mut(2);
+        encode_varint(u64::from(self.codec.field() << 3 | 2), tag);
+        let preamble_length = 2 + encode_varint(payload.len() as u64, length);
+        Some(CompressedBatch {
+            preamble,
+            preamble_length,
+            payload,
+        })
+    }
+
+    /// Packets that could not be compressed, which no codec is known to let happen.
+    pub(crate) fn take_uncompressed(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.batch)
+    }
+}
+
+impl CompressedBatch {
+    /// The packet in pieces, none longer than `max_piece`.
+    pub(crate) fn pieces(&self, max_piece: usize) -> impl Iterator<Item = &[u8]> + Clone {
+        let preamble = self.preamble.get(..self.preamble_length);
+        let payload = self.payload.chunks(max_piece.max(1));
+        preamble.into_iter().chain(payload)
+    }
+}
+
+/// Appends a packet given in pieces as it stands in a file.
+pub(crate) fn append_packet<'a>(
+    trace: &mut Vec<u8>,
+    pieces: impl Iterator<Item = &'a [u8]> + Clone,
+) {
+    let length: usize = pieces.clone().map(<[u8]>::len).sum();
+    let (preamble, size) = packet_preamble(length);
+    trace.reserve(size + length);
+    trace.extend_from_slice(preamble.get(..size).unwrap_or_default());
+    for piece in pieces {
+        trace.extend_from_slice(piece);
+    }
+}
+
+/// What stands before a packet in a file, and how long it is.
+pub(crate) fn packet_preamble(length: usize) -> ([u8; PREAMBLE], usize) {
+    let mut preamble = [PACKET_TAG; PREAMBLE];
+    let size = 1 + encode_varint(length as u64, &mut preamble[1..]);
+    (preamble, size)
+}
+
+/// The packets of a trace.
+pub(crate) fn packets(trace: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Fields::new(trace).map_while(|field| match field.ok()?.value {
+        Value::Bytes(packet) => Some(packet),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The trace filter: an allow-list of fields, applied to each packet as it is read, with rules that
+//! redact parts of the strings it lets through.
+//!
+//! A config carries the list as bytecode ([`words`]), which is compiled to tables once
+//! ([`Program`]); packets then pass through [`run`] in one pass. String rules are in [`strings`].
+
+mod program;
+mod run;
+mod strings;
+mod words;
+
+use ferretto_proto::trace_config;
+
+use crate::matching::PatternError;
+use program::{Program, Rule};
+use run::Scratch;
+use strings::StringRules;
+
+/// Field of `Trace` that holds the packets. Bytecode begins at `Trace`, filtering at a packet.
+const TRACE_PACKET: u32 = 1;
+
+/// Why a config's filter was refused. The texts without a pattern or number are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FilterError {
+    #[error("Trace filter has invalid string filtering rules")]
+    StringPolicy,
+    #[error("Trace filter has invalid semantic types in string filtering rules")]
+    SemanticType,
+    #[error("Trace filter bytecode invalid")]
+    Bytecode,
+    #[error("Failed to set filter root.")]
+    Root,
+    /// Upstream aborts instead.
+    #[error("Invalid regular expression \"{pattern}\" in trace_filter: {reason}")]
+    Pattern { pattern: String, reason: String },
+    /// Upstream has no bound.
+    #[error("Trace filter has too many string filtering rules ({count}, at most {limit})")]
+    TooManyRules { count: usize, limit: usize },
+}
+
+impl FilterError {
+    fn pattern(pattern: &[u8], PatternError(reason): PatternError) -> Self {
+        let pattern = String::from_utf8_lossy(pattern).into_owned();
+        Self::Pattern { pattern, reason }
+    }
+}
+
+/// A packet that is not an encoded message: nothing of it is let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// A config's filter, ready for use.
+#[derive(Debug)]
+pub(crate) struct TraceFilter {
+    program: Program,
+    strings: StringRules,
+    scratch: Scratch,
+}
+
+impl TraceFilter {
+    /// Compiles what a config says.
+    pub(crate) fn load(config: &trace_config::TraceFilter) -> Result<Self, FilterError> {
+        let base = config.string_filter_chain.rules.iter();
+        let strings = StringRules::load(base.chain(&config.string_filter_chain_v54.rules))?;
+        let bytes = |field: &'_ Option<Vec<u8>>| field.clone().unwrap_or_default();
+        let newer = bytes(&config.bytecode_v2);
+        let code = match newer.is_empty() {
+            true => bytes(&config.bytecode),
+            false => newer,
+        };
+        let overlay = bytes(&config.bytecode_overlay_v54);
+        let mut program = Program::load(&code, &overlay).ok_or(FilterError::Bytecode)?;
+        let Rule::Nested(packet) = program.rule(program.root(), TRACE_PACKET) else {
+            return Err(FilterError::Root);
+        };
+        program.set_root(packet);
+        Ok(Self {
+            program,
+            strings,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Filters a packet given in pieces. The result is never longer than the packet.
+    pub(crate) fn filter<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<&[u8], Malformed> {
+        self.scratch
+            .filter(&self.program, &mut self.strings, pieces)
+    }
+}
+
+/// What a session's filter did, for the trace's statistics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FilterCounters {
+    pub(crate) input_packets: u64,
+    pub(crate) input_bytes: u64,
+    pub(crate) output_bytes: u64,
+    /// Packets that were malformed, and so were emptied.
+    pub(crate) errors: u64,
+    /// Time spent filtering, in nanoseconds.
+    pub(crate) time_ns: u64,
+    /// Bytes removed from packets of each buffer, by index in the config.
+    pub(crate) discarded: Vec<u64>,
+}
+
+impl FilterCounters {
+    /// Counts a packet. `buffer` is where it came from, if from a producer.
+    pub(crate) fn count(
+        &mut self,
+        input: usize,
+        output: Result<usize, Malformed>,
+        buffer: Option<usize>,
+    ) {
+        self.input_packets += 1;
+        self.input_bytes += input as u64;
+        let Ok(output) = output else {
+            self.errors += 1;
+            return;
+        };
+        self.output_bytes += output as u64;
+        if let Some(buffer) = buffer {
+            if self.discarded.len() <= buffer {
+                self.discarded.resize(buffer + 1, 0);
+            }
+            if let Some(discarded) = self.discarded.get_mut(buffer) {
+                *discarded += input.saturating_sub(output) as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

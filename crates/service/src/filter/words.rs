@@ -1,0 +1,70 @@
+//! Filter bytecode: 32-bit words as varints, the last one a checksum of the others.
+
+use ferretto_wire::{decode_varint, varint_length};
+
+/// The words without the checksum; `None` if there is none, it is wrong, or a varint is not in its
+/// shortest form or does not fit 32 bits.
+pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<u32>> {
+    // A word takes a byte at least; most take one or two.
+    let mut words = Vec::with_capacity(bytes.len());
+    while !bytes.is_empty() {
+        let (value, length) = decode_varint(bytes)?;
+        if length != varint_length(value) {
+            return None;
+        }
+        words.push(u32::try_from(value).ok()?);
+        bytes = bytes.get(length..)?;
+    }
+    let checksum = words.pop()?;
+    (checksum == self::checksum(&words)).then_some(words)
+}
+
+/// The lower half of FNV-1a 64 over the words as little-endian bytes.
+pub(super) fn checksum(words: &[u32]) -> u32 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash as u32
+}
+
+#[cfg(test)]
+pub(super) fn encode(words: &[u32]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in words.iter().copied().chain([checksum(words)]) {
+        let mut varint = [0; 10];
+        let length = ferretto_wire::encode_varint(word.into(), &mut varint);
+        bytes.extend_from_slice(&varint[..length]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What upstream's bytecode generator gives for a small schema.
+    const SAMPLE: &[u8] = &[
+        0x0b, 0x01, 0x00, 0x0b, 0x02, 0x41, 0x51, 0x69, 0xd1, 0x02, 0x00, 0x09, 0x13, 0x03, 0x19,
+        0x00, 0x0a, 0x02, 0x23, 0x04, 0x00, 0x0a, 0x07, 0x00, 0xbb, 0xe1, 0xdf, 0xe7, 0x0e,
+    ];
+
+    #[test]
+    fn service_061_checksum() {
+        let words = decode(SAMPLE).unwrap();
+        assert_eq!(words.len(), 23);
+        assert_eq!(checksum(&words), 0xecf7_f0bb);
+        assert_eq!(encode(&words), SAMPLE);
+        assert_eq!(decode(&[]), None);
+        assert_eq!(
+            decode(&encode(&[])),
+            Some(vec![]),
+            "a checksum of nothing stands alone"
+        );
+        for bit in 0..SAMPLE.len() * 8 {
+            let mut bytes = SAMPLE.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&bytes), None, "bit {bit}");
+        }
+    }
+}

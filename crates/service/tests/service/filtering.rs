@@ -1,0 +1,397 @@
+//! Sessions whose trace is filtered or compressed.
+
+use std::io::Read;
+
+use ferretto_ipc::port::consumer::{Reply, Request};
+use ferretto_proto::fields::trace_packet as f;
+use ferretto_proto::trace_config::trace_filter::{StringFilterPolicy, StringFilterRule};
+use ferretto_proto::trace_config::{CompressionType, DataSource, TraceFilter};
+use ferretto_proto::{DataSourceConfig, TraceConfig};
+use ferretto_service::{ClientId, ServiceOptions};
+use ferretto_wire::Fields;
+
+use crate::file::null;
+use crate::world::{ConfigBuilder, Packet, TEST_FIELD, World, split_file, texts};
+
+/// Longest slice of a packet in a reply.
+const MAX_SLICE: usize = 128 * 1024 - 512;
+
+const SIMPLE: u32 = 1;
+const NESTED: u32 = 3;
+const STRING: u32 = 4;
+
+fn varint(bytes: &mut Vec<u8>, mut word: u32) {
+    while word >= 0x80 {
+        bytes.push(word as u8 | 0x80);
+        word >>= 7;
+    }
+    bytes.push(word as u8);
+}
+
+fn bytecode(words: &[u32]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for word in words {
+        varint(&mut bytes, *word);
+        for byte in word.to_le_bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    varint(&mut bytes, hash as u32);
+    bytes
+}
+
+/// Allows these fields of packets, and the sequence id that tests look for.
+fn allow(config: &mut TraceConfig, fields: &[(u32, u32)]) {
+    allow_only(
+        config,
+        &[&[(f::TRUSTED_PACKET_SEQUENCE_ID, SIMPLE)], fields].concat(),
+    );
+}
+
+/// Allows these fields of packets.
+fn allow_only(config: &mut TraceConfig, fields: &[(u32, u32)]) {
+    let mut fields = fields.to_vec();
+    fields.sort_unstable();
+    let mut words = vec![1 << 3 | NESTED, 1, 0];
+    for (field, opcode) in fields {
+        words.push(field << 3 | opcode);
+        if opcode == NESTED {
+            // A message nothing of which is allowed.
+            words.push(2);
+        }
+    }
+    words.extend([0, 0]);
+    config.trace_filter = TraceFilter {
+        bytecode: Some(bytecode(&words)),
+        ..Default::default()
+    }
+    .into();
+}
+
+fn recorded(change: impl FnOnce(&mut TraceConfig)) -> (World, ClientId) {
+    let mut world = World::new();
+    let consumer = record_in(&mut world, change);
+    (world, consumer)
+}
+
+fn record_in(world: &mut World, change: impl FnOnce(&mut TraceConfig)) -> ClientId {
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p").with(change));
+    let mut writer = world.writer(producer);
+    world.write(producer, &mut writer, &["key=secret", "other"]);
+    consumer
+}
+
+#[test]
+fn service_062_only_allowed_fields_survive() {
+    let (mut world, consumer) = recorded(|_| {});
+    let unfiltered = world.read(consumer);
+    let (mut world, consumer) = recorded(|config| allow(config, &[(TEST_FIELD, SIMPLE)]));
+    let packets = world.read(consumer);
+    assert_eq!(packets.len(), unfiltered.len(), "emptied, not removed");
+    let (stats, others) = packets.split_last().unwrap();
+    for packet in others {
+        let fields = Fields::new(&packet.0).map(|field| field.unwrap().number);
+        let fields: Vec<_> = fields.collect();
+        let allowed = [TEST_FIELD, f::TRUSTED_PACKET_SEQUENCE_ID];
+        assert!(fields.iter().all(|field| allowed.contains(field)));
+    }
+    assert_eq!(texts(&packets), ["key=secret", "other"]);
+    assert!(stats.has(f::TRUSTED_UID), "never filtered");
+
+    let told = stats.stats().expect("always there").filter_stats.clone();
+    assert_eq!(told.input_packets, Some(others.len() as u64));
+    let passed: usize = others.iter().map(|packet| packet.0.len()).sum();
+    assert_eq!(told.output_bytes, Some(passed as u64));
+    assert!(told.input_bytes > told.output_bytes);
+    assert_eq!(told.errors, Some(0));
+    // The uid, and the pid, of each data packet.
+    let discarded = &told.bytes_discarded_per_buffer;
+    assert!(discarded.len() == 1 && (2..100).contains(&discarded[0]));
+    // Afterwards the statistics count as well.
+    let later = world.stats(consumer).filter_stats.clone();
+    assert_eq!(later.input_packets, Some(packets.len() as u64));
+    let all = passed + stats.0.len();
+    assert_eq!(later.output_bytes, Some(all as u64));
+}
+
+#[test]
+fn service_062_everything_filtered() {
+    let (mut world, consumer) = recorded(|config| {
+        allow(config, &[(TEST_FIELD, SIMPLE)]);
+        let filter = config.trace_filter.get_or_insert_default();
+        filter.bytecode_v2 = Some(bytecode(&[1 << 3 | NESTED, 1, 0, 0]));
+    });
+    let packets = world.read(consumer);
+    let (stats, others) = packets.split_last().unwrap();
+    assert!(others.len() > 5 && others.iter().all(|packet| packet.0.is_empty()));
+    assert!(stats.stats().is_some());
+}
+
+#[test]
+fn service_062_file_and_statistics_agree() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().source("p").with(|config| {
+        config.write_into_file = Some(true);
+        allow_only(config, &[(TEST_FIELD, SIMPLE)]);
+    });
+    world.enable_into(consumer, config, null());
+    let mut writer = world.writer(producer);
+    world.write(producer, &mut writer, &["early"]);
+    world.run_for(6000);
+    world.write(producer, &mut writer, &["late"]);
+    world.disable(consumer);
+    let packets = split_file(&world.files.values().next().unwrap().bytes);
+    assert!(packets.iter().any(|packet| packet.0.is_empty()));
+    let data = packets.iter().filter_map(|packet| packet.bytes(TEST_FIELD));
+    assert_eq!(data.collect::<Vec<_>>(), [b"early".as_slice(), b"late"]);
+    let stats = world.stats(consumer).filter_stats.clone();
+    assert_eq!(stats.input_packets, Some(packets.len() as u64));
+    let bytes: usize = packets.iter().map(|packet| packet.0.len()).sum();
+    assert_eq!(stats.output_bytes, Some(bytes as u64));
+}
+
+#[test]
+fn service_064_strings_are_redacted() {
+    let (mut world, consumer) = recorded(|config| {
+        allow(config, &[(TEST_FIELD, STRING)]);
+        let filter = config.trace_filter.get_or_insert_default();
+        let chain = filter.string_filter_chain_v54.get_or_insert_default();
+        chain.rules.push(StringFilterRule {
+            policy: Some(StringFilterPolicy::SFP_MATCH_REDACT_GROUPS),
+            regex_pattern: Some("key=(.*)".into()),
+            ..Default::default()
+        });
+    });
+    assert_eq!(texts(&world.read(consumer)), ["key=P60RED", "other"]);
+}
+
+#[test]
+fn service_065_malformed_packets_are_emptied_and_counted() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().source("p").with(|config| {
+        allow(config, &[(TEST_FIELD, NESTED)]);
+    });
+    world.enable(consumer, config);
+    let mut writer = world.writer(producer);
+    let read = |world: &mut World| world.read(consumer).into_iter();
+    read(&mut world);
+    // The second is no message; the others are, with nothing in them that is allowed.
+    world.write(
+        producer,
+        &mut writer,
+        &["\u{8}\u{1}", "\u{8}", "\u{10}\u{2}"],
+    );
+    let packets: Vec<_> = read(&mut world).filter(|p| p.has(TEST_FIELD)).collect();
+    assert_eq!(packets.len(), 2);
+    let nothing = |packet: &Packet| packet.bytes(TEST_FIELD) == Some(b"");
+    assert!(packets.iter().all(nothing));
+    let stats = world.stats(consumer).filter_stats.clone();
+    assert_eq!(stats.errors, Some(1));
+}
+
+#[test]
+fn service_022_row_27_filter_root() {
+    let refusal = |words: &[u32], pattern: Option<&str>| {
+        let mut world = World::new();
+        let consumer = world.consumer();
+        let config = ConfigBuilder::new().with(|config| {
+            let filter = config.trace_filter.get_or_insert_default();
+            filter.bytecode = Some(bytecode(words));
+            if let Some(pattern) = pattern {
+                let chain = filter.string_filter_chain.get_or_insert_default();
+                chain.rules.push(StringFilterRule {
+                    policy: Some(StringFilterPolicy::SFP_MATCH_BREAK),
+                    regex_pattern: Some(pattern.into()),
+                    ..Default::default()
+                });
+            }
+        });
+        let request = world.enable(consumer, config);
+        world.ended(consumer, request)
+    };
+    let packets_only = [1 << 3 | NESTED, 1, 0, 0];
+    assert_eq!(refusal(&packets_only, None), None, "accepted");
+    assert_eq!(refusal(&[0], None).unwrap(), "Failed to set filter root.");
+    assert_eq!(
+        refusal(&packets_only[..2], None).unwrap(),
+        "Trace filter bytecode invalid"
+    );
+    assert_eq!(
+        refusal(&packets_only, Some("(")).unwrap(),
+        "Invalid regular expression \"(\" in trace_filter: unclosed group"
+    );
+}
+
+#[test]
+fn time_spent_filtering_is_told() {
+    let mut world = World::with(ServiceOptions {
+        stopwatch: Some({
+            use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+            static NOW: AtomicU64 = AtomicU64::new(0);
+            || NOW.fetch_add(7, Relaxed)
+        }),
+        ..Default::default()
+    });
+    let consumer = record_in(&mut world, |config| allow(config, &[]));
+    world.read(consumer);
+    let stats = world.stats(consumer).filter_stats.clone();
+    assert!(stats.time_taken_ns.unwrap() >= 7);
+}
+
+/// The packets inside compressed ones, and the field those were in.
+fn decompressed(packets: &[Packet]) -> (Option<u32>, Vec<Packet>) {
+    let mut field = None;
+    let mut inside = Vec::new();
+    for packet in packets {
+        let fields: Vec<_> = Fields::new(&packet.0).map(Result::unwrap).collect();
+        let [outer] = &fields[..] else {
+            panic!("nothing else is in the packet: {packet:?}");
+        };
+        let payload = outer.as_bytes().unwrap();
+        let mut trace = Vec::new();
+        match outer.number {
+            f::COMPRESSED_PACKETS => {
+                let mut decoder = flate2::read::ZlibDecoder::new(payload);
+                decoder.read_to_end(&mut trace).unwrap();
+            }
+            #[cfg(feature = "zstd")]
+            f::ZSTD_COMPRESSED_PACKETS => {
+                let mut decoder =
+                    structured_zstd::decoding::StreamingDecoder::new(payload).unwrap();
+                decoder.read_to_end(&mut trace).unwrap();
+            }
+            other => panic!("unexpected field {other}"),
+        }
+        field = Some(outer.number);
+        inside.extend(split_file(&trace));
+    }
+    (field, inside)
+}
+
+fn deflate(config: &mut TraceConfig) {
+    let choice = config.compression.get_or_insert_default();
+    choice.deflate.get_or_insert_default();
+}
+
+fn zstd(config: &mut TraceConfig, level: i32) {
+    let choice = config.compression.get_or_insert_default();
+    choice.zstd.get_or_insert_default().level = Some(level);
+}
+
+#[test]
+fn service_066_compressed_packets_hold_the_same_trace() {
+    let read = |change: fn(&mut TraceConfig)| {
+        let (mut world, consumer) = recorded(|config| {
+            // The trace tells its config, which is not to be compared.
+            let builtin = config.builtin_data_sources.get_or_insert_default();
+            builtin.disable_trace_config = Some(true);
+            change(config);
+        });
+        world.read(consumer)
+    };
+    let plain = read(|_| {});
+    let fields = |change| {
+        let (field, inside) = decompressed(&read(change));
+        assert_eq!(inside, plain);
+        field
+    };
+    let deflated = Some(f::COMPRESSED_PACKETS);
+    assert_eq!(fields(deflate), deflated);
+    let older: fn(&mut TraceConfig) =
+        |config| config.compression_type = Some(CompressionType::COMPRESSION_TYPE_DEFLATE);
+    assert_eq!(fields(older), deflated);
+    let best = match cfg!(feature = "zstd") {
+        true => Some(f::ZSTD_COMPRESSED_PACKETS),
+        false => deflated,
+    };
+    let both: fn(&mut TraceConfig) = |config| {
+        deflate(config);
+        zstd(config, -5);
+    };
+    assert_eq!(fields(both), best);
+    let unknown: fn(&mut TraceConfig) = |config| {
+        config.compression.get_or_insert_default();
+    };
+    assert_eq!(read(unknown), plain, "an unknown codec is none");
+}
+
+#[test]
+fn service_066_filtered_then_compressed_into_a_file() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().source("p").with(|config| {
+        config.write_into_file = Some(true);
+        allow(config, &[(TEST_FIELD, SIMPLE)]);
+        deflate(config);
+        zstd(config, 3);
+    });
+    world.enable_into(consumer, config, null());
+    let mut writer = world.writer(producer);
+    for text in ["early", "late"] {
+        world.write(producer, &mut writer, &[text]);
+        world.run_for(6000);
+    }
+    world.disable(consumer);
+    let file = split_file(&world.files.values().next().unwrap().bytes);
+    let (_, packets) = decompressed(&file);
+    let data = packets.iter().filter_map(|packet| packet.bytes(TEST_FIELD));
+    assert_eq!(data.collect::<Vec<_>>(), [b"early".as_slice(), b"late"]);
+    assert!(file.len() >= 2, "batches stand for themselves");
+    assert!(!packets.iter().any(|packet| packet.has(f::TRACE_CONFIG)));
+    assert!(packets.last().unwrap().stats().is_some());
+    let (_, alone) = decompressed(&file[file.len() - 1..]);
+    assert!(alone.last().unwrap().stats().is_some());
+}
+
+#[test]
+fn service_066_and_018_large_packets_are_sent_in_slices() {
+    // Random enough not to be compressed below two slices.
+    let mut state = 1u64;
+    let mut noise = || -> Vec<u8> {
+        let mut step = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 33) as u8
+        };
+        (0..100_000).map(|_| step()).collect()
+    };
+    let mut config = ConfigBuilder::new();
+    for index in 0..4 {
+        let source = DataSourceConfig {
+            name: Some(format!("nobody's {index}").into()),
+            legacy_config: Some(noise()),
+            ..Default::default()
+        };
+        config.0.data_sources.push(DataSource {
+            config: source.into(),
+            ..Default::default()
+        });
+    }
+    let changes: [fn(&mut TraceConfig); 2] = [deflate, |config| {
+        allow(config, &[(f::TRACE_CONFIG, SIMPLE)])
+    }];
+    for change in changes {
+        let mut world = World::new();
+        let consumer = world.consumer();
+        world.enable(consumer, config.clone().with(change));
+        let id = world.call(consumer, Request::ReadBuffers(Default::default()));
+        let mut longest = 0;
+        for (reply, _) in world.answers(consumer, id) {
+            let Some(Reply::ReadBuffers(reply)) = reply else {
+                panic!("rejected")
+            };
+            let lengths = reply.slices.iter().map(|s| s.data.as_ref().unwrap().len());
+            longest = lengths.fold(longest, usize::max);
+        }
+        assert_eq!(longest, MAX_SLICE);
+        let packets = world.read_packets(consumer, id);
+        assert!(packets.iter().any(|packet| packet.0.len() > 4 * 75_000));
+    }
+}
