@@ -422,9 +422,11 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the buffers back. Errors do not matter: closing the connection does the same.
+    /// Gives the buffers back. Errors do not matter: closing the connection does the same. No answer is asked for,
+    /// so that none is left unread at the end.
     fn free(&mut self) {
-        let _ = self.invoke(Request::FreeBuffers(FreeBuffersRequest::default()), None);
+        let free = Request::FreeBuffers(FreeBuffersRequest::default());
+        let _ = self.connection.invoke(&free, None, false);
     }
 
     fn deadlines<C: Control>(&mut self, now: Instant, control: &mut C) -> Result<Option<End>> {

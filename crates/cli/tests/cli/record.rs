@@ -110,7 +110,7 @@ fn the_default_config_can_be_printed_and_used() {
 fn a_file_size_limit_is_an_error_and_keeps_what_there_is() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
-    let script = "ulimit -f 1; exec \"$0\" record -c c.cfg -d 10s -o t";
+    let script = "ulimit -f 4; exec \"$0\" record -c c.cfg -d 10s -o t";
     let said = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_ferretto")])
         .current_dir(world.path(""))
