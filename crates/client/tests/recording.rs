@@ -5,7 +5,7 @@ mod common;
 use std::sync::mpsc;
 
 use common::{LIMIT, Recorder, Service, config, producer_at, texts, write_text};
-use ferretto_client::{Consumer, ConsumerEvent, ExhaustedPolicy};
+use ferretto_client::{Consumer, ConsumerEvent, Event, ExhaustedPolicy};
 use ferretto_proto::observable_events::Type as ObservableType;
 use ferretto_wire::Fields;
 
@@ -195,4 +195,57 @@ fn two_sessions_share_a_producer() {
     stop(&mut second);
     assert_eq!(texts(&read(&mut first)), [b"both"]);
     assert_eq!(texts(&read(&mut second)), [b"both"]);
+}
+
+#[test]
+fn over_tcp_a_flush_fetches_what_no_writer_has_flushed() {
+    let service = Service::start_tcp();
+    let mut producer = ferretto_client::Producer::new(ferretto_client::ProducerOptions {
+        address: Some(service.producers.clone()),
+        scraping: ferretto_client::Scraping::Enabled,
+        ..Default::default()
+    })
+    .unwrap();
+    producer.register(common::descriptor("test.source"));
+    common::next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    consumer.enable_tracing(config(1024), None).unwrap();
+    let event = common::next_event(&mut producer, |event| matches!(event, Event::Start { .. }));
+    let Event::Start { instance, config } = event else {
+        panic!()
+    };
+    let handle = producer.handle();
+    handle.notify_started(instance);
+    let target = config.target_buffer.unwrap();
+    let mut writer = handle.create_writer(target, ExhaustedPolicy::Drop);
+    write_text(&mut writer, b"first");
+    write_text(&mut writer, b"second");
+    let flushing = std::thread::spawn(move || {
+        consumer.flush(LIMIT).unwrap();
+        consumer
+    });
+    let event = common::next_event(&mut producer, |event| matches!(event, Event::Flush { .. }));
+    let Event::Flush { request_id, .. } = event else {
+        panic!()
+    };
+    handle.flush_done(request_id);
+    while !flushing.is_finished() {
+        producer.process(std::time::Instant::now());
+        std::thread::yield_now();
+    }
+    let mut consumer = flushing.join().unwrap();
+    assert_eq!(
+        texts(&read(&mut consumer)),
+        [b"first".as_slice(), b"second"]
+    );
+    // The rest of the chunk follows; what was copied does not come twice.
+    write_text(&mut writer, b"third");
+    drop(writer);
+    let (sender, receiver) = mpsc::channel();
+    assert!(handle.sync(move || sender.send(()).unwrap()));
+    while receiver.try_recv().is_err() {
+        producer.process(std::time::Instant::now());
+        std::thread::yield_now();
+    }
+    assert_eq!(texts(&read(&mut consumer)), [b"third"]);
 }

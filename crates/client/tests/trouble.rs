@@ -43,6 +43,26 @@ fn a_producer_waits_for_a_service_that_is_not_there_yet() {
 }
 
 #[test]
+fn a_producer_notices_a_new_socket_at_once() {
+    let directory = std::env::temp_dir().join(format!("ferretto-watch-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let socket = Address::Path(directory.join("producer.sock"));
+    let mut producer = producer_at(&socket);
+    // Fails often enough for the next attempt to be due later than this test waits.
+    let start = Instant::now();
+    let mut now = start;
+    while now < start + 2 * LIMIT {
+        producer.process(now);
+        now = producer.poll_timeout().unwrap();
+    }
+    while producer.poll_event().is_some() {}
+    let service = Service::start_at(socket, unique_address("consumer"));
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    service.stop();
+    std::fs::remove_dir(&directory).unwrap();
+}
+
+#[test]
 fn a_producer_comes_back_to_a_restarted_service() {
     let (producers, consumers) = (unique_address("producer"), unique_address("consumer"));
     let service = Service::start_at(producers.clone(), consumers.clone());

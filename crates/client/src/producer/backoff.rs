@@ -35,6 +35,12 @@ impl Backoff {
         self.next_attempt
     }
 
+    /// There is reason to hope: the next attempt is due, and the pauses start anew.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.pause = FIRST;
+        self.next_attempt = Some(now);
+    }
+
     /// An attempt succeeded.
     pub(super) fn connected(&mut self, now: Instant) {
         self.connected_since = Some(now);

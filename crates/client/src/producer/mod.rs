@@ -4,6 +4,7 @@ mod backoff;
 mod commit;
 mod event;
 mod shared;
+mod watch;
 
 pub use event::{Event, InstanceId, LostReason};
 pub use shared::ProducerHandle;
@@ -14,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ferretto_ipc::address::AddressError;
 use ferretto_ipc::client::{Connection, Event as IpcEvent, Reply as IpcReply};
 use ferretto_ipc::port::producer::{Method, Port, Reply, Request};
 use ferretto_ipc::socket::Socket;
@@ -30,6 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use self::backoff::Backoff;
 use self::shared::{Shared, SharedOutlet};
+use self::watch::SocketWatch;
 
 /// Size of the memory in which chunks are made where it cannot be shared.
 const EMULATED_SIZE: usize = 1024 * 1024;
@@ -81,6 +84,8 @@ pub struct Producer {
     live: BTreeSet<InstanceId>,
     events: VecDeque<Event>,
     session: Option<Session>,
+    /// While there is no service: tells when its socket is created.
+    watch: Option<SocketWatch>,
     commit_due: Option<Instant>,
     wants_write: bool,
 }
@@ -115,6 +120,7 @@ impl Producer {
             live: BTreeSet::new(),
             events: VecDeque::new(),
             session: None,
+            watch: None,
             commit_due: None,
             wants_write: false,
         })
@@ -169,8 +175,13 @@ impl Producer {
     /// exception, it may take up to ten seconds.
     pub fn process(&mut self, now: Instant) {
         self.shared.wake().clear();
-        if self.session.is_none() && self.backoff.is_due(now) {
-            self.connect(now);
+        if self.session.is_none() {
+            if self.watch.as_ref().is_some_and(SocketWatch::is_created) {
+                self.backoff.hurry(now);
+            }
+            if self.backoff.is_due(now) {
+                self.connect(now);
+            }
         }
         for event in self.shared.process() {
             if self.session.is_none() {
@@ -218,22 +229,44 @@ impl Producer {
     fn connect(&mut self, now: Instant) {
         match self.open_connection() {
             Ok(connection) => {
+                self.watch = None;
                 self.shared.set_connection(Some(connection));
                 self.session = Some(Session::default());
             }
             Err(reason) => {
                 self.backoff.failed(now);
+                if self.watch.is_none() {
+                    self.watch_for_service();
+                }
                 self.events.push_back(Event::Disconnected(reason));
             }
         }
     }
 
-    fn open_connection(&mut self) -> Result<Connection<Port>, LostReason> {
-        let address = match &self.options.address {
-            Some(address) => address.clone(),
-            None => names::producer_address()?,
+    fn address(&self) -> Result<Address, AddressError> {
+        match &self.options.address {
+            Some(address) => Ok(address.clone()),
+            None => names::producer_address(),
+        }
+    }
+
+    /// Has the next attempt made as soon as the socket of a service is created.
+    fn watch_for_service(&mut self) {
+        let Some(watch) = self
+            .address()
+            .ok()
+            .and_then(|address| SocketWatch::new(&address))
+        else {
+            return;
         };
-        let connection = Connection::new(Socket::connect(&address)?);
+        let data = epoll::EventData::new_u64(2);
+        if epoll::add(&self.epoll, &watch, data, epoll::EventFlags::IN).is_ok() {
+            self.watch = Some(watch);
+        }
+    }
+
+    fn open_connection(&mut self) -> Result<Connection<Port>, LostReason> {
+        let connection = Connection::new(Socket::connect(&self.address()?)?);
         let flags = epoll::EventFlags::IN;
         let data = epoll::EventData::new_u64(1);
         epoll::add(&self.epoll, &connection, data, flags).map_err(io::Error::from)?;
