@@ -7,6 +7,7 @@ mod control;
 mod output;
 mod progress;
 mod report;
+mod sources;
 mod tee;
 
 use std::io::{self, Write};
@@ -123,6 +124,13 @@ fn record(
         false => own_backend(&plan.config, args.quiet, &progress)?,
     };
     progress.tick();
+    if !args.quiet {
+        let tell = progress.teller();
+        let command = !args.command.is_empty();
+        sources::missing(&plan.config, &backend.consumer(), command)
+            .iter()
+            .for_each(|m| tell(m));
+    }
     let mut control = RecordControl::new(args.command.clone(), backend.variables(), progress);
     let ended = Session::connect(&backend.consumer(), plan)
         .map_err(|error| not_connected(&backend, error))

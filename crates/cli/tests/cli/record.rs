@@ -142,6 +142,21 @@ fn a_misspelt_config_says_where_and_what_was_meant() {
 }
 
 #[test]
+fn a_data_source_that_nobody_offers_is_named() {
+    let world = World::new();
+    world.write(
+        "c.cfg",
+        COUNTERS.replace("linux.process_stats", "linux.proces_stats"),
+    );
+    world
+        .run("ferretto", &["record", "-c", "c.cfg", "-d", "100ms"])
+        .returned(0)
+        .complained(
+            "no data source \"linux.proces_stats\" here; did you mean \"linux.process_stats\"?",
+        );
+}
+
+#[test]
 fn a_config_the_service_refuses_leaves_no_file() {
     let world = World::new();
     world.write(
