@@ -12,6 +12,8 @@ use ferretto_client::{
     Address, CallError, Consumer, ConsumerEvent, Event, ExhaustedPolicy, LostReason, ReadError,
 };
 use ferretto_ipc::frame;
+use ferretto_wire::encode;
+use proptest::prelude::*;
 
 fn listen(address: &Address) -> UnixListener {
     let Address::Abstract(name) = address else {
@@ -164,6 +166,61 @@ fn a_producer_survives_nonsense_and_says_what_is_wrong() {
             "{reason} is not {expected}"
         );
         drop(producer);
+        service.join().unwrap();
+    }
+}
+
+/// Commands that are partly sensible: a known kind, with a body that may be anything.
+fn commands() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let body = prop::collection::vec(any::<u8>(), 0..40);
+    let ids = prop::collection::vec(0u64..4, 0..4);
+    let sensible = (1u32..8, ids).prop_map(|(kind, ids)| {
+        encode(|m| m.nested(kind, |m| ids.iter().for_each(|&id| m.varint(1, id))))
+    });
+    let odd = (1u32..9, body.clone()).prop_map(|(kind, body)| encode(|m| m.bytes(kind, &body)));
+    prop::collection::vec(prop_oneof![body, odd, sensible], 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn a_producer_survives_any_commands(
+        commands in commands(),
+        tail in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let address = unique_address("odd");
+        let listener = listen(&address);
+        let service = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(&frame::bind_service_reply(1, 1, &METHODS)).unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(&frame::method_reply(2, false, 0, |_| {})).unwrap();
+            for command in commands {
+                let write = |out: &mut Vec<u8>| out.extend_from_slice(&command);
+                // The other side may have had enough already.
+                let _ = stream.write_all(&frame::method_reply(3, true, command.len(), write));
+            }
+            let _ = stream.write_all(&tail);
+        });
+        let mut producer = producer_at(&address);
+        let handle = producer.handle();
+        next_event(&mut producer, |event| {
+            match event {
+                Event::Flush { request_id, .. } => handle.flush_done(*request_id),
+                Event::Stop { instance } => handle.notify_stopped(*instance),
+                Event::Start { instance, config } => {
+                    handle.notify_started(*instance);
+                    let target = config.target_buffer.unwrap_or(0);
+                    common::write_text(
+                        &mut handle.create_writer(target, ExhaustedPolicy::Drop),
+                        b"text",
+                    );
+                }
+                _ => {}
+            }
+            disconnected(event)
+        });
         service.join().unwrap();
     }
 }

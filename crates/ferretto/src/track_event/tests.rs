@@ -58,8 +58,10 @@ impl World {
     /// Takes all complete chunks and returns their fragments.
     fn packets(&self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
-        for page in 0..self.service.page_count() {
-            let Some(chunk) = self.service.try_read(page, 0) else {
+        let places =
+            (0..self.service.page_count()).flat_map(|page| (0..14).map(move |chunk| (page, chunk)));
+        for (page, chunk) in places {
+            let Some(chunk) = self.service.try_read(page, chunk) else {
                 continue;
             };
             let mut payload = Vec::new();
