@@ -15,6 +15,11 @@ pub(crate) fn read() -> Clocks {
     }
 }
 
+/// Reads `CLOCK_MONOTONIC`, in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

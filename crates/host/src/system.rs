@@ -11,6 +11,7 @@ pub fn service_options() -> ServiceOptions {
         uid: rustix::process::geteuid().as_raw(),
         machine_name: String::from_utf8_lossy(&ferretto_ipc::names::machine_name()).into_owned(),
         system_info: system_info(),
+        stopwatch: Some(crate::clocks::monotonic),
         ..ServiceOptions::default()
     }
 }
