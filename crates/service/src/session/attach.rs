@@ -7,7 +7,8 @@ use crate::service::Service;
 
 impl Service {
     /// Detach: the session goes on alone until someone of the same user attaches with `key`.
-    /// Returns whether it did.
+    /// Returns whether it did. Its EnableTracing request stays unanswered: whoever attaches says
+    /// anew where to report the end.
     pub(crate) fn detach(&mut self, client: ClientId, key: Vec<u8>) -> bool {
         let Some(consumer) = self.consumers.get_mut(&client) else {
             return false;
@@ -30,11 +31,6 @@ impl Service {
         session.consumer = None;
         session.detach_key = Some(key);
         consumer.session = None;
-        // Whoever attaches says anew where to report the end.
-        let unanswered = consumer.end_request.take();
-        if unanswered.is_some() {
-            self.reply_to_consumer(client, unanswered, None);
-        }
         true
     }
 

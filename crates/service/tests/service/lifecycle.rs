@@ -303,7 +303,10 @@ fn service_041_detach_and_attach() {
     let lost = world.enable(first, config.clone());
     assert!(!detach(&mut world, first, ""), "an empty key is none");
     assert!(detach(&mut world, first, "k"));
-    assert!(world.answer(first, lost).is_none());
+    assert!(
+        !world.is_answered(first, lost),
+        "upstream's client takes an answer for a failure"
+    );
     // The same key of the same user is taken; of another user it is not.
     world.enable(second, ConfigBuilder::new());
     assert!(!detach(&mut world, second, "k"));
