@@ -521,3 +521,27 @@ fn every_event_of_this_kernel_can_be_set_up() {
             .any(|bundle| !bundle.generic_event_descriptors.is_empty())
     );
 }
+
+#[test]
+fn probes_048_kernel_probes_that_cannot_be_created_are_reported() {
+    use ferretto_proto::ftrace_config::KprobeEvent;
+    use ferretto_proto::ftrace_config::kprobe_event::KprobeType;
+    let Some(instance) = TestInstance::new("kprobes") else {
+        return;
+    };
+    let mut wanted = config(&instance, &["sched/sched_switch"]);
+    for name in ["a b", "no_such_kernel_function"] {
+        wanted.kprobe_events.push(KprobeEvent {
+            probe: Some(name.into()),
+            r#type: Some(KprobeType::KPROBE_TYPE_BOTH),
+            ..Default::default()
+        });
+    }
+    let mut controller = Controller::new();
+    let packets = record(&mut controller, 1, &wanted);
+    controller.flush(&[1]);
+    let failed = packets.stats()[0].failed_ftrace_events.clone();
+    assert_eq!(failed.len(), 4, "{failed:?}");
+    assert!(failed.contains(&b"perfetto_kprobes/a b".to_vec()));
+    assert!(failed.contains(&b"perfetto_kretprobes/no_such_kernel_function".to_vec()));
+}

@@ -403,3 +403,48 @@ fn read_error(error: Errno) -> Option<ParseStatus> {
         _ => Some(ParseStatus::UnexpectedReadError),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use super::*;
+
+    /// A page whose payload has that many bytes.
+    fn page(size: u64) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        page[8..16].copy_from_slice(&size.to_le_bytes());
+        page
+    }
+
+    fn read(content: &[u8], first: bool) -> (usize, Option<ParseStatus>) {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(content).expect("written");
+        file.rewind().expect("rewound");
+        let read = read_pages(&file, &mut [0; 4 * 4096], 4096, 8, first);
+        (read.pages, read.error)
+    }
+
+    #[test]
+    fn probes_037_normal_read_errors_are_not_reported() {
+        for normal in [Errno::AGAIN, Errno::NODEV, Errno::NOMEM, Errno::BUSY] {
+            assert_eq!(read_error(normal), None);
+        }
+        assert_eq!(
+            read_error(Errno::IO),
+            Some(ParseStatus::UnexpectedReadError)
+        );
+        assert_eq!(
+            read(&[page(4000), vec![0; 100]].concat(), true),
+            (1, Some(ParseStatus::PartialPageRead))
+        );
+        assert_eq!(read(&[], true), (0, None));
+    }
+
+    #[test]
+    fn reading_ends_with_a_page_less_than_half_full() {
+        let pages = [page(100), page(4000), page(100), page(4000)].concat();
+        assert_eq!(read(&pages, true), (3, None));
+        assert_eq!(read(&pages, false), (1, None));
+    }
+}

@@ -363,4 +363,38 @@ mod tests {
             .collect();
         assert_eq!(found, [(Some(8), Some(6))]);
     }
+
+    #[test]
+    fn no_bytes_make_a_parser_panic() {
+        let texts: [&[u8]; 8] = [
+            b"cpu0 1 2\ncpu\ncpux 1\nintr\nintr 1 2 3\nsoftirq 99999999999999999999999\nprocesses\n",
+            b"Node 0, zone DMA 1 2\nNode,\n,zone\nNode 0,zone\n",
+            b" 8 0 sda 1 2 3 4 5 6 7\n 8\n 8 0 sda\n",
+            b"some total=\nfull total=18446744073709551615\nsome\ntotal=1\n",
+            b"name 1 2 3 4 5 : tunables : slabdata 1\n# x\nslabinfo\n",
+            b"MemTotal:\n:\nMemFree: x\n",
+            b"\0\xff\xfe\n \t\n\n",
+            b"",
+        ];
+        let all = StatParts {
+            cpu_times: true,
+            irqs: true,
+            softirqs: true,
+            forks: true,
+        };
+        for text in texts {
+            for end in 0..=text.len() {
+                let text = &text[..end];
+                parsed(|out| {
+                    stat(text, all, 0, out);
+                    buddyinfo(text, out);
+                    diskstats(text, out);
+                    pressure(text, 1, out);
+                    slabinfo(text, out);
+                    meminfo(text, &Keys::meminfo(&[]), out);
+                    vmstat(text, &Keys::vmstat(&[]), out);
+                });
+            }
+        }
+    }
 }
