@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::chunk::OwnedChunk;
 use crate::commit::{Commit, FlushCallback, MAX_COMMIT_BYTES};
+use crate::finder::Finder;
 use crate::ids::WriterIds;
 use crate::layout::{ChunkHeader, Layout, PageSize};
-use crate::pages::{Pages, State as ChunkState};
+use crate::pages::Pages;
 use crate::patch::PatchList;
 use crate::pending::Pending;
 use crate::primitive::{Arc, AtomicBool, Mutex, Ordering, lock, sleep};
@@ -31,8 +32,9 @@ pub trait Outlet: Send + Sync {
 /// How an [`Arbiter`] behaves.
 #[derive(Clone, Debug)]
 pub struct ArbiterOptions {
-    /// How free pages are cut.
-    pub layout: Layout,
+    /// How free pages are cut. By default into whole pages for few writers and into smaller chunks for many, so that
+    /// there are enough.
+    pub layout: Option<Layout>,
     /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the service said that it
     /// supports this.
     pub direct_patching: bool,
@@ -51,7 +53,7 @@ pub struct ArbiterOptions {
 impl Default for ArbiterOptions {
     fn default() -> Self {
         Self {
-            layout: Layout::Div1,
+            layout: None,
             direct_patching: false,
             emulated: false,
             self_scraping: false,
@@ -84,11 +86,12 @@ pub enum Output {
     Idle,
 }
 
-/// Shared by all writers of a producer and the owner of its connection. One lock, taken once per chunk.
+/// Shared by all writers of a producer and the owner of its connection. Chunks are acquired without a lock; one lock is
+/// taken when a chunk is given back.
 ///
 /// Does no input or output: [`Arbiter::poll_output`] says what to send.
 pub struct Arbiter {
-    pages: Pages,
+    finder: Finder,
     options: ArbiterOptions,
     outlet: Box<dyn Outlet>,
     closed: AtomicBool,
@@ -99,13 +102,13 @@ pub struct Arbiter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where the search for a free chunk begins.
-    page: u32,
     ids: WriterIds,
     /// The buffer of every writer.
     targets: HashMap<u16, u16>,
     registered: VecDeque<(u16, u16)>,
-    unregistered: VecDeque<u16>,
+    /// Writers that are gone, with the chunk number each would have used next. Their numbers are not given to others
+    /// before the service has been told, or it would take the new writer for the old one.
+    unregistered: VecDeque<(u16, u32)>,
     pending: Option<Pending>,
     /// When what is pending has waited long enough; set when the owner first hears of it.
     due: Option<Instant>,
@@ -121,8 +124,9 @@ impl Arbiter {
         options: ArbiterOptions,
         outlet: Box<dyn Outlet>,
     ) -> Option<Arc<Self>> {
+        let pages = Pages::new(region, page_size)?;
         Some(Arc::new(Self {
-            pages: Pages::new(region, page_size)?,
+            finder: Finder::new(pages, options.layout),
             options,
             outlet,
             closed: AtomicBool::new(false),
@@ -147,6 +151,7 @@ impl Arbiter {
             if let Some((id, _)) = allocated {
                 state.targets.insert(id, target_buffer);
                 state.registered.push_back((id, target_buffer));
+                self.finder.set_writers(state.writers());
             }
             allocated
         };
@@ -159,7 +164,7 @@ impl Arbiter {
 
     /// How many writers there are.
     pub fn writers(&self) -> u16 {
-        lock(&self.state).ids.in_use()
+        lock(&self.state).writers()
     }
 
     /// Says that a flush request of the service is done. The answer goes out after everything returned before.
@@ -180,7 +185,7 @@ impl Arbiter {
             pending, targets, ..
         } = &mut *state;
         let pending = pending.get_or_insert_default();
-        ServiceRegion::of(self.pages.clone()).for_each_uncommitted(|chunk| {
+        ServiceRegion::of(self.finder.pages().clone()).for_each_uncommitted(|chunk| {
             if let Some(&target) = targets.get(&chunk.header().writer_id)
                 && !chunk.is_complete()
             {
@@ -242,7 +247,10 @@ impl Arbiter {
             return Output::Commit(commit);
         }
         match state.unregistered.pop_front() {
-            Some(writer_id) => Output::Unregister { writer_id },
+            Some((writer_id, next_chunk)) => {
+                state.ids.free(writer_id, next_chunk);
+                Output::Unregister { writer_id }
+            }
             None => Output::Idle,
         }
     }
@@ -258,7 +266,7 @@ impl Arbiter {
             if !self.is_usable() {
                 return None;
             }
-            if let Some(chunk) = self.find_chunk(header) {
+            if let Some(chunk) = self.finder.find(header) {
                 return Some(chunk);
             }
             if policy == ExhaustedPolicy::Drop {
@@ -279,30 +287,9 @@ impl Arbiter {
         None
     }
 
-    fn find_chunk(&self, header: ChunkHeader) -> Option<OwnedChunk> {
-        let mut state = lock(&self.state);
-        let count = self.pages.count();
-        for step in 0..count {
-            let page = (state.page + step) % count;
-            let mut word = self.pages.load(page, Ordering::Relaxed);
-            if word == 0 {
-                self.pages.try_partition(page, self.options.layout);
-                word = self.pages.load(page, Ordering::Relaxed);
-            }
-            for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
-                if ChunkState::of_word(word, index) == ChunkState::Free
-                    && let Some(chunk) = OwnedChunk::acquire(&self.pages, page, index, header)
-                {
-                    state.page = page;
-                    return Some(chunk);
-                }
-            }
-        }
-        None
-    }
-
     /// Takes a chunk back to be committed, along with the filled holes of its writer.
     pub(crate) fn return_chunk(&self, chunk: OwnedChunk, target: u16, patches: &mut PatchList) {
+        self.finder.give_back(&chunk);
         self.update_with_patches(Some(chunk), target, 0, patches);
     }
 
@@ -333,7 +320,7 @@ impl Arbiter {
             .and_then(OwnedChunk::writer_id)
             .unwrap_or(writer_id);
         let direct = self.options.direct_patching;
-        let half = self.pages.region().size() / 2;
+        let half = self.finder.pages().region().size() / 2;
         self.update(|pending| {
             if let Some(chunk) = chunk {
                 pending.add_chunk(chunk, target, direct);
@@ -366,11 +353,17 @@ impl Arbiter {
         }
         {
             let mut state = lock(&self.state);
-            state.ids.free(id, next_chunk);
             state.targets.remove(&id);
-            state.unregistered.push_back(id);
+            state.unregistered.push_back((id, next_chunk));
+            self.finder.set_writers(state.writers());
         }
         self.outlet.wake();
+    }
+
+    /// Whether writers should give their chunks back after every packet.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.finder.is_crowded()
     }
 
     fn is_usable(&self) -> bool {
@@ -386,13 +379,18 @@ impl Arbiter {
     fn abort(&self) -> ! {
         eprintln!(
             "Shared memory buffer max stall count exceeded; possible deadlock. {}",
-            self.pages.census()
+            self.finder.pages().census()
         );
         std::process::abort()
     }
 }
 
 impl State {
+    /// How many writers there are.
+    fn writers(&self) -> u16 {
+        self.targets.len() as u16
+    }
+
     /// When what is pending is to be sent, if that is not now.
     fn due_after(&mut self, now: Option<Instant>, batch: Duration) -> Option<Instant> {
         let now = now?;
@@ -407,7 +405,7 @@ impl State {
 impl fmt::Debug for Arbiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arbiter")
-            .field("pages", &self.pages)
+            .field("finder", &self.finder)
             .field("options", &self.options)
             .finish()
     }

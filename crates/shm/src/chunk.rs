@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-use crate::layout::{ChunkFlags, ChunkHeader};
+use crate::layout::{ChunkFlags, ChunkHeader, Layout};
 use crate::pages::{Pages, Place, State};
 
 /// The right to write one chunk, from acquiring it to releasing it; it cannot be copied.
@@ -83,6 +83,7 @@ impl OwnedChunk {
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(self.room());
+        self.note_write(self.used, length);
         // SAFETY: `used + length <= size`, and the payload is `size` bytes of mapped memory that only the owner of
         // this value writes. The source is a Rust reference, so it is not in the region.
         unsafe {
@@ -98,6 +99,7 @@ impl OwnedChunk {
         if self.room() < 16 || length > 16 {
             return false;
         }
+        self.note_write(self.used, 16);
         // SAFETY: as in `append`, with sixteen bytes of room.
         unsafe {
             self.payload
@@ -114,6 +116,7 @@ impl OwnedChunk {
     #[inline]
     pub(crate) fn overwrite(&mut self, at: usize, bytes: [u8; 4]) {
         if at.checked_add(4).is_some_and(|end| end <= self.used) {
+            self.note_write(at, 4);
             // SAFETY: within the used part of the payload, as checked; otherwise as in `append`.
             unsafe {
                 self.payload
@@ -139,6 +142,7 @@ impl OwnedChunk {
         if length > 127 {
             return;
         }
+        self.note_write(at, 4 + length);
         // SAFETY: source and target are within the used part of the payload, which only this value's owner writes, so
         // what is read back are its own bytes (or garbage from a misbehaving peer; any bytes are valid).
         unsafe {
@@ -149,6 +153,17 @@ impl OwnedChunk {
         self.used -= 3;
     }
 
+    /// Shows a write of payload to a model checker, if there is one.
+    #[inline]
+    fn note_write(&self, at: usize, length: usize) {
+        if cfg!(loom)
+            && let Some(held) = &self.held
+        {
+            let offset = held.place.payload_offset() + at;
+            held.pages.region().note_write(offset, length);
+        }
+    }
+
     /// The chunk's number, `None` if detached.
     pub(crate) fn chunk_id(&self) -> Option<u32> {
         self.held.as_ref().map(|held| held.header.chunk_id)
@@ -157,6 +172,11 @@ impl OwnedChunk {
     /// The writer the chunk was acquired for, `None` if detached.
     pub(crate) fn writer_id(&self) -> Option<u16> {
         self.held.as_ref().map(|held| held.header.writer_id)
+    }
+
+    /// How the chunk's page is cut, `None` if detached.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        self.held.as_ref().map(|held| held.place.layout)
     }
 
     /// Fragments started.

@@ -49,9 +49,4 @@ impl WriterIds {
             self.retired.insert(id, next_chunk);
         }
     }
-
-    /// How many are in use.
-    pub(crate) fn in_use(&self) -> u16 {
-        self.in_use
-    }
 }

@@ -17,14 +17,19 @@
 mod arbiter;
 mod chunk;
 mod commit;
+mod finder;
 mod ids;
 mod layout;
+#[cfg(all(loom, test))]
+mod model;
 mod pages;
 mod patch;
 mod pending;
 mod primitive;
 mod region;
 mod service;
+#[cfg(loom)]
+mod shadow;
 mod sink;
 mod writer;
 

@@ -1,10 +1,47 @@
 //! The synchronisation primitives of this crate, in one place so that a model checker can stand in for them.
+//!
+//! Compiled with `--cfg loom`, they are those of loom, and every access to a region is shown to it as well: header
+//! words are its atomics, payload is memory that it watches for unordered accesses.
 
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
+#[cfg(not(loom))]
 pub(crate) use std::thread::{sleep, yield_now};
+
+pub(crate) use std::sync::{Arc, PoisonError};
+
+#[cfg(loom)]
+pub(crate) use crate::shadow::Shadow;
+#[cfg(loom)]
+pub(crate) use loom::thread::yield_now;
+
+/// Time does not pass in a model: sleeping is letting others run.
+#[cfg(loom)]
+pub(crate) fn sleep(_: std::time::Duration) {
+    yield_now();
+}
+
+/// Nothing; what a model checker is shown of a region besides what it holds.
+#[cfg(not(loom))]
+#[derive(Default)]
+pub(crate) struct Shadow;
+
+#[cfg(not(loom))]
+impl Shadow {
+    #[inline]
+    pub(crate) fn note_read(&self, _offset: usize, _length: usize) {}
+
+    #[inline]
+    pub(crate) fn note_write(&self, _offset: usize, _length: usize) {}
+}
 
 /// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is
 /// consistent between any two statements.

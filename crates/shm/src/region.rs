@@ -10,7 +10,9 @@ use rustix::fs::{self, FileType, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-use crate::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::primitive::{AtomicU16, AtomicU32, Shadow};
 
 /// The largest region either side accepts: 32 MiB.
 pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
@@ -62,6 +64,8 @@ pub struct Region {
     base: NonNull<u8>,
     size: usize,
     backing: Backing,
+    /// Nothing, except in a model of concurrency.
+    shadow: Shadow,
 }
 
 // SAFETY: the region is plain memory without thread affinity; shared access goes through atomics or, for the payload
@@ -101,7 +105,16 @@ impl Region {
             base,
             size,
             backing: Backing::Heap(layout),
+            shadow: Shadow::default(),
         })
+    }
+
+    /// Zeroed memory whose accesses a model checker sees, see [`Shadow::new`].
+    #[cfg(all(loom, test))]
+    pub(crate) fn model(pages: usize, layouts: &[crate::layout::Layout]) -> Self {
+        let mut region = Self::heap(pages * GRANULE).expect("a valid size");
+        region.shadow = Shadow::new(pages, layouts);
+        region
     }
 
     /// Maps memory received from a process that is trusted not to shrink it: the service.
@@ -143,6 +156,7 @@ impl Region {
             base,
             size,
             backing: Backing::Mapping(fd),
+            shadow: Shadow::default(),
         })
     }
 
@@ -164,6 +178,7 @@ impl Region {
     /// # Panics
     ///
     /// If it is misaligned or outside the region. Callers derive offsets from private tables only.
+    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset < self.size && self.size - offset >= 4);
@@ -173,6 +188,7 @@ impl Region {
     }
 
     /// The aligned 16-bit word at `offset`; panics as [`Region::word`] does.
+    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn half_word(&self, offset: usize) -> &AtomicU16 {
         assert!(offset.is_multiple_of(2) && offset < self.size && self.size - offset >= 2);
@@ -180,10 +196,29 @@ impl Region {
         unsafe { AtomicU16::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
+    /// As above, in a model of concurrency.
+    #[cfg(loom)]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
+        self.shadow.word(offset)
+    }
+
+    /// As above, in a model of concurrency.
+    #[cfg(loom)]
+    pub(crate) fn half_word(&self, offset: usize) -> &AtomicU16 {
+        self.shadow.half_word(offset)
+    }
+
+    /// Says that the owner of a chunk is about to write payload.
+    #[inline]
+    pub(crate) fn note_write(&self, offset: usize, length: usize) {
+        self.shadow.note_write(offset, length);
+    }
+
     /// The byte at `offset`, loaded once; panics if it is outside the region.
     #[inline]
     pub(crate) fn byte(&self, offset: usize) -> u8 {
         assert!(offset < self.size);
+        self.shadow.note_read(offset, 1);
         // SAFETY: in bounds by the assertion; otherwise as in `word`.
         unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }.load(Ordering::Relaxed)
     }
@@ -195,6 +230,7 @@ impl Region {
     /// If the range is not inside the region.
     pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
         assert!(offset <= self.size && self.size - offset >= out.len());
+        self.shadow.note_read(offset, out.len());
         let lead = (offset.next_multiple_of(8) - offset).min(out.len());
         let (head, rest) = out.split_at_mut(lead);
         for (index, byte) in head.iter_mut().enumerate() {

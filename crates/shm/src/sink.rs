@@ -200,7 +200,7 @@ impl ChunkSink {
         self.in_packet = false;
         if self.chunk.is_held() {
             self.close_fragment();
-            if self.chunk.room() == 0 {
+            if self.chunk.room() == 0 || self.is_crowded() {
                 self.give_chunk_back();
             } else {
                 self.chunk.count_fragment();
@@ -208,6 +208,14 @@ impl ChunkSink {
             }
         }
         self.send_patches();
+    }
+
+    /// Whether there are too many writers to keep a chunk between packets.
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.arbiter
+            .as_ref()
+            .is_some_and(|arbiter| arbiter.is_crowded())
     }
 
     fn close_fragment(&mut self) {
@@ -236,22 +244,47 @@ impl ChunkSink {
         if self.arbiter.is_none() || self.dropping && self.discarded < RETRY_AFTER {
             return false;
         }
-        self.give_chunk_back();
         let policy = if self.dropping {
             ExhaustedPolicy::Drop
         } else {
             self.policy
         };
-        match self.acquire(policy, 0, ChunkFlags::default()) {
-            Some(chunk) => {
-                self.chunk = chunk;
-                std::mem::take(&mut self.dropping)
+        if policy == ExhaustedPolicy::Drop {
+            // The old chunk is kept until there is a new one: if there is none, it says so.
+            let next = self.acquire(policy, 0, ChunkFlags::default());
+            if next.is_none() {
+                self.mark_loss();
             }
-            None => {
-                self.start_dropping();
-                false
-            }
+            self.give_chunk_back();
+            return self.begin_chunk(next);
         }
+        // A writer that waits must not keep others from getting on.
+        self.give_chunk_back();
+        let next = self.acquire(policy, 0, ChunkFlags::default());
+        self.begin_chunk(next)
+    }
+
+    /// Goes on in a new chunk, or discards. Returns whether that ends a time of discarding.
+    fn begin_chunk(&mut self, chunk: Option<OwnedChunk>) -> bool {
+        let Some(chunk) = chunk else {
+            self.start_dropping();
+            return false;
+        };
+        self.chunk = chunk;
+        std::mem::take(&mut self.dropping)
+    }
+
+    /// Marks in the current chunk that the packet after its last one is lost, if there is room.
+    fn mark_loss(&mut self) {
+        if self.chunk.room() < HOLE
+            || self.chunk.count() + u16::from(!self.inflated) > MAX_FRAGMENTS
+        {
+            return;
+        }
+        if !std::mem::take(&mut self.inflated) {
+            self.chunk.count_fragment();
+        }
+        self.chunk.append(&ABANDONED);
     }
 
     /// Gets a chunk in the middle of a packet, or starts to discard.

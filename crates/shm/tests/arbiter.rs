@@ -32,7 +32,7 @@ fn shm_003_and_004_pages_are_partitioned_once_and_chunks_taken_once() {
         let world = World::new(
             1,
             ArbiterOptions {
-                layout,
+                layout: Some(layout),
                 ..Default::default()
             },
         );
@@ -54,7 +54,7 @@ fn shm_003_and_004_pages_are_partitioned_once_and_chunks_taken_once() {
 #[test]
 fn shm_005_and_006_the_last_chunk_freed_frees_the_page() {
     let options = ArbiterOptions {
-        layout: Layout::Div2,
+        layout: Some(Layout::Div2),
         ..Default::default()
     };
     let mut world = World::new(1, options);

@@ -364,14 +364,21 @@ fn shm_029_flush_calls_back_even_if_there_is_nothing() {
 
 #[test]
 fn shm_030_writers_are_numbered_round_robin() {
-    let world = World::new(1, ArbiterOptions::default());
+    let mut world = World::new(1, ArbiterOptions::default());
     let first = world.writer();
     let second = world.writer();
     assert_eq!((first.id(), second.id()), (1, 2));
     drop(first);
     let mut others: Vec<_> = (3..=32767u16).map(|_| world.writer()).collect();
     assert_eq!(others.last().unwrap().id(), 32767);
+    assert_eq!(
+        world.writer().id(),
+        0,
+        "the service would take a new writer for the one it is still to be told is gone"
+    );
+    world.deliver();
     assert_eq!(world.writer().id(), 1, "reused after the wrap");
+    world.deliver();
     others.push(world.writer());
     assert_eq!(others.last().unwrap().id(), 1);
     let mut null = world.writer();
@@ -553,7 +560,7 @@ proptest! {
         emulated: bool,
         layout in prop::sample::select(ferretto_shm::Layout::ALL.to_vec()),
     ) {
-        let options = ArbiterOptions { direct_patching, emulated, layout, ..Default::default() };
+        let options = ArbiterOptions { direct_patching, emulated, layout: Some(layout), ..Default::default() };
         let mut world = World::new(256, options);
         let mut writer = world.writer();
         for (nodes, deliver) in packets.iter().zip([true, false].into_iter().cycle()) {

@@ -1,0 +1,179 @@
+//! Finds free chunks, and decides how free pages are cut.
+
+use crate::chunk::OwnedChunk;
+use crate::layout::{ChunkHeader, Layout};
+use crate::pages::{Pages, State};
+use crate::primitive::{AtomicBool, AtomicU32, Ordering};
+
+/// How many pages are looked at for a better place once there is one that would do.
+const PATIENCE: u32 = 64;
+
+/// Where chunks come from. Writers search at the same time, without a lock: whoever changes a page word first has the
+/// chunk, the others look on.
+///
+/// A writer holds a chunk even while it has nothing to write, so pages of one chunk each would only do for as many
+/// writers as there are pages. Up to an eighth as many writers get whole pages. If there are more, a quarter of the
+/// pages stay whole for as long as their holders keep them, half as many are cut in four, and the rest in fourteen.
+/// Writers that write much come back often and get a share of the large chunks, whoever has them now. When there are
+/// more writers than chunks to hold, they keep none between packets.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    pages: Pages,
+    /// How all pages are cut, if that is not left to the finder.
+    fixed: Option<Layout>,
+    /// Where the search begins.
+    cursor: AtomicU32,
+    writers: AtomicU32,
+    /// Chunks held by writers that are a whole page, and those that are a quarter.
+    whole: AtomicU32,
+    quarters: AtomicU32,
+    crowded: AtomicBool,
+}
+
+/// What one pass over the pages gave.
+enum Pass {
+    Found(OwnedChunk),
+    /// There was a free chunk, but another writer was faster.
+    Beaten,
+    Nothing,
+}
+
+impl Finder {
+    pub(crate) fn new(pages: Pages, fixed: Option<Layout>) -> Self {
+        Self {
+            pages,
+            fixed,
+            cursor: AtomicU32::new(0),
+            writers: AtomicU32::new(0),
+            whole: AtomicU32::new(0),
+            quarters: AtomicU32::new(0),
+            crowded: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Says how many writers there are now.
+    pub(crate) fn set_writers(&self, writers: u16) {
+        self.writers.store(writers.into(), Ordering::Relaxed);
+        // Cut as described above there are nine and a half chunks a page; some must be left for the way to the service
+        // and back.
+        let chunks = self.fixed.map_or(8, Layout::chunks);
+        let crowded = u32::from(writers) > self.pages.count().saturating_mul(chunks);
+        self.crowded.store(crowded, Ordering::Relaxed);
+    }
+
+    /// Whether there are so many writers that none can keep its chunk while it does not write.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// Takes a free chunk, if there is one.
+    pub(crate) fn find(&self, header: ChunkHeader) -> Option<OwnedChunk> {
+        let preferred = self.preferred();
+        loop {
+            match self.pass(header, preferred) {
+                Pass::Found(chunk) => {
+                    self.count(&chunk, 1);
+                    return Some(chunk);
+                }
+                Pass::Beaten => {}
+                Pass::Nothing => return None,
+            }
+        }
+    }
+
+    /// Says that a writer no longer holds a chunk.
+    pub(crate) fn give_back(&self, chunk: &OwnedChunk) {
+        self.count(chunk, u32::MAX);
+    }
+
+    /// Adds to the number of chunks held of this one's size, wrapping.
+    fn count(&self, chunk: &OwnedChunk, change: u32) {
+        let held = match chunk.layout() {
+            Some(Layout::Div1) => &self.whole,
+            Some(Layout::Div4) => &self.quarters,
+            _ => return,
+        };
+        held.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// The size of chunk a writer should have now.
+    fn preferred(&self) -> Layout {
+        if let Some(layout) = self.fixed {
+            return layout;
+        }
+        let pages = self.pages.count();
+        if self.writers.load(Ordering::Relaxed) <= (pages / 8).max(1)
+            || self.whole.load(Ordering::Relaxed) < pages / 4
+        {
+            Layout::Div1
+        } else if self.quarters.load(Ordering::Relaxed) < pages / 8 * 4 {
+            Layout::Div4
+        } else {
+            Layout::Div14
+        }
+    }
+
+    /// Looks at every page once: best is a chunk of the preferred size, then a free page, then any chunk.
+    fn pass(&self, header: ChunkHeader, preferred: Layout) -> Pass {
+        let count = self.pages.count();
+        let start = self.cursor.load(Ordering::Relaxed);
+        let mut free_page = None;
+        let mut any = None;
+        let mut beaten = false;
+        for step in 0..count {
+            if step >= PATIENCE && free_page.is_some() {
+                break;
+            }
+            let page = (start + step) % count;
+            let word = self.pages.load(page, Ordering::Relaxed);
+            if word == 0 {
+                free_page.get_or_insert(page);
+                if preferred == Layout::Div1 {
+                    // There are no free chunks in pages of one chunk, only free pages.
+                    break;
+                }
+            } else if Layout::of_word(word) == Some(preferred) && has_free(word) {
+                match self.acquire_in(page, header) {
+                    Some(chunk) => return Pass::Found(chunk),
+                    None => beaten = true,
+                }
+            } else if has_free(word) {
+                any.get_or_insert(page);
+            }
+        }
+        if let Some(page) = free_page {
+            self.pages.try_partition(page, preferred);
+        }
+        for page in [free_page, any].into_iter().flatten() {
+            match self.acquire_in(page, header) {
+                Some(chunk) => return Pass::Found(chunk),
+                None => beaten = true,
+            }
+        }
+        if beaten { Pass::Beaten } else { Pass::Nothing }
+    }
+
+    /// Takes a free chunk of a page.
+    fn acquire_in(&self, page: u32, header: ChunkHeader) -> Option<OwnedChunk> {
+        let word = self.pages.load(page, Ordering::Relaxed);
+        let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
+        let chunk = (0..chunks)
+            .filter(|&index| State::of_word(word, index) == State::Free)
+            .find_map(|index| OwnedChunk::acquire(&self.pages, page, index, header))?;
+        if self.cursor.load(Ordering::Relaxed) != page {
+            self.cursor.store(page, Ordering::Relaxed);
+        }
+        Some(chunk)
+    }
+}
+
+/// Whether a page has a chunk that is free.
+fn has_free(word: u32) -> bool {
+    let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
+    (0..chunks).any(|index| State::of_word(word, index) == State::Free)
+}
