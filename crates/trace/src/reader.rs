@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use ferretto_wire::Fields;
 use flate2::bufread::ZlibDecoder;
+use ruzstd::decoding::StreamingDecoder;
 
 /// Largest packet that is read; a longer length can only be damage.
 pub const MAX_PACKET_BYTES: u64 = 512 << 20;
@@ -13,7 +14,7 @@ pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 const TRACE_PACKET: u32 = 1;
 /// `TracePacket.compressed_packets`: a zlib stream of `Trace.packet` records.
 const COMPRESSED_PACKETS: u32 = 50;
-/// `TracePacket.zstd_compressed_packets`.
+/// `TracePacket.zstd_compressed_packets`: the same as a Zstandard frame.
 const ZSTD_COMPRESSED_PACKETS: u32 = 133;
 
 /// One packet as it stands in the trace.
@@ -65,20 +66,12 @@ pub enum ReadError {
         /// Where the compressed packet begins.
         offset: u64,
     },
-    /// Packets compressed with zstd are not supported. Reading may go on behind this one.
-    #[error(
-        "the packets at byte {offset} are compressed with zstd, which this version cannot read"
-    )]
-    Zstd {
-        /// Where the compressed packet begins.
-        offset: u64,
-    },
 }
 
 impl ReadError {
     /// Whether the next call of [`TraceReader::next_packet`] continues behind the damage.
     pub fn is_recoverable(&self) -> bool {
-        matches!(self, Self::DamagedCompression { .. } | Self::Zstd { .. })
+        matches!(self, Self::DamagedCompression { .. })
     }
 }
 
@@ -116,8 +109,43 @@ pub struct TraceReader<R> {
 /// The records inside one compressed packet.
 #[derive(Debug)]
 struct Inner {
-    records: Records<BufReader<ZlibDecoder<Cursor<Vec<u8>>>>>,
+    records: Records<BufReader<Unpacked>>,
     offset: u64,
+}
+
+/// The bytes that come out of a compressed packet.
+enum Unpacked {
+    Deflate(ZlibDecoder<Cursor<Vec<u8>>>),
+    Zstd(Box<StreamingDecoder<Cursor<Vec<u8>>, ruzstd::decoding::FrameDecoder>>),
+}
+
+impl fmt::Debug for Unpacked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deflate(_) => "Deflate",
+            Self::Zstd(_) => "Zstd",
+        })
+    }
+}
+
+impl Unpacked {
+    /// `None` if the bytes do not even begin as they should.
+    fn new(compression: &Compression, stream: Vec<u8>) -> Option<Self> {
+        let stream = Cursor::new(stream);
+        Some(match compression.kind {
+            Kind::Deflate => Self::Deflate(ZlibDecoder::new(stream)),
+            Kind::Zstd => Self::Zstd(Box::new(StreamingDecoder::new(stream).ok()?)),
+        })
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Deflate(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        }
+    }
 }
 
 impl<R: Read> TraceReader<R> {
@@ -187,13 +215,14 @@ impl<R: Read> TraceReader<R> {
             };
             match compression(&self.packet) {
                 None => return Ok(Some(offset)),
-                Some(Compression::Zstd) => return Err(ReadError::Zstd { offset }),
-                Some(Compression::Deflate(range)) => {
+                Some(compression) => {
                     let mut stream = std::mem::take(&mut self.packet);
-                    stream.truncate(range.end);
-                    stream.drain(..range.start);
-                    let decoder = ZlibDecoder::new(Cursor::new(stream));
-                    let records = Records::new(BufReader::new(decoder));
+                    stream.truncate(compression.range.end);
+                    stream.drain(..compression.range.start);
+                    let Some(unpacked) = Unpacked::new(&compression, stream) else {
+                        return Err(ReadError::DamagedCompression { offset });
+                    };
+                    let records = Records::new(BufReader::new(unpacked));
                     self.inner = Some(Inner { records, offset });
                 }
             }
@@ -252,24 +281,32 @@ impl<R: Read> TraceReader<R> {
 }
 
 /// What one packet holds in place of data.
-enum Compression {
-    Deflate(std::ops::Range<usize>),
+struct Compression {
+    kind: Kind,
+    range: std::ops::Range<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Deflate,
     Zstd,
 }
 
 fn compression(packet: &[u8]) -> Option<Compression> {
     let mut fields = Fields::new(packet);
     while let Some(Ok(field)) = fields.next() {
-        match field.number {
-            COMPRESSED_PACKETS => {
-                let bytes = field.as_bytes()?;
-                // The field borrows from the packet and ends where the walk stands.
-                let end = fields.offset();
-                return Some(Compression::Deflate(end.checked_sub(bytes.len())?..end));
-            }
-            ZSTD_COMPRESSED_PACKETS => return Some(Compression::Zstd),
-            _ => {}
-        }
+        let kind = match field.number {
+            COMPRESSED_PACKETS => Kind::Deflate,
+            ZSTD_COMPRESSED_PACKETS => Kind::Zstd,
+            _ => continue,
+        };
+        let bytes = field.as_bytes()?;
+        // The field borrows from the packet and ends where the walk stands.
+        let end = fields.offset();
+        return Some(Compression {
+            kind,
+            range: end.checked_sub(bytes.len())?..end,
+        });
     }
     None
 }

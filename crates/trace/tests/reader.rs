@@ -132,14 +132,48 @@ fn compression_inside_compression_is_refused() {
     assert!(passed == 1 && error.is_none());
 }
 
+/// A packet with the records of `packets` as one Zstandard frame.
+fn zstd_compressed(packets: &[Vec<u8>]) -> Vec<u8> {
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    let stream = compress_to_vec(&trace(packets)[..], CompressionLevel::Fastest);
+    encode(|packet| packet.bytes(133, &stream))
+}
+
 #[test]
-fn zstd_is_named_and_passed_over() {
-    let zstd = encode(|p| p.bytes(133, b"\x28\xb5\x2f\xfd"));
-    let file = trace(&[zstd, packet(2)]);
-    let mut reader = TraceReader::new(&file[..]);
-    let error = reader.next_packet().unwrap_err();
-    assert!(error.to_string().contains("zstd"), "{error}");
-    assert_eq!(reader.next_packet().unwrap().unwrap().bytes, packet(2));
+fn zstd_is_unpacked_like_deflate() {
+    let long = encode(|p| p.bytes(900, &vec![7; 300_000]));
+    let inner = [packet(2), long, packet(3)];
+    let file = trace(&[packet(1), zstd_compressed(&inner), packet(4)]);
+    let (packets, passed, error, _) = read(&file);
+    assert_eq!(
+        packets,
+        [
+            packet(1),
+            inner[0].clone(),
+            inner[1].clone(),
+            inner[2].clone(),
+            packet(4)
+        ]
+    );
+    assert!(passed == 0 && error.is_none());
+}
+
+#[test]
+fn damaged_zstd_costs_only_its_own_packets() {
+    let not_zstd = encode(|p| p.bytes(133, b"not a frame"));
+    let (packets, passed, _, _) = read(&trace(&[not_zstd, packet(2)]));
+    assert_eq!((packets, passed), (vec![packet(2)], 1));
+    let good = zstd_compressed(&[
+        packet(5),
+        encode(|p| p.bytes(900, b"some words, some words")),
+    ]);
+    for at in 0..good.len() {
+        for flip in [0x01, 0x10, 0xff] {
+            let mut bad = good.clone();
+            bad[at] ^= flip;
+            read(&trace(&[bad, packet(2)]));
+        }
+    }
 }
 
 #[test]

@@ -106,11 +106,6 @@ pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
                 damage.insert(note, 1);
                 break;
             }
-            Err(ReadError::Zstd { .. }) => {
-                let note =
-                    "packets compressed with zstd are left out; this version cannot read them";
-                *damage.entry(note.to_owned()).or_default() += 1;
-            }
             Err(ReadError::DamagedCompression { .. }) => {
                 *damage
                     .entry("compressed packets are damaged".to_owned())
