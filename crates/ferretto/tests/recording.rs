@@ -1,18 +1,14 @@
 //! A program that uses this library, and a service that records it.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::mpsc;
-use std::time::Duration;
 
-use ferretto::proto::observable_events::Type as ObservableType;
-use ferretto::proto::trace_config::{BufferConfig, DataSource as ConfiguredSource};
-use ferretto::proto::{DataSourceConfig, TraceConfig};
-use ferretto::{Address, Category, DataSource, Instance};
-use ferretto_client::{Consumer, ConsumerEvent};
-use ferretto_host::{Host, HostOptions};
+use common::{LIMIT, Service, config, source, start, stop};
+use ferretto::{Category, DataSource, Instance};
+use ferretto_client::Consumer;
 use ferretto_wire::{Fields, encode};
-
-const LIMIT: Duration = Duration::from_secs(30);
 
 static TAGGED: Category = Category::new("tagged")
     .description("described")
@@ -42,65 +38,6 @@ impl DataSource for Custom {
     fn flush(&mut self, _instance: &Instance) {
         self.0.send("flush").unwrap();
     }
-}
-
-fn source(name: &str, track_event_config: Option<Vec<u8>>) -> ConfiguredSource {
-    ConfiguredSource {
-        config: DataSourceConfig {
-            name: Some(name.as_bytes().to_vec()),
-            track_event_config,
-            ..Default::default()
-        }
-        .into(),
-        ..Default::default()
-    }
-}
-
-fn config(data_sources: Vec<ConfiguredSource>) -> TraceConfig {
-    TraceConfig {
-        buffers: vec![BufferConfig {
-            size_kb: Some(4096),
-            ..Default::default()
-        }],
-        data_sources,
-        ..Default::default()
-    }
-}
-
-fn start(consumer: &mut Consumer, config: TraceConfig) {
-    consumer
-        .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])
-        .unwrap();
-    consumer.enable_tracing(config, None).unwrap();
-    loop {
-        match consumer.poll_event() {
-            Some(ConsumerEvent::Observed(seen)) if seen.all_data_sources_started == Some(true) => {
-                return;
-            }
-            Some(ConsumerEvent::SessionEnded(end)) => panic!("{end:?}"),
-            Some(_) => {}
-            None => {
-                consumer.wait(LIMIT);
-                consumer.process();
-            }
-        }
-    }
-}
-
-fn stop(consumer: &mut Consumer) -> Vec<Vec<u8>> {
-    consumer.disable_tracing(LIMIT).unwrap();
-    consumer
-        .wait_for_end(LIMIT)
-        .unwrap()
-        .expect("the session ends");
-    let mut packets = Vec::new();
-    consumer
-        .read_buffers(LIMIT, |packet| {
-            packets.push(packet.to_vec());
-            Ok::<_, std::convert::Infallible>(())
-        })
-        .unwrap();
-    packets
 }
 
 /// The track events of a trace as text: type, category, name, arguments.
@@ -168,13 +105,7 @@ fn work() {
 // One test, since a process has one connection.
 #[test]
 fn a_program_is_recorded() {
-    let address = |role: &str| {
-        Address::Abstract(format!("ferretto-sdk-test-{}-{role}", std::process::id()).into_bytes())
-    };
-    let (producers, consumers) = (address("producer"), address("consumer"));
-    let host = Host::bind(HostOptions::at(vec![producers.clone()], consumers.clone())).unwrap();
-    let stopper = host.stopper();
-    let service = std::thread::spawn(move || host.run().unwrap());
+    let service = Service::start();
 
     // Before it is initialised nothing works, and nothing breaks.
     ferretto::instant!("app", "too early");
@@ -183,13 +114,13 @@ fn a_program_is_recorded() {
     assert!(ferretto::register_data_source("custom", Custom(sender.clone())).is_err());
 
     // The first recording runs before the program connects.
-    let mut consumer = Consumer::connect(&consumers, LIMIT).unwrap();
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     consumer
         .enable_tracing(config(vec![source("track_event", None)]), None)
         .unwrap();
     ferretto::Options::new()
         .name("sdk-test")
-        .address(producers)
+        .address(service.producers.clone())
         .wait(LIMIT)
         .init()
         .unwrap();
@@ -271,8 +202,7 @@ fn a_program_is_recorded() {
     let text = String::from_utf8_lossy(&descriptor).into_owned();
     assert!(text.contains("app") && text.contains("described"), "{text}");
 
-    stopper.stop();
-    service.join().unwrap();
+    drop(service);
     // The service is gone; life goes on.
     ferretto::instant!("app", "alone");
 }

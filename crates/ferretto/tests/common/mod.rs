@@ -1,0 +1,110 @@
+//! A real service on private sockets, and how to record with it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ferretto::Address;
+use ferretto::proto::observable_events::Type as ObservableType;
+use ferretto::proto::trace_config::{BufferConfig, DataSource as ConfiguredSource};
+use ferretto::proto::{DataSourceConfig, TraceConfig};
+use ferretto_client::{Consumer, ConsumerEvent};
+use ferretto_host::{Host, HostOptions, Stopper};
+
+/// How long anything in these tests may take. Nothing waits for it to pass.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+pub struct Service {
+    pub producers: Address,
+    pub consumers: Address,
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    pub fn start() -> Self {
+        let address = |role: &str| {
+            let name = format!("ferretto-sdk-test-{}-{role}", std::process::id());
+            Address::Abstract(name.into_bytes())
+        };
+        let (producers, consumers) = (address("producer"), address("consumer"));
+        let options = HostOptions::at(vec![producers.clone()], consumers.clone());
+        let host = Host::bind(options).unwrap();
+        let stopper = host.stopper();
+        let thread = std::thread::spawn(move || host.run().unwrap());
+        Self {
+            producers,
+            consumers,
+            stopper,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+pub fn source(name: &str, track_event_config: Option<Vec<u8>>) -> ConfiguredSource {
+    ConfiguredSource {
+        config: DataSourceConfig {
+            name: Some(name.as_bytes().to_vec()),
+            track_event_config,
+            ..Default::default()
+        }
+        .into(),
+        ..Default::default()
+    }
+}
+
+pub fn config(data_sources: Vec<ConfiguredSource>) -> TraceConfig {
+    TraceConfig {
+        buffers: vec![BufferConfig {
+            size_kb: Some(4096),
+            ..Default::default()
+        }],
+        data_sources,
+        ..Default::default()
+    }
+}
+
+pub fn start(consumer: &mut Consumer, config: TraceConfig) {
+    consumer
+        .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])
+        .unwrap();
+    consumer.enable_tracing(config, None).unwrap();
+    loop {
+        match consumer.poll_event() {
+            Some(ConsumerEvent::Observed(seen)) if seen.all_data_sources_started == Some(true) => {
+                return;
+            }
+            Some(ConsumerEvent::SessionEnded(end)) => panic!("{end:?}"),
+            Some(_) => {}
+            None => {
+                consumer.wait(LIMIT);
+                consumer.process();
+            }
+        }
+    }
+}
+
+pub fn stop(consumer: &mut Consumer) -> Vec<Vec<u8>> {
+    consumer.disable_tracing(LIMIT).unwrap();
+    consumer
+        .wait_for_end(LIMIT)
+        .unwrap()
+        .expect("the session ends");
+    let mut packets = Vec::new();
+    consumer
+        .read_buffers(LIMIT, |packet| {
+            packets.push(packet.to_vec());
+            Ok::<_, std::convert::Infallible>(())
+        })
+        .unwrap();
+    packets
+}
