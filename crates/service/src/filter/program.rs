@@ -79,31 +79,51 @@ impl Program {
         self.root = message;
     }
 
-    /// What becomes of a field of a message.
-    #[inline]
-    pub(super) fn rule(&self, message: u32, field: u32) -> Rule {
+    /// The tables of a message.
+    pub(super) fn fields(&self, message: u32) -> FieldRules<'_> {
         let message = message as usize;
-        let (Some(begin), Some(end)) = (self.messages.get(message), self.messages.get(message + 1))
-        else {
-            return Rule::Drop;
-        };
-        let direct = self.direct.get(begin.direct..end.direct);
-        if field < DIRECT_FIELDS {
-            let rule = direct.and_then(|direct| direct.get(field as usize));
-            return rule.copied().unwrap_or_default();
+        let begin = self.messages.get(message).copied().unwrap_or_default();
+        let end = self.messages.get(message + 1).copied().unwrap_or(begin);
+        FieldRules {
+            direct: self
+                .direct
+                .get(begin.direct..end.direct)
+                .unwrap_or_default(),
+            ranges: self
+                .ranges
+                .get(begin.ranges..end.ranges)
+                .unwrap_or_default(),
         }
-        let Some(ranges) = self.ranges.get(begin.ranges..end.ranges) else {
-            return Rule::Drop;
-        };
-        let index = ranges.partition_point(|range| range.end <= field);
-        match ranges.get(index) {
-            Some(range) if range.first <= field => range.rule,
-            _ => Rule::Drop,
-        }
+    }
+
+    /// What becomes of a field of a message.
+    pub(super) fn rule(&self, message: u32, field: u32) -> Rule {
+        self.fields(message).rule(field)
     }
 
     fn message_count(&self) -> usize {
         self.messages.len()
+    }
+}
+
+/// What becomes of each field of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FieldRules<'a> {
+    direct: &'a [Rule],
+    ranges: &'a [Range],
+}
+
+impl FieldRules<'_> {
+    #[inline]
+    pub(super) fn rule(&self, field: u32) -> Rule {
+        if field < DIRECT_FIELDS {
+            return self.direct.get(field as usize).copied().unwrap_or_default();
+        }
+        let index = self.ranges.partition_point(|range| range.end <= field);
+        match self.ranges.get(index) {
+            Some(range) if range.first <= field => range.rule,
+            _ => Rule::Drop,
+        }
     }
 }
 

@@ -183,28 +183,106 @@ fn service_062_counters() {
     assert_eq!(counters, expected);
 }
 
-/// A tree of fields, most of them well-formed.
-fn message() -> impl Strategy<Value = Vec<u8>> {
-    let leaf = vec((1u32..8, any::<u64>()), 0..4).prop_map(|fields| {
-        encode(|message| {
-            for (field, value) in fields {
-                match value % 3 {
-                    0 => message.varint(field, value),
-                    1 => message.fixed64(field, value),
-                    _ => message.bytes(field, &value.to_le_bytes()),
-                }
+/// A field of a packet, with varints of more bytes than needed.
+#[derive(Debug, Clone)]
+enum Tree {
+    Varint(u32, u64, usize),
+    Fixed64(u32, u64),
+    Fixed32(u32, u32),
+    String(u32, &'static str, usize),
+    Message(u32, Vec<Tree>, usize),
+}
+
+fn varint(value: u64, padding: usize) -> Vec<u8> {
+    let mut bytes = vec![0; 10];
+    let length = ferretto_wire::encode_varint(value, &mut bytes);
+    bytes.truncate(length);
+    for _ in 0..padding.min(10 - length) {
+        *bytes.last_mut().unwrap() |= 0x80;
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn key(field: u32, kind: u32, padding: usize) -> Vec<u8> {
+    varint(u64::from(field << 3 | kind), padding)
+}
+
+fn delimited(field: u32, body: &[u8], padding: usize) -> Vec<u8> {
+    let length = varint(body.len() as u64, padding);
+    [key(field, 2, padding), length, body.to_vec()].concat()
+}
+
+impl Tree {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Varint(field, value, padding) => {
+                [key(*field, 0, *padding), varint(*value, *padding)].concat()
             }
-        })
+            Self::Fixed64(field, value) => {
+                [key(*field, 1, 0), value.to_le_bytes().to_vec()].concat()
+            }
+            Self::Fixed32(field, value) => {
+                [key(*field, 5, 0), value.to_le_bytes().to_vec()].concat()
+            }
+            Self::String(field, text, padding) => delimited(*field, text.as_bytes(), *padding),
+            Self::Message(field, children, padding) => {
+                delimited(*field, &encode_all(children), *padding)
+            }
+        }
+    }
+
+    /// What is to be left of it by [`filter`], said in another way.
+    fn expected(&self, inside: bool) -> Vec<u8> {
+        let copied = |field| field == 1 || field == 200 && !inside;
+        match self {
+            Self::Varint(field, value, _) if copied(*field) => {
+                Self::Varint(*field, *value, 0).encode()
+            }
+            Self::Fixed64(field, _) | Self::Fixed32(field, _) if copied(*field) => self.encode(),
+            Self::String(3, text, _) if !inside => {
+                let redacted = match *text {
+                    "key=secret" => "key=P60RED",
+                    other => other,
+                };
+                delimited(3, redacted.as_bytes(), 0)
+            }
+            Self::String(field, text, _) if copied(*field) => delimited(*field, text.as_bytes(), 0),
+            Self::Message(2, children, _) => {
+                let body: Vec<_> = children.iter().flat_map(|c| c.expected(true)).collect();
+                let width = varint(encode_all(children).len() as u64, 0).len();
+                let narrow = varint(body.len() as u64, 0).len();
+                let length = varint(body.len() as u64, width - narrow);
+                [key(2, 2, 0), length, body].concat()
+            }
+            Self::Message(field, children, _) if copied(*field) => {
+                delimited(*field, &encode_all(children), 0)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn encode_all(fields: &[Tree]) -> Vec<u8> {
+    fields.iter().flat_map(Tree::encode).collect()
+}
+
+fn fields() -> impl Strategy<Value = Vec<Tree>> {
+    let field = || prop_oneof![3 => Just(1u32), 1 => Just(3), 1 => Just(9), 1 => Just(200)];
+    let value = || prop_oneof![0u64..300, any::<u64>()];
+    let padding = || prop_oneof![3 => Just(0usize), 1 => 1usize..4];
+    let text = prop_oneof![Just("key=secret"), Just("other"), Just("")];
+    let leaf = prop_oneof![
+        (field(), value(), padding()).prop_map(|(f, v, p)| Tree::Varint(f, v, p)),
+        (field(), value()).prop_map(|(f, v)| Tree::Fixed64(f, v)),
+        (field(), any::<u32>()).prop_map(|(f, v)| Tree::Fixed32(f, v)),
+        (field(), text, padding()).prop_map(|(f, t, p)| Tree::String(f, t, p)),
+    ];
+    let tree = leaf.prop_recursive(5, 64, 6, move |child| {
+        let field = prop_oneof![4 => Just(2u32), 1 => Just(1), 1 => Just(9)];
+        (field, vec(child, 0..6), padding()).prop_map(|(f, c, p)| Tree::Message(f, c, p))
     });
-    leaf.prop_recursive(4, 32, 4, |child| {
-        vec((1u32..4, child), 0..4).prop_map(|children| {
-            encode(|message| {
-                for (field, child) in children {
-                    message.bytes(field, &child);
-                }
-            })
-        })
-    })
+    vec(tree, 0..6)
 }
 
 proptest! {
@@ -215,19 +293,22 @@ proptest! {
         }
     }
 
-    /// Filtering twice changes nothing more; pieces do not matter; what comes out can be read.
     #[test]
-    fn service_062_any_tree(packet in message(), cut in 0usize..64) {
-        if let Ok(once) = filtered(&packet) {
-            prop_assert!(once.len() <= packet.len());
-            prop_assert!(ferretto_wire::Fields::new(&once).all(|field| field.is_ok()));
-            let (head, tail) = packet.split_at(cut.min(packet.len()));
-            let mut filter = filter();
-            let pieces = filter.filter([head, tail].into_iter()).map(<[u8]>::to_vec);
-            prop_assert_eq!(&pieces, &Ok(once.clone()));
-            let twice = filtered(&once).unwrap();
-            prop_assert!(twice.len() <= once.len());
-            prop_assert_eq!(filtered(&twice), Ok(twice.clone()));
-        }
+    fn service_062_any_tree(fields in fields(), cut in 0usize..64) {
+        let packet = encode_all(&fields);
+        let expected: Vec<_> = fields.iter().flat_map(|field| field.expected(false)).collect();
+        let (head, tail) = packet.split_at(cut.min(packet.len()));
+        let mut filter = filter();
+        let output = filter.filter([head, tail].into_iter()).map(<[u8]>::to_vec);
+        prop_assert_eq!(output, Ok(expected));
+    }
+
+    /// A packet that ends too early is not let through in part, unless it ends between two fields.
+    #[test]
+    fn service_065_cut_short(fields in fields(), cut: prop::sample::Index) {
+        let mut packet = encode_all(&fields);
+        let ends: Vec<_> = (0..=fields.len()).map(|n| encode_all(&fields[..n]).len()).collect();
+        packet.truncate(cut.index(packet.len() + 1));
+        prop_assert_eq!(filtered(&packet).is_ok(), ends.contains(&packet.len()));
     }
 }
