@@ -1,9 +1,10 @@
 //! What the fuzzers run, as plain functions: each takes any bytes and panics only if something is
 //! wrong.
 //!
-//! `cargo test` here runs them over the checked-in corpora and over some thousand mutations of these, with a
-//! stable toolchain. `cargo +nightly fuzz run --features libfuzzer TARGET` searches for more; put what
-//! it finds, made small with `cargo fuzz tmin`, into `corpus/TARGET`.
+//! `cargo test` here runs them over the checked-in corpora and over some thousand mutations of these,
+//! with a stable toolchain. `cargo +nightly fuzz run TARGET` searches for more; `cargo run --bin TARGET
+//! FILE` runs what it found on stable. Make that small with `cargo fuzz tmin` and put it into
+//! `corpus/TARGET`.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -48,3 +49,13 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("packets", packets),
     ("config_text", config_text),
 ];
+
+/// Runs a target over the files named on the command line.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn run_files(target: Target) -> std::io::Result<()> {
+    std::env::args_os()
+        .skip(1)
+        .try_for_each(|file| std::fs::read(file).map(|data| target(&data)))
+}
