@@ -257,6 +257,7 @@ impl Service {
             return;
         };
         let client = session.consumer.take();
+        session.detach_key = None;
         session.instances.clear();
         let mut end_request = None;
         if let Some(consumer) = client.and_then(|client| self.consumers.get_mut(&client)) {

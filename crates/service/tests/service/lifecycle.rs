@@ -360,6 +360,26 @@ fn service_040_a_detached_session_ends_for_good() {
 }
 
 #[test]
+fn a_session_whose_file_is_being_finished_cannot_be_attached() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().with(|c| {
+        c.duration_ms = Some(1000);
+        c.write_into_file = Some(true);
+        c.output_path = Some(b"out".to_vec());
+    });
+    world.enable(consumer, config);
+    assert!(detach(&mut world, consumer, "k"));
+    world.slow = true;
+    world.run_for(1000);
+    assert!(!world.files.values().next().unwrap().closed);
+    assert!(attach(&mut world, consumer, "k").is_none());
+    world.deliver_late();
+    assert!(world.files.values().next().unwrap().closed);
+    assert_eq!(world.sessions(), 0);
+}
+
+#[test]
 fn instances_are_observed() {
     let mut world = World::new();
     confirming(&mut world, "p", Behaviour::default());

@@ -249,3 +249,48 @@ fn many_sessions_share_producers() {
         );
     }
 }
+
+#[test]
+fn the_same_events_give_the_same_trace_and_another_seed_another_identity() {
+    use ferretto_service::ServiceOptions;
+    let record = |seed| {
+        let mut world = World::with(ServiceOptions {
+            seed,
+            ..ServiceOptions::default()
+        });
+        let producer = world.simple_producer("p");
+        let consumer = world.consumer();
+        world.enable(consumer, ConfigBuilder::new().source("p"));
+        let mut writer = world.writer(producer);
+        world.write(producer, &mut writer, &["one", "two"]);
+        world.run_for(20_000);
+        world.disable(consumer);
+        world.read(consumer)
+    };
+    assert_eq!(record(1), record(1));
+    let (one, other) = (record(1), record(1 << 64));
+    let differ = one
+        .iter()
+        .zip(&other)
+        .filter(|(a, b)| a != b)
+        .map(|(a, _)| a.kind());
+    assert_eq!(differ.collect::<Vec<_>>(), [f::TRACE_UUID]);
+}
+
+#[test]
+fn a_trace_has_the_identity_its_config_asks_for() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().with(|c| {
+        c.trace_uuid_msb = Some(-5);
+        c.trace_uuid_lsb = Some(7);
+    });
+    world.enable(consumer, config);
+    let packets = world.read(consumer);
+    let uuid = packets
+        .iter()
+        .find_map(|packet| packet.bytes(f::TRACE_UUID))
+        .unwrap();
+    let part = |number| ferretto_wire::Fields::find(number, uuid).unwrap().as_i64();
+    assert_eq!((part(1), part(2)), (Some(-5), Some(7)));
+}

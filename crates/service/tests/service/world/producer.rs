@@ -94,7 +94,7 @@ impl World {
         let client = self.connect_producer(behaviour.clone());
         let brought = behaviour
             .brings
-            .map(|size| Arc::new(Region::heap(size).unwrap()));
+            .map(|size| Arc::new(Region::create(size).unwrap()));
         let fd = brought.map(|region| {
             self.producers.get_mut(&client).unwrap().region = Some(Arc::clone(&region));
             self.brought.push_back(region);
