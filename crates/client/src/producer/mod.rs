@@ -340,6 +340,20 @@ impl Producer {
     }
 
     fn handle_reply(&mut self, reply: IpcReply<Port>, now: Instant) -> Result<(), LostReason> {
+        let is_essential = matches!(
+            reply.method,
+            Method::InitializeConnection | Method::GetAsyncCommand
+        );
+        if is_essential
+            && reply.result.is_err()
+            && self
+                .shared
+                .with_connection(|connection| connection.is_closed())
+                == Some(true)
+        {
+            // Cut off by the end of the connection, whose reason comes next.
+            return Ok(());
+        }
         match (reply.method, reply.result) {
             (Method::InitializeConnection, Ok(Reply::InitializeConnection(response))) => {
                 self.accepted(response, now);
