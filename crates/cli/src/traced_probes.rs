@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use ferretto_probes::{Probes, ProbesOptions};
+use ferretto_probes::{Notice, Probes, ProbesOptions};
 use lexopt::Arg;
 
 use crate::session::Signals;
@@ -93,7 +93,7 @@ fn serve() -> Result<()> {
     let notified = AtomicBool::new(false);
     let probes = Probes::new(ProbesOptions {
         address: None,
-        on_notice: Some(Arc::new(|notice| eprintln!("traced_probes: {notice}"))),
+        on_notice: Some(Arc::new(say)),
         on_ready: Some(Arc::new(move || {
             if !notified.swap(true, Ordering::Relaxed) {
                 notify();
@@ -113,6 +113,24 @@ fn serve() -> Result<()> {
     thread
         .join()
         .map_err(|_| anyhow::anyhow!("crashed; please report this"))
+}
+
+/// Says what happens, but not again and again that there is no service: it is tried for ever.
+fn say(notice: &Notice) {
+    static DISCONNECTED: AtomicBool = AtomicBool::new(false);
+    let disconnected = matches!(notice, Notice::Disconnected(_));
+    let before = match notice {
+        Notice::Connected | Notice::Disconnected(_) => {
+            DISCONNECTED.swap(disconnected, Ordering::Relaxed)
+        }
+        Notice::Failed { .. } => false,
+    };
+    if !(disconnected && before) {
+        eprintln!(
+            "traced_probes: {}",
+            errors::without_numbers(&notice.to_string())
+        );
+    }
 }
 
 /// Tells whoever started this program that every data source is registered.
