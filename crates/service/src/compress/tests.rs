@@ -49,7 +49,7 @@ fn open(packet: &[u8]) -> (u32, Vec<Vec<u8>>) {
         }
         #[cfg(feature = "zstd")]
         trace_packet::ZSTD_COMPRESSED_PACKETS => {
-            let mut decoder = structured_zstd::decoding::StreamingDecoder::new(payload);
+            let mut decoder = ruzstd::decoding::StreamingDecoder::new(payload).unwrap();
             decoder.read_to_end(&mut trace).unwrap();
         }
         other => panic!("unexpected field {other}"),

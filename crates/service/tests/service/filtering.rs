@@ -263,7 +263,7 @@ fn decompressed(packets: &[Packet]) -> (Option<u32>, Vec<Packet>) {
             }
             #[cfg(feature = "zstd")]
             f::ZSTD_COMPRESSED_PACKETS => {
-                let mut decoder = structured_zstd::decoding::StreamingDecoder::new(payload);
+                let mut decoder = ruzstd::decoding::StreamingDecoder::new(payload).unwrap();
                 decoder.read_to_end(&mut trace).unwrap();
             }
             other => panic!("unexpected field {other}"),
