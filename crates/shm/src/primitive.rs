@@ -32,7 +32,7 @@ pub(crate) fn sleep(_: std::time::Duration) {
 /// Nothing; what a model checker is shown of a region besides what it holds.
 #[cfg(not(loom))]
 #[derive(Default)]
-pub(crate) struct Shadow;
+pub(crate) struct Shadow {}
 
 #[cfg(not(loom))]
 impl Shadow {
