@@ -1,6 +1,6 @@
 //! What `record` says before and after a recording.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 
 use anyhow::Result;
 use ferretto_proto::TraceConfig;
@@ -35,22 +35,24 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// The closing summary: whole on a terminal, one line and the losses elsewhere.
+/// Columns of the closing summary where there is no terminal to ask.
+const PLAIN_WIDTH: usize = 100;
+
+/// The closing summary, on standard error; with `quiet` the losses alone.
 pub(super) fn closing(target: Target, quiet: bool) -> Result<()> {
     let name = target.name.clone();
     let Some(summary) = target.into_summary()? else {
         return Ok(());
     };
-    let stderr = io::stderr();
-    let whole = stderr.is_terminal();
-    let width = terminal_width(&stderr);
-    let mut out = BufWriter::new(anstream::AutoStream::auto(stderr.lock()));
     if quiet && summary.losses.is_empty() {
         return Ok(());
     }
-    match whole && !quiet {
-        true => print::summary(&mut out, &name, &summary, width)?,
-        false => print::brief(&mut out, &name, &summary)?,
+    let stderr = io::stderr();
+    let width = terminal_width(&stderr).unwrap_or(PLAIN_WIDTH);
+    let mut out = BufWriter::new(anstream::AutoStream::auto(stderr.lock()));
+    match quiet {
+        true => print::brief(&mut out, &name, &summary)?,
+        false => print::summary(&mut out, &name, &summary, Some(width))?,
     }
     Ok(out.flush()?)
 }
