@@ -647,7 +647,7 @@ fn probes_053_addresses_become_small_numbers() {
         .record(1, &record)
         .record(1, &record)
         .build();
-    let outcome = parse_with(&plan, &[page.clone()], &mut CpuState::default());
+    let outcome = parse_with(&plan, std::slice::from_ref(&page), &mut CpuState::default());
     assert_eq!(
         numbers(&outcome.raw[0], 58),
         [[(1, 1), (2, 2)], [(1, 1), (2, 2)]]
