@@ -16,7 +16,8 @@ use crate::world::{ConfigBuilder, Packet, TEST_FIELD, World, split_file, texts};
 /// Longest slice of a packet in a reply.
 const MAX_SLICE: usize = 128 * 1024 - 512;
 
-const SIMPLE: u32 = 1;
+/// Opcode of a field that is copied.
+pub const SIMPLE: u32 = 1;
 const NESTED: u32 = 3;
 const STRING: u32 = 4;
 
@@ -42,7 +43,7 @@ fn bytecode(words: &[u32]) -> Vec<u8> {
 }
 
 /// Allows these fields of packets, and the sequence id that tests look for.
-fn allow(config: &mut TraceConfig, fields: &[(u32, u32)]) {
+pub fn allow(config: &mut TraceConfig, fields: &[(u32, u32)]) {
     allow_only(
         config,
         &[&[(f::TRUSTED_PACKET_SEQUENCE_ID, SIMPLE)], fields].concat(),
@@ -246,7 +247,7 @@ fn time_spent_filtering_is_told() {
 }
 
 /// The packets inside compressed ones, and the field those were in.
-fn decompressed(packets: &[Packet]) -> (Option<u32>, Vec<Packet>) {
+pub fn decompressed(packets: &[Packet]) -> (Option<u32>, Vec<Packet>) {
     let mut field = None;
     let mut inside = Vec::new();
     for packet in packets {
@@ -274,12 +275,12 @@ fn decompressed(packets: &[Packet]) -> (Option<u32>, Vec<Packet>) {
     (field, inside)
 }
 
-fn deflate(config: &mut TraceConfig) {
+pub fn deflate(config: &mut TraceConfig) {
     let choice = config.compression.get_or_insert_default();
     choice.deflate.get_or_insert_default();
 }
 
-fn zstd(config: &mut TraceConfig, level: i32) {
+pub fn zstd(config: &mut TraceConfig, level: i32) {
     let choice = config.compression.get_or_insert_default();
     choice.zstd.get_or_insert_default().level = Some(level);
 }

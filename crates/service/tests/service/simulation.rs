@@ -10,6 +10,7 @@ use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_ipc::port::producer::Request as Produce;
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_proto::fields::trace_packet;
 use ferretto_proto::observable_events::Type;
 use ferretto_proto::trace_config::WriteFlushMode;
 use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
@@ -20,6 +21,7 @@ use ferretto_proto::{
 use ferretto_service::ClientId;
 use ferretto_shm::TraceWriter;
 
+use crate::filtering::{self, SIMPLE};
 use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, split_file};
 
 const STEPS: u64 = 300;
@@ -298,6 +300,18 @@ impl Life {
             c.write_flush_mode =
                 (bits & 0x3000 == 0).then_some(WriteFlushMode::WRITE_FLUSH_ENABLED);
             c.flush_period_ms = (bits & 0xc00 == 0).then_some(period);
+            match bits >> 32 & 7 {
+                0 => filtering::deflate(c),
+                1 => filtering::zstd(c, (bits >> 40 & 7) as i32 - 3),
+                _ => {}
+            }
+            if bits >> 35 & 3 == 0 {
+                let fields = [
+                    (TEST_FIELD, SIMPLE),
+                    (trace_packet::PREVIOUS_PACKET_DROPPED, SIMPLE),
+                ];
+                filtering::allow(c, &fields);
+            }
             c.exclusive_prio = (bits & 0xff_0000 == 0).then_some(1);
             c.trace_all_machines = Some(bits & 0x4000 != 0);
             c.incremental_state_config
@@ -371,7 +385,7 @@ impl Life {
                 continue;
             }
             self.tally.reads += 1;
-            let packets = whole_packets(&self.world, consumer, id);
+            let packets = unpacked(whole_packets(&self.world, consumer, id));
             let seen = self.seen.entry(consumer).or_default();
             check_order(&packets, seen, &mut self.tally);
         }
@@ -592,7 +606,7 @@ impl Life {
         for file in self.world.files.values() {
             assert!(file.closed);
             check_order(
-                &split_file(&file.bytes),
+                &unpacked(split_file(&file.bytes)),
                 &mut BTreeMap::new(),
                 &mut self.tally,
             );
@@ -618,6 +632,19 @@ fn whole_packets(world: &World, consumer: ClientId, request: u64) -> Vec<Packet>
         }
     }
     packets
+}
+
+/// The packets, also those inside compressed ones.
+fn unpacked(packets: Vec<Packet>) -> Vec<Packet> {
+    let inside = |packet: Packet| {
+        let compressed = packet.has(trace_packet::COMPRESSED_PACKETS)
+            || packet.has(trace_packet::ZSTD_COMPRESSED_PACKETS);
+        match compressed {
+            true => filtering::decompressed(&[packet]).1,
+            false => vec![packet],
+        }
+    };
+    packets.into_iter().flat_map(inside).collect()
 }
 
 /// Packets of a writer come in the order they were written in, and where some are missing the next
