@@ -120,3 +120,19 @@ fn many_threads_at_once_lose_nothing_while_they_wait_for_chunks() {
         assert_eq!(numbers(&world, id), (0..50).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn shm_024_loss_between_packets_is_marked_where_it_happened() {
+    let mut world = World::new(1, ArbiterOptions::default());
+    let mut writer = world.writer();
+    // Eight bytes are left, too few for a packet.
+    writer.new_packet().bytes(1, &[0; 4062]);
+    writer.new_packet().varint(1, 1);
+    assert!(writer.is_dropping());
+    world.deliver();
+    let chunk = &world.stored[0];
+    assert_eq!(chunk.header.count, 2);
+    assert_eq!(chunk.payload[4072..4076], [0xff, 0xff, 0xff, 0x7f]);
+    assert_eq!(chunk.header.flags, Default::default());
+    assert_eq!(world.packets(1).len(), 1, "what was finished is whole");
+}

@@ -114,8 +114,10 @@ fn store(
     complete: bool,
     payload: &[u8],
 ) -> Moved {
-    // The low 16 bits, as upstream reads it.
-    let target = target.unwrap_or(0) as BufferId;
+    // Upstream takes the low 16 bits, so that 0x10001 means 1; honest producers never send such.
+    let Ok(target) = BufferId::try_from(target.unwrap_or(0)) else {
+        return Moved::Refused;
+    };
     let pinned = producer.writers.get(&header.writer_id);
     if !producer.allowed.contains(&target) || pinned.is_some_and(|pinned| *pinned != target) {
         return Moved::Refused;
@@ -144,7 +146,9 @@ fn apply_patches(
     patched: &ChunkToPatch,
 ) -> u64 {
     let all = patched.patches.len() as u64;
-    let target = patched.target_buffer.unwrap_or(0) as BufferId;
+    let Ok(target) = BufferId::try_from(patched.target_buffer.unwrap_or(0)) else {
+        return all;
+    };
     let writer = patched.writer_id.unwrap_or(0);
     if !(1..=MAX_WRITER_ID).contains(&writer)
         || patched.patches.len() > MAX_PATCHES_PER_CHUNK

@@ -6,6 +6,7 @@
 #![allow(unreachable_pub)]
 
 mod attacker;
+mod checklist;
 #[path = "../service/world/mod.rs"]
 mod world;
 
