@@ -4,7 +4,7 @@ use ferretto_proto::sys_stats_config::StatCounters;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
 use ferretto_proto::{
     DataSourceConfig, FtraceConfig, Message, MessageField, ProcessStatsConfig, SysStatsConfig,
-    TraceConfig,
+    TraceConfig, TrackEventConfig,
 };
 
 /// Buffers, in the order of the config.
@@ -64,7 +64,7 @@ pub(super) fn default_config(cpus: u32) -> TraceConfig {
             source(processes()),
             source(counters()),
             source(named("linux.system_info", SYSTEM_BUFFER)),
-            source(named("track_event", APP_BUFFER)),
+            source(track_events()),
         ],
         producers: vec![ProducerConfig {
             producer_name: Some(PROBES.into()),
@@ -140,5 +140,39 @@ fn counters() -> DataSourceConfig {
             .encode_to_vec(),
         ),
         ..named("linux.sys_stats", SYSTEM_BUFFER)
+    }
+}
+
+/// Everything but what is tagged as costly. The libraries disagree on what a config that names no category means:
+/// for Perfetto's C library, and so for its Rust one, nothing.
+fn track_events() -> DataSourceConfig {
+    DataSourceConfig {
+        track_event_config: Some(
+            TrackEventConfig {
+                enabled_categories: vec!["*".into()],
+                disabled_tags: vec!["slow".into(), "debug".into()],
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        ),
+        ..named("track_event", APP_BUFFER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn track_events_name_their_categories() {
+        let config = default_config(2);
+        let events = config
+            .data_sources
+            .iter()
+            .find_map(|source| source.config.track_event_config.as_ref())
+            .expect("track events are recorded");
+        let events = TrackEventConfig::decode_from_slice(events).expect("it is a config");
+        assert_eq!(events.enabled_categories, [b"*"]);
+        assert_eq!(events.disabled_tags, [&b"slow"[..], b"debug"]);
     }
 }
