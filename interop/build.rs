@@ -41,12 +41,18 @@ fn variable(name: &str) -> String {
 /// offers no build metadata that would tell.
 fn package_folder(name: &str) -> PathBuf {
     let output = Command::new(variable("CARGO"))
-        .args(["metadata", "--format-version=1", "--offline"])
+        // Only what this build needs is sure to be downloaded already.
+        .args(["metadata", "--format-version=1", "--filter-platform"])
+        .arg(variable("TARGET"))
         .arg("--manifest-path")
         .arg(PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .output()
         .expect("cargo runs");
-    assert!(output.status.success(), "cargo metadata failed");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "cargo metadata failed: {complaint}"
+    );
     let metadata: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
     let manifest = metadata["packages"]
