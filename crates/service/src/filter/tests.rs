@@ -190,7 +190,7 @@ enum Tree {
     Fixed64(u32, u64),
     Fixed32(u32, u32),
     String(u32, &'static str, usize),
-    Message(u32, Vec<Tree>, usize),
+    Message(u32, Vec<Self>, usize),
 }
 
 fn varint(value: u64, padding: usize) -> Vec<u8> {
