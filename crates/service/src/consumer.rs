@@ -186,6 +186,7 @@ impl Service {
         };
         consumer.unread = 0;
         consumer.blocked = false;
+        self.observed = true;
         self.pump_stream(client);
         self.pump_backlog(client);
     }
@@ -247,10 +248,11 @@ fn capabilities() -> QueryCapabilitiesResponse {
     use observable_events::Type;
     let capabilities = TracingServiceCapabilities {
         has_query_capabilities: Some(true),
-        // Consumers probe this before they subscribe; what cannot happen is not listed.
+        // Consumers probe this before they subscribe.
         observable_events: vec![
             Type::TYPE_DATA_SOURCES_INSTANCES,
             Type::TYPE_ALL_DATA_SOURCES_STARTED,
+            Type::TYPE_CLONE_TRIGGER_HIT,
         ],
         has_trace_config_output_path: Some(true),
         ..Default::default()

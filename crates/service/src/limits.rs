@@ -51,6 +51,16 @@ pub(crate) const MAX_SLICE: usize = 128 * 1024 - 512;
 /// Reply bytes handed to the driver before the service waits for the consumer to have read them.
 pub(crate) const READ_WINDOW: usize = 256 * 1024;
 
+/// How long an activation counts against `max_per_24_h`.
+pub(crate) const TRIGGER_WINDOW_NS: u64 = 24 * 3600 * 1_000_000_000;
+/// Triggers of a session kept for its trace; the oldest go first. Upstream sets no bound.
+pub(crate) const MAX_RECEIVED_TRIGGERS: usize = 256;
+/// Activations remembered for 24 hours, of all names; the oldest go first. Upstream sets no bound.
+pub(crate) const MAX_TRIGGER_HISTORY: usize = 65_536;
+/// Clone triggers of a session, or on their way to its consumer, at a time; later ones are recorded,
+/// but not told. Upstream tells the last one only.
+pub(crate) const MAX_PENDING_HITS: usize = 64;
+
 /// Longest name of a producer or data source. Upstream sets no bound; a longer one would not fit the
 /// replies it appears in.
 pub(crate) const MAX_NAME: usize = 16 * 1024;

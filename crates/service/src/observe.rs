@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::observable_events::{
-    DataSourceInstanceState, DataSourceInstanceStateChange, Type,
+    CloneTriggerHit, DataSourceInstanceState, DataSourceInstanceStateChange, Type,
 };
 use ferretto_proto::{Message, ObservableEvents, ObserveEventsResponse};
 
 use crate::event::ClientId;
-use crate::limits::SessionId;
+use crate::limits::{MAX_PENDING_HITS, REPLY_BYTES, SessionId};
 use crate::service::Service;
 use crate::session::{Instance, InstanceState};
 
 /// State changes put into one reply, to keep it well below a frame.
 const CHANGE_BYTES_PER_REPLY: usize = 64 * 1024;
+
+/// What a hit costs in a reply beyond its own bytes, rounded up.
+const HIT_OVERHEAD: usize = 16;
 
 /// A subscription.
 #[derive(Debug)]
@@ -22,8 +25,10 @@ pub(crate) struct Observer {
     request_id: Option<u64>,
     instances: bool,
     all_started: bool,
+    clone_triggers: bool,
     changes: VecDeque<DataSourceInstanceStateChange>,
     started: bool,
+    hits: VecDeque<CloneTriggerHit>,
 }
 
 impl Service {
@@ -50,8 +55,10 @@ impl Service {
             request_id,
             instances: types.contains(&Type::TYPE_DATA_SOURCES_INSTANCES),
             all_started: types.contains(&Type::TYPE_ALL_DATA_SOURCES_STARTED),
+            clone_triggers: types.contains(&Type::TYPE_CLONE_TRIGGER_HIT),
             changes: VecDeque::new(),
             started: false,
+            hits: VecDeque::new(),
         };
         if let Some(consumer) = self.consumers.get_mut(&client) {
             consumer.observer = Some(observer);
@@ -95,6 +102,20 @@ impl Service {
         }
     }
 
+    /// Asks the session's consumer to clone it. One that does not read is told later.
+    pub(crate) fn notify_clone_trigger(&mut self, id: SessionId, mut hit: CloneTriggerHit) {
+        let Some(observer) = self.observer_of(id).filter(|o| o.clone_triggers) else {
+            return;
+        };
+        let fits = |hit: &CloneTriggerHit| hit.encoded_len() as usize + HIT_OVERHEAD <= REPLY_BYTES;
+        if !fits(&hit) {
+            hit.producer_name = None;
+        }
+        if fits(&hit) && observer.hits.len() < MAX_PENDING_HITS {
+            observer.hits.push_back(hit);
+        }
+    }
+
     fn observer_of(&mut self, id: SessionId) -> Option<&mut Observer> {
         let client = self.sessions.get(&id)?.consumer?;
         self.observed = true;
@@ -110,7 +131,7 @@ impl Service {
         let mut replies = Vec::new();
         for (client, consumer) in &mut self.consumers {
             if let Some(observer) = &mut consumer.observer {
-                while let Some(events) = observer.take_reply() {
+                while let Some(events) = observer.take_reply(consumer.blocked) {
                     replies.push((*client, observer.request_id, events));
                 }
             }
@@ -146,11 +167,15 @@ impl Observer {
         }
     }
 
-    /// The next reply, if anything happened.
-    fn take_reply(&mut self) -> Option<ObservableEvents> {
+    /// The next reply, if anything happened. Any producer can cause hits: `blocked` holds them back.
+    fn take_reply(&mut self, blocked: bool) -> Option<ObservableEvents> {
         let started = std::mem::take(&mut self.started);
         if self.changes.is_empty() && !started {
-            return None;
+            let hit = (!blocked).then(|| self.hits.pop_front()).flatten()?;
+            return Some(ObservableEvents {
+                clone_trigger_hit: hit.into(),
+                ..Default::default()
+            });
         }
         let mut events = ObservableEvents {
             all_data_sources_started: started.then_some(true),

@@ -188,8 +188,10 @@ impl Service {
                 self.stop_acked(id, request.data_source_id.unwrap_or(0));
                 Some(Reply::NotifyDataSourceStopped(Default::default()))
             }
-            // No session can declare triggers, so none can match.
-            Request::ActivateTriggers(_) => Some(Reply::ActivateTriggers(Default::default())),
+            Request::ActivateTriggers(request) => {
+                self.activate_triggers(id, &request.trigger_names);
+                Some(Reply::ActivateTriggers(Default::default()))
+            }
             Request::Sync(_) => Some(Reply::Sync(Default::default())),
         };
         self.reply_to_producer(client, request_id, reply);

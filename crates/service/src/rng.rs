@@ -21,6 +21,11 @@ impl Rng {
         self.mask = self.mask.rotate_left(7).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ self.state;
         mix(mix(self.state) ^ self.mask)
     }
+
+    /// A number from 0 up to but not including 1.
+    pub(crate) fn next_unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
 }
 
 fn mix(mut z: u64) -> u64 {

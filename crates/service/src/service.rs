@@ -11,7 +11,7 @@ use crate::options::ServiceOptions;
 use crate::producer::{Producer, ProducerConnection};
 use crate::registry::Registry;
 use crate::rng::Rng;
-use crate::session::{BufferPool, Session};
+use crate::session::{BufferPool, Session, TriggerHistory};
 use crate::timers::{TimeBase, TimerKey, Timers};
 
 /// The tracing service.
@@ -36,6 +36,7 @@ pub struct Service {
     pub(crate) lockdown: bool,
     /// When unattended sessions of each name last began, `CLOCK_BOOTTIME`.
     pub(crate) cooldown: BTreeMap<Vec<u8>, u64>,
+    pub(crate) trigger_history: TriggerHistory,
     /// Chunks and patches refused before they reached a buffer, since the service began.
     pub(crate) chunks_discarded: u64,
     pub(crate) patches_discarded: u64,
@@ -62,6 +63,10 @@ pub(crate) enum Timer {
     SlowStart(SessionId),
     FlushTimeout(SessionId, FlushId),
     StopTimeout(SessionId),
+    TriggerTimeout(SessionId),
+    TriggerStop(SessionId),
+    /// Of the clone trigger with this number in the session.
+    CloneTrigger(SessionId, u64),
 }
 
 impl Timer {
@@ -74,7 +79,10 @@ impl Timer {
             | Self::ClearState(id)
             | Self::SlowStart(id)
             | Self::FlushTimeout(id, _)
-            | Self::StopTimeout(id) => id,
+            | Self::StopTimeout(id)
+            | Self::TriggerTimeout(id)
+            | Self::TriggerStop(id)
+            | Self::CloneTrigger(id, _) => id,
         }
     }
 }
@@ -98,6 +106,7 @@ impl Service {
             last: LastIds::default(),
             lockdown: false,
             cooldown: BTreeMap::new(),
+            trigger_history: TriggerHistory::default(),
             chunks_discarded: 0,
             patches_discarded: 0,
         }
@@ -175,6 +184,9 @@ impl Service {
                 Timer::SlowStart(id) => self.report_slow_start(id),
                 Timer::FlushTimeout(id, flush) => self.flush_timed_out(id, flush),
                 Timer::StopTimeout(id) => self.stop_timed_out(id),
+                Timer::TriggerTimeout(id) => self.start_trigger_timed_out(id),
+                Timer::TriggerStop(id) => self.trigger_stop_due(id),
+                Timer::CloneTrigger(id, hit) => self.clone_trigger_due(id, hit),
             }
         }
         self.deliver_observed();

@@ -4,11 +4,14 @@ use std::os::fd::OwnedFd;
 
 use ferretto_proto::trace_config::LockdownModeOperation;
 use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
+use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::{EnableTracingRequest, TraceConfig};
 
+use super::triggers::trigger_mode;
 use super::validate::{self, CheckedConfig, EnableError};
 use super::{
-    EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter, State, Uuid,
+    EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter, State, Triggers,
+    Uuid,
 };
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
 use crate::command::Command;
@@ -181,6 +184,7 @@ impl Service {
             config,
             sources,
             filter,
+            trigger_patterns,
         } = checked;
         let buffers = self.create_buffers(&config)?;
         self.apply_side_effects(&config);
@@ -217,13 +221,16 @@ impl Service {
             filter: filter.map(SessionFilter::new),
             compressor,
             invalid_packets: 0,
+            triggers: Triggers::new(trigger_patterns),
             flushes: Flushes::default(),
             error: None,
             retiring: None,
         };
-        let deferred = session.config.deferred_start.unwrap_or(false);
+        let deferred = session.config.deferred_start.unwrap_or(false)
+            || trigger_mode(&session.config) == Some(TriggerMode::START_TRACING);
         self.sessions.insert(id, session);
         self.set_up_all_sources(id);
+        self.arm_trigger_timeout(id);
         if !deferred {
             self.start_tracing(id);
         }

@@ -18,6 +18,7 @@ mod start_stop;
 mod state_query;
 mod stats;
 mod stream;
+mod triggers;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub(crate) use instances::{Instance, InstanceState};
 pub(crate) use pipeline::SessionFilter;
 pub(crate) use pool::BufferPool;
 pub(crate) use stream::ReadStream;
+pub(crate) use triggers::{TriggerHistory, Triggers};
 pub(crate) use validate::Source;
 
 /// How far a session has come.
@@ -85,6 +87,7 @@ pub(crate) struct Session {
     pub(crate) compressor: Option<Compressor>,
     /// Packets of producers that were dropped for being malformed or claiming the service's fields.
     pub(crate) invalid_packets: u64,
+    pub(crate) triggers: Triggers,
     pub(crate) flush_plan: FlushPlan,
     pub(crate) flushes: Flushes,
     pub(crate) output: Option<Output>,

@@ -1,13 +1,14 @@
 //! The packets the service itself puts into a trace.
 
 use ferretto_proto::fields::{
-    clock_snapshot, trace_packet, trace_provenance, trace_uuid, tracing_service_event,
+    clock_snapshot, trace_packet, trace_provenance, trace_uuid, tracing_service_event, trigger,
 };
 use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
 
 use super::Uuid;
 use super::events::Event;
+use super::triggers::Received;
 use crate::clocks::Clocks;
 use crate::packet::SequenceIds;
 use crate::snapshot::clock;
@@ -68,6 +69,23 @@ impl Header {
         encode(|packet| {
             self.write(packet);
             packet.bytes(trace_packet::TRACE_CONFIG, &config.encode_to_vec());
+        })
+    }
+
+    /// A trigger the session received, or the one it was cloned for, as the field says.
+    pub(crate) fn trigger(self, field: u32, received: &Received) -> Vec<u8> {
+        encode(|packet| {
+            packet.nested(field, |message| {
+                message.bytes(trigger::TRIGGER_NAME, &received.name);
+                message.bytes(trigger::PRODUCER_NAME, &received.producer_name);
+                message.int(
+                    trigger::TRUSTED_PRODUCER_UID,
+                    i64::from(received.producer_uid as i32),
+                );
+                message.varint(trigger::STOP_DELAY_MS, received.delay_ms);
+            });
+            packet.varint(trace_packet::TIMESTAMP, received.timestamp);
+            self.write(packet);
         })
     }
 

@@ -1,6 +1,7 @@
 //! One batch of a trace: the service's packets and the producers', in the order readers rely on.
 
 use ferretto_proto::BuiltinClock;
+use ferretto_proto::fields::trace_packet;
 
 use super::packets::Header;
 use super::pipeline::Pipeline;
@@ -37,10 +38,14 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
         };
+        if session.withholds_data() {
+            return false;
+        }
         let mut out = Pipeline::begin(session, self.options.stopwatch, sink);
         session.emit_clocks(header, &mut out);
-        if !session.progress.began {
-            session.progress.began = true;
+        let beginning = !std::mem::replace(&mut session.progress.began, true);
+        session.emit_config(header, beginning, &mut out);
+        if beginning {
             self.emit_beginning(id, header, &mut out);
         }
         let Some(session) = self.sessions.get_mut(&id) else {
@@ -81,11 +86,7 @@ impl Service {
             return;
         };
         let builtin = &session.config.builtin_data_sources;
-        let with_config = !builtin.disable_trace_config.unwrap_or(false);
         let with_system_info = !builtin.disable_system_info.unwrap_or(false);
-        if with_config {
-            out.own(&header.trace_config(&session.config));
-        }
         out.own(&header.uuid(session.uuid));
         let provenance = session.provenance(&self.buffers);
         out.own(&header.provenance(&self.now, &provenance));
@@ -112,6 +113,25 @@ impl Session {
         }
         if std::mem::take(&mut self.progress.sync_marker_due) {
             out.own(&header.sync_marker());
+        }
+    }
+
+    /// The config, once, and the triggers that came since.
+    fn emit_config<S: PacketSink>(
+        &mut self,
+        header: Header,
+        beginning: bool,
+        out: &mut Pipeline<'_, S>,
+    ) {
+        let builtin = &self.config.builtin_data_sources;
+        if builtin.disable_trace_config.unwrap_or(false) {
+            return;
+        }
+        if beginning {
+            out.own(&header.trace_config(&self.config));
+        }
+        for trigger in self.triggers.take_new() {
+            out.own(&header.trigger(trace_packet::TRIGGER, trigger));
         }
     }
 

@@ -126,6 +126,7 @@ impl Service {
             .sessions
             .get(&id)
             .is_some_and(|session| session.state == State::Started)
+            && !self.ends_by_trigger(id)
         {
             self.flush_and_stop(id);
         }
@@ -197,9 +198,11 @@ impl Service {
         for key in keys {
             self.set_instance_state(id, key, InstanceState::Stopped);
         }
-        // Flushes under way may still be confirmed.
+        // Flushes under way may still be confirmed, and clones be made.
+        let goes_on =
+            |timer: &Timer| matches!(timer, Timer::FlushTimeout(..) | Timer::CloneTrigger(..));
         self.timers
-            .cancel_if(|timer| timer.session() == id && !matches!(timer, Timer::FlushTimeout(..)));
+            .cancel_if(|timer| timer.session() == id && !goes_on(timer));
         self.scrape_all(id);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.record(&now, EventKind::TracingDisabled, true);

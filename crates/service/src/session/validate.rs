@@ -148,6 +148,8 @@ pub(crate) struct CheckedConfig {
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
     pub(crate) filter: Option<TraceFilter>,
+    /// Who may activate each trigger; `None` is everyone.
+    pub(crate) trigger_patterns: Vec<Option<Pattern>>,
 }
 
 /// What was worked out about a data source of the config.
@@ -165,7 +167,7 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
     let guarded = config.enable_extra_guardrails.unwrap_or(false);
     check_durations(&config, guarded)?;
     check_bugreport_filename(&config)?;
-    check_triggers(&config)?;
+    let trigger_patterns = check_triggers(&config)?;
     if guarded {
         check_guardrails(&config)?;
     }
@@ -192,6 +194,7 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
         config,
         sources,
         filter: None,
+        trigger_patterns,
     })
 }
 
@@ -288,7 +291,7 @@ fn check_bugreport_filename(config: &TraceConfig) -> Result<(), EnableError> {
     }
 }
 
-fn check_triggers(config: &TraceConfig) -> Result<(), EnableError> {
+fn check_triggers(config: &TraceConfig) -> Result<Vec<Option<Pattern>>, EnableError> {
     let triggers = &*config.trigger_config;
     let stops = matches!(
         triggers.trigger_mode,
@@ -298,15 +301,19 @@ fn check_triggers(config: &TraceConfig) -> Result<(), EnableError> {
         return Err(EnableError::TriggerIntoFile);
     }
     let mut seen = BTreeSet::new();
+    let mut patterns = Vec::with_capacity(triggers.triggers.len());
     for trigger in &triggers.triggers {
         let name = trigger.name.as_deref().unwrap_or_default();
         if !seen.insert(name) {
             return Err(EnableError::DuplicateTrigger(text(name)));
         }
         let pattern = trigger.producer_name_regex.as_deref().unwrap_or_default();
-        compile("producer_name_regex", pattern)?;
+        patterns.push(match pattern {
+            [] => None,
+            pattern => Some(compile("producer_name_regex", pattern)?),
+        });
     }
-    Ok(())
+    Ok(patterns)
 }
 
 fn check_guardrails(config: &TraceConfig) -> Result<(), EnableError> {
@@ -400,10 +407,6 @@ fn compile(field: &'static str, pattern: &[u8]) -> Result<Pattern, EnableError> 
 
 /// Whatever changes what the trace contains must be refused, never silently ignored.
 fn check_unsupported(config: &TraceConfig) -> Result<(), EnableError> {
-    let triggers = &*config.trigger_config;
-    if is_triggered(triggers) || !triggers.triggers.is_empty() {
-        return Err(EnableError::Unsupported("trigger_config"));
-    }
     if config
         .builtin_data_sources
         .enable_concurrent_session_events

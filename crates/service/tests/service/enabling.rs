@@ -474,8 +474,11 @@ fn what_is_not_there_yet_is_refused_not_ignored() {
     let unsupported = |change: fn(&mut TraceConfig)| refusal(change);
     let text = |what: &str| format!("{what} is not supported by this tracing service");
     assert_eq!(
-        unsupported(|c| c.trigger_config = triggers(TriggerMode::STOP_TRACING, 1).into()),
-        text("trigger_config")
+        unsupported(|c| {
+            let builtin = c.builtin_data_sources.get_or_insert_default();
+            builtin.enable_concurrent_session_events = Some(true);
+        }),
+        text("enable_concurrent_session_events")
     );
 }
 

@@ -15,4 +15,5 @@ mod reading;
 mod recording;
 mod scale;
 mod simulation;
+mod triggers;
 mod world;
