@@ -15,6 +15,7 @@ use crate::pending::Pending;
 use crate::primitive::{Arc, AtomicBool, Mutex, Ordering, lock, sleep};
 use crate::region::Region;
 use crate::service::ServiceRegion;
+use crate::startup::{Reservations, Target};
 use crate::writer::{ExhaustedPolicy, TraceWriter};
 
 /// How the writers' side reaches whoever owns the connection.
@@ -95,6 +96,8 @@ pub struct Arbiter {
     options: ArbiterOptions,
     outlet: Box<dyn Outlet>,
     closed: AtomicBool,
+    /// Nothing is sent while a buffer is still to get its number, so nobody must wait for chunks either.
+    held_back: AtomicBool,
     /// The process that may use the chunks. A forked child inherits writers and memory, but must not touch them.
     process: u32,
     state: Mutex<State>,
@@ -104,7 +107,8 @@ pub struct Arbiter {
 struct State {
     ids: WriterIds,
     /// The buffer of every writer.
-    targets: HashMap<u16, u16>,
+    targets: HashMap<u16, Target>,
+    reservations: Reservations,
     registered: VecDeque<(u16, u16)>,
     /// Writers that are gone, with the chunk number each would have used next. Their numbers are not given to others
     /// before the service has been told, or it would take the new writer for the old one.
@@ -130,6 +134,7 @@ impl Arbiter {
             options,
             outlet,
             closed: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
             process: std::process::id(),
             state: Mutex::default(),
         }))
@@ -142,24 +147,62 @@ impl Arbiter {
         target_buffer: u16,
         policy: ExhaustedPolicy,
     ) -> TraceWriter {
+        self.new_writer(policy, |_| Target::Buffer(target_buffer))
+    }
+
+    /// A new writer for a buffer that has no number yet, known as `reservation` until
+    /// [`Arbiter::resolve_reservation`] says what it is.
+    ///
+    /// While there is such a reservation nothing at all is sent, so chunks are not freed either: all writers drop what
+    /// finds no room, whatever their policy. If the reservation is resolved already, this is a writer like any other.
+    pub fn create_startup_writer(
+        self: &Arc<Self>,
+        reservation: u16,
+        policy: ExhaustedPolicy,
+    ) -> TraceWriter {
+        self.new_writer(policy, |state| state.reservations.target(reservation))
+    }
+
+    fn new_writer(
+        self: &Arc<Self>,
+        policy: ExhaustedPolicy,
+        target: impl FnOnce(&mut State) -> Target,
+    ) -> TraceWriter {
         if !self.is_usable() {
             return TraceWriter::null();
         }
-        let allocated = {
+        let (id, first_chunk, target) = {
             let mut state = lock(&self.state);
-            let allocated = state.ids.allocate();
-            if let Some((id, _)) = allocated {
-                state.targets.insert(id, target_buffer);
-                state.registered.push_back((id, target_buffer));
-                self.finder.set_writers(state.writers());
+            let Some((id, first_chunk)) = state.ids.allocate() else {
+                return TraceWriter::null();
+            };
+            let target = target(&mut state);
+            state.targets.insert(id, target);
+            match target {
+                Target::Buffer(0) => {}
+                Target::Buffer(buffer) => state.registered.push_back((id, buffer)),
+                Target::Reserved(_) => self.held_back.store(true, Ordering::Relaxed),
             }
-            allocated
-        };
-        let Some((id, first_chunk)) = allocated else {
-            return TraceWriter::null();
+            self.finder.set_writers(state.writers());
+            (id, first_chunk, target.buffer())
         };
         self.outlet.wake();
-        TraceWriter::bound(Arc::clone(self), id, first_chunk, target_buffer, policy)
+        TraceWriter::bound(Arc::clone(self), id, first_chunk, target, policy)
+    }
+
+    /// Says which buffer a reservation stands for; 0 gives it up, so that what was written for it is stored nowhere.
+    /// With the last one, what was held back is sent. Only the first time for each reservation has an effect.
+    pub fn resolve_reservation(&self, reservation: u16, buffer: u16) {
+        {
+            let mut state = lock(&self.state);
+            if !state.reservations.resolve(reservation, buffer) {
+                return;
+            }
+            state.resolve(Target::Reserved(reservation), buffer);
+            let held_back = !state.reservations.are_resolved();
+            self.held_back.store(held_back, Ordering::Relaxed);
+        }
+        self.outlet.wake();
     }
 
     /// How many writers there are.
@@ -172,7 +215,7 @@ impl Arbiter {
         if self.options.emulated && self.options.self_scraping {
             self.scrape();
         }
-        self.update(|pending| {
+        self.update(|pending, _| {
             pending.acknowledge(request_id);
             true
         });
@@ -188,6 +231,7 @@ impl Arbiter {
         ServiceRegion::of(self.finder.pages().clone()).for_each_uncommitted(|chunk| {
             if let Some(&target) = targets.get(&chunk.header().writer_id)
                 && !chunk.is_complete()
+                && let Target::Buffer(target @ 1..) = target
             {
                 pending.add_copy(chunk, target);
             }
@@ -197,7 +241,7 @@ impl Arbiter {
     /// Commits what is pending now, and calls `callback` once the service has processed it, even if nothing was.
     pub fn flush(&self, callback: Option<FlushCallback>) {
         if self.is_usable() {
-            self.update(|pending| {
+            self.update(|pending, _| {
                 pending.callbacks.extend(callback);
                 true
             });
@@ -224,6 +268,9 @@ impl Arbiter {
 
     fn next_output(&self, now: Option<Instant>) -> Output {
         let mut state = lock(&self.state);
+        if !state.reservations.are_resolved() {
+            return Output::Idle;
+        }
         if let Some((writer_id, target_buffer)) = state.registered.pop_front() {
             return Output::Register {
                 writer_id,
@@ -269,7 +316,7 @@ impl Arbiter {
             if let Some(chunk) = self.finder.find(header) {
                 return Some(chunk);
             }
-            if policy == ExhaustedPolicy::Drop {
+            if policy == ExhaustedPolicy::Drop || self.held_back.load(Ordering::Relaxed) {
                 return None;
             }
             if attempt >= self.options.stall_limit {
@@ -288,22 +335,22 @@ impl Arbiter {
     }
 
     /// Takes a chunk back to be committed, along with the filled holes of its writer.
-    pub(crate) fn return_chunk(&self, chunk: OwnedChunk, target: u16, patches: &mut PatchList) {
+    pub(crate) fn return_chunk(&self, chunk: OwnedChunk, patches: &mut PatchList) {
         self.finder.give_back(&chunk);
-        self.update_with_patches(Some(chunk), target, 0, patches);
+        let writer_id = chunk.writer_id().unwrap_or(0);
+        self.update_with_patches(Some(chunk), writer_id, patches);
     }
 
     /// Commits the filled holes of a writer.
-    pub(crate) fn send_patches(&self, writer_id: u16, target: u16, patches: &mut PatchList) {
+    pub(crate) fn send_patches(&self, writer_id: u16, patches: &mut PatchList) {
         if patches.is_ready() {
-            self.update_with_patches(None, target, writer_id, patches);
+            self.update_with_patches(None, writer_id, patches);
         }
     }
 
     fn update_with_patches(
         &self,
         chunk: Option<OwnedChunk>,
-        target: u16,
         writer_id: u16,
         patches: &mut PatchList,
     ) {
@@ -315,13 +362,11 @@ impl Arbiter {
         if !self.is_usable() {
             return;
         }
-        let writer_id = chunk
-            .as_ref()
-            .and_then(OwnedChunk::writer_id)
-            .unwrap_or(writer_id);
         let direct = self.options.direct_patching;
         let half = self.finder.pages().region().size() / 2;
-        self.update(|pending| {
+        self.update(|pending, targets| {
+            let none = Target::Buffer(0);
+            let target = targets.get(&writer_id).copied().unwrap_or(none);
             if let Some(chunk) = chunk {
                 pending.add_chunk(chunk, target, direct);
             }
@@ -331,12 +376,15 @@ impl Arbiter {
     }
 
     /// Changes what is pending; `change` returns whether it should be sent at once.
-    fn update(&self, change: impl FnOnce(&mut Pending) -> bool) {
+    fn update(&self, change: impl FnOnce(&mut Pending, &HashMap<u16, Target>) -> bool) {
         let wake = {
             let mut state = lock(&self.state);
-            let is_new = state.pending.is_none();
-            let pending = state.pending.get_or_insert_default();
-            let urgent = change(pending);
+            let State {
+                pending, targets, ..
+            } = &mut *state;
+            let is_new = pending.is_none();
+            let pending = pending.get_or_insert_default();
+            let urgent = change(pending, targets);
             let newly_urgent = urgent && !pending.urgent;
             pending.urgent |= urgent;
             is_new || newly_urgent
@@ -353,8 +401,11 @@ impl Arbiter {
         }
         {
             let mut state = lock(&self.state);
-            state.targets.remove(&id);
-            state.unregistered.push_back((id, next_chunk));
+            match state.targets.remove(&id) {
+                Some(Target::Buffer(1..)) => state.unregistered.push_back((id, next_chunk)),
+                // The service never heard of it.
+                _ => state.ids.free(id, next_chunk),
+            }
             self.finder.set_writers(state.writers());
         }
         self.outlet.wake();
@@ -389,6 +440,27 @@ impl State {
     /// How many writers there are.
     fn writers(&self) -> u16 {
         self.targets.len() as u16
+    }
+
+    /// Gives everything written and every writer made for a reservation its buffer.
+    fn resolve(&mut self, reserved: Target, buffer: u16) {
+        let target = Target::Buffer(buffer);
+        if let Some(pending) = &mut self.pending {
+            pending.resolve(reserved, target);
+        }
+        let writers = self.targets.iter_mut();
+        let mut resolved: Vec<u16> = writers
+            .filter(|(_, writer)| **writer == reserved)
+            .map(|(id, writer)| {
+                *writer = target;
+                *id
+            })
+            .collect();
+        if buffer != 0 {
+            resolved.sort_unstable();
+            let register = resolved.into_iter().map(|id| (id, buffer));
+            self.registered.extend(register);
+        }
     }
 
     /// When what is pending is to be sent, if that is not now.

@@ -31,6 +31,7 @@ mod service;
 #[cfg(loom)]
 mod shadow;
 mod sink;
+mod startup;
 mod writer;
 
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};

@@ -6,10 +6,11 @@ use crate::chunk::{OwnedChunk, Released};
 use crate::commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, Patch};
 use crate::patch::{FilledHole, PatchList};
 use crate::service::ScrapedChunk;
+use crate::startup::Target;
 
 /// A chunk that goes out with the next commit.
 struct PendingChunk {
-    target: u16,
+    target: Target,
     page: u32,
     index: u32,
     chunk: Chunk,
@@ -30,7 +31,8 @@ pub(crate) struct Pending {
     chunks: Vec<PendingChunk>,
     /// Unfinished chunks. They come first: each may be followed by the same one finished.
     copies: Vec<ChunkToMove>,
-    patches: Vec<ChunkToPatch>,
+    /// Their buffers are filled in at the end.
+    patches: Vec<(Target, ChunkToPatch)>,
     flush_request_id: Option<u64>,
     bytes: usize,
     /// Called when the service has processed the commit.
@@ -51,7 +53,7 @@ impl Pending {
     }
 
     /// Adds a chunk. With `direct` patching it is kept back while it has holes.
-    pub(crate) fn add_chunk(&mut self, chunk: OwnedChunk, target: u16, direct: bool) {
+    pub(crate) fn add_chunk(&mut self, chunk: OwnedChunk, target: Target, direct: bool) {
         let Some((page, index, size)) = chunk.location() else {
             return;
         };
@@ -90,7 +92,7 @@ impl Pending {
     pub(crate) fn add_patches(
         &mut self,
         writer_id: u16,
-        target: u16,
+        target: Target,
         patches: &mut PatchList,
     ) -> bool {
         let mut any = false;
@@ -122,13 +124,13 @@ impl Pending {
         false
     }
 
-    fn add_patch(&mut self, writer_id: u16, target: u16, hole: FilledHole, more: bool) {
+    fn add_patch(&mut self, writer_id: u16, target: Target, hole: FilledHole, more: bool) {
         let patch = Patch {
             offset: hole.offset,
             data: hole.data,
         };
         match self.patches.last_mut() {
-            Some(last)
+            Some((_, last))
                 if last.chunk_id == hole.chunk_id
                     && last.writer_id == writer_id
                     && last.patches.len() < ChunkToPatch::MAX_PATCHES =>
@@ -136,17 +138,31 @@ impl Pending {
                 last.patches.push(patch);
                 last.has_more_patches = more;
             }
-            _ => self.patches.push(ChunkToPatch {
-                target_buffer: target,
-                writer_id,
-                chunk_id: hole.chunk_id,
-                patches: vec![patch],
-                has_more_patches: more,
-            }),
+            _ => {
+                let chunk = ChunkToPatch {
+                    target_buffer: 0,
+                    writer_id,
+                    chunk_id: hole.chunk_id,
+                    patches: vec![patch],
+                    has_more_patches: more,
+                };
+                self.patches.push((target, chunk));
+            }
         }
     }
 
-    /// The commit to send. `emulated`: with the chunks inside.
+    /// Fills in the buffer of what was written before it had a number.
+    pub(crate) fn resolve(&mut self, reserved: Target, buffer: Target) {
+        let chunks = self.chunks.iter_mut().map(|pending| &mut pending.target);
+        let patches = self.patches.iter_mut().map(|(target, _)| target);
+        for target in chunks.chain(patches) {
+            if *target == reserved {
+                *target = buffer;
+            }
+        }
+    }
+
+    /// The commit to send, with all buffers known. `emulated`: with the chunks inside.
     pub(crate) fn into_commit(mut self, emulated: bool) -> Commit {
         let mut moves = self.copies;
         for mut pending in self.chunks.drain(..) {
@@ -157,14 +173,21 @@ impl Pending {
             moves.push(ChunkToMove {
                 page: pending.page,
                 chunk: pending.index,
-                target_buffer: pending.target,
+                target_buffer: pending.target.buffer(),
                 data: emulated.then(|| released.take_bytes()),
                 is_incomplete: false,
             });
         }
+        let patches = self
+            .patches
+            .into_iter()
+            .map(|(target, chunk)| ChunkToPatch {
+                target_buffer: target.buffer(),
+                ..chunk
+            });
         Commit {
             moves,
-            patches: self.patches,
+            patches: patches.collect(),
             flush_request_id: self.flush_request_id,
             callbacks: self.callbacks,
         }

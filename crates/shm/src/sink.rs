@@ -375,7 +375,7 @@ impl ChunkSink {
         }
         let chunk = std::mem::replace(&mut self.chunk, OwnedChunk::detached());
         if let Some(arbiter) = &self.arbiter {
-            arbiter.return_chunk(chunk, self.target, &mut self.patches);
+            arbiter.return_chunk(chunk, &mut self.patches);
         }
     }
 
@@ -384,7 +384,7 @@ impl ChunkSink {
         if self.patches.is_ready()
             && let Some(arbiter) = &self.arbiter
         {
-            arbiter.send_patches(self.id, self.target, &mut self.patches);
+            arbiter.send_patches(self.id, &mut self.patches);
         }
     }
 

@@ -59,7 +59,7 @@ impl TraceWriter {
         self.sink.id()
     }
 
-    /// The central buffer it writes to; 0 if it discards everything.
+    /// The central buffer it writes to; 0 if it discards everything, or if the buffer had no number yet.
     pub fn target_buffer(&self) -> u16 {
         self.sink.target()
     }
