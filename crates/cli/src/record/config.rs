@@ -43,8 +43,8 @@ const KERNEL_EVENTS: [&str; 10] = [
 
 /// Scheduling of all CPUs, processes and threads with their names, memory of processes, memory, CPU, disk and
 /// pressure counters, and the track events of programs, streamed into the file. Sized so that a fully loaded machine
-/// with `cpus` CPUs loses nothing.
-pub(super) fn default_config(cpus: u32) -> TraceConfig {
+/// with `cpus` CPUs loses nothing. Kernel events come from the tracefs instance `instance`, or from its top level.
+pub(super) fn default_config(cpus: u32, instance: Option<&str>) -> TraceConfig {
     let cpus = cpus.max(1);
     let buffer = |name: &str, size_kb: u32| BufferConfig {
         size_kb: Some(size_kb),
@@ -60,7 +60,7 @@ pub(super) fn default_config(cpus: u32) -> TraceConfig {
             buffer("apps", 64 << 10),
         ],
         data_sources: vec![
-            source(kernel(cpus)),
+            source(kernel(cpus, instance)),
             source(processes()),
             source(counters()),
             source(named("linux.system_info", SYSTEM_BUFFER)),
@@ -93,7 +93,7 @@ fn named(name: &str, buffer: u32) -> DataSourceConfig {
     }
 }
 
-fn kernel(cpus: u32) -> DataSourceConfig {
+fn kernel(cpus: u32, instance: Option<&str>) -> DataSourceConfig {
     let size = KERNEL_BUFFER_PER_CPU_KB >> u32::from(cpus > MANY_CPUS);
     DataSourceConfig {
         ftrace_config: Some(
@@ -101,6 +101,7 @@ fn kernel(cpus: u32) -> DataSourceConfig {
                 ftrace_events: KERNEL_EVENTS.iter().map(|event| (*event).into()).collect(),
                 buffer_size_kb: Some(size),
                 drain_period_ms: Some(KERNEL_DRAIN_PERIOD_MS),
+                instance_name: instance.map(Into::into),
                 ..Default::default()
             }
             .encode_to_vec(),
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn track_events_name_their_categories() {
-        let config = default_config(2);
+        let config = default_config(2, None);
         let events = config
             .data_sources
             .iter()

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ferretto_probes::ftrace::OwnInstance;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_trace::text::message_to_text;
 
@@ -43,10 +44,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         anstream::eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
         return Ok(ExitCode::from(missing.exit_code()));
     }
-    let config = plan_config(&args)?;
     if args.print_config {
-        return print_config(&config).map(|()| ExitCode::SUCCESS);
+        return print_config(&plan_config(&args, None)?).map(|()| ExitCode::SUCCESS);
     }
+    // Removed when the recording is over and its data sources are gone.
+    let instance = own_instance(&args);
+    let config = plan_config(&args, instance.as_ref().map(OwnInstance::name))?;
     let mut signals = Signals::new().context("cannot take over signals")?;
     let target = Target::open(&args.output)?;
     let end = match record(&args, config, &target, &mut signals) {
@@ -64,6 +67,15 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     Ok(end.code.unwrap_or(ExitCode::SUCCESS))
 }
 
+/// Without a config nothing is said about where kernel events come from, so recordings get buffers of their own and do
+/// not take events from each other. Where that is not permitted the top level of tracefs has to do.
+fn own_instance(args: &RecordArgs) -> Option<OwnInstance> {
+    match args.config.is_none() && !args.system {
+        true => OwnInstance::create().ok(),
+        false => None,
+    }
+}
+
 fn print_config(config: &TraceConfig) -> Result<()> {
     let encoded = config.encode_to_vec();
     let text = message_to_text("perfetto.protos.TraceConfig", &encoded)
@@ -74,10 +86,10 @@ fn print_config(config: &TraceConfig) -> Result<()> {
 }
 
 /// The config to record with: the file's or the default, with what the command line says.
-fn plan_config(args: &RecordArgs) -> Result<TraceConfig> {
+fn plan_config(args: &RecordArgs, instance: Option<&str>) -> Result<TraceConfig> {
     let mut config = match &args.config {
         Some(path) => crate::config::load(path)?,
-        None => config::default_config(cpus()),
+        None => config::default_config(cpus(), instance),
     };
     let duration = match args.duration {
         Some(duration) => Some(duration),

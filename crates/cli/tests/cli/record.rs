@@ -66,6 +66,42 @@ fn the_machine_is_recorded_without_any_configuration() {
     );
 }
 
+/// Two readers of one kernel buffer would each get a part of the events.
+#[test]
+fn recordings_at_the_same_time_have_kernel_buffers_of_their_own() {
+    let world = World::new();
+    let start = |name: &str| {
+        let mut command = world.command("ferretto", &["record", "-d", "300ms", "-o", name]);
+        command.spawn().expect("the command runs")
+    };
+    let mut running = [start("a.pftrace"), start("b.pftrace")];
+    for recording in &mut running {
+        assert!(recording.wait().expect("it ends").success());
+    }
+    for (name, recording) in ["a.pftrace", "b.pftrace"].into_iter().zip(&running) {
+        let summary = world.summary(name);
+        if !summary
+            .sources
+            .iter()
+            .any(|source| source.name == "linux.ftrace")
+        {
+            println!("skipped: kernel events are not allowed here");
+            return;
+        }
+        let instance = format!("ferretto-{}", recording.id());
+        let text = world.run("ferretto", &["text", name]).returned(0);
+        assert!(
+            text.text()
+                .contains(&format!("instance_name: \"{instance}\""))
+        );
+        let path = format!("/sys/kernel/tracing/instances/{instance}");
+        assert!(
+            !std::path::Path::new(&path).exists(),
+            "{path} is left behind"
+        );
+    }
+}
+
 #[test]
 fn a_config_of_either_form_is_recorded() {
     let world = World::new();

@@ -1,0 +1,68 @@
+//! A tracefs instance for one process alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::tracefs::{Tracefs, TracefsError};
+
+/// Instances of this program are called so, with the process id behind.
+const PREFIX: &str = "ferretto-";
+
+/// A tracefs instance made by this process, removed when dropped.
+///
+/// Its buffers and settings are its own, so neither another recording nor anybody else who uses the kernel's tracing
+/// takes events away or is disturbed (kernel documentation: ftrace, "Instances"). What programs write to
+/// `trace_marker` goes to the top level only.
+#[derive(Debug)]
+pub struct OwnInstance {
+    path: PathBuf,
+    name: String,
+}
+
+impl OwnInstance {
+    /// Makes the instance; tracefs is mounted first if it is nowhere. What a killed process has left behind is
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// If there is no tracefs, or this user may not make instances.
+    pub fn create() -> Result<Self, TracefsError> {
+        let instances = Tracefs::find_or_mount()?.root().join("instances");
+        remove_orphans(&instances);
+        let name = format!("{PREFIX}{}", std::process::id());
+        let path = instances.join(&name);
+        match fs::create_dir(&path) {
+            Ok(()) => Ok(Self { path, name }),
+            Err(error) => Err(TracefsError::NotPermitted { path, error }),
+        }
+    }
+
+    /// Its name, as `FtraceConfig.instance_name` wants it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for OwnInstance {
+    fn drop(&mut self) {
+        // The kernel refuses while somebody else reads there; the next recording tries again.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Removes the instances of processes that are gone. Those that are still in use cannot be removed.
+fn remove_orphans(instances: &Path) {
+    let Ok(entries) = fs::read_dir(instances) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !Path::new("/proc").join(owner.to_string()).exists() {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
