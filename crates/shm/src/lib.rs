@@ -12,6 +12,9 @@
 //! - [`ServiceRegion`]: the service's side. It treats every byte as hostile: header words are loaded once, payload is
 //!   copied once, and nothing read from the region ever steers an access outside it.
 //!
+//! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
+//! models of every order in which few threads can run: `bash .ci/run loom`.
+//!
 //! The only unsafe code is in `region` and `chunk`.
 
 mod arbiter;

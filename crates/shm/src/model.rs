@@ -12,13 +12,25 @@ use crate::layout::{ChunkFlags, ChunkHeader, Layout, PageSize};
 use crate::pages::{Pages, State};
 use crate::primitive::{Arc, Ordering};
 use crate::region::Region;
-use crate::service::ServiceRegion;
+use crate::service::{ScrapedChunk, ServiceRegion};
 use crate::writer::ExhaustedPolicy;
 
 fn check(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
     builder.check(model);
+}
+
+/// Makes the checker try what follows against every step of the other threads. It remembers only the last access to each
+/// word, so it forgets a load of one thread as soon as another loads too, but no access that may change the word.
+fn nudge(service: &ServiceRegion) {
+    service.region().word(0).fetch_or(0, Ordering::Relaxed);
+}
+
+/// Scrapes a region of one page.
+fn scrape(service: &ServiceRegion, visit: impl FnMut(&ScrapedChunk<'_>)) {
+    nudge(service);
+    service.for_each_uncommitted(visit);
 }
 
 struct Sides {
@@ -51,6 +63,7 @@ fn write_fragment(chunk: &mut OwnedChunk, byte: u8) {
 
 /// Takes chunk 0 of page 0 if it is complete, and says who wrote what.
 fn read(service: &ServiceRegion, index: u32) -> Option<(u16, u32, Vec<u8>)> {
+    nudge(service);
     let chunk = service.try_read(0, index)?;
     let mut payload = Vec::new();
     chunk.copy_payload(&mut payload);
@@ -172,7 +185,7 @@ fn a_scraper_reads_only_what_is_published() {
             write_fragment(&mut chunk, 2);
             chunk.release().unwrap();
         });
-        service.for_each_uncommitted(|chunk| {
+        scrape(&service, |chunk| {
             let mut payload = Vec::new();
             chunk.copy_payload(&mut payload);
             assert_eq!((chunk.header().writer_id, chunk.header().chunk_id), (1, 7));
@@ -200,7 +213,7 @@ fn a_scraper_never_sees_an_old_header_on_a_new_chunk() {
             Some(chunk)
         });
         assert!(read(&service, 0).is_some());
-        service.for_each_uncommitted(|chunk| {
+        scrape(&service, |chunk| {
             let mut payload = Vec::new();
             chunk.copy_payload(&mut payload);
             assert_eq!((chunk.header().writer_id, chunk.header().chunk_id), (2, 9));
@@ -225,7 +238,7 @@ fn a_kept_chunk_is_patched_before_anyone_reads_the_hole() {
             chunk.clear_needs_patching();
             chunk.release().unwrap();
         });
-        service.for_each_uncommitted(|chunk| {
+        scrape(&service, |chunk| {
             let mut payload = Vec::new();
             chunk.copy_payload(&mut payload);
             if chunk.is_complete() {
