@@ -208,7 +208,9 @@ fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) 
 }
 
 fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
-    message.field.retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
+    message
+        .field
+        .retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
     message.field.iter_mut().for_each(leave_encoded);
     for nested in &mut message.nested_type {
         reduce(nested, known);
