@@ -67,6 +67,7 @@ impl Reactor {
             }
             Command::OpenFile { file, path } => self.files.create(file, path),
             Command::AdoptFile { file, fd } => self.files.adopt(file, fd),
+            Command::CopyFile { from, file, fd } => self.files.copy(from, file, fd),
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),
             Command::SyncFile { file } => self.files.sync(file),
             Command::CloseFile { file } => self.files.close(file),

@@ -21,6 +21,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
+/// How much is copied from file to file at a time.
+const COPY_BLOCK: usize = 256 * 1024;
 /// What a pipe takes without blocking when it is ready for writing.
 const PIPE_WRITE: usize = 4096;
 
@@ -49,6 +51,17 @@ struct OpenFile {
 enum Job {
     Write(Vec<u8>),
     Sync,
+    /// Hand out what was written up to here, to be read.
+    Lend(Sender<io::Result<Original>>),
+    /// Append what the other file's thread hands out.
+    Copy(Receiver<io::Result<Original>>),
+}
+
+/// A file to be copied as it is now, though more be written to it.
+#[derive(Debug)]
+struct Original {
+    fd: OwnedFd,
+    size: u64,
 }
 
 /// How a file's thread reports back.
@@ -110,6 +123,18 @@ impl Files {
     /// Takes a descriptor as the file.
     pub(crate) fn adopt(&mut self, file: FileId, fd: OwnedFd) {
         self.spawn(file, move |_| Some(fd));
+    }
+
+    /// Copies what was written to `from` up to now, and takes `fd`, which it is copied to, as the file.
+    pub(crate) fn copy(&mut self, from: FileId, file: FileId, fd: OwnedFd) {
+        let (sender, original) = mpsc::channel();
+        if let Some(open) = self.open.get(&from) {
+            // If that fails, the other end of the channel is told.
+            let _ = open.jobs.send(Job::Lend(sender));
+        }
+        self.adopt(file, fd);
+        self.pending += 1;
+        self.send(file, Job::Copy(original));
     }
 
     /// Appends to a file.
@@ -175,8 +200,7 @@ impl Files {
     fn send(&self, file: FileId, job: Job) {
         let open = self.open.get(&file);
         if open.is_none_or(|open| open.jobs.send(job).is_err()) {
-            self.reporter
-                .failed(file, &io::Error::other("the file is not open"));
+            self.reporter.failed(file, &not_open());
         }
     }
 
@@ -225,6 +249,10 @@ fn create_file(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, mode)?)
 }
 
+fn not_open() -> io::Error {
+    io::Error::other("the file is not open")
+}
+
 fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Reporter) {
     for job in queue {
         match job {
@@ -238,6 +266,17 @@ fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Repo
             Job::Sync => {
                 // Pipes and the like have no medium to sync to.
                 let _ = rustix::fs::fdatasync(&writer.fd);
+            }
+            Job::Lend(to) => {
+                let _ = to.send(writer.original());
+            }
+            Job::Copy(original) => {
+                let original = original.recv();
+                let original = original.unwrap_or_else(|_| Err(not_open()));
+                match original.and_then(|original| writer.copy(&original)) {
+                    Ok(bytes) => reporter.report(Event::FileWritten { file, bytes }),
+                    Err(error) => reporter.failed(file, &error),
+                }
             }
         }
     }
@@ -274,6 +313,30 @@ impl FileWriter {
             }
         }
         Ok(())
+    }
+
+    /// What was written so far, if it can be read again.
+    fn original(&self) -> io::Result<Original> {
+        let size = self.position().ok_or(Errno::SPIPE)?;
+        let fd = self.fd.try_clone()?;
+        Ok(Original { fd, size })
+    }
+
+    /// Appends all of another file, and returns its size.
+    fn copy(&self, original: &Original) -> io::Result<u64> {
+        let mut block = vec![0; COPY_BLOCK];
+        let mut at = 0;
+        while at < original.size {
+            let left = usize::try_from(original.size - at).unwrap_or(COPY_BLOCK);
+            let wanted = &mut block[..left.min(COPY_BLOCK)];
+            let read = retry_on_intr(|| rustix::io::pread(&original.fd, &mut *wanted, at))?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.write_whole(&wanted[..read])?;
+            at += read as u64;
+        }
+        Ok(at)
     }
 
     /// Where the next byte will be written, if this is a file that can be

@@ -10,8 +10,10 @@ use ferretto_ipc::Address;
 use ferretto_ipc::port::{consumer, producer};
 use ferretto_ipc::socket::Socket;
 use ferretto_proto::__buffa::oneof::get_async_command_response::Cmd;
+use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::{
-    CommitDataRequest, GetAsyncCommandResponse, InitializeConnectionRequest, commit_data_request,
+    CloneSessionRequest, CloneSessionResponse, CommitDataRequest, GetAsyncCommandResponse,
+    InitializeConnectionRequest, commit_data_request,
 };
 use ferretto_shm::Region;
 use ferretto_wire::{Fields, Value};
@@ -276,6 +278,54 @@ fn a_session_writes_into_the_file_it_was_given() {
     assert_eq!(response.error, None);
     let trace = std::fs::read(&path).unwrap();
     assert!(!trace.is_empty() && is_whole_trace(&trace));
+}
+
+fn clone_into(host: &TestHost, id: u64, fd: OwnedFd) -> CloneSessionResponse {
+    let mut consumer = host.consumer();
+    let request = consumer::Request::CloneSession(CloneSessionRequest {
+        selector: Some(Selector::SessionId(id)),
+        ..Default::default()
+    });
+    let request_id = consumer.0.invoke(&request, Some(fd), true).unwrap();
+    let reply = consumer.reply();
+    assert_eq!(reply.request_id, request_id);
+    match reply.result {
+        Ok(consumer::Reply::CloneSession(response)) => response,
+        _ => panic!(),
+    }
+}
+
+#[test]
+fn ipc_063_a_clone_of_a_session_that_writes_into_a_file() {
+    let host = TestHost::start();
+    let mut consumer = host.consumer();
+    let (path, copy) = (host.folder().join("original"), host.folder().join("copy"));
+    let request = enable("test", |config| {
+        into_file(config);
+        config.output_path = Some(path.as_os_str().as_encoded_bytes().to_vec());
+        config.file_write_period_ms = Some(100);
+    });
+    consumer.0.invoke(&request, None, true).unwrap();
+    // Something is written before long: the beginning of every trace.
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) == 0 {
+        std::thread::yield_now();
+    }
+    let response = clone_into(&host, 1, std::fs::File::create(&copy).unwrap().into());
+    assert_eq!(response.was_write_into_file, Some(true));
+    let trace = std::fs::read(&copy).unwrap();
+    let begin = std::fs::read(&path).unwrap();
+    assert!(is_whole_trace(&trace) && trace.starts_with(&begin[..100]));
+
+    // A pipe is not to be read again.
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let mut other = host.consumer();
+    let request = enable("test", into_file);
+    other.0.invoke(&request, Some(writer.into()), true).unwrap();
+    let id = 3;
+    let response = clone_into(&host, id, std::fs::File::create(&copy).unwrap().into());
+    assert_eq!(response.success, Some(false));
+    let error = String::from_utf8(response.error.unwrap()).unwrap();
+    assert!(error.contains("failed to copy existing file: "), "{error}");
 }
 
 #[test]

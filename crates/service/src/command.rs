@@ -74,6 +74,18 @@ pub enum Command {
         /// The descriptor, may be a pipe.
         fd: OwnedFd,
     },
+    /// Copy all that was written to the open file `from` so far, from its beginning and whoever wrote
+    /// it, into this descriptor at its current offset, and use that as the file `file` from then on.
+    /// Answered with `FileWritten` once all is copied, or with `FileFailed` if `from` cannot be read
+    /// again (a pipe, a descriptor for writing only) or `fd` not be written.
+    CopyFile {
+        /// What is copied.
+        from: FileId,
+        /// Name of the copy in later commands.
+        file: FileId,
+        /// Where it is copied to.
+        fd: OwnedFd,
+    },
     /// Append `bytes` to the file. Answered with `FileWritten` once all of them are written, or with
     /// `FileFailed`. At most one write to each file is under way at a time.
     WriteFile {

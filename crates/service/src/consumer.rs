@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::enable_tracing_response::State;
 use ferretto_proto::{
-    AttachResponse, CloneSessionResponse, EnableTracingResponse, GetTraceStatsResponse,
+    AttachResponse, EnableTracingResponse, GetTraceStatsResponse,
     QueryCapabilitiesResponse, SaveTraceForBugreportResponse, TraceConfig,
     TracingServiceCapabilities, observable_events,
 };
@@ -137,7 +137,9 @@ impl Service {
             Request::SaveTraceForBugreport(_) => {
                 Some(Reply::SaveTraceForBugreport(bugreport_refusal()))
             }
-            Request::CloneSession(_) => Some(Reply::CloneSession(clone_refusal())),
+            Request::CloneSession(request) => {
+                return self.clone_session(client, request_id, request, fd);
+            }
         };
         self.reply_to_consumer(client, request_id, reply);
     }
@@ -224,6 +226,7 @@ impl Service {
         let Some(consumer) = self.consumers.remove(&client) else {
             return;
         };
+        self.forget_clones_of(client);
         if let Some(session) = consumer.session {
             self.free_session(session, None);
         }
@@ -255,6 +258,7 @@ fn capabilities() -> QueryCapabilitiesResponse {
             Type::TYPE_CLONE_TRIGGER_HIT,
         ],
         has_trace_config_output_path: Some(true),
+        has_clone_session: Some(true),
         ..Default::default()
     };
     QueryCapabilitiesResponse {
@@ -270,14 +274,6 @@ fn bugreport_refusal() -> SaveTraceForBugreportResponse {
             b"SaveTraceForBugreport is deprecated. Use CloneSession(kBugreportSessionId) instead."
                 .to_vec(),
         ),
-        ..Default::default()
-    }
-}
-
-fn clone_refusal() -> CloneSessionResponse {
-    CloneSessionResponse {
-        success: Some(false),
-        error: Some(b"CloneSession is not supported by this tracing service".to_vec()),
         ..Default::default()
     }
 }

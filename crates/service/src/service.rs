@@ -50,6 +50,7 @@ pub(crate) struct LastIds {
     pub(crate) instance: InstanceId,
     pub(crate) flush: FlushId,
     pub(crate) file: u64,
+    pub(crate) clone: u64,
 }
 
 /// What is to be done when a deadline passes.

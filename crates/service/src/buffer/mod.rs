@@ -40,8 +40,8 @@ pub use patch::Patch;
 pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
 
 use read::{Cursor, Piece};
-use ring::Ring;
-use sequence::Sequences;
+use ring::{Ring, flag};
+use sequence::{Consumed, Sequences};
 use stats::Histograms;
 
 /// Number the service gives to a producer.
@@ -229,12 +229,28 @@ impl TraceBuffer {
         })
     }
 
-    /// An empty buffer with the same settings, for `transfer_on_clone` and `clear_before_clone`.
+    /// An empty buffer to take the place of this one, for `transfer_on_clone` and
+    /// `clear_before_clone`: with the same settings, and going on where this one was written last.
+    /// Packets that were not read from this one are reported as lost.
     ///
     /// # Errors
     /// If the memory is not there.
     pub fn new_like(&self) -> Result<Self, BufferError> {
-        Self::new(self.options)
+        let last = |at| {
+            let header = self.ring.chunk(at)?;
+            Some(Consumed {
+                id: header.id,
+                len: header.len,
+                incomplete: header.has(flag::INCOMPLETE),
+            })
+        };
+        let sequences = self
+            .sequences
+            .without_chunks(last, Loss::READ_GAP | Loss::PRESENT);
+        Ok(Self {
+            sequences,
+            ..Self::new(self.options)?
+        })
     }
 
     /// The settings it was made with.

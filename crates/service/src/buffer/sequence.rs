@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::{Identity, ProducerId, WriterId};
+use super::{Identity, Loss, ProducerId, WriterId};
 
 /// More idle sequences than this and the oldest are forgotten ...
 const IDLE_LIMIT: usize = 1152;
@@ -240,6 +240,25 @@ impl Sequences {
         for sequence in copy.slots.iter_mut().flatten() {
             sequence.histogram = None;
         }
+        copy
+    }
+
+    /// The same sequences for a buffer that begins without their chunks, which count as lost. `last`
+    /// says what the last chunk, at this position, was.
+    pub(super) fn without_chunks(
+        &self,
+        last: impl Fn(u32) -> Option<Consumed>,
+        loss: Loss,
+    ) -> Self {
+        let mut copy = self.clone_without_histograms();
+        for sequence in copy.slots.iter_mut().flatten() {
+            (sequence.stalled, sequence.ready) = (false, false);
+            if let Some(entry) = std::mem::take(&mut sequence.chunks).back() {
+                sequence.consumed = last(entry.at);
+                sequence.loss |= loss.bits();
+            }
+        }
+        copy.idle = copy.by_writer.len();
         copy
     }
 

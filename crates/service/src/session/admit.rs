@@ -51,7 +51,11 @@ impl Service {
 
     fn check_name(&self, config: &TraceConfig) -> Result<(), EnableError> {
         let name = config.unique_session_name.as_deref().unwrap_or_default();
-        if !name.is_empty() && self.live_sessions().any(|session| session.name() == name) {
+        if !name.is_empty()
+            && self
+                .live_sessions()
+                .any(|session| session.cloned.is_none() && session.name() == name)
+        {
             return Err(EnableError::NameTaken(
                 String::from_utf8_lossy(name).into_owned(),
             ));
@@ -62,7 +66,8 @@ impl Service {
     fn check_semaphores(&self, config: &TraceConfig) -> Result<(), EnableError> {
         // Declarations of each name, and the least any of them allows.
         let mut held: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
-        for session in self.live_sessions().filter(|s| s.state != State::Disabled) {
+        let over = |state| matches!(state, State::Disabled | State::Cloned);
+        for session in self.live_sessions().filter(|s| !over(s.state)) {
             for semaphore in &session.config.session_semaphores {
                 let name = semaphore.name.as_deref().unwrap_or_default();
                 let (count, least) = held.entry(name).or_insert((0, u64::MAX));

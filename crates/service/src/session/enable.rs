@@ -200,6 +200,8 @@ impl Service {
         let compressor = Compressor::for_config(&config);
         let session = Session {
             state: State::Configured,
+            cloned: None,
+            clones: Default::default(),
             uuid: choose_uuid(&config, || self.rng.next_u64() as i64),
             flush_plan: FlushPlan::choose(&config),
             consumer: Some(client),

@@ -1,5 +1,7 @@
 //! What happened in a session's life, for the trace itself.
 
+use crate::limits::MAX_BUFFERS_PER_SESSION;
+
 /// Something the trace shall tell about its own making. The discriminants are field numbers of
 /// `perfetto.protos.TracingServiceEvent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub(crate) enum EventKind {
     SlowStartingDataSources = 7,
     LastFlushSlowDataSources = 8,
     FlushStarted = 9,
+    CloneStarted = 10,
+    BufferCloned = 11,
 }
 
 impl EventKind {
@@ -19,9 +23,19 @@ impl EventKind {
     fn history(self) -> usize {
         match self {
             Self::FlushStarted | Self::AllDataSourcesFlushed => 64,
+            Self::BufferCloned => MAX_BUFFERS_PER_SESSION,
             _ => 1,
         }
     }
+}
+
+/// What an event says besides that it happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Flag,
+    Number(u64),
+    /// An encoded message.
+    Message(Vec<u8>),
 }
 
 /// One entry of the log.
@@ -30,12 +44,11 @@ pub(crate) struct Event {
     /// `CLOCK_BOOTTIME`.
     pub(crate) timestamp: u64,
     pub(crate) kind: EventKind,
-    /// The encoded value, for kinds that are more than a flag.
-    pub(crate) details: Option<Vec<u8>>,
+    pub(crate) value: Value,
 }
 
 /// Events not read out yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct EventLog {
     events: Vec<Event>,
 }
@@ -45,7 +58,7 @@ impl EventLog {
         self.push(Event {
             timestamp,
             kind,
-            details: None,
+            value: Value::Flag,
         });
     }
 
@@ -53,7 +66,15 @@ impl EventLog {
         self.push(Event {
             timestamp,
             kind,
-            details: Some(details),
+            value: Value::Message(details),
+        });
+    }
+
+    pub(crate) fn record_number(&mut self, timestamp: u64, kind: EventKind, number: u64) {
+        self.push(Event {
+            timestamp,
+            kind,
+            value: Value::Number(number),
         });
     }
 

@@ -52,6 +52,34 @@ impl Output {
             full: false,
         }
     }
+
+    /// The file of a clone, the beginning of which the driver is still copying.
+    pub(crate) fn after_copy(file: FileId) -> Self {
+        Self {
+            file,
+            max_bytes: 0,
+            bytes: 0,
+            period_ms: 0,
+            syncs: false,
+            draining: true,
+            writing: true,
+            full: false,
+        }
+    }
+
+    pub(crate) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Whether packets were thrown away because the file would have become too large.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Whether nothing was written yet.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.bytes == 0
+    }
 }
 
 impl Service {
@@ -122,7 +150,7 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        let disabled = session.state == State::Disabled;
+        let disabled = matches!(session.state, State::Disabled | State::Cloned);
         let Some(output) = &mut session.output else {
             return;
         };
@@ -141,6 +169,7 @@ impl Service {
     }
 
     fn close_file(&mut self, id: SessionId) {
+        self.finish_file_clones(id);
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -149,6 +178,7 @@ impl Service {
         };
         self.commands
             .push_back(Command::CloseFile { file: output.file });
+        self.clone_file_closed(id);
         self.notify_if_over(id);
     }
 
@@ -179,6 +209,9 @@ impl Service {
         let Some(id) = self.session_of_file(file) else {
             return self.file_opened(file, Err(error));
         };
+        if self.clone_file_failed(id, file, &error) {
+            return;
+        }
         if let Some(session) = self.sessions.get_mut(&id) {
             session
                 .error

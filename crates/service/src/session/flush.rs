@@ -23,6 +23,9 @@ use crate::timers::{TimeBase, TimerKey, aligned_delay_ms};
 mod flags {
     pub(super) const PERIODIC: u64 = 0x11;
     pub(super) const STOP: u64 = 0x12;
+    pub(super) const CLONE: u64 = 0x13;
+    /// In bits 8 to 11: what the clone is for.
+    pub(super) const FOR_BUGREPORT: u64 = 0x100;
     pub(super) const REASON: u64 = 0xf;
     pub(super) const REASON_STOP: u64 = 2;
     pub(super) const REASON_CLONE: u64 = 3;
@@ -78,6 +81,11 @@ pub(crate) enum Then {
     },
     WriteFile,
     Stop,
+    /// Copies the buffers that are given away with a clone, or those that are not.
+    Clone {
+        clone: u64,
+        transferred: bool,
+    },
 }
 
 /// A flush some producers have not confirmed.
@@ -125,6 +133,39 @@ impl Service {
             return;
         };
         session.record(&now, EventKind::FlushStarted, false);
+        let asked = self.instances_to_flush(id);
+        self.flush_instances(id, timeout_ms, flags, asked, then);
+    }
+
+    /// One of the flushes before a clone.
+    pub(crate) fn flush_for_clone(
+        &mut self,
+        id: SessionId,
+        clone: u64,
+        transferred: bool,
+        asked: BTreeMap<ProducerId, Vec<InstanceId>>,
+        for_bugreport: bool,
+    ) {
+        let target = if for_bugreport {
+            flags::FOR_BUGREPORT
+        } else {
+            0
+        };
+        let then = Then::Clone { clone, transferred };
+        self.flush_instances(id, 0, flags::CLONE | target, asked, then);
+    }
+
+    fn flush_instances(
+        &mut self,
+        id: SessionId,
+        timeout_ms: u64,
+        flags: u64,
+        asked: BTreeMap<ProducerId, Vec<InstanceId>>,
+        then: Then,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
         if session.state != State::Started || session.flushes.pending.len() > MAX_PENDING_FLUSHES {
             return self.after_flush(id, then, false);
         }
@@ -135,7 +176,6 @@ impl Service {
         } else {
             timeout_ms
         };
-        let asked = self.instances_to_flush(id);
         self.last.flush += 1;
         let flush = self.last.flush;
         if asked.is_empty() {
@@ -263,6 +303,9 @@ impl Service {
             }
             Then::WriteFile => self.drain_to_file(id),
             Then::Stop => self.stop_after_flush(id, success),
+            Then::Clone { clone, transferred } => {
+                self.clone_flushed(id, clone, transferred, success);
+            }
         }
     }
 

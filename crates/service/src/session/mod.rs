@@ -3,6 +3,8 @@
 mod admit;
 mod attach;
 mod change;
+mod clone;
+mod clone_error;
 mod commit;
 mod enable;
 mod events;
@@ -33,6 +35,7 @@ use crate::limits::{BufferId, FlushId, InstanceId, ProducerId};
 use crate::packet::SequenceIds;
 use crate::snapshot::SnapshotRing;
 
+pub(crate) use clone::{Cloned, PendingClone};
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
@@ -53,12 +56,18 @@ pub(crate) enum State {
     Stopping,
     /// Over. Its buffers remain readable until it is freed.
     Disabled,
+    /// A copy of another session, to be read.
+    Cloned,
 }
 
 /// One tracing session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) state: State,
+    /// Set if it is a copy of another session, also once it is freed.
+    pub(crate) cloned: Option<Cloned>,
+    /// Clones of it that are being made.
+    pub(crate) clones: BTreeMap<u64, PendingClone>,
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
@@ -116,6 +125,7 @@ pub(crate) struct Retiring {
 pub(crate) struct ReadProgress {
     /// The packets at the beginning of every trace were handed out.
     pub(crate) began: bool,
+    pub(crate) initial_snapshot_given: bool,
     pub(crate) sync_marker_due: bool,
     pub(crate) stats_due: bool,
 }

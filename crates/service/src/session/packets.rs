@@ -7,7 +7,7 @@ use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
 
 use super::Uuid;
-use super::events::Event;
+use super::events::{Event, Value};
 use super::triggers::Received;
 use crate::clocks::Clocks;
 use crate::packet::SequenceIds;
@@ -136,11 +136,10 @@ impl Header {
         encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, event.timestamp);
             self.write(packet);
-            packet.nested(trace_packet::SERVICE_EVENT, |message| {
-                match &event.details {
-                    Some(details) => message.bytes(field, details),
-                    None => message.bool(field, true),
-                }
+            packet.nested(trace_packet::SERVICE_EVENT, |message| match &event.value {
+                Value::Flag => message.bool(field, true),
+                Value::Number(number) => message.varint(field, *number),
+                Value::Message(details) => message.bytes(field, details),
             });
         })
     }
@@ -156,6 +155,7 @@ impl Header {
 const _: () = {
     use super::events::EventKind;
     assert!(EventKind::TracingStarted as u32 == tracing_service_event::TRACING_STARTED);
+    assert!(EventKind::BufferCloned as u32 == tracing_service_event::BUFFER_CLONED);
     assert!(EventKind::FlushStarted as u32 == tracing_service_event::FLUSH_STARTED);
 };
 

@@ -35,6 +35,12 @@ impl BufferPool {
         self.buffers.get_mut(&id)
     }
 
+    /// Puts another buffer in the place of this one, and returns it.
+    pub(crate) fn replace(&mut self, id: BufferId, buffer: TraceBuffer) -> Option<TraceBuffer> {
+        let place = self.buffers.get_mut(&id)?;
+        Some(std::mem::replace(place, buffer))
+    }
+
     pub(crate) fn remove(&mut self, id: BufferId) {
         self.buffers.remove(&id);
     }

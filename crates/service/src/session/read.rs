@@ -105,7 +105,12 @@ impl Session {
             Some(clock) => clock,
         };
         let primary = primary as u64;
-        if let Some(initial) = self.initial_snapshot.take() {
+        // Kept for clones, whose traces begin with it as well.
+        let given = std::mem::replace(
+            &mut self.progress.initial_snapshot_given,
+            self.initial_snapshot.is_some(),
+        );
+        if let Some(initial) = self.initial_snapshot.filter(|_| !given) {
             out.own(&header.clock_snapshot(&initial, primary));
         }
         for snapshot in self.snapshots.drain() {
@@ -129,6 +134,13 @@ impl Session {
         }
         if beginning {
             out.own(&header.trace_config(&self.config));
+            let trigger = self
+                .cloned
+                .as_ref()
+                .and_then(|cloned| cloned.trigger.as_ref());
+            if let Some(trigger) = trigger {
+                out.own(&header.trigger(trace_packet::CLONE_SNAPSHOT_TRIGGER, trigger));
+            }
         }
         for trigger in self.triggers.take_new() {
             out.own(&header.trigger(trace_packet::TRIGGER, trigger));

@@ -139,7 +139,7 @@ impl Service {
         };
         let immediate = immediate || session.state == State::Configured;
         match session.state {
-            State::Disabled => return,
+            State::Disabled | State::Cloned => return,
             State::Stopping if !immediate => return,
             State::Stopping => return self.finish_stop(id),
             State::Configured | State::Started => {}
@@ -254,6 +254,10 @@ impl Service {
         if error.is_some() {
             session.error = error;
         }
+        if session.state == State::Cloned {
+            session.state = State::Disabled;
+        }
+        self.fail_clones(id);
         self.disable_tracing(id, true);
         self.fail_pending_flushes(id);
         let Some(session) = self.sessions.get_mut(&id) else {

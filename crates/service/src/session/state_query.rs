@@ -103,6 +103,7 @@ fn session_state(id: SessionId, session: &Session) -> TracingSession {
         State::Started => "STARTED",
         State::Stopping => "STOP_WAIT",
         State::Disabled => "DISABLED",
+        State::Cloned => "CLONED_READ_ONLY",
     };
     TracingSession {
         id: Some(id.get()),

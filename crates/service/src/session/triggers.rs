@@ -71,6 +71,15 @@ impl Triggers {
         self.received.push_back(trigger);
     }
 
+    /// The same for a clone, which tells of all of them anew.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self {
+            hit: self.hit,
+            received: self.received.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Hands out what was not handed out before, in order.
     pub(crate) fn take_new(&mut self) -> impl Iterator<Item = &Received> {
         let new = std::mem::replace(&mut self.emitted, self.received.len());
@@ -81,6 +90,9 @@ impl Triggers {
 impl Session {
     /// Whether it still waits for a trigger, or only ever has clones: there is nothing to be read.
     pub(crate) fn withholds_data(&self) -> bool {
+        if self.cloned.is_some() {
+            return false;
+        }
         let waits = !self.config.trigger_config.triggers.is_empty() && !self.triggers.hit;
         waits || trigger_mode(&self.config) == Some(TriggerMode::CLONE_SNAPSHOT)
     }
@@ -160,7 +172,10 @@ impl Service {
         name: &[u8],
         count: u32,
     ) -> Option<Received> {
-        let session = self.sessions.get(&id).filter(|s| !s.is_retiring())?;
+        let session = self.sessions.get(&id)?;
+        if session.is_retiring() || session.cloned.is_some() {
+            return None;
+        }
         let producer = self.producers.get(&producer)?;
         let mut triggers = session.config.trigger_config.triggers.iter().enumerate();
         let (index, trigger) =

@@ -1,5 +1,7 @@
 //! Clones and replacements.
 
+use ferretto_service::buffer::Loss;
+
 use crate::support::*;
 
 #[test]
@@ -59,6 +61,11 @@ fn tracebuf_038_a_buffer_can_be_replaced_by_an_empty_one() {
     assert!(!buffer.has_data());
     assert_eq!(buffer.options(), moved.options());
     chunk(1, 1, 10).packet(600, 10).copy_to(&mut buffer);
-    assert_eq!(seeds(&mut buffer), [(10, 0)]);
+    let lost = (Loss::READ_GAP | Loss::PRESENT).bits();
+    assert_eq!(seeds(&mut buffer), [(10, lost)], "what is elsewhere now");
     assert_eq!(read_all(&mut moved).len(), 6);
+    // Everything was read: nothing is missing.
+    let mut buffer = buffer.new_like().expect("memory");
+    chunk(1, 1, 11).packet(600, 11).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(11, 0)]);
 }

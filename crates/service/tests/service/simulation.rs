@@ -8,15 +8,17 @@ use std::os::fd::OwnedFd;
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_ipc::port::producer::Request as Produce;
+use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_proto::fields::trace_packet;
 use ferretto_proto::observable_events::Type;
 use ferretto_proto::trace_config::WriteFlushMode;
 use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
+use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_proto::{
-    AttachRequest, ChangeTraceConfigRequest, CommitDataRequest, DetachRequest,
-    NotifyDataSourceStoppedRequest, ObserveEventsRequest,
+    ActivateTriggersRequest, AttachRequest, ChangeTraceConfigRequest, CloneSessionRequest,
+    CommitDataRequest, DetachRequest, NotifyDataSourceStoppedRequest, ObserveEventsRequest,
 };
 use ferretto_service::ClientId;
 use ferretto_shm::TraceWriter;
@@ -36,6 +38,7 @@ struct Tally {
     gaps: u64,
     written: u64,
     reads: u64,
+    clones: u64,
 }
 
 impl Tally {
@@ -46,6 +49,7 @@ impl Tally {
         self.gaps += other.gaps;
         self.written += other.written;
         self.reads += other.reads;
+        self.clones += other.clones;
     }
 }
 
@@ -166,6 +170,8 @@ impl Life {
             43 => self.world.memory_available = !self.random.chance(8),
             44 => self.stick(),
             45 => self.world.slow = self.random.chance(2),
+            46 if self.random.chance(2) => self.clone_session(),
+            46 => self.world.copies = !self.random.chance(4),
             _ => {
                 let ms = [1, 10, 100, 1000, 6000][self.random.below(5) as usize];
                 self.world.run_for(ms);
@@ -312,6 +318,25 @@ impl Life {
                 ];
                 filtering::allow(c, &fields);
             }
+            if bits >> 45 & 15 == 0 {
+                let triggers = c.trigger_config.get_or_insert_default();
+                triggers.trigger_mode = Some(match into_file {
+                    true => TriggerMode::START_TRACING,
+                    false => TriggerMode::STOP_TRACING,
+                });
+                triggers.use_clone_snapshot_if_available = Some(!into_file && bits >> 53 & 1 == 0);
+                triggers.trigger_timeout_ms = Some(period * 3);
+                triggers.triggers = vec![Trigger {
+                    name: Some(b"t".to_vec()),
+                    stop_delay_ms: Some(period),
+                    ..Default::default()
+                }];
+                c.duration_ms = None;
+            }
+            for buffer in &mut c.buffers {
+                buffer.transfer_on_clone = Some(bits >> 49 & 3 == 0);
+                buffer.clear_before_clone = Some(bits >> 51 & 7 == 0);
+            }
             c.exclusive_prio = (bits & 0xff_0000 == 0).then_some(1);
             c.trace_all_machines = Some(bits & 0x4000 != 0);
             c.incremental_state_config
@@ -321,6 +346,27 @@ impl Life {
         let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
         let session = self.world.enable_into(consumer, config, null);
         self.tally.sessions += u64::from(!self.world.is_answered(consumer, session));
+    }
+
+    fn clone_session(&mut self) {
+        let Some(consumer) = self.consumer() else {
+            return;
+        };
+        let asker = self.world.consumer_of(0);
+        let sessions = self.world.state(asker).tracing_sessions;
+        self.world.disconnect(asker);
+        let sessions: Vec<_> = sessions.iter().filter_map(|session| session.id).collect();
+        let session = self.random.pick(&sessions).unwrap_or(0);
+        let request = CloneSessionRequest {
+            selector: Some(Selector::SessionId(session)),
+            skip_trace_filter: Some(self.random.chance(2)),
+            ..Default::default()
+        };
+        let fd: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        let request = Request::CloneSession(request);
+        let id = self.world.call_with(consumer, request, Some(fd));
+        self.requests.push((consumer, id));
+        self.seen.remove(&consumer);
     }
 
     fn control(&mut self, request: Request) {
@@ -545,7 +591,10 @@ impl Life {
             }),
             1 => Produce::InitializeConnection(Default::default()),
             2 => Produce::Sync(Default::default()),
-            3 => Produce::ActivateTriggers(Default::default()),
+            3 => Produce::ActivateTriggers(ActivateTriggersRequest {
+                trigger_names: vec![b"t".to_vec(), b"u".to_vec()],
+                ..Default::default()
+            }),
             _ => return self.world.open_stream(producer),
         };
         self.world.produce(producer, request);
@@ -580,6 +629,9 @@ impl Life {
                 answered.last().is_some_and(|a| !a.1),
                 "a request was never answered"
             );
+            if let Some((Some(Reply::CloneSession(reply)), _)) = answered.last() {
+                self.tally.clones += u64::from(reply.success == Some(true));
+            }
         }
         for consumer in consumers {
             self.world.disconnect(consumer);

@@ -62,6 +62,8 @@ pub struct World {
     pub disk: usize,
     /// Whether shared memory can be had.
     pub memory_available: bool,
+    /// Whether files can be read again.
+    pub copies: bool,
     pub disconnects: Vec<ClientId>,
     /// What the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
@@ -98,6 +100,7 @@ impl World {
             files: BTreeMap::new(),
             disk: usize::MAX,
             memory_available: true,
+            copies: true,
             disconnects: Vec::new(),
             brought: VecDeque::new(),
             slow: false,
@@ -473,6 +476,19 @@ impl World {
             Command::AdoptFile { file, .. } => {
                 self.files.insert(file, File::default());
                 None
+            }
+            Command::CopyFile { from, file, .. } => {
+                let source = self.files.get(&from).expect("an open file");
+                assert!(!source.closed);
+                let bytes = source.bytes.clone();
+                self.files.insert(file, File::default());
+                if !self.copies {
+                    let error = "Illegal seek (os error 29)".into();
+                    return Some(Event::FileFailed { file, error });
+                }
+                let size = bytes.len() as u64;
+                self.files.get_mut(&file)?.bytes = bytes;
+                Some(Event::FileWritten { file, bytes: size })
             }
             Command::WriteFile { file, bytes } => {
                 let target = self.files.get_mut(&file).expect("an open file");

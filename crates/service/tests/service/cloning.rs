@@ -1,0 +1,627 @@
+//! Clones: what a session holds now, to be read while it goes on.
+
+use ferretto_ipc::port::consumer::{Reply, Request};
+use ferretto_proto::clone_session_request::Selector;
+use ferretto_proto::fields::trace_packet as f;
+use ferretto_proto::get_async_command_response::Cmd;
+use ferretto_proto::trace_config::TriggerConfig;
+use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
+use ferretto_proto::trace_stats::FinalFlushOutcome;
+use ferretto_proto::{
+    ActivateTriggersRequest, CloneSessionRequest, CloneSessionResponse, Message, TraceUuid,
+    Trigger as TriggerPacket,
+};
+use ferretto_service::ClientId;
+use ferretto_shm::TraceWriter;
+use ferretto_wire::Fields;
+
+use crate::file::null;
+use crate::filtering;
+use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, split_file, texts};
+
+fn by_id(id: u64) -> CloneSessionRequest {
+    CloneSessionRequest {
+        selector: Some(Selector::SessionId(id)),
+        ..Default::default()
+    }
+}
+
+fn by_name(name: &str) -> CloneSessionRequest {
+    CloneSessionRequest {
+        selector: Some(Selector::UniqueSessionName(name.into())),
+        ..Default::default()
+    }
+}
+
+/// Asks for a clone with a descriptor to go with it, as upstream's client always does.
+fn ask(world: &mut World, client: ClientId, request: CloneSessionRequest) -> u64 {
+    world.call_with(client, Request::CloneSession(request), Some(null()))
+}
+
+fn cloned(world: &World, client: ClientId, request: u64) -> CloneSessionResponse {
+    match world.answer(client, request) {
+        Some(Reply::CloneSession(reply)) => reply.clone(),
+        other => panic!("unexpected reply {other:?}"),
+    }
+}
+
+/// A clone for a new consumer.
+fn clone(world: &mut World, request: CloneSessionRequest) -> (ClientId, CloneSessionResponse) {
+    let reader = world.consumer();
+    let id = ask(world, reader, request);
+    let reply = cloned(world, reader, id);
+    assert_eq!(reply.success, Some(true), "{reply:?}");
+    (reader, reply)
+}
+
+fn refusal(world: &mut World, client: ClientId, request: CloneSessionRequest) -> String {
+    let id = ask(world, client, request);
+    refused(world, client, id)
+}
+
+fn refused(world: &World, client: ClientId, id: u64) -> String {
+    let reply = cloned(world, client, id);
+    assert_eq!(reply.success, Some(false));
+    String::from_utf8(reply.error.unwrap()).unwrap()
+}
+
+fn named(name: &str) -> ConfigBuilder {
+    ConfigBuilder::new()
+        .source("p")
+        .with(|c| c.unique_session_name = Some(name.into()))
+}
+
+struct Recording {
+    world: World,
+    producer: ClientId,
+    consumer: ClientId,
+    writer: TraceWriter,
+}
+
+fn record(config: ConfigBuilder) -> Recording {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    world.enable_into(consumer, config, null());
+    let writer = world.writer(producer);
+    Recording {
+        world,
+        producer,
+        consumer,
+        writer,
+    }
+}
+
+impl Recording {
+    fn write(&mut self, text: &str) {
+        self.world.write(self.producer, &mut self.writer, &[text]);
+    }
+}
+
+fn uuid(packets: &[Packet]) -> TraceUuid {
+    let uuid = packets
+        .iter()
+        .find_map(|packet| packet.bytes(f::TRACE_UUID));
+    TraceUuid::decode_from_slice(uuid.unwrap()).unwrap()
+}
+
+/// Times and fields of the lifecycle events.
+fn events(packets: &[Packet]) -> Vec<(u32, u64)> {
+    let number = |packet: &Packet| {
+        let field = Fields::new(packet.bytes(f::SERVICE_EVENT)?).next()?.ok()?;
+        Some((field.number, field.as_u64()?))
+    };
+    packets.iter().filter_map(number).collect()
+}
+
+fn outcome(packets: &[Packet]) -> Option<FinalFlushOutcome> {
+    let stats = packets.last().unwrap().stats().expect("statistics");
+    stats.final_flush_outcome
+}
+
+#[test]
+fn service_072_a_clone_is_another_trace_of_the_same_data() {
+    let mut r = record(named("s").with(|c| {
+        c.trace_uuid_msb = Some(11);
+        c.trace_uuid_lsb = Some(22);
+    }));
+    r.write("one");
+    let (reader, reply) = clone(&mut r.world, by_name("s"));
+    assert_eq!(reply.error.as_deref(), Some(&b""[..]));
+    assert_eq!(reply.was_write_into_file, Some(false));
+    assert_eq!(reply.uuid_lsb, Some(22));
+    assert_ne!(reply.uuid_msb, Some(11));
+    r.write("two");
+    let packets = r.world.read(reader);
+    assert_eq!(texts(&packets), ["one"]);
+    let told = uuid(&packets);
+    assert_eq!((told.msb, told.lsb), (reply.uuid_msb, reply.uuid_lsb));
+    assert_eq!(packets[0].kind(), f::CLOCK_SNAPSHOT);
+    let told: Vec<_> = events(&packets);
+    let expected = [
+        (2, 1),
+        (1, 1),
+        (9, 1),
+        (3, 1),
+        (3, 1),
+        (10, 1),
+        (11, 0),
+        (5, 1),
+        (4, 1),
+    ];
+    let sorted = |list: &[(u32, u64)]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    assert_eq!(sorted(&told), sorted(&expected));
+    assert_eq!(
+        outcome(&packets),
+        Some(FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED)
+    );
+
+    let state = r.world.state(r.consumer);
+    let states: Vec<_> = state
+        .tracing_sessions
+        .iter()
+        .map(|s| s.state.clone().unwrap())
+        .collect();
+    assert_eq!(states, [&b"STARTED"[..], b"CLONED_READ_ONLY"]);
+    assert_eq!(texts(&r.world.read(r.consumer)), ["one", "two"]);
+    r.world.disable(reader);
+    r.world.free(reader);
+    assert_eq!(r.world.sessions(), 1);
+}
+
+#[test]
+fn a_clone_flush_says_what_it_is_for() {
+    let mut r = record(named("s").with(|c| c.bugreport_score = Some(1)));
+    clone(&mut r.world, by_name("s"));
+    let request = CloneSessionRequest {
+        for_bugreport: Some(true),
+        ..by_name("s")
+    };
+    clone(&mut r.world, request);
+    clone(&mut r.world, by_id(u64::MAX));
+    let commands = r.world.producers[&r.producer].commands.iter();
+    let flags = commands.filter_map(|command| match command {
+        Cmd::Flush(flush) => flush.flags,
+        _ => None,
+    });
+    assert_eq!(flags.collect::<Vec<_>>(), [0x13, 0x113, 0x113]);
+}
+
+#[test]
+fn service_071_which_session_is_cloned() {
+    let mut world = World::new();
+    world.simple_producer("p");
+    let consumers = [0, 1, 2].map(|_| world.consumer());
+    for (consumer, (name, score)) in consumers.iter().zip([("a", 0), ("b", 5), ("c", 5)]) {
+        let config = named(name).with(|c| {
+            c.bugreport_score = Some(score);
+            c.trace_uuid_lsb = Some(i64::from(name.as_bytes()[0]));
+        });
+        world.enable(*consumer, config);
+    }
+    let lsb = |world: &mut World, request| {
+        let (reader, reply) = clone(world, request);
+        world.disconnect(reader);
+        reply.uuid_lsb.unwrap() as u8
+    };
+    assert_eq!(lsb(&mut world, by_id(1)), b'a');
+    assert_eq!(lsb(&mut world, by_id(3)), b'c');
+    assert_eq!(lsb(&mut world, by_name("b")), b'b');
+    assert_eq!(
+        lsb(&mut world, by_id(u64::MAX)),
+        b'b',
+        "the first of the best"
+    );
+    world.disable(consumers[1]);
+    assert_eq!(lsb(&mut world, by_id(u64::MAX)), b'c');
+    // A clone has the name as well, but is not meant by it; its number will do.
+    let (reader, _) = clone(&mut world, by_name("a"));
+    assert_eq!(lsb(&mut world, by_name("a")), b'a');
+    let id = world
+        .state(reader)
+        .tracing_sessions
+        .last()
+        .unwrap()
+        .id
+        .unwrap();
+    assert_eq!(lsb(&mut world, by_id(id)), b'a');
+    world.free(consumers[0]);
+    let (other, _) = (world.consumer(), ());
+    assert_eq!(
+        refusal(&mut world, other, by_name("a")),
+        "Tracing session not found"
+    );
+    // Nor is it in the way of a session of that name.
+    let again = world.enable(consumers[0], named("a"));
+    assert_eq!(world.ended(consumers[0], again), None);
+}
+
+#[test]
+fn service_071_service_076_why_there_is_no_clone() {
+    let mut r = record(named("s"));
+    let reader = r.world.consumer();
+    let world = &mut r.world;
+    assert_eq!(
+        refusal(world, reader, by_id(u64::MAX)),
+        "No tracing sessions eligible for bugreport found"
+    );
+    for request in [
+        by_id(99),
+        by_id(0),
+        by_name("other"),
+        by_name(""),
+        Default::default(),
+    ] {
+        assert_eq!(refusal(world, reader, request), "Tracing session not found");
+    }
+    let stranger = world.consumer_of(4242);
+    assert_eq!(
+        refusal(world, stranger, by_name("s")),
+        "Not allowed to clone a session from another UID"
+    );
+    assert!(world.state(stranger).tracing_sessions.is_empty());
+    let root = world.consumer_of(0);
+    let id = ask(world, root, by_name("s"));
+    assert_eq!(cloned(world, root, id).success, Some(true));
+    assert_eq!(
+        refusal(world, root, by_name("s")),
+        "The consumer is already attached to another tracing session"
+    );
+    assert_eq!(world.sessions(), 2);
+}
+
+#[test]
+fn clones_do_not_outnumber_sessions() {
+    let mut r = record(named("s"));
+    for _ in 0..14 {
+        clone(&mut r.world, by_name("s"));
+    }
+    let reader = r.world.consumer();
+    assert_eq!(
+        refusal(&mut r.world, reader, by_name("s")),
+        "Too many concurrent tracing sesions (15)"
+    );
+    let other = r.world.consumer_of(77);
+    let enabled = r.world.enable(other, ConfigBuilder::new());
+    assert!(r.world.ended(other, enabled).unwrap().contains("(15)"));
+}
+
+#[test]
+fn service_073_a_transferred_buffer_starts_empty_and_holds_nobody_up() {
+    let mut world = World::new();
+    let slow = Behaviour {
+        confirms_flush: false,
+        ..Default::default()
+    };
+    let producers = [world.producer_with("a", slow), world.simple_producer("b")];
+    world.register(producers[0], "a");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .buffer(64)
+        .source_to("a", 0)
+        .source_to("b", 1)
+        .with(|c| c.buffers[0].transfer_on_clone = Some(true));
+    world.enable(consumer, config);
+    let mut writers = producers.map(|producer| world.writer(producer));
+    for (which, text) in [(0, "a1"), (1, "b1")] {
+        world.write(producers[which], &mut writers[which], &[text]);
+    }
+    let reader = world.consumer();
+    let begin = world.now.boottime;
+    let id = ask(&mut world, reader, by_id(1));
+    assert!(!world.is_answered(reader, id));
+    for (which, text) in [(0, "a2"), (1, "b2")] {
+        world.write(producers[which], &mut writers[which], &[text]);
+    }
+    world.run_for(5_000);
+    assert_eq!(cloned(&world, reader, id).success, Some(true));
+    let packets = world.read(reader);
+    assert_eq!(texts(&packets), ["a1", "a2", "b1"]);
+    assert_eq!(
+        outcome(&packets),
+        Some(FinalFlushOutcome::FINAL_FLUSH_FAILED)
+    );
+    let copied: Vec<_> = packets
+        .iter()
+        .filter(|packet| packet.event() == Some(11))
+        .map(|packet| packet.int(f::TIMESTAMP).unwrap() - begin)
+        .collect();
+    assert_eq!(copied, [0, 5_000_000_000]);
+    assert!(
+        packets.iter().any(|packet| packet.event() == Some(8)),
+        "the slow one is named"
+    );
+    for (which, text) in [(0, "a3"), (1, "b3")] {
+        world.write(producers[which], &mut writers[which], &[text]);
+    }
+    assert_eq!(texts(&world.read(consumer)), ["a3", "b1", "b2", "b3"]);
+}
+
+#[test]
+fn a_buffer_cleared_before_holds_what_comes_with_the_flush() {
+    let mut r = record(named("s").with(|c| {
+        c.buffers[0].transfer_on_clone = Some(true);
+        c.buffers[0].clear_before_clone = Some(true);
+    }));
+    r.write("old");
+    r.writer.new_packet().string(TEST_FIELD, "new");
+    r.writer.flush(None);
+    let (reader, _) = clone(&mut r.world, by_name("s"));
+    assert_eq!(texts(&r.world.read(reader)), ["new"]);
+    assert!(texts(&r.world.read(r.consumer)).is_empty());
+}
+
+fn into_file() -> ConfigBuilder {
+    named("s").with(|c| c.write_into_file = Some(true))
+}
+
+#[test]
+fn service_074_file_and_buffers_without_a_gap() {
+    let mut r = record(into_file());
+    let other = r.world.simple_producer("other");
+    r.world.register(other, "p");
+    let mut second = r.world.writer(other);
+    r.write("one");
+    r.world.run_for(5_000);
+    r.world.write(other, &mut second, &["first of the other"]);
+    r.write("two");
+    let reader = r.world.consumer();
+    let id = r.world.call(reader, Request::CloneSession(by_name("s")));
+    assert_eq!(
+        refused(&r.world, reader, id),
+        "Failed to clone 'write_into_file' session: a file descriptor is required to copy existing \
+         file"
+    );
+    let (reader, reply) = clone(&mut r.world, by_name("s"));
+    assert_eq!(reply.was_write_into_file, Some(true));
+    let files: Vec<_> = r.world.files.values().collect();
+    let (original, copy) = (files[0], files[1]);
+    assert!(copy.closed && !original.closed);
+    assert!(copy.bytes.starts_with(&original.bytes));
+    let packets = split_file(&copy.bytes);
+    assert_eq!(texts(&packets), ["one", "first of the other", "two"]);
+    let sequences: Vec<_> = packets
+        .iter()
+        .filter(|p| p.is_data())
+        .map(Packet::sequence)
+        .collect();
+    assert_eq!(sequences[0], sequences[2]);
+    assert_ne!(sequences[0], sequences[1]);
+    assert_eq!(
+        outcome(&packets),
+        Some(FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED)
+    );
+    let left = r.world.read(reader);
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].event(), Some(4));
+
+    r.world.run_for(5_000);
+    r.world.disable(r.consumer);
+    let original = r.world.files.values().next().unwrap();
+    assert_eq!(
+        texts(&split_file(&original.bytes)),
+        ["one", "first of the other", "two"]
+    );
+}
+
+#[test]
+fn a_file_written_while_the_clone_waits_is_in_it_once() {
+    let mut r = record(into_file());
+    let behaviour = Behaviour {
+        confirms_flush: false,
+        ..Default::default()
+    };
+    r.world.producers.get_mut(&r.producer).unwrap().behaviour = behaviour;
+    r.write("one");
+    let reader = r.world.consumer();
+    r.world.run_for(2_500);
+    let id = ask(&mut r.world, reader, by_name("s"));
+    r.world.run_for(2_500);
+    r.write("two");
+    r.world.run_for(2_500);
+    assert_eq!(cloned(&r.world, reader, id).success, Some(true));
+    let copy = r.world.files.values().nth(1).unwrap();
+    assert_eq!(texts(&split_file(&copy.bytes)), ["one", "two"]);
+}
+
+#[test]
+fn a_session_that_ends_completes_the_clone_of_its_file() {
+    let mut r = record(into_file());
+    r.world
+        .producers
+        .get_mut(&r.producer)
+        .unwrap()
+        .behaviour
+        .confirms_flush = false;
+    r.write("one");
+    let reader = r.world.consumer();
+    let id = ask(&mut r.world, reader, by_name("s"));
+    r.world.disable(r.consumer);
+    assert_eq!(cloned(&r.world, reader, id).was_write_into_file, Some(true));
+    for file in r.world.files.values() {
+        assert!(file.closed);
+        assert_eq!(texts(&split_file(&file.bytes)), ["one"]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_copied() {
+    let mut r = record(into_file());
+    r.write("one");
+    r.world.copies = false;
+    let reader = r.world.consumer();
+    assert_eq!(
+        refusal(&mut r.world, reader, by_name("s")),
+        "Failed to clone 'write_into_file' session: failed to copy existing file: Illegal seek \
+         (os error 29)"
+    );
+    assert_eq!(r.world.sessions(), 1);
+    // The disk is full when what is in the buffers is appended.
+    r.world.copies = true;
+    r.world.disk = 10;
+    assert!(
+        refusal(&mut r.world, reader, by_name("s")).starts_with("Failed to write the trace file: ")
+    );
+    r.world.disk = usize::MAX;
+    assert_eq!(r.world.sessions(), 1);
+    r.world.disable(r.consumer);
+    assert!(r.world.files.values().all(|file| file.closed));
+    let original = r.world.files.values().next().unwrap();
+    assert_eq!(texts(&split_file(&original.bytes)), ["one"]);
+    // Its file is closed; it is cloned like any other.
+    let (_, reply) = clone(&mut r.world, by_name("s"));
+    assert_eq!(reply.was_write_into_file, Some(false));
+}
+
+#[test]
+fn a_requester_that_leaves_while_its_clone_is_written() {
+    let mut r = record(into_file());
+    r.write("one");
+    let reader = r.world.consumer();
+    r.world.slow = true;
+    ask(&mut r.world, reader, by_name("s"));
+    assert_eq!(r.world.sessions(), 2);
+    r.world.disconnect(reader);
+    r.world.slow = false;
+    r.world.deliver_late();
+    assert_eq!(r.world.sessions(), 1);
+    assert!(r.world.files.values().nth(1).unwrap().closed);
+}
+
+#[test]
+fn service_075_sessions_that_do_not_run() {
+    let mut r = record(named("s"));
+    r.write("one");
+    r.world.disable(r.consumer);
+    let (reader, _) = clone(&mut r.world, by_name("s"));
+    let packets = r.world.read(reader);
+    assert_eq!(texts(&packets), ["one"]);
+    assert_eq!(
+        outcome(&packets),
+        Some(FinalFlushOutcome::FINAL_FLUSH_FAILED)
+    );
+    // As was said before, it is as unread as it was.
+    assert_eq!(texts(&r.world.read(r.consumer)), ["one"]);
+    let (reader, _) = clone(&mut r.world, by_name("s"));
+    let packets = r.world.read(reader);
+    assert!(texts(&packets).is_empty());
+    assert_eq!(
+        packets[0].kind(),
+        f::CLOCK_SNAPSHOT,
+        "also once the session's was read"
+    );
+}
+
+#[test]
+fn service_075_a_session_that_is_freed_meanwhile() {
+    let mut r = record(named("s"));
+    r.world
+        .producers
+        .get_mut(&r.producer)
+        .unwrap()
+        .behaviour
+        .confirms_flush = false;
+    let readers = [r.world.consumer(), r.world.consumer()];
+    let requests = readers.map(|reader| ask(&mut r.world, reader, by_name("s")));
+    r.world.disconnect(readers[1]);
+    r.world.free(r.consumer);
+    assert_eq!(
+        refused(&r.world, readers[0], requests[0]),
+        "Original session ended"
+    );
+    r.world.run_for(60_000);
+    assert_eq!(r.world.sessions(), 0);
+}
+
+#[test]
+fn a_clone_tells_of_triggers_and_leaves_them_where_they_are() {
+    let trigger = |name: &str| Trigger {
+        name: Some(name.into()),
+        stop_delay_ms: Some(60_000),
+        ..Default::default()
+    };
+    let triggers = TriggerConfig {
+        trigger_mode: Some(TriggerMode::STOP_TRACING),
+        triggers: vec![trigger("t")],
+        trigger_timeout_ms: Some(600_000),
+        ..Default::default()
+    };
+    let mut r = record(named("s").with(|c| c.trigger_config = triggers.into()));
+    r.write("one");
+    let (early, _) = clone(&mut r.world, by_name("s"));
+    assert_eq!(
+        texts(&r.world.read(early)),
+        ["one"],
+        "also before the trigger"
+    );
+    let request = ActivateTriggersRequest {
+        trigger_names: vec![b"t".to_vec()],
+        ..Default::default()
+    };
+    let activate = ferretto_ipc::port::producer::Request::ActivateTriggers(request);
+    r.world.produce(r.producer, activate.clone());
+    let request = CloneSessionRequest {
+        clone_trigger_name: Some(b"why".to_vec()),
+        clone_trigger_producer_name: Some(b"who".to_vec()),
+        clone_trigger_trusted_producer_uid: Some(5),
+        clone_trigger_boot_time_ns: Some(6),
+        clone_trigger_delay_ms: Some(7),
+        ..by_name("s")
+    };
+    let (reader, _) = clone(&mut r.world, request);
+    let received = |packets: &[Packet], field| {
+        let found = packets.iter().filter_map(|packet| {
+            let trigger = TriggerPacket::decode_from_slice(packet.bytes(field)?).unwrap();
+            Some((packet.int(f::TIMESTAMP)?, trigger))
+        });
+        found.collect::<Vec<_>>()
+    };
+    let packets = r.world.read(reader);
+    assert_eq!(received(&packets, f::TRIGGER).len(), 1);
+    let (time, trigger) = &received(&packets, f::CLONE_SNAPSHOT_TRIGGER)[0];
+    assert_eq!(*time, 6);
+    assert_eq!(trigger.trigger_name.as_deref(), Some(&b"why"[..]));
+    assert_eq!(trigger.producer_name.as_deref(), Some(&b"who"[..]));
+    assert_eq!(
+        (trigger.trusted_producer_uid, trigger.stop_delay_ms),
+        (Some(5), Some(7))
+    );
+    let packets = r.world.read(r.consumer);
+    assert_eq!(
+        received(&packets, f::TRIGGER).len(),
+        1,
+        "the session has its own still"
+    );
+    assert_eq!(texts(&packets), ["one"]);
+    // Clones are done with triggers.
+    r.world.produce(r.producer, activate);
+    assert!(received(&r.world.read(reader), f::TRIGGER).is_empty());
+}
+
+#[test]
+fn a_clone_is_filtered_unless_it_is_not_to_be() {
+    let config = || {
+        named("s").with(|c| {
+            c.bugreport_score = Some(1);
+            filtering::allow(c, &[]);
+        })
+    };
+    let mut r = record(config());
+    r.write("secret");
+    let mut holds = |request: CloneSessionRequest| {
+        let (reader, _) = clone(&mut r.world, request);
+        let packets = r.world.read(reader);
+        packets.iter().any(|packet| packet.has(TEST_FIELD))
+    };
+    assert!(!holds(by_name("s")));
+    assert!(holds(by_id(u64::MAX)));
+    let unfiltered = CloneSessionRequest {
+        skip_trace_filter: Some(true),
+        ..by_name("s")
+    };
+    assert!(holds(unfiltered));
+}
