@@ -96,7 +96,8 @@ impl Probes {
             address: options.address.clone(),
             memory_size_hint: MEMORY_SIZE,
             page_size_hint: PAGE_SIZE,
-            scraping: Scraping::Disabled,
+            // Upstream's probes forbid it, and lose what lies in unfinished chunks when they are killed.
+            scraping: Scraping::Enabled,
             ..ProducerOptions::default()
         })?;
         for descriptor in descriptors() {
