@@ -1,4 +1,4 @@
-//! The `ferretto` command, which is also `traced`, `traced_probes` and `perfetto`.
+//! The `ferretto` command, which is also `traced`, `traced_probes`, `perfetto` and `trigger_perfetto`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
 //! the links. Everything else is a subcommand: `record`, `summary`, `text`. Exit codes are listed in [`errors`].
@@ -17,6 +17,7 @@ mod summary;
 mod text;
 mod traced;
 mod traced_probes;
+mod trigger_perfetto;
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -30,10 +31,11 @@ use crate::args::{Command, Ferretto};
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
-const PROGRAMS: [(&str, Program); 3] = [
+const PROGRAMS: [(&str, Program); 4] = [
     ("perfetto", perfetto::main),
     ("traced", traced::main),
     ("traced_probes", traced_probes::main),
+    ("trigger_perfetto", trigger_perfetto::main),
 ];
 
 fn main() -> ExitCode {

@@ -265,3 +265,32 @@ fn cli_002_refusals_touch_no_output() {
         assert_eq!(world.names(), ["text"], "{args:?}");
     }
 }
+
+const TRIGGERED: &str = r#"
+buffers { size_kb: 256 }
+trigger_config {
+  trigger_mode: STOP_TRACING
+  trigger_timeout_ms: 600000
+  triggers { name: "enough" producer_name_regex: "perfetto_cmd_producer" }
+}
+"#;
+
+#[test]
+fn cli_029_triggers_end_a_recording() {
+    let world = World::new();
+    world
+        .run("trigger_perfetto", &["enough"])
+        .returned(1)
+        .complained("there is no tracing service");
+    world.run::<&str>("trigger_perfetto", &[]).returned(1);
+    let _service = traced(&world);
+    world.write("config", TRIGGERED);
+    let mut recording = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
+    until("the recording ends", || {
+        let said = world.run("trigger_perfetto", &["--future-flag", "other", "enough"]);
+        said.returned(0).complained("Ignoring unknown arguments");
+        recording.child().try_wait().unwrap()
+    });
+    let trace = world.read("out");
+    assert!(trace.windows(6).any(|window| window == b"enough"));
+}
