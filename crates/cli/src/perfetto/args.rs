@@ -39,6 +39,9 @@ enum Flag {
     Upload,
     Dropbox,
     NoGuardrails,
+    Clone,
+    CloneByName,
+    CloneForBugreport,
     /// Not there yet.
     Unsupported {
         takes_value: bool,
@@ -76,9 +79,9 @@ const FLAGS: &[(&str, Option<char>, Flag)] = &[
     ("upload", None, Flag::Upload),
     ("dropbox", None, Flag::Dropbox),
     ("no-guardrails", None, Flag::NoGuardrails),
-    ("clone", None, WITH_VALUE),
-    ("clone-by-name", None, WITH_VALUE),
-    ("clone-for-bugreport", None, WITHOUT_VALUE),
+    ("clone", None, Flag::Clone),
+    ("clone-by-name", None, Flag::CloneByName),
+    ("clone-for-bugreport", None, Flag::CloneForBugreport),
     ("save-for-bugreport", None, WITHOUT_VALUE),
     ("save-all-for-bugreport", None, WITHOUT_VALUE),
     ("detach", None, WITH_VALUE),
@@ -103,6 +106,9 @@ Usage: perfetto [OPTIONS] -c CONFIG -o FILE
   -d, --background         go on in the background, print the process id
   -D, --background-wait    the same, after all data sources have started
       --notify-fd FD       write one byte to FD when they have started
+      --clone ID           copy what the session of this number holds, into -o
+      --clone-by-name NAME the same for the session of this name
+      --clone-for-bugreport  with either: do not apply its filter
       --query              show the state of the tracing service
       --long               with --query: do not shorten the last column
       --query-raw          write that state to standard output in binary
@@ -182,10 +188,28 @@ pub(super) struct Options {
     pub(super) ids: Ids,
 }
 
+/// Which session is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Id(u64),
+    Name(String),
+}
+
+/// A copy of a session to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CloneOptions {
+    pub(super) source: Source,
+    /// The session's filter is not applied.
+    pub(super) for_bugreport: bool,
+    pub(super) out: PathBuf,
+    pub(super) no_clobber: bool,
+}
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     Record(Box<Options>),
+    Clone(CloneOptions),
     Query { long: bool },
     QueryRaw,
     Version,
@@ -222,6 +246,9 @@ struct Parsed {
     query: bool,
     long: bool,
     query_raw: bool,
+    clone_id: Option<u64>,
+    clone_name: Option<String>,
+    clone_for_bugreport: bool,
 }
 
 /// Parses a command line without the program's name. `read` reads a config file.
@@ -324,9 +351,41 @@ impl Parsed {
             Flag::Upload => return refuse("--upload is only supported on Android"),
             Flag::Dropbox => return refuse("--dropbox is only supported on Android"),
             Flag::NoGuardrails => {}
+            Flag::Clone => self.clone_id = Some(number(name, &lossy(value()?))? as u64),
+            Flag::CloneByName => self.clone_name = Some(lossy(value()?)),
+            Flag::CloneForBugreport => self.clone_for_bugreport = true,
             Flag::Help | Flag::Version | Flag::ResetGuardrails | Flag::Unsupported { .. } => {}
         }
         Ok(())
+    }
+
+    /// The clone asked for, if one is.
+    fn check_clone(&mut self) -> Result<Option<CloneOptions>, Refusal> {
+        let source = match (self.clone_id, self.clone_name.take()) {
+            (Some(_), Some(_)) => {
+                return refuse("--clone and --clone-by-name are mutually exclusive");
+            }
+            (Some(id), None) => Source::Id(id),
+            (None, Some(name)) => Source::Name(name),
+            (None, None) if self.clone_for_bugreport => {
+                return refuse("--clone-for-bugreport requires --clone or --clone-by-name");
+            }
+            (None, None) => return Ok(None),
+        };
+        if self.options.background != Background::No || self.options.notify_fd.is_some() {
+            return refuse(
+                "--clone in the background is not supported by this version of Ferretto",
+            );
+        }
+        let Some(out) = self.options.out.take() else {
+            return refuse("Either --out or --upload is required");
+        };
+        Ok(Some(CloneOptions {
+            source,
+            for_bugreport: self.clone_for_bugreport,
+            out,
+            no_clobber: self.options.no_clobber,
+        }))
     }
 
     /// The checks that need all options, in upstream's order.
@@ -363,6 +422,9 @@ impl Parsed {
                 true => Action::QueryRaw,
                 false => Action::Query { long: self.long },
             });
+        }
+        if let Some(options) = self.check_clone()? {
+            return Ok(Action::Clone(options));
         }
         if !given && !self.options.light.is_given() {
             return refuse("The TraceConfig is empty");
@@ -484,7 +546,16 @@ mod tests {
                 &["--upload", "-c", "cfg"],
                 "--upload is only supported on Android",
             ),
-            (&["--clone", "3"], "--clone is not supported"),
+            (&["--attach", "key"], "--attach is not supported"),
+            (&["--clone", "3"], "Either --out or --upload is required"),
+            (
+                &["--clone", "3", "--clone-by-name", "s"],
+                "--clone and --clone-by-name are mutually exclusive",
+            ),
+            (
+                &["--clone-for-bugreport"],
+                "--clone-for-bugreport requires --clone or --clone-by-name",
+            ),
         ] {
             assert!(
                 message(args).contains(expected),

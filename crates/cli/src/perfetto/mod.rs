@@ -1,9 +1,11 @@
 //! `perfetto`: upstream's command, its messages and exit codes.
 //!
-//! Not there yet and refused with a message: detached sessions, clones, bugreports, triggers, `--notify-fd`.
+//! Not there yet and refused with a message: detached sessions, bugreports, snapshots on
+//! triggers, `--notify-fd`.
 
 mod args;
 mod background;
+mod clone;
 mod config;
 mod light;
 mod query;
@@ -22,7 +24,7 @@ use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use self::args::{Action, Background, Options};
+use self::args::{Action, Background, CloneOptions, Options};
 use crate::errors::{message, reason};
 
 pub(crate) use self::background::main as background;
@@ -50,6 +52,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         Action::Query { long } => query::text(long),
         Action::QueryRaw => query::raw(),
         Action::Record(options) => record(&options),
+        Action::Clone(options) => clone_into(&options),
     };
     done.unwrap_or_else(|error| {
         anstream::eprintln!("{}", message(&error));
@@ -86,6 +89,17 @@ fn record(options: &Options) -> Result<ExitCode> {
         Background::Yes => background::start(job, false),
         Background::Wait => background::start(job, true),
     }
+}
+
+fn clone_into(options: &CloneOptions) -> Result<ExitCode> {
+    let (name, file) = open(&options.out, options.no_clobber)?;
+    let job = run::Job {
+        config: TraceConfig::default(),
+        name,
+        file: Some(file.try_clone()?),
+        path: Some(options.out.clone()),
+    };
+    clone::run(options, &job, &file)
 }
 
 /// Creates the output. Its mode does not depend on the umask.

@@ -167,7 +167,7 @@ fn finish(job: &Job, end: End) -> u8 {
     }
 }
 
-fn wrote(job: &Job) {
+pub(super) fn wrote(job: &Job) {
     if job.config.write_into_file.unwrap_or(false) {
         eprintln!("Trace written into the output file");
         return;
@@ -181,7 +181,7 @@ fn wrote(job: &Job) {
     eprintln!("Wrote {size} bytes into {}", job.name);
 }
 
-fn remove_if_empty(job: &Job) {
+pub(super) fn remove_if_empty(job: &Job) {
     if let (Some(file), Some(path)) = (&job.file, &job.path)
         && path.as_os_str() != "-"
         && file

@@ -294,3 +294,27 @@ fn cli_029_triggers_end_a_recording() {
     let trace = world.read("out");
     assert!(trace.windows(6).any(|window| window == b"enough"));
 }
+
+#[test]
+fn cli_025_a_clone_leaves_its_session_running() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world.write("config", format!("{}unique_session_name: \"s\"", endless()));
+    let mut recording = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
+    until("there is something to clone", || {
+        let said = world.run("perfetto", &["--clone-by-name", "s", "-o", "clone"]);
+        said.returned(0);
+        (world.path("clone").exists() && samples(&world, "clone") > 0).then_some(())
+    });
+    world
+        .run("perfetto", &["--clone", "12345", "-o", "none"])
+        .returned(0)
+        .complained(
+            "Service error: Failed to clone tracing session 12345: Tracing session not found",
+        );
+    assert!(!world.path("none").exists());
+    assert!(recording.child().try_wait().unwrap().is_none());
+    recording.signal(Signal::INT);
+    recording.child().wait().unwrap();
+    assert!(samples(&world, "out") > 0);
+}
