@@ -6,9 +6,8 @@ use std::os::fd::OwnedFd;
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::enable_tracing_response::State;
 use ferretto_proto::{
-    AttachResponse, EnableTracingResponse, GetTraceStatsResponse,
-    QueryCapabilitiesResponse, SaveTraceForBugreportResponse, TraceConfig,
-    TracingServiceCapabilities, observable_events,
+    AttachResponse, EnableTracingResponse, GetTraceStatsResponse, QueryCapabilitiesResponse,
+    SaveTraceForBugreportResponse, TraceConfig, TracingServiceCapabilities, observable_events,
 };
 
 use crate::backlog::Backlog;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lexopt::Arg;
 
+use super::clone::{CloneOptions, Source};
 use crate::errors::reason;
 
 /// What one option is.
@@ -186,23 +187,6 @@ pub(super) struct Options {
     pub(super) notify_fd: Option<i32>,
     pub(super) attributes: Vec<(String, String)>,
     pub(super) ids: Ids,
-}
-
-/// Which session is meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
-    Id(u64),
-    Name(String),
-}
-
-/// A copy of a session to be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CloneOptions {
-    pub(super) source: Source,
-    /// The session's filter is not applied.
-    pub(super) for_bugreport: bool,
-    pub(super) out: PathBuf,
-    pub(super) no_clobber: bool,
 }
 
 /// What is asked for.

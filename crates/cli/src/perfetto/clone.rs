@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::CloneSessionRequest;
 use ferretto_proto::clone_session_request::Selector;
 
-use super::args::{CloneOptions, Source};
 use super::run::{Job, remove_if_empty, wrote};
 
 /// How long the service may take to connect, and between two parts of the trace.
@@ -21,6 +21,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CLONE_PATIENCE: Duration = Duration::from_secs(30);
 /// `Trace.packet`.
 const PACKET: u32 = 1;
+
+/// Which session is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Id(u64),
+    Name(String),
+}
+
+/// A copy of a session to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CloneOptions {
+    pub(super) source: Source,
+    /// The session's filter is not applied.
+    pub(super) for_bugreport: bool,
+    pub(super) out: PathBuf,
+    pub(super) no_clobber: bool,
+}
 
 /// Clones a session into `file`.
 pub(super) fn run(options: &CloneOptions, job: &Job, file: &File) -> Result<ExitCode> {

@@ -24,7 +24,8 @@ use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use self::args::{Action, Background, CloneOptions, Options};
+use self::args::{Action, Background, Options};
+use self::clone::CloneOptions;
 use crate::errors::{message, reason};
 
 pub(crate) use self::background::main as background;
