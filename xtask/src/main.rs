@@ -1,16 +1,19 @@
-//! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask licences`.
+//! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`.
 #![forbid(unsafe_code)]
 
 mod codegen;
+mod conformance;
 mod licences;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask codegen [--check]
+       cargo xtask conformance [--check]
        cargo xtask licences
 
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
+  conformance      write docs/conformance.md from the names of the tests; --check as above
   licences         fail if a dependency's licence is not on the list in deny.toml";
 
 fn main() -> ExitCode {
@@ -19,6 +22,8 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
+        ["conformance"] => conformance::write(),
+        ["conformance", "--check"] => conformance::check(),
         ["licences"] => licences::check(),
         _ => {
             eprintln!("{USAGE}");
