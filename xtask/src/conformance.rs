@@ -116,7 +116,7 @@ fn collect(text: &str, tests: &mut Tests) {
             else {
                 continue;
             };
-            for number in rest.split('_').map_while(rule) {
+            for number in rules(rest) {
                 tests
                     .entry((prefix, number))
                     .or_default()
