@@ -442,6 +442,33 @@ fn kernel_overruns_are_the_difference_over_the_recording() {
     );
 }
 
+/// With every flush the counters are written as those of the end; a recorder that is killed leaves old ones behind.
+#[test]
+fn kernel_counters_that_are_too_old_promise_nothing() {
+    let recorded_until = |second: f64| {
+        Trace::recording(0, 1, |_| {})
+            .packet(|p| {
+                p.nested(34, |stats| {
+                    stats.varint(1, 2);
+                    stats.nested(2, |cpu| cpu.double(7, second));
+                });
+            })
+            .packet(|p| {
+                p.varint(8, seconds(20));
+                p.nested(69, |event| event.bool(5, true));
+            })
+            .summary()
+    };
+    let whole = recorded_until(19.9);
+    assert!(whole.losses_known && whole.notes.is_empty(), "{whole:?}");
+    let killed = recorded_until(16.5);
+    assert!(!killed.losses_known);
+    assert_eq!(
+        killed.notes,
+        ["who recorded kernel events was gone 3.5 s before the end; what followed is missing"]
+    );
+}
+
 #[test]
 fn a_failed_final_flush_names_the_slow_source() {
     let summary = Trace::recording(0, 1, |stats| {

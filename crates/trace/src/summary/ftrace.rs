@@ -28,6 +28,10 @@ const MAX_NAMES: usize = 1 << 10;
 const PHASE_START: u64 = 1;
 const PHASE_END: u64 = 2;
 
+/// The kernel's counters are read with every flush, the last one right before the end of a recording; those that are
+/// older than this were not the last.
+const LAST_FLUSH_NS: u64 = 2_000_000_000;
+
 /// Everything learnt from kernel events.
 #[derive(Debug, Default)]
 pub(super) struct Ftrace {
@@ -40,6 +44,10 @@ pub(super) struct Ftrace {
     /// Overwritten events by (machine, CPU) at the start and at the end of the recording.
     start: BTreeMap<(u32, u32), u64>,
     end: BTreeMap<(u32, u32), u64>,
+    /// When the counters at the end were read on the service's machine, on the kernel buffers' clock, in nanoseconds.
+    end_at: Option<u64>,
+    /// Kernel events are on another clock than the trace.
+    foreign_clock: bool,
     parse_errors: u64,
     buffer_pages: u64,
     missing: Vec<String>,
@@ -72,6 +80,7 @@ impl Ftrace {
                 _ => {}
             }
         }
+        self.foreign_clock |= foreign_clock;
         let cpu = (machine, cpu);
         if gap {
             sched.gap(cpu.0, cpu.1);
@@ -152,7 +161,10 @@ impl Ftrace {
                     let (Some(cpu), Some(phase)) = (field.as_bytes(), phase) else {
                         continue;
                     };
-                    let (number, lost) = read_cpu(cpu);
+                    let (number, lost, read_at) = read_cpu(cpu);
+                    if phase == PHASE_END && machine == 0 {
+                        self.end_at = self.end_at.max(read_at);
+                    }
                     let side = match phase {
                         PHASE_START => &mut self.start,
                         PHASE_END => &mut self.end,
@@ -182,6 +194,15 @@ impl Ftrace {
     /// Whether the kernel's counters were recorded, so that silence means no loss.
     pub(super) fn has_stats(&self) -> bool {
         !self.end.is_empty()
+    }
+
+    /// How many nanoseconds before `stopped`, the end of the recording, there was the last word of who recorded kernel
+    /// events, if it was not there until the end.
+    pub(super) fn missing_at_the_end(&self, stopped: Option<u64>) -> Option<u64> {
+        let end_at = self.end_at.filter(|_| !self.foreign_clock)?;
+        stopped?
+            .checked_sub(end_at)
+            .filter(|missing| *missing > LAST_FLUSH_NS)
     }
 
     /// What the kernel's buffers lost.
@@ -250,17 +271,20 @@ impl Ftrace {
 }
 
 /// CPU number and events that its kernel buffer could not keep.
-fn read_cpu(bytes: &[u8]) -> (u32, u64) {
-    let (mut cpu, mut lost) = (0, 0u64);
+/// Number, lost events, and when they were counted, of a `FtraceCpuStats`.
+fn read_cpu(bytes: &[u8]) -> (u32, u64, Option<u64>) {
+    let (mut cpu, mut lost, mut read_at) = (0, 0u64, None);
     for field in Fields::new(bytes).map_while(Result::ok) {
         match field.number {
             1 => cpu = field.as_u32().unwrap_or(0),
             // Overwritten, failed to commit, and dropped because the buffer does not overwrite.
             3 | 4 | 8 => lost = lost.saturating_add(field.as_u64().unwrap_or(0)),
+            // Seconds; the conversion saturates.
+            7 => read_at = field.as_f64().map(|seconds| (seconds * 1e9) as u64),
             _ => {}
         }
     }
-    (cpu, lost)
+    (cpu, lost, read_at)
 }
 
 fn bump<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, by: u64, limit: usize) {

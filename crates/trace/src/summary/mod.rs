@@ -313,6 +313,13 @@ impl Summarizer {
                 self.ftrace.missing().join(", ")
             ));
         }
+        let missing_at_the_end = self.ftrace.missing_at_the_end(self.stopped);
+        if let Some(ns) = missing_at_the_end {
+            notes.push(format!(
+                "who recorded kernel events was gone {:.1} s before the end; what followed is missing",
+                ns as f64 / 1e9
+            ));
+        }
         if self.malformed > 0 {
             notes.push(format!(
                 "{} malformed",
@@ -342,7 +349,8 @@ impl Summarizer {
             track_events: self.track_events.finish(),
             losses,
             losses_known: self.stats.is_some()
-                && (self.ftrace.has_stats() || self.ftrace.total() == 0),
+                && (self.ftrace.has_stats() || self.ftrace.total() == 0)
+                && missing_at_the_end.is_none(),
             notes,
         }
     }
