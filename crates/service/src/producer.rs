@@ -454,9 +454,12 @@ impl Service {
         let Some(producer) = self.producers.get_mut(&id) else {
             return;
         };
-        // Upstream looks at the low 16 bits only, here and when chunks arrive.
-        let writer = request.trace_writer_id.unwrap_or(0) as WriterId;
-        let buffer = request.target_buffer.unwrap_or(0) as BufferId;
+        // Upstream takes the low 16 bits of each, so that 0x10001 means 1; as with chunks, such numbers are none here.
+        let writer = WriterId::try_from(request.trace_writer_id.unwrap_or(0));
+        let buffer = BufferId::try_from(request.target_buffer.unwrap_or(0));
+        let (Ok(writer), Ok(buffer)) = (writer, buffer) else {
+            return;
+        };
         producer.writers.insert(writer, buffer);
     }
 
