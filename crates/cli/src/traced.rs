@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use ferretto_host::{HostOptions, Notice, NoticeSink, PermissionsError, SocketPermissions};
-use ferretto_ipc::names;
+use anyhow::{Context, Result, bail};
+use ferretto_host::{
+    HostError, HostOptions, Notice, NoticeSink, PermissionsError, RelayEndpoints, SocketPermissions,
+};
+use ferretto_ipc::{Address, names};
 use lexopt::Arg;
 
 use crate::{daemon, errors};
@@ -18,6 +20,9 @@ The tracing service. It needs no privileges.
   --set-socket-permissions PG:PM:CG:CM
                                     group and mode of the producer and of the
                                     consumer sockets, e.g. traced:0660:tracing:0660
+  --enable-relay-endpoint           let relays of other machines compare clocks, on every
+                                    producer socket
+  --enable-relay-endpoint-on SOCKET the same, on this producer socket only; may be repeated
   --version                         show the version
 
 Environment:
@@ -30,6 +35,7 @@ Environment:
 struct Options {
     background: bool,
     permissions: Option<SocketPermissions>,
+    relays: RelayEndpoints,
 }
 
 enum Action {
@@ -71,10 +77,16 @@ fn run(args: Vec<OsString>, in_background: bool) -> Result<ExitCode> {
     let mut host = HostOptions::from_environment()
         .context("Failed to start the traced service: a socket name is wrong")?;
     host.permissions = options.permissions;
+    host.relays = options.relays;
     host.notices = NoticeSink::new(|notice: &Notice| eprintln!("traced: {notice}"));
-    ferretto_host::traced::run(host, say_listening)
-        .context("Failed to start the traced service")?;
-    Ok(ExitCode::SUCCESS)
+    match ferretto_host::traced::run(host, say_listening) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(HostError::NoRelayAddress { address, producers }) => bail!(
+            "--enable-relay-endpoint-on={address} does not match any socket in PERFETTO_PRODUCER_SOCK_NAME or the \
+             default producer socket ({producers}). It must be one of them, written the same way."
+        ),
+        Err(error) => Err(error).context("Failed to start the traced service"),
+    }
 }
 
 /// A line that scripts wait for.
@@ -113,10 +125,16 @@ fn parse(args: Vec<OsString>) -> Result<Action, String> {
                     .map_err(|error| permissions_message(&error))?;
                 options.permissions = Some(permissions);
             }
-            Arg::Long(name @ ("enable-relay-endpoint" | "enable-relay-endpoint-on")) => {
-                return Err(format!(
-                    "--{name} is not supported by this version of Ferretto\n"
-                ));
+            Arg::Long("enable-relay-endpoint") => options.relays = RelayEndpoints::Everywhere,
+            Arg::Long("enable-relay-endpoint-on") => {
+                let value = parser.value().map_err(|error| usage(error.to_string()))?;
+                let address = Address::from_os_str(&value)
+                    .map_err(|error| format!("--enable-relay-endpoint-on: {error}\n"))?;
+                match &mut options.relays {
+                    RelayEndpoints::Everywhere => {}
+                    RelayEndpoints::At(addresses) => addresses.push(address),
+                    RelayEndpoints::Nowhere => options.relays = RelayEndpoints::At(vec![address]),
+                }
             }
             Arg::Short('h') | Arg::Long("help") => return Err(USAGE.to_owned()),
             other => return Err(usage(other.unexpected().to_string())),

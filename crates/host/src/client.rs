@@ -15,7 +15,10 @@ use crate::options::Limits;
 /// Which of the two sockets a client connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    Producer,
+    Producer {
+        /// Whether relays of other machines are served there, too.
+        relays: bool,
+    },
     Consumer,
 }
 
@@ -23,14 +26,15 @@ impl Role {
     /// What is exposed at such a socket.
     pub(crate) fn services(self) -> Arc<[PortKind]> {
         match self {
-            Self::Producer => [PortKind::Producer].into(),
+            Self::Producer { relays: false } => [PortKind::Producer].into(),
+            Self::Producer { relays: true } => [PortKind::Producer, PortKind::Relay].into(),
             Self::Consumer => [PortKind::Consumer].into(),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Producer => "producer",
+            Self::Producer { .. } => "producer",
             Self::Consumer => "consumer",
         }
     }
@@ -82,7 +86,7 @@ impl Client {
             Connection::remote(services, socket.local_host())
         };
         socket.set_out_limit(match role {
-            Role::Producer => limits.producer_queue,
+            Role::Producer { .. } => limits.producer_queue,
             Role::Consumer => limits.consumer_queue,
         });
         Some(Self {
@@ -132,7 +136,7 @@ impl Client {
             can_share_memory: self.socket.is_unix(),
         };
         match self.role {
-            Role::Producer => Event::ProducerConnected {
+            Role::Producer { .. } => Event::ProducerConnected {
                 client: self.id,
                 peer,
             },

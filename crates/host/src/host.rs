@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::client::Role;
 use crate::files::Files;
-use crate::options::HostOptions;
+use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
 use crate::timer::Timer;
@@ -32,6 +32,14 @@ pub enum HostError {
     /// No producer address was given.
     #[error("no producer socket name was given")]
     NoProducerAddress,
+    /// Relays were to be served at a socket that is none of the producers'.
+    #[error("{address} is none of the producer sockets ({producers})")]
+    NoRelayAddress {
+        /// Where relays were to be served.
+        address: Address,
+        /// The producer sockets, separated by commas.
+        producers: String,
+    },
     /// An address could not be listened at.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -99,6 +107,7 @@ impl Host {
         if options.producers.is_empty() {
             return Err(HostError::NoProducerAddress);
         }
+        check_relays(&options)?;
         let poll = Poll::new()?;
         let mut listeners = Vec::new();
         for address in &options.producers {
@@ -106,10 +115,10 @@ impl Host {
             // As upstream: for producers elsewhere there is no file to set.
             let permissions = permissions
                 .filter(|_| !matches!(address, Address::Tcp { .. } | Address::Vsock { .. }));
-            listeners.push(ListenerState::new(
-                listen(address, permissions)?,
-                Role::Producer,
-            ));
+            let role = Role::Producer {
+                relays: options.relays.include(address),
+            };
+            listeners.push(ListenerState::new(listen(address, permissions)?, role));
         }
         let permissions = options.permissions.as_ref().map(|both| &both.consumer);
         let consumer = listen(&options.consumer, permissions)?;
@@ -191,6 +200,27 @@ impl Host {
         self.reactor.finish();
         Ok(())
     }
+}
+
+fn check_relays(options: &HostOptions) -> Result<(), HostError> {
+    let RelayEndpoints::At(wanted) = &options.relays else {
+        return Ok(());
+    };
+    let unknown = wanted
+        .iter()
+        .find(|address| !options.producers.contains(address));
+    match unknown {
+        Some(address) => Err(HostError::NoRelayAddress {
+            address: address.clone(),
+            producers: list(&options.producers),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn list(addresses: &[Address]) -> String {
+    let texts: Vec<String> = addresses.iter().map(Address::to_string).collect();
+    texts.join(",")
 }
 
 fn listen(address: &Address, permissions: Option<&FilePermissions>) -> Result<Listener, HostError> {

@@ -30,6 +30,6 @@ pub mod traced;
 
 pub use host::{Host, HostError, Stopper};
 pub use notice::{ClientName, Notice, NoticeSink};
-pub use options::{HostOptions, Limits};
+pub use options::{HostOptions, Limits, RelayEndpoints};
 pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};
 pub use system::{service_options, system_info};

@@ -19,6 +19,8 @@ pub struct HostOptions {
     pub producers: Vec<Address>,
     /// Where consumers connect.
     pub consumer: Address,
+    /// At which of these relays of other machines may describe themselves and compare clocks.
+    pub relays: RelayEndpoints,
     /// Group and mode of the socket files, if not the process's defaults.
     pub permissions: Option<SocketPermissions>,
     /// What the service should know about this machine.
@@ -27,6 +29,29 @@ pub struct HostOptions {
     pub limits: Limits,
     /// Who is told of what goes wrong with clients.
     pub notices: NoticeSink,
+}
+
+/// Where `RelayPort` is exposed. Producers on other machines are served without, but then nothing is
+/// known of their machines' clocks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RelayEndpoints {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// At every producer socket.
+    Everywhere,
+    /// At these, each of which must be a producer socket.
+    At(Vec<Address>),
+}
+
+impl RelayEndpoints {
+    pub(crate) fn include(&self, address: &Address) -> bool {
+        match self {
+            Self::Nowhere => false,
+            Self::Everywhere => true,
+            Self::At(addresses) => addresses.contains(address),
+        }
+    }
 }
 
 /// How much memory and patience a client may cost.
@@ -69,6 +94,7 @@ impl HostOptions {
         Self {
             producers,
             consumer,
+            relays: RelayEndpoints::Nowhere,
             permissions: None,
             service: system::service_options(),
             limits: Limits::default(),

@@ -122,7 +122,7 @@ impl Reactor {
         let producers = self
             .listeners
             .iter()
-            .filter(|state| state.role == Role::Producer);
+            .filter(|state| state.role != Role::Consumer);
         producers
             .filter_map(|state| state.listener.local_port())
             .next()
@@ -269,7 +269,7 @@ impl Reactor {
                 return;
             }
             let size = match client.role {
-                Role::Producer => self.buffer.len(),
+                Role::Producer { .. } => self.buffer.len(),
                 Role::Consumer => CONSUMER_READ,
             };
             match client.socket.receive(&mut self.buffer[..size]) {
@@ -334,9 +334,7 @@ impl Reactor {
                     let event = client.announcement(&peer);
                     self.tell(now, event);
                 }
-                if let Some(event) = request_event(id, incoming) {
-                    self.tell(now, event);
-                }
+                self.tell(now, request_event(id, incoming));
             }
         }
     }
@@ -364,6 +362,13 @@ impl Reactor {
                 self.notices.report(&Notice::QueueFull { client, error });
                 self.lose(id);
             }
+        }
+    }
+
+    /// Sends without waiting for the end of the turn, where it is looked at how that went.
+    pub(crate) fn send_at_once(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            let _ = client.socket.flush();
         }
     }
 
@@ -497,9 +502,8 @@ impl Reactor {
     }
 }
 
-/// The event for a call. Calls to a relay port do not occur, as none is
-/// exposed.
-fn request_event(client: ClientId, incoming: Incoming) -> Option<Event> {
+/// The event for a call.
+fn request_event(client: ClientId, incoming: Incoming) -> Event {
     let Incoming {
         request_id,
         drop_reply,
@@ -508,18 +512,22 @@ fn request_event(client: ClientId, incoming: Incoming) -> Option<Event> {
     } = incoming;
     let request_id = (!drop_reply).then_some(request_id);
     match request {
-        Request::Producer(request) => Some(Event::ProducerRequest {
+        Request::Producer(request) => Event::ProducerRequest {
             client,
             request_id,
             request,
             fd,
-        }),
-        Request::Consumer(request) => Some(Event::ConsumerRequest {
+        },
+        Request::Consumer(request) => Event::ConsumerRequest {
             client,
             request_id,
             request: *request,
             fd,
-        }),
-        Request::Relay(_) => None,
+        },
+        Request::Relay(request) => Event::RelayRequest {
+            client,
+            request_id,
+            request: *request,
+        },
     }
 }

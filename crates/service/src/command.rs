@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use ferretto_ipc::port::{consumer, producer};
+use ferretto_ipc::port::{consumer, producer, relay};
 
 use crate::event::{ClientId, FileId};
 
@@ -42,6 +42,15 @@ pub enum Command {
         /// continues with this consumer: send it once the outbound queue is below its low-water mark
         /// (at once, if it already is).
         wants_drained: bool,
+    },
+    /// Answer a relay's request, at once: it measures how long that takes.
+    RelayReply {
+        /// The connection.
+        client: ClientId,
+        /// The request answered.
+        request_id: u64,
+        /// The result.
+        reply: relay::Reply,
     },
     /// Make a shared memory buffer of `size` bytes, all zero, for a producer. Answered with
     /// `SharedMemoryReady` or `SharedMemoryFailed`.

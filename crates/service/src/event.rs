@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ferretto_ipc::port::{consumer, producer};
+use ferretto_ipc::port::{consumer, producer, relay};
 use ferretto_shm::Region;
 
 /// One connection of a client. The driver chooses the values; a value is used once and never again
@@ -74,6 +74,19 @@ pub enum Event {
         request: consumer::Request,
         /// The descriptor that came with the frame. If the method takes none it is closed.
         fd: Option<OwnedFd>,
+    },
+    /// A relay invoked a method, on a connection announced by `ProducerConnected`. It speaks for the
+    /// machine that peer is on.
+    ///
+    /// For the clocks of both machines to be compared well, the clocks given with this event should be
+    /// read right after the request was received, and its reply sent at once.
+    RelayRequest {
+        /// The connection.
+        client: ClientId,
+        /// Where to reply.
+        request_id: Option<u64>,
+        /// Method and arguments.
+        request: relay::Request,
     },
     /// The connection is gone. No further event may name this client; commands that still name it
     /// are to be dropped by the driver.

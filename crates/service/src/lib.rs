@@ -37,6 +37,7 @@ mod options;
 pub mod packet;
 mod producer;
 mod registry;
+mod relay;
 mod rng;
 mod service;
 mod session;

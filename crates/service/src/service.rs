@@ -140,6 +140,13 @@ impl Service {
             } => {
                 self.consumer_request(client, request_id, request, fd);
             }
+            Event::RelayRequest {
+                client,
+                request_id,
+                request,
+            } => {
+                self.relay_request(client, request_id, request);
+            }
             Event::Disconnected { client } => {
                 self.producer_disconnected(client);
                 self.consumer_disconnected(client);

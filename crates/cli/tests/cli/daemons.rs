@@ -117,6 +117,17 @@ fn cli_033_modes_of_the_sockets() {
 }
 
 #[test]
+fn ipc_067_a_relay_endpoint_that_is_no_producer_socket_is_named() {
+    let world = World::new();
+    world
+        .run("traced", &["--enable-relay-endpoint-on", "127.0.0.1:20001"])
+        .returned(1)
+        .complained("--enable-relay-endpoint-on=127.0.0.1:20001 does not match any socket")
+        .complained("producer.sock");
+    assert!(world.names().is_empty(), "{:?}", world.names());
+}
+
+#[test]
 fn background_prints_the_process_id_once_detached() {
     let world = World::new();
     let said = world.run("traced", &["--background"]).returned(0);

@@ -151,7 +151,11 @@ pub(crate) struct Client<P: Port>(pub(crate) Connection<P>);
 
 impl<P: Port> Client<P> {
     pub(crate) fn bind(socket: Socket) -> Self {
-        let mut client = Self(Connection::new(socket));
+        Self::bound(Connection::new(socket))
+    }
+
+    pub(crate) fn bound(connection: Connection<P>) -> Self {
+        let mut client = Self(connection);
         assert!(matches!(client.event(), Event::Bound));
         client
     }

@@ -441,6 +441,7 @@ impl World {
                 consumer.wants_drained &= !drained;
                 drained.then_some(Event::ConsumerDrained { client })
             }
+            Command::RelayReply { .. } => None,
             Command::CreateSharedMemory { client, size } => {
                 if !self.memory_available {
                     return Some(Event::SharedMemoryFailed { client });

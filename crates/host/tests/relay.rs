@@ -1,0 +1,138 @@
+//! Relays of other machines: where they are served, and what they are answered.
+
+mod common;
+
+use common::{Client, TestHost, bind_frame, read_frame, send_raw};
+use ferretto_host::{Host, HostError, HostOptions, RelayEndpoints};
+use ferretto_ipc::Address;
+use ferretto_ipc::client::Connection;
+use ferretto_ipc::frame::{self, Frame, Identity, Message};
+use ferretto_ipc::port::relay;
+use ferretto_ipc::socket::Socket;
+use ferretto_proto::sync_clock_request::{self, Phase};
+use ferretto_proto::{InitRelayRequest, SyncClockRequest};
+
+fn abstract_address(name: &str) -> Address {
+    Address::Abstract(format!("ferretto-relay-{name}-{}", std::process::id()).into_bytes())
+}
+
+fn can_bind_relay_port(socket: &Socket) -> bool {
+    assert!(send_raw(socket, &bind_frame("RelayPort")));
+    let reply = read_frame(socket).unwrap();
+    match Frame::decode(&reply).unwrap().message {
+        Message::BindServiceReply { success, .. } => success,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ipc_067_relays_are_served_only_where_asked() {
+    let address = abstract_address("exposed");
+    let chosen = RelayEndpoints::At(vec![address.clone()]);
+    for (relays, expected) in [
+        (RelayEndpoints::Nowhere, [false, false]),
+        (chosen, [false, true]),
+        (RelayEndpoints::Everywhere, [true, true]),
+    ] {
+        let host = TestHost::start_with(|options| {
+            options.producers.push(address.clone());
+            options.relays = relays;
+        });
+        let sockets = [host.producer_socket(), Socket::connect(&address).unwrap()];
+        assert_eq!(sockets.each_ref().map(can_bind_relay_port), expected);
+        assert!(!can_bind_relay_port(&host.consumer_socket()));
+        host.stop();
+    }
+}
+
+#[test]
+fn ipc_067_a_relay_endpoint_that_is_no_producer_socket_fails_at_start_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = HostOptions::in_folder(folder.path());
+    options.relays = RelayEndpoints::At(vec!["127.0.0.1:20001".parse().unwrap()]);
+    let error = Host::bind(options).unwrap_err();
+    assert!(
+        matches!(error, HostError::NoRelayAddress { .. }),
+        "{error:?}"
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("127.0.0.1:20001") && text.contains("producer.sock"),
+        "{text}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+fn sync(phase: Option<Phase>) -> relay::Request {
+    let clock = |id, timestamp| sync_clock_request::Clock {
+        clock_id: Some(id),
+        timestamp: Some(timestamp),
+        ..Default::default()
+    };
+    relay::Request::SyncClock(SyncClockRequest {
+        phase,
+        clocks: vec![clock(6, 1000), clock(1, 2000)],
+        ..Default::default()
+    })
+}
+
+#[test]
+fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
+    let host = TestHost::start_with(|options| {
+        options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.relays = RelayEndpoints::Everywhere;
+    });
+    let tcp = Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: host.port.unwrap(),
+    };
+    let identity = Identity {
+        pid: 1,
+        uid: 0,
+        machine_id_hint: b"test_machine_id_hint",
+        machine_name: b"guest",
+    };
+    let socket = Socket::connect(&tcp).unwrap();
+    let connection = Connection::<relay::Port>::with_identity(socket, &identity);
+    let mut client = Client::bound(connection);
+    let init = relay::Request::InitRelay(InitRelayRequest::default());
+    // Also before InitRelay, and again.
+    for request in [
+        sync(Some(Phase::PING)),
+        sync(Some(Phase::UPDATE)),
+        init.clone(),
+        sync(Some(Phase::PING)),
+        sync(None),
+        init,
+    ] {
+        let reply = client.call(&request);
+        assert!(!reply.has_more);
+        assert!(reply.result.is_ok(), "{request:?}");
+    }
+    // A phase of the future.
+    let unknown = b"\x08\x63";
+    let call = frame::invoke_method(9, 2, 2, false, unknown.len(), |out| {
+        out.extend_from_slice(unknown)
+    });
+    let socket = Socket::connect(&tcp).unwrap();
+    assert!(send_raw(&socket, &call));
+    let expected = frame::method_reply(9, false, 0, |_| {});
+    assert_eq!(read_frame(&socket).unwrap(), expected[4..]);
+    host.assert_alive();
+}
+
+#[test]
+fn relay_calls_without_arguments_or_reply_do_no_harm() {
+    let host = TestHost::start_with(|options| options.relays = RelayEndpoints::Everywhere);
+    let socket = host.producer_socket();
+    for method in [1, 2] {
+        // The second service of this socket; without reply, then with.
+        for drop_reply in [true, false] {
+            let call = frame::invoke_method(3, 2, method, drop_reply, 0, |_| {});
+            assert!(send_raw(&socket, &call));
+        }
+        let expected = frame::method_reply(3, false, 0, |_| {});
+        assert_eq!(read_frame(&socket).unwrap(), expected[4..]);
+    }
+    host.assert_alive();
+}
