@@ -6,7 +6,7 @@
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
 use ferretto_wire::{encode_varint, varint_length};
 
-use super::decoder::{Out, until_nul};
+use super::bytes::{Out, until_nul};
 use super::field_type::KernelType;
 use super::format::EventFormat;
 use super::metadata::Metadata;

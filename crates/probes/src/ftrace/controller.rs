@@ -5,37 +5,14 @@ use std::sync::{Arc, Weak};
 
 use ferretto_proto::FtraceConfig;
 
-use super::config::{ConfigError, FtraceOptions};
+use super::config::FtraceOptions;
+use super::error::SetupError;
 use super::instance::{Instance, Scratch, TICK_PAGES};
 use super::kernel_state::KernelError;
 use super::metadata::Metadata;
 use super::symbols::KernelSymbols;
-use super::tracefs::{Tracefs, TracefsError};
+use super::tracefs::Tracefs;
 use crate::PacketSink;
-
-/// Why an ftrace data source cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The config has a bad entry.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// There is no tracefs to use.
-    #[error(transparent)]
-    Tracefs(#[from] TracefsError),
-    /// The kernel refused.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// Exclusive features were asked for while others record.
-    #[error(
-        "Attempted to start an ftrace session with advanced features while another session was active."
-    )]
-    NotAlone,
-    /// Others are using exclusive features.
-    #[error(
-        "Attempted to start an ftrace session while another session with advanced features was active."
-    )]
-    ExclusiveActive,
-}
 
 /// Owns the kernel's tracing while any ftrace data source exists.
 ///

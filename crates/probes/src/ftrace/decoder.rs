@@ -6,14 +6,11 @@ use ferretto_proto::fields::{
 use ferretto_wire::Encoder;
 use rustc_hash::FxHashMap;
 
+use super::bytes::{Out, until_nul};
 use super::field_type::{KernelType, Op};
 use super::format::EventFormat;
-use super::kprobes::Mark;
 use super::metadata::Metadata;
 use super::table::{KnownEvent, MessageType};
-
-/// Messages are written into plain memory and handed on as a whole.
-pub(crate) type Out<'a> = Encoder<'a, Vec<u8>>;
 
 /// Kernel string addresses and the text they point at, from `printk_formats`.
 pub type StringTable = FxHashMap<u64, Box<str>>;
@@ -26,6 +23,17 @@ const SYS_ENTER: u32 = 329;
 const KPROBE_EVENT: u32 = 542;
 /// Field number of `FtraceEvent.sys_exit`.
 const SYS_EXIT: u32 = 330;
+
+/// `KprobeEvent.KprobeType` as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Begin of a slice.
+    Begin = 1,
+    /// End of a slice.
+    End = 2,
+    /// A point in time.
+    Instant = 3,
+}
 
 /// One field of a [`EventDecoder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -411,16 +419,6 @@ impl FieldDecoder {
         }
         record.get(offset..offset + length)
     }
-}
-
-/// The part of `bytes` before the first NUL.
-#[inline]
-pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
-    let end = bytes
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(bytes.len());
-    &bytes[..end]
 }
 
 /// A kernel device number as `stat` would show it.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::bundle::{Batch, Bundler, ClockSnapshot};
 use super::config::FtraceOptions;
-use super::controller::SetupError;
+use super::error::SetupError;
 use super::kernel_state::{KernelError, Taken, TraceClock, read_buffer_pages};
 use super::kprobes;
 use super::page::{Page, ParseStatus};

@@ -4,22 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::config::{FtraceOptions, KprobeKind};
-use super::decoder::EventDecoder;
+use super::decoder::{EventDecoder, Mark};
 use super::format::EventFormat;
 use super::selection::{EventKey, KPROBE_GROUP, KRETPROBE_GROUP};
 use super::stats::SetupReport;
 use super::tracefs::Tracefs;
-
-/// `KprobeEvent.KprobeType` as it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    /// Begin of a slice.
-    Begin = 1,
-    /// End of a slice.
-    End = 2,
-    /// A point in time.
-    Instant = 3,
-}
 
 /// Creates the probes `options` asks for. Those that work end up in `installed`.
 pub(crate) fn install(

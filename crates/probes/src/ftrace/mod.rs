@@ -5,10 +5,12 @@
 //! nothing else, so that it can be tested and fuzzed with bytes alone.
 
 mod bundle;
+mod bytes;
 mod compact;
 mod config;
 mod controller;
 mod decoder;
+mod error;
 mod field_type;
 mod format;
 mod instance;
@@ -30,8 +32,9 @@ mod translator;
 pub use bundle::{Action, Batch, Bundler, ClockSnapshot, CpuState, Plan};
 pub use compact::{CompactFormat, NAME_THRESHOLD};
 pub use config::{ConfigError, EventPattern, FtraceOptions};
-pub use controller::{Controller, SetupError};
+pub use controller::Controller;
 pub use decoder::{EventDecoder, StringTable};
+pub use error::SetupError;
 pub use format::{EventFormat, FormatField, parse_commit_size};
 pub use kernel_state::{KernelError, TraceClock};
 pub use metadata::Metadata;

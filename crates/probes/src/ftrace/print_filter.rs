@@ -1,6 +1,6 @@
 //! Which `ftrace/print` records a data source wants.
 
-use super::decoder::until_nul;
+use super::bytes::until_nul;
 
 /// How a rule recognises a text.
 #[derive(Debug, Clone, PartialEq, Eq)]

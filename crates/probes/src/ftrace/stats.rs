@@ -7,7 +7,7 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::Encoder;
 
-use super::decoder::Out;
+use super::bytes::Out;
 use super::page::ParseStatus;
 use super::tracefs::{CpuStats, Tracefs};
 

@@ -2,7 +2,7 @@
 
 use ferretto_proto::fields::{interned_data, interned_string, trace_packet};
 
-use super::decoder::Out;
+use super::bytes::Out;
 use super::metadata::Metadata;
 
 /// An address further than this from the symbol below it has no name.
