@@ -1,7 +1,7 @@
 //! `traced_probes`: the system's data sources as a daemon.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use ferretto_probes::{Notice, Probes, ProbesOptions};
+use ferretto_shm::take_inherited;
 use lexopt::Arg;
 
 use crate::session::Signals;
@@ -136,15 +137,13 @@ fn say(notice: &Notice) {
 /// Tells whoever started this program that every data source is registered.
 fn notify() {
     let variable = std::env::var(NOTIFY_VARIABLE).ok();
-    if let Some(number) = variable.and_then(|text| text.parse::<u32>().ok()) {
-        // A descriptor given by number can only be reached by opening it anew.
-        let path = format!("/proc/self/fd/{number}");
-        let told = OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|mut fd| fd.write_all(b"1"));
+    if let Some(number) = variable.and_then(|text| text.parse::<i32>().ok()) {
+        let told = take_inherited(number).and_then(|fd| File::from(fd).write_all(b"1"));
         if let Err(error) = told {
-            eprintln!("traced_probes: {NOTIFY_VARIABLE}: {error}");
+            eprintln!(
+                "traced_probes: {NOTIFY_VARIABLE}: {}",
+                errors::reason(&error)
+            );
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The `traced` program, without its command line.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use ferretto_shm::take_inherited;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
@@ -55,12 +56,10 @@ fn raise_descriptor_limit() {
 fn notify() -> io::Result<()> {
     let Some(number) = std::env::var(NOTIFY_VARIABLE)
         .ok()
-        .and_then(|text| text.parse::<u32>().ok())
+        .and_then(|text| text.parse::<i32>().ok())
     else {
         return Ok(());
     };
-    // The descriptor itself cannot be taken over in safe code, but the pipe
-    // behind it can be opened anew.
-    let path = format!("/proc/self/fd/{number}");
-    OpenOptions::new().write(true).open(path)?.write_all(b"1")
+    // Dropped here, so that whoever reads to the end does not wait.
+    File::from(take_inherited(number)?).write_all(b"1")
 }

@@ -15,13 +15,14 @@
 //! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
-//! The only unsafe code is in `region` and `chunk`.
+//! [`take_inherited`] is here because this is where unsafe code is: only in `region`, `chunk` and `inherited`.
 
 mod arbiter;
 mod chunk;
 mod commit;
 mod finder;
 mod ids;
+mod inherited;
 mod layout;
 #[cfg(all(loom, test))]
 mod model;
@@ -39,6 +40,7 @@ mod writer;
 
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
+pub use inherited::take_inherited;
 pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use region::{MAX_REGION_SIZE, Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
