@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod backend;
 mod config;
 mod config_text;
 mod daemon;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use ferretto_ipc::address::Address;
 use ferretto_ipc::client::{Connection, Event};
 use ferretto_ipc::names;
 use ferretto_ipc::port::producer::{Port, Request};
@@ -35,7 +36,10 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         anstream::eprint!("{USAGE}");
         return ExitCode::FAILURE;
     };
-    match activate(names) {
+    let done = names::producer_address()
+        .map_err(anyhow::Error::from)
+        .and_then(|address| activate(&address, names));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => errors::report("trigger_perfetto", &error),
     }
@@ -67,9 +71,9 @@ fn parse(args: &[OsString]) -> Option<Vec<Vec<u8>>> {
     )
 }
 
-fn activate(trigger_names: Vec<Vec<u8>>) -> Result<()> {
-    let address = names::producer_address()?;
-    let socket = Socket::connect(&address).context("there is no tracing service to tell")?;
+/// Tells the service that producers connect to at `address`.
+pub(crate) fn activate(address: &Address, trigger_names: Vec<Vec<u8>>) -> Result<()> {
+    let socket = Socket::connect(address).context("there is no tracing service to tell")?;
     let mut connection = Connection::<Port>::new(socket);
     let deadline = Instant::now() + PATIENCE;
     if !matches!(next_event(&mut connection, deadline)?, Event::Bound) {

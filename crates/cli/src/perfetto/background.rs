@@ -1,10 +1,10 @@
 //! `perfetto -d` and `-D`.
 //!
-//! The parent has parsed everything and opened the output; the background process gets the config over its standard
+//! The parent has parsed everything and opened the output; the background process gets the job over its standard
 //! input, which is a socket, and the output as its standard output. On the socket it answers with single bytes: that
 //! it has left the terminal, then how the recording stands.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,46 +12,62 @@ use std::os::unix::net::UnixStream;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use ferretto_proto::{Message, TraceConfig};
+use anyhow::{Context, Result, bail};
 
-use super::run::{self, Job, Status};
-use super::{FAILURE, start_delay};
+use super::job::Job;
+use super::notify::Listeners;
+use super::run::{self, FAILURE};
+use super::service::Provider;
 use crate::daemon;
+use crate::errors::message;
 
 /// How long `-D` waits for the data sources.
 const WAIT: Duration = Duration::from_secs(30);
 /// How long the background process may take to leave the terminal.
 const DETACH: Duration = Duration::from_secs(10);
-
-/// First argument of the background process: whether there is an output.
-const WITH_OUTPUT: &str = "output";
-const WITHOUT_OUTPUT: &str = "no-output";
-
-const DETACHED: u8 = b'd';
-const STARTED: u8 = 0;
-const FAILED: u8 = 1;
+/// What `-D` returns if not all data sources have started in time.
 const TIMED_OUT: u8 = 2;
 
-/// Starts the recording in the background and prints its process id. With `wait` it returns when all data sources
-/// have started.
-pub(super) fn start(job: Job, wait: bool) -> Result<ExitCode> {
+const DETACHED: u8 = b'd';
+
+/// What the background process says next.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Said(u8),
+    Silent,
+    Gone,
+}
+
+/// Starts the job in the background and prints its process id. With `wait` it returns when all data sources have
+/// started.
+pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<ExitCode> {
     let (mut ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
-    let (argument, stdout) = match job.file {
-        Some(file) => (WITH_OUTPUT, Stdio::from(file)),
-        None => (WITHOUT_OUTPUT, Stdio::null()),
+    let (word, bytes) = job.encode();
+    let mut command = daemon::command("perfetto");
+    command.arg(word).arg(provider_word(job.provider));
+    command.arg(notify_fd.map_or("none".to_owned(), |number| number.to_string()));
+    command.arg(if job.no_clobber { "keep" } else { "replace" });
+    let stdout = match job.file {
+        Some(file) => {
+            command.arg(job.name).arg(job.path.unwrap_or_default());
+            Stdio::from(file)
+        }
+        None => {
+            command.arg(job.name);
+            Stdio::null()
+        }
     };
-    let mut child = daemon::command("perfetto")
-        .arg(argument)
-        .arg(job.path.unwrap_or_default())
+    let child = command
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(stdout)
         .spawn()
         .context("cannot start the background process")?;
-    ours.write_all(&job.config.encode_to_vec())
+    // It holds the other end of the socket.
+    drop(command);
+    ours.write_all(&bytes)
         .and_then(|()| ours.shutdown(Shutdown::Write))
         .context("cannot talk to the background process")?;
-    if answer(&mut ours, DETACH)? != Some(DETACHED) {
+    if answer(&mut ours, DETACH)? != Answer::Said(DETACHED) {
         eprintln!("Background process didn't report anything");
         return Ok(ExitCode::from(FAILURE));
     }
@@ -60,98 +76,126 @@ pub(super) fn start(job: Job, wait: bool) -> Result<ExitCode> {
     if !wait {
         return Ok(ExitCode::SUCCESS);
     }
-    Ok(match answer(&mut ours, WAIT)? {
-        Some(STARTED) => ExitCode::SUCCESS,
-        Some(TIMED_OUT) | None => {
-            if let Ok(Some(status)) = child.try_wait() {
-                eprintln!(
-                    "Background process failed, WaitStatus={}",
-                    status.into_raw_status()
-                );
-                return Ok(ExitCode::from(FAILURE));
-            }
-            eprintln!("Timeout waiting for all data sources to start");
-            ExitCode::from(TIMED_OUT)
+    Ok(ExitCode::from(started(answer(&mut ours, WAIT)?)))
+}
+
+/// The exit code of `-D`.
+fn started(answer: Answer) -> u8 {
+    match answer {
+        Answer::Said(0) => 0,
+        Answer::Said(status) => {
+            eprintln!("Background process failed, WaitStatus={status}");
+            status
         }
-        Some(_) => ExitCode::from(FAILURE),
-    })
-}
-
-trait RawStatus {
-    fn into_raw_status(self) -> i32;
-}
-
-impl RawStatus for std::process::ExitStatus {
-    fn into_raw_status(self) -> i32 {
-        std::os::unix::process::ExitStatusExt::into_raw(self)
+        Answer::Silent => {
+            eprintln!("Timeout waiting for all data sources to start");
+            TIMED_OUT
+        }
+        Answer::Gone => {
+            eprintln!("Background process didn't report anything");
+            FAILURE
+        }
     }
 }
 
-/// The next byte from the background process; `None` if none came in time or it is gone.
-fn answer(stream: &mut UnixStream, limit: Duration) -> Result<Option<u8>> {
+fn answer(stream: &mut UnixStream, limit: Duration) -> Result<Answer> {
     let deadline = Instant::now() + limit;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(None);
+            return Ok(Answer::Silent);
         }
         stream.set_read_timeout(Some(left))?;
         let mut byte = [0];
         match stream.read(&mut byte) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return Ok(Some(byte[0])),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) => return Ok(Answer::Gone),
+            Ok(_) => return Ok(Answer::Said(byte[0])),
             Err(error)
                 if matches!(
                     error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    io::ErrorKind::Interrupted
+                        | io::ErrorKind::WouldBlock
+                        | io::ErrorKind::TimedOut
                 ) => {}
             Err(error) => return Err(error).context("cannot hear the background process"),
         }
     }
 }
 
-/// The background process.
-pub(crate) fn main(args: &[OsString]) -> ExitCode {
-    record(args).unwrap_or(ExitCode::from(FAILURE))
+fn provider_word(provider: Provider) -> &'static str {
+    match provider {
+        Provider::System => "system",
+        Provider::Own {
+            system_sockets: false,
+        } => "own",
+        Provider::Own {
+            system_sockets: true,
+        } => "own-on-system-sockets",
+    }
 }
 
-fn record(args: &[OsString]) -> Result<ExitCode> {
-    let mut parent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut config = Vec::new();
-    parent.read_to_end(&mut config)?;
-    let with_output = args.first().is_some_and(|argument| argument == WITH_OUTPUT);
-    let file = match with_output {
-        true => Some(io::stdout().as_fd().try_clone_to_owned()?.into()),
-        false => None,
+fn provider(word: &OsStr) -> Result<Provider> {
+    let known = [false, true].map(|system_sockets| Provider::Own { system_sockets });
+    [Provider::System, known[0], known[1]]
+        .into_iter()
+        .find(|provider| word == provider_word(*provider))
+        .context("which service?")
+}
+
+/// The background process.
+pub(crate) fn main(args: &[OsString]) -> ExitCode {
+    work(args).unwrap_or_else(|error| {
+        anstream::eprintln!("{}", message(&error));
+        ExitCode::from(FAILURE)
+    })
+}
+
+fn work(args: &[OsString]) -> Result<ExitCode> {
+    let [word, service, notify_fd, keep, name, path @ ..] = args else {
+        bail!("not started by this program");
     };
-    // Relative paths are resolved before the folder is left.
-    let path = args.get(1).map(|path| match path == "-" {
-        true => path.into(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.into()),
-    });
+    let mut parent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut bytes = Vec::new();
+    parent.read_to_end(&mut bytes)?;
+    let mut job = Job::decode(&word.to_string_lossy(), bytes, provider(service)?)?;
+    job.name = name.to_string_lossy().into_owned();
+    job.no_clobber = keep == "keep";
+    if let Some(path) = path.first() {
+        job.file = Some(io::stdout().as_fd().try_clone_to_owned()?.into());
+        // Relative paths are resolved before the folder is left.
+        let absolute = std::path::absolute(path)?;
+        job.path = Some(match path == "-" {
+            true => path.into(),
+            false => absolute.clone(),
+        });
+        job.snapshots = Some(absolute);
+    }
+    let mut listeners = Listeners::inherited(notify_fd.to_string_lossy().parse().ok())?;
     daemon::detach()?;
     parent.write_all(&[DETACHED])?;
-    let config = TraceConfig::decode_from_slice(&config)?;
-    start_delay(&config)?;
-    let name = path.as_deref().unwrap_or("".as_ref()).display().to_string();
-    let mut told = false;
-    let job = Job {
-        config,
-        name,
-        file,
-        path,
-    };
-    Ok(run::run(job, |status| {
-        if !told {
-            told = true;
-            let byte = match status {
-                Status::Started => STARTED,
-                Status::Failed => FAILED,
-                Status::TimedOut => TIMED_OUT,
-            };
-            // Nobody may be waiting.
-            let _ = parent.write_all(&[byte]);
-        }
-    }))
+    listeners.add(parent);
+    Ok(run::run(&job, &mut listeners))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cli_021_the_answers_and_what_they_return() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let limit = Duration::from_millis(1);
+        assert_eq!(answer(&mut ours, limit).unwrap(), Answer::Silent);
+        theirs.write_all(&[0]).unwrap();
+        assert_eq!(answer(&mut ours, limit).unwrap(), Answer::Said(0));
+        drop(theirs);
+        assert_eq!(answer(&mut ours, limit).unwrap(), Answer::Gone);
+        let answers = [
+            Answer::Said(0),
+            Answer::Said(1),
+            Answer::Gone,
+            Answer::Silent,
+        ];
+        assert_eq!(answers.map(started), [0, 1, 1, 2]);
+    }
 }

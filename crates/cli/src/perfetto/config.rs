@@ -20,7 +20,7 @@ const INVALID: &str = "The trace config is invalid, bailing out.";
 /// The config, checked and completed as upstream does.
 pub(super) fn build(options: &Options) -> Result<TraceConfig> {
     let mut config = match &options.config {
-        Some(Config::Test) => light::test_config(),
+        Some(Config::Test) => light::test_config().map_err(anyhow::Error::msg)?,
         Some(Config::File { name, bytes }) => parse(name, bytes, options.encoding)?,
         None => match light::config(&options.light) {
             Ok(config) => config,
@@ -75,8 +75,6 @@ fn check(config: &TraceConfig, options: &Options) -> Result<()> {
                  security reasons. Remove {path} or use a different path."
             );
         }
-    } else if options.out.is_none() && config.activate_triggers.is_empty() {
-        bail!("Either --out or --upload is required");
     }
     if config.incident_report_config.is_set() {
         bail!("Unexpected IncidentReportConfig without --dropbox / --upload.");
@@ -84,8 +82,16 @@ fn check(config: &TraceConfig, options: &Options) -> Result<()> {
     if config.android_report_config.is_set() {
         bail!("Unexpected AndroidReportConfig without --dropbox / --upload.");
     }
-    if !config.activate_triggers.is_empty() {
-        bail!("activate_triggers is not supported by this version of Ferretto");
+    let streams = config.write_into_file.unwrap_or(false);
+    // Triggers have no output, and a file that the service is to make needs none.
+    if !config.activate_triggers.is_empty() || (streams && output_path(config).is_some()) {
+        return Ok(());
+    }
+    if options.out.is_none() {
+        bail!("Either --out or --upload is required");
+    }
+    if options.detach.is_some() && !streams {
+        bail!("TraceConfig's write_into_file must be true when using --detach");
     }
     Ok(())
 }

@@ -120,30 +120,18 @@ fn wrap(config: DataSourceConfig) -> DataSource {
 }
 
 /// The built-in config `:test`: two seconds of scheduling and frequencies.
-pub(super) fn test_config() -> TraceConfig {
-    let mut kernel = source_config("linux.ftrace");
+pub(super) fn test_config() -> Result<TraceConfig, &'static str> {
     let events = [
         "sched/sched_switch",
         "power/cpu_idle",
         "power/cpu_frequency",
         "power/gpu_frequency",
     ];
-    kernel.ftrace_config = Some(
-        FtraceConfig {
-            ftrace_events: events.iter().map(|event| (*event).into()).collect(),
-            ..Default::default()
-        }
-        .encode_to_vec(),
-    );
-    TraceConfig {
-        duration_ms: Some(2000),
-        buffers: vec![BufferConfig {
-            size_kb: Some(4096),
-            ..Default::default()
-        }],
-        data_sources: vec![wrap(kernel)],
+    config(&Light {
+        time: Some("2s".to_owned()),
+        events: events.map(str::to_owned).to_vec(),
         ..Default::default()
-    }
+    })
 }
 
 fn time_ms(text: &str) -> Option<u64> {

@@ -1,15 +1,17 @@
 //! `perfetto`: upstream's command, its messages and exit codes.
-//!
-//! Not there yet and refused with a message: detached sessions, bugreports, snapshots on
-//! triggers, `--notify-fd`.
 
 mod args;
 mod background;
-mod clone;
+mod bugreport;
 mod config;
+mod flags;
+mod job;
 mod light;
+mod notify;
 mod query;
 mod run;
+mod service;
+mod snapshots;
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -22,18 +24,25 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
+use ferretto_proto::clone_session_request::Selector;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use self::args::{Action, Background, Options};
-use self::clone::CloneOptions;
+use self::args::{Action, Background, CloneOptions, Manner, Options, Source};
+use self::job::{Job, Work};
+use self::notify::Listeners;
+use self::run::FAILURE;
 use crate::errors::{message, reason};
+use crate::session::Task;
 
 pub(crate) use self::background::main as background;
-
-/// Everything that ends with an error ends with this.
-const FAILURE: u8 = 1;
+pub(crate) use self::service::Provider;
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    main_with(args, Provider::System)
+}
+
+/// The command with somebody else's idea of where the service is.
+pub(crate) fn main_with(args: Vec<OsString>, provider: Provider) -> ExitCode {
     let action = match args::parse(args, |name| crate::config::read(Path::new(name))) {
         Ok(action) => action,
         Err(refusal) => {
@@ -41,7 +50,14 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(FAILURE);
         }
     };
-    let done = match action {
+    act(action, provider).unwrap_or_else(|error| {
+        anstream::eprintln!("{}", message(&error));
+        ExitCode::from(FAILURE)
+    })
+}
+
+fn act(action: Action, provider: Provider) -> Result<ExitCode> {
+    match action {
         Action::Version => {
             println!("{}", ferretto_host::service_options().version);
             Ok(ExitCode::SUCCESS)
@@ -50,57 +66,71 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
             eprintln!("Guardrails have no state here; nothing to reset.");
             Ok(ExitCode::SUCCESS)
         }
-        Action::Query { long } => query::text(long),
-        Action::QueryRaw => query::raw(),
-        Action::Record(options) => record(&options),
-        Action::Clone(options) => clone_into(&options),
+        Action::Query { long } => query::text(&provider.service()?.consumer, long),
+        Action::QueryRaw => query::raw(&provider.service()?.consumer),
+        Action::Record(options) => start(record(&options, provider)?, &options.manner),
+        Action::Clone(options) => start(clone(&options, provider)?, &options.manner),
+        Action::SaveAll(manner) => start(Job::new(Work::SaveAll, provider), &manner),
+        Action::Attach { key, then, manner } => {
+            let work = Work::Session(Task::Attach { key, then });
+            start(Job::new(work, provider), &manner)
+        }
+    }
+}
+
+/// Does the job, or has it done in the background.
+fn start(job: Job, manner: &Manner) -> Result<ExitCode> {
+    match manner.background {
+        Background::No => {
+            let mut listeners = Listeners::inherited(manner.notify_fd)?;
+            Ok(run::run(&job, &mut listeners))
+        }
+        Background::Yes => background::start(job, manner.notify_fd, false),
+        Background::Wait => background::start(job, manner.notify_fd, true),
+    }
+}
+
+fn record(options: &Options, provider: Provider) -> Result<Job> {
+    let config = config::build(options)?;
+    let task = match &options.detach {
+        Some(key) => Task::Detach(key.clone()),
+        None => Task::Record,
     };
-    done.unwrap_or_else(|error| {
-        anstream::eprintln!("{}", message(&error));
-        ExitCode::from(FAILURE)
+    let mut job = Job::new(Work::Session(task), provider);
+    job.config = config;
+    job.no_clobber = options.no_clobber;
+    if !job.config.activate_triggers.is_empty() {
+        job.work = Work::Triggers;
+        return Ok(job);
+    }
+    Ok(match &options.out {
+        Some(path) => job.into(path, open(path, options.no_clobber)?),
+        None => {
+            let path = config::output_path(&job.config).unwrap_or_default();
+            job.name = path.display().to_string();
+            job
+        }
     })
 }
 
-fn record(options: &Options) -> Result<ExitCode> {
-    if options.notify_fd.is_some() {
-        bail!("--notify-fd is not supported by this version of Ferretto; -D waits in the same way");
-    }
-    let config = config::build(options)?;
-    let (name, file) = match &options.out {
-        Some(path) => open(path, options.no_clobber).map(|(name, file)| (name, Some(file)))?,
-        None => (
-            config::output_path(&config)
-                .unwrap_or_default()
-                .display()
-                .to_string(),
-            None,
-        ),
-    };
-    let job = run::Job {
-        config,
-        name,
-        file,
-        path: options.out.clone(),
-    };
-    match options.background {
-        Background::No => {
-            start_delay(&job.config)?;
-            Ok(run::run(job, |_| ()))
+fn clone(options: &CloneOptions, provider: Provider) -> Result<Job> {
+    let mut request = bugreport::request(0);
+    request.skip_trace_filter = Some(options.for_bugreport);
+    request.for_bugreport = Some(options.for_bugreport);
+    request.selector = Some(match &options.source {
+        Source::Id(id) => Selector::SessionId(*id),
+        Source::Name(name) => Selector::UniqueSessionName(name.clone()),
+    });
+    let work = Work::Session(Task::Clone(Box::new(request)));
+    let job = Job::new(work, provider);
+    Ok(match &options.out {
+        Some(path) => job.into(path, open(path, options.no_clobber)?),
+        None => {
+            eprintln!("Invoked perfetto with --save-for-bugreport");
+            let path = bugreport::path();
+            job.into(&path, bugreport::create(&path)?)
         }
-        Background::Yes => background::start(job, false),
-        Background::Wait => background::start(job, true),
-    }
-}
-
-fn clone_into(options: &CloneOptions) -> Result<ExitCode> {
-    let (name, file) = open(&options.out, options.no_clobber)?;
-    let job = run::Job {
-        config: TraceConfig::default(),
-        name,
-        file: Some(file.try_clone()?),
-        path: Some(options.out.clone()),
-    };
-    clone::run(options, &job, &file)
+    })
 }
 
 /// Creates the output. Its mode does not depend on the umask.

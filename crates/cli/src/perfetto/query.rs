@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::AnsiColor;
 use anyhow::{Context, Result};
-use ferretto_client::Consumer;
+use ferretto_client::{Address, Consumer};
 use ferretto_proto::tracing_service_state::{DataSource, Producer, TracingSession};
 use ferretto_proto::{
     FtraceDescriptor, Message, TracingServiceState, TrackEventDescriptor, decode_lazy,
@@ -17,25 +17,23 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Length of the last column without `--long`.
 const MAX_DETAILS: usize = 40;
 
-fn query() -> Result<TracingServiceState> {
-    let mut consumer =
-        Consumer::connect_default(LIMIT).context("Failed to query the service state")?;
-    consumer
-        .query_service_state(LIMIT)
+fn query(service: &Address) -> Result<TracingServiceState> {
+    Consumer::connect(service, LIMIT)
+        .and_then(|mut consumer| consumer.query_service_state(LIMIT))
         .context("Failed to query the service state")
 }
 
 /// Writes the encoded `TracingServiceState`.
-pub(super) fn raw() -> Result<ExitCode> {
-    let state = query()?;
+pub(super) fn raw(service: &Address) -> Result<ExitCode> {
+    let state = query(service)?;
     io::stdout().write_all(&state.encode_to_vec())?;
     io::stdout().flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the state for people.
-pub(super) fn text(long: bool) -> Result<ExitCode> {
-    let state = query()?;
+pub(super) fn text(service: &Address, long: bool) -> Result<ExitCode> {
+    let state = query(service)?;
     let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout().lock()));
     print(&mut out, &state, long)?;
     out.flush()?;

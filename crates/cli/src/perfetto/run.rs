@@ -1,18 +1,26 @@
-//! A recording over the sockets of the system's service.
+//! Doing a job with a tracing service, and upstream's words and exit codes for how it ended.
 
 use std::fs::File;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use ferretto_ipc::names;
-use ferretto_proto::TraceConfig;
+use ferretto_ipc::address::Address;
+use ferretto_ipc::socket::Socket;
+use ferretto_proto::observable_events::CloneTriggerHit;
 
-use super::FAILURE;
+use super::bugreport;
+use super::job::{Job, Work, session_name};
+use super::notify::Listeners;
+use super::snapshots::Snapshots;
 use crate::errors::message;
-use crate::session::{Control, End, Plan, Reaction, Session, Signal, Signals};
+use crate::session::{Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then};
+use crate::trigger_perfetto;
 
+/// Everything that ends with an error ends with this.
+pub(super) const FAILURE: u8 = 1;
+/// `--attach` and `--is_detached`: there is none.
+const NO_SESSION: u8 = 2;
 /// Data sources are waited for as long as `-D` waits.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// What a shell returns for a program that Ctrl-C ended.
@@ -21,34 +29,15 @@ const INTERRUPTED: u8 = 130;
 /// How our service begins the error of a trace file that it cannot write.
 const WRITE_FAILED: &str = "Failed to write the trace file";
 
-/// A recording that is ready to go.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) config: TraceConfig,
-    /// What messages call the output.
-    pub(super) name: String,
-    /// The output, unless the service makes it.
-    pub(super) file: Option<File>,
-    /// Its path; `-` for standard output.
-    pub(super) path: Option<PathBuf>,
-}
-
-/// How a recording stands, for whoever waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
-    Started,
-    Failed,
-    /// Not all data sources have started in time.
-    TimedOut,
-}
-
-struct PerfettoControl<F> {
+/// What happens with a recording besides waiting for it.
+struct PerfettoControl<'a> {
     ttl: Option<Duration>,
-    status: F,
+    listeners: &'a mut Listeners,
+    snapshots: Option<Snapshots>,
     signalled: bool,
 }
 
-impl<F: FnMut(Status)> Control for PerfettoControl<F> {
+impl Control for PerfettoControl<'_> {
     fn connected(&mut self) {
         match self.ttl {
             Some(ttl) => {
@@ -60,12 +49,18 @@ impl<F: FnMut(Status)> Control for PerfettoControl<F> {
     }
 
     fn started(&mut self, all: bool) -> Result<()> {
-        (self.status)(if all {
-            Status::Started
-        } else {
-            Status::TimedOut
-        });
+        // Whoever waits has a limit of its own.
+        if all {
+            self.listeners.tell(true);
+        }
         Ok(())
+    }
+
+    fn snapshot(&mut self, hit: &CloneTriggerHit) -> Result<()> {
+        match &mut self.snapshots {
+            Some(snapshots) => snapshots.add(hit),
+            None => Ok(()),
+        }
     }
 
     fn signal(&mut self, signal: Signal) -> Reaction {
@@ -81,47 +76,123 @@ impl<F: FnMut(Status)> Control for PerfettoControl<F> {
     }
 }
 
-/// Records. `status` hears when the data sources have started, and of a failure.
-pub(super) fn run(job: Job, mut status: impl FnMut(Status)) -> ExitCode {
-    let code = attempt(&job, &mut status).unwrap_or_else(|error| {
+/// A clone made beside other work: signals are not its own.
+struct CloneControl<F>(F);
+
+impl<F: FnMut()> Control for CloneControl<F> {
+    fn cloned(&mut self) {
+        self.0();
+    }
+
+    fn signal(&mut self, _: Signal) -> Reaction {
+        Reaction::GoOn
+    }
+}
+
+/// Does a job. Whoever waits for its start hears of it, or of its failure.
+pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
+    let code = attempt(job, listeners).unwrap_or_else(|error| {
         anstream::eprintln!("{}", message(&error));
         FAILURE
     });
-    status(if code == 0 {
-        Status::Started
-    } else {
-        Status::Failed
-    });
+    listeners.tell(code == 0);
     ExitCode::from(code)
 }
 
-fn attempt(job: &Job, status: &mut impl FnMut(Status)) -> Result<u8> {
+fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
+    if matches!(job.work, Work::Session(Task::Record | Task::Detach(_))) {
+        super::start_delay(&job.config)?;
+    }
+    // Before the service is there: a signal ends what it started.
     let mut signals = Signals::new()?;
-    let plan = Plan {
+    let service = job.provider.service()?;
+    match &job.work {
+        Work::Session(task) => session(job, task, &service.consumer, &mut signals, listeners),
+        Work::SaveAll => match reachable(&service.consumer) {
+            true => bugreport::save_all(&service.consumer),
+            false => Ok(FAILURE),
+        },
+        Work::Triggers => {
+            let triggers = job.config.activate_triggers.clone();
+            trigger_perfetto::activate(&service.producer, triggers).map(|()| 0)
+        }
+    }
+}
+
+fn plan(job: &Job, task: &Task) -> Result<Plan> {
+    Ok(Plan {
+        task: task.clone(),
         config: job.config.clone(),
         output: job.file.as_ref().map(File::try_clone).transpose()?,
         start_patience: START_PATIENCE,
-    };
+    })
+}
+
+fn session(
+    job: &Job,
+    task: &Task,
+    service: &Address,
+    signals: &mut Signals,
+    listeners: &mut Listeners,
+) -> Result<u8> {
+    let plan = plan(job, task)?;
     let ttl = plan.duration();
-    let connected = names::consumer_address()
-        .map_err(anyhow::Error::from)
-        .and_then(|address| Ok(Session::connect(&address, plan)?));
-    let Ok(mut session) = connected else {
-        let socket = names::consumer_socket_name();
-        eprintln!(
-            "Could not connect to the traced socket {}. Ensure traced is running or use tracebox. \
-             See https://perfetto.dev/docs/quickstart/linux-tracing.",
-            socket.to_string_lossy()
-        );
+    let Some(mut session) = connect(service, plan) else {
         return Ok(FAILURE);
     };
+    let out = job.snapshots.clone();
     let mut control = PerfettoControl {
         ttl,
-        status,
+        listeners,
+        snapshots: out.map(|out| Snapshots::new(service.clone(), out, job.no_clobber)),
         signalled: false,
     };
-    let end = session.run(&mut signals, &mut control)?;
+    let end = session.run(signals, &mut control)?;
+    let mut snapshots = control.snapshots.take();
+    let signalled = control.signalled;
+    let code = finish(job, end);
+    let complete = snapshots
+        .as_mut()
+        .is_none_or(|snapshots| snapshots.finish(signals, signalled));
+    // Only now, because what snapshots copy goes with the session.
+    drop(session);
+    Ok(if complete { code } else { INTERRUPTED })
+}
+
+/// Clones a session into the job's file. `cloned` is called when the service has made the copy, before it is read.
+/// Returns the exit code.
+pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Result<u8> {
+    let Work::Session(task) = &job.work else {
+        return Ok(FAILURE);
+    };
+    let Some(mut session) = connect(service, plan(job, task)?) else {
+        return Ok(FAILURE);
+    };
+    let end = session.run(&mut Signals::elsewhere(), &mut CloneControl(cloned))?;
     Ok(finish(job, end))
+}
+
+fn connect(service: &Address, plan: Plan) -> Option<Session> {
+    let session = Session::connect(service, plan).ok();
+    if session.is_none() {
+        say_unreachable(service);
+    }
+    session
+}
+
+fn reachable(service: &Address) -> bool {
+    let reachable = Socket::connect(service).is_ok();
+    if !reachable {
+        say_unreachable(service);
+    }
+    reachable
+}
+
+fn say_unreachable(service: &Address) {
+    eprintln!(
+        "Could not connect to the traced socket {service}. Ensure traced is running or use tracebox. \
+         See https://perfetto.dev/docs/quickstart/linux-tracing."
+    );
 }
 
 /// Upstream's last words and exit codes.
@@ -137,7 +208,7 @@ fn finish(job: &Job, end: End) -> u8 {
             0
         }
         End::Failed(reason) => {
-            eprintln!("Service error: {reason}");
+            eprintln!("Service error: {}", failure(job, &reason));
             remove_if_empty(job);
             // Upstream's service does not tell of a full disk, so no script relies on 0 here.
             u8::from(reason.starts_with(WRITE_FAILED))
@@ -147,13 +218,44 @@ fn finish(job: &Job, end: End) -> u8 {
             FAILURE
         }
         End::LostTracing => {
-            eprintln!(
-                "Service error: EnableTracing IPC request rejected. This is likely due to a loss \
-                 of the traced connection"
-            );
+            let reason = match job.work {
+                Work::Session(Task::Clone(_)) => "CloneSession IPC not supported",
+                _ => {
+                    "EnableTracing IPC request rejected. This is likely due to a loss of the \
+                     traced connection"
+                }
+            };
+            eprintln!("Service error: {}", failure(job, reason));
             eprintln!("Disconnected from the traced service");
             remove_if_empty(job);
             0
+        }
+        End::Detached => 0,
+        End::DetachRefused(reason) => {
+            match reason {
+                Some(reason) => eprintln!("Service error: {reason}\nSession detach failed"),
+                None => eprintln!("Session detach failed: there may be one under this key"),
+            }
+            remove_if_empty(job);
+            FAILURE
+        }
+        End::AttachRefused => {
+            if !matches!(
+                job.work,
+                Work::Session(Task::Attach {
+                    then: Then::Leave,
+                    ..
+                })
+            ) {
+                eprintln!("Session re-attach failed. Check service logs for details");
+            }
+            NO_SESSION
+        }
+        End::AttachUnfit => {
+            eprintln!(
+                "This session does not write into a file, so --attach cannot bring its trace. It goes on."
+            );
+            FAILURE
         }
         End::LostReading => {
             eprintln!("Disconnected from the traced service");
@@ -167,8 +269,20 @@ fn finish(job: &Job, end: End) -> u8 {
     }
 }
 
-pub(super) fn wrote(job: &Job) {
-    if job.config.write_into_file.unwrap_or(false) {
+/// What the service says, as upstream shows it.
+fn failure(job: &Job, reason: &str) -> String {
+    match &job.work {
+        Work::Session(Task::Clone(request)) => {
+            let session = session_name(request);
+            format!("Failed to clone tracing session {session}: {reason}")
+        }
+        _ => reason.to_owned(),
+    }
+}
+
+fn wrote(job: &Job) {
+    let attached = matches!(job.work, Work::Session(Task::Attach { .. }));
+    if attached || job.config.write_into_file.unwrap_or(false) {
         eprintln!("Trace written into the output file");
         return;
     }
@@ -181,7 +295,7 @@ pub(super) fn wrote(job: &Job) {
     eprintln!("Wrote {size} bytes into {}", job.name);
 }
 
-pub(super) fn remove_if_empty(job: &Job) {
+fn remove_if_empty(job: &Job) {
     if let (Some(file), Some(path)) = (&job.file, &job.path)
         && path.as_os_str() != "-"
         && file

@@ -1,6 +1,5 @@
 //! `ferretto record`.
 
-mod backend;
 mod child;
 mod config;
 mod control;
@@ -19,13 +18,13 @@ use ferretto_probes::ftrace::OwnInstance;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_trace::text::message_to_text;
 
-use self::backend::Backend;
 use self::child::Running;
 use self::control::RecordControl;
 use self::output::Target;
 use self::progress::Progress;
 use crate::args::RecordArgs;
-use crate::session::{End, Plan, Session, Signal, Signals};
+use crate::backend::Backend;
+use crate::session::{End, Plan, Session, Signal, Signals, Task};
 
 /// How long a recording of the machine takes when nobody says otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -124,6 +123,7 @@ fn record(
     signals: &mut Signals,
 ) -> Result<Ended> {
     let plan = Plan {
+        task: Task::Record,
         config,
         output: Some(target.writer().context("cannot use the file")?),
         start_patience: START_PATIENCE,
@@ -194,6 +194,10 @@ fn reason(end: End) -> String {
         }
         End::ReadGap => "the tracing service stopped sending the trace".to_owned(),
         End::Stuck => "the tracing service did not end the recording in time".to_owned(),
+        // A recording is neither left nor taken up.
+        End::DetachRefused(_) | End::AttachRefused | End::AttachUnfit | End::Detached => {
+            "the tracing service answered what it was not asked".to_owned()
+        }
         End::Complete | End::Aborted => String::new(),
     }
 }

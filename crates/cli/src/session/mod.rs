@@ -3,10 +3,11 @@
 //! [`Session`] drives the consumer side of the protocol and waits for socket, signals and timers in one place, so
 //! that Ctrl-C has its effect at any moment. What is particular to `record` and `perfetto` is in their [`Control`].
 
+mod begin;
 mod output;
+mod plan;
 mod signals;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,21 +17,18 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::client::{Connection, Event, InvokeError, Reply as Answer};
 use ferretto_ipc::port::consumer::{Method, Port, Reply, Request};
 use ferretto_ipc::socket::{ConnectError, Socket};
-use ferretto_proto::observable_events::Type;
 use ferretto_proto::{
-    DisableTracingRequest, EnableTracingRequest, EnableTracingResponse, FlushRequest,
-    FreeBuffersRequest, MessageField, ObserveEventsRequest, ReadBuffersRequest, TraceConfig,
+    DisableTracingRequest, EnableTracingResponse, FlushRequest, ReadBuffersRequest,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
 use self::output::Output;
+pub(crate) use self::plan::{Control, End, Plan, Reaction, Task, Then};
 use self::signals::timeout_until;
 pub(crate) use self::signals::{Signal, Signals};
 
 /// Flush flags: the trace stops, and a command line asked.
 const FLUSH_AT_STOP: u64 = 0x22;
-/// Default of `flush_timeout_ms` and of `data_source_stop_timeout_ms`.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest silence while the trace is read back.
 const READ_GAP: Duration = Duration::from_secs(3);
 /// How much longer than planned a recording may take before the service counts as stuck.
@@ -38,104 +36,15 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How long binding may take.
 const BIND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to record, and into what.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    /// The config as it goes to the service.
-    pub(crate) config: TraceConfig,
-    /// The file, unless the config names one that the service makes.
-    pub(crate) output: Option<File>,
-    /// How long to wait for all data sources to say that they have started.
-    pub(crate) start_patience: Duration,
-}
-
-impl Plan {
-    fn streams_into_file(&self) -> bool {
-        self.config.write_into_file.unwrap_or(false)
-    }
-
-    fn timeout(&self, ms: Option<u32>) -> Duration {
-        match ms {
-            None | Some(0) => DEFAULT_TIMEOUT,
-            Some(ms) => Duration::from_millis(u64::from(ms)),
-        }
-    }
-
-    /// How long the recording takes by its own config, if that says it.
-    pub(crate) fn duration(&self) -> Option<Duration> {
-        let config = &self.config;
-        let ms = match config.duration_ms.unwrap_or(0) {
-            0 => {
-                let triggers = &config.trigger_config;
-                let delay = triggers
-                    .triggers
-                    .iter()
-                    .filter_map(|t| t.stop_delay_ms)
-                    .max();
-                u64::from(triggers.trigger_timeout_ms.unwrap_or(0)) + u64::from(delay.unwrap_or(0))
-            }
-            ms => u64::from(ms),
-        };
-        (ms > 0).then(|| Duration::from_millis(ms))
-    }
-}
-
-/// How a session ended.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// The file is complete.
-    Complete,
-    /// There was no session: the service refused the connection or dropped it at once.
-    NotBound(String),
-    /// The service refused the config or failed.
-    Failed(String),
-    /// The connection was lost while the session ran.
-    LostTracing,
-    /// The connection was lost while the trace was read back; the file holds a part.
-    LostReading,
-    /// The service fell silent while the trace was read back; the file holds a part.
-    ReadGap,
-    /// The service did not end the session in time.
-    Stuck,
-    /// The user gave up waiting.
-    Aborted,
-}
-
-/// What the session does because of a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reaction {
-    /// Nothing.
-    GoOn,
-    /// Ends the recording in order: flush, stop, read back.
-    Stop,
-    /// Ends at once and leaves the file as it is.
-    Abort,
-}
-
-/// The part of a recording that differs between commands.
-pub(crate) trait Control {
-    /// The service accepted the connection; the config is on its way.
-    fn connected(&mut self) {}
-    /// All data sources have started, or were waited for long enough. Not called if the session ends before.
-    fn started(&mut self, all: bool) -> Result<()> {
-        let _ = all;
-        Ok(())
-    }
-    /// A signal came.
-    fn signal(&mut self, signal: Signal) -> Reaction;
-    /// The recording stops now; what follows is flushing and reading.
-    fn stopping(&mut self) {}
-    /// Called regularly if [`TICK`](Self::TICK) says so.
-    fn tick(&mut self) -> Reaction {
-        Reaction::GoOn
-    }
-    /// How often to call [`tick`](Self::tick).
-    const TICK: Option<Duration> = None;
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Binding,
+    /// Detach was asked for.
+    Detaching,
+    /// Detach was refused; the answer to EnableTracing may tell why.
+    NotDetached,
+    Attaching,
+    Cloning,
     Tracing,
     Flushing,
     Stopping,
@@ -154,6 +63,8 @@ pub(crate) struct Session {
     start_deadline: Option<Instant>,
     state_deadline: Option<Instant>,
     output: Option<Output>,
+    /// Why the service refused the config.
+    refusal: Option<String>,
     plan: Plan,
 }
 
@@ -169,11 +80,12 @@ impl Session {
             start_deadline: None,
             state_deadline: Some(Instant::now() + BIND_TIMEOUT),
             output: None,
+            refusal: None,
             plan,
         })
     }
 
-    /// Runs the session to its end.
+    /// Runs the session to its end. It is given back to the service when this value is dropped.
     ///
     /// # Errors
     ///
@@ -244,17 +156,15 @@ impl Session {
 
     fn event<C: Control>(&mut self, event: Event<Port>, control: &mut C) -> Result<Option<End>> {
         match event {
-            Event::Bound => {
-                control.connected();
-                self.enable()?;
-                Ok(None)
-            }
+            Event::Bound => self.begin(control),
             Event::BindFailed => Ok(Some(End::NotBound(
                 "the service has no port for consumers".to_owned(),
             ))),
             Event::Reply(answer) => self.answer(answer, control),
             Event::Disconnected(_) => Ok(Some(match self.state {
                 State::Reading => End::LostReading,
+                State::Detaching | State::NotDetached => End::DetachRefused(self.refusal.take()),
+                State::Attaching => End::AttachRefused,
                 State::Binding => {
                     End::NotBound("the service closed the connection at once".to_owned())
                 }
@@ -263,48 +173,12 @@ impl Session {
         }
     }
 
-    /// Subscribes to the start of the data sources, then starts the session.
-    fn enable(&mut self) -> Result<()> {
-        if self.connection.supports(Method::ObserveEvents) {
-            let observe = ObserveEventsRequest {
-                events_to_observe: vec![Type::TYPE_ALL_DATA_SOURCES_STARTED],
-                ..Default::default()
-            };
-            self.invoke(Request::ObserveEvents(observe), None)?;
-        }
-        let file = match &self.plan.output {
-            Some(file) => Some(OwnedFd::from(
-                file.try_clone().context("cannot pass the file on")?,
-            )),
-            None => None,
-        };
-        let enable = EnableTracingRequest {
-            trace_config: MessageField::some(self.plan.config.clone()),
-            ..Default::default()
-        };
-        self.invoke(
-            Request::EnableTracing(enable),
-            file.filter(|_| self.plan.streams_into_file()),
-        )?;
-        let now = Instant::now();
-        self.state = State::Tracing;
-        self.start_deadline = Some(now + self.plan.start_patience);
-        self.state_deadline = self.plan.duration().map(|duration| {
-            let flush = self.plan.timeout(self.plan.config.flush_timeout_ms);
-            let stop = self
-                .plan
-                .timeout(self.plan.config.data_source_stop_timeout_ms);
-            now + duration + flush + stop + GRACE
-        });
-        if self.stop_early {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
     fn answer<C: Control>(&mut self, answer: Answer<Port>, control: &mut C) -> Result<Option<End>> {
         match answer.result {
             Ok(Reply::ObserveEvents(events)) => {
+                if events.events.clone_trigger_hit.is_set() {
+                    control.snapshot(&events.events.clone_trigger_hit)?;
+                }
                 if events.events.all_data_sources_started.unwrap_or(false) {
                     self.report_start(true, control)?;
                 }
@@ -322,13 +196,18 @@ impl Session {
                 self.state_deadline = Some(Instant::now() + READ_GAP);
                 if !answer.has_more {
                     output.flush().context("cannot write the trace")?;
-                    self.free();
                     return Ok(Some(End::Complete));
                 }
             }
+            Ok(Reply::Detach(_)) => return Ok(Some(self.detached())),
+            Ok(Reply::Attach(response)) => return self.attached(response, control),
+            Ok(Reply::CloneSession(response)) => return self.cloned(&response, control),
             Ok(_) => {}
             Err(_) => match answer.method {
-                Method::EnableTracing => return Ok(Some(End::LostTracing)),
+                Method::EnableTracing if self.is_detaching() => {}
+                Method::EnableTracing | Method::CloneSession => return Ok(Some(End::LostTracing)),
+                Method::Detach => return Ok(self.detach_refused()),
+                Method::Attach => return Ok(Some(End::AttachRefused)),
                 Method::ReadBuffers => {
                     self.flush_output()?;
                     return Ok(Some(End::LostReading));
@@ -354,18 +233,28 @@ impl Session {
             self.started = true;
         }
         let error = response.error.as_deref().unwrap_or_default();
-        if !error.is_empty() {
-            return Ok(Some(End::Failed(
-                String::from_utf8_lossy(error).into_owned(),
-            )));
+        let error = String::from_utf8_lossy(error).into_owned();
+        match self.state {
+            State::Detaching => {
+                self.refusal = Some(error).filter(|error| !error.is_empty());
+                return Ok(None);
+            }
+            State::NotDetached => return Ok(Some(End::DetachRefused(Some(error)))),
+            _ if !error.is_empty() => return Ok(Some(End::Failed(error))),
+            _ => {}
         }
         if !matches!(self.state, State::Flushing | State::Stopping) {
             control.stopping();
         }
         if self.plan.streams_into_file() {
-            self.free();
             return Ok(Some(End::Complete));
         }
+        self.read()?;
+        Ok(None)
+    }
+
+    /// Asks for what the session holds.
+    fn read(&mut self) -> Result<()> {
         let file = self
             .plan
             .output
@@ -377,17 +266,19 @@ impl Session {
         self.invoke(Request::ReadBuffers(ReadBuffersRequest::default()), None)?;
         self.state = State::Reading;
         self.state_deadline = Some(Instant::now() + READ_GAP);
-        Ok(None)
+        Ok(())
     }
 
     /// Ends the recording in order. Harmless when it is ending already.
     fn stop<C: Control>(&mut self, control: &mut C) -> Result<()> {
         match self.state {
-            State::Binding => self.stop_early = true,
+            State::Binding | State::Attaching => self.stop_early = true,
             State::Tracing => {
                 control.stopping();
                 self.flush()?;
             }
+            // What ends by itself.
+            State::Detaching | State::NotDetached | State::Cloning => {}
             State::Flushing | State::Stopping | State::Reading => {}
         }
         Ok(())
@@ -422,13 +313,6 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the buffers back. Errors do not matter: closing the connection does the same. No answer is asked for,
-    /// so that none is left unread at the end.
-    fn free(&mut self) {
-        let free = Request::FreeBuffers(FreeBuffersRequest::default());
-        let _ = self.connection.invoke(&free, None, false);
-    }
-
     fn deadlines<C: Control>(&mut self, now: Instant, control: &mut C) -> Result<Option<End>> {
         if self.start_deadline.is_some_and(|at| at <= now) {
             self.report_start(false, control)?;
@@ -436,16 +320,19 @@ impl Session {
         if self.state_deadline.is_none_or(|at| at > now) {
             return Ok(None);
         }
-        if self.state == State::Reading {
-            self.flush_output()?;
-            return Ok(Some(End::ReadGap));
-        }
-        Ok(Some(End::Stuck))
+        Ok(Some(match self.state {
+            State::Reading => {
+                self.flush_output()?;
+                End::ReadGap
+            }
+            State::NotDetached => End::DetachRefused(None),
+            _ => End::Stuck,
+        }))
     }
 
     fn report_start<C: Control>(&mut self, all: bool, control: &mut C) -> Result<()> {
         self.start_deadline = None;
-        if self.started || self.state != State::Tracing {
+        if self.started || !matches!(self.state, State::Tracing | State::Attaching) {
             return Ok(());
         }
         self.started = true;

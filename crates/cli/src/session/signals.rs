@@ -53,9 +53,28 @@ impl Signals {
         Ok(Self { streams })
     }
 
+    /// None: they are somebody else's.
+    pub(crate) fn elsewhere() -> Self {
+        Self {
+            streams: Vec::new(),
+        }
+    }
+
     /// Becomes readable when there is something to [`take`](Self::take).
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.iter().map(|(_, stream)| stream.as_fd())
+    }
+
+    /// Waits until something arrives or `other` can be read, which includes its end. Returns whether it can.
+    pub(crate) fn wait_or(&self, other: &impl AsFd) -> bool {
+        let mut fds = vec![PollFd::new(other, PollFlags::IN)];
+        fds.extend(
+            self.fds()
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+        );
+        // An interrupted wait is one that ended early; the caller looks again.
+        let ready = poll(&mut fds, None).is_ok();
+        ready && !fds[0].revents().is_empty()
     }
 
     /// Waits until something arrives, or until `deadline`.

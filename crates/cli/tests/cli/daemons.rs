@@ -9,24 +9,12 @@ use crate::world::{Running, World, until};
 
 /// A service that listens, in the folder of the test.
 pub(crate) fn traced(world: &World) -> Running {
-    let running = world.start("traced", &[] as &[&str]);
-    // The socket file is there a moment before it can be connected to.
-    until("traced answers", || {
-        (world.run("perfetto", &["--query"]).code == 0).then_some(())
-    });
-    running
+    world.start_daemon("traced", "TRACED_NOTIFY_FD")
 }
 
 /// The data sources of the system, connected to the service of the folder.
 pub(crate) fn traced_probes(world: &World) -> Running {
-    let mut running = world.start("traced_probes", &[] as &[&str]);
-    until("the data sources are registered", || {
-        let ended = running.child().try_wait().unwrap();
-        assert!(ended.is_none(), "{ended:?}");
-        let state = world.run("perfetto", &["--query"]).returned(0);
-        state.text().contains("linux.sys_stats").then_some(())
-    });
-    running
+    world.start_daemon("traced_probes", "TRACED_PROBES_NOTIFY_FD")
 }
 
 #[test]

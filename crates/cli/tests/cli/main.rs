@@ -1,7 +1,9 @@
 //! The built binary, used as people and scripts use it.
 
 mod daemons;
+mod detach;
 mod files;
 mod perfetto;
 mod record;
+mod snapshots;
 mod world;

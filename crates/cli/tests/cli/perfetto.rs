@@ -257,7 +257,7 @@ fn cli_002_refusals_touch_no_output() {
         ),
         (
             &["--detach", "k", "--txt", "-c", "text", "-o", "out"],
-            "--detach is not supported",
+            "TraceConfig's write_into_file must be true when using --detach",
         ),
         (&["-t", "5", "-o", "out"], "--time argument is invalid"),
     ] {

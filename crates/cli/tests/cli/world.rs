@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use ferretto_trace::Summary;
 use tempfile::TempDir;
 
+const FERRETTO: &str = env!("CARGO_BIN_EXE_ferretto");
+
 /// Longer than anything here takes, even on a loaded machine; beyond it something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -93,10 +95,14 @@ impl World {
 
     /// A program of the binary, called by its name, in the folder.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto"));
+        let mut command = Command::new(FERRETTO);
+        command.arg0(program).args(args);
+        self.at_home(command)
+    }
+
+    /// Folder, sockets and pipes of a program.
+    fn at_home(&self, mut command: Command) -> Command {
         command
-            .arg0(program)
-            .args(args)
             .current_dir(self.folder.path())
             // Its own, so that what it leaves behind is seen.
             .env("TMPDIR", self.folder.path())
@@ -113,21 +119,61 @@ impl World {
     }
 
     pub(crate) fn start<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Running {
-        Running(Some(self.command(program, args).spawn().unwrap()))
+        Running::new(self.command(program, args).spawn().unwrap())
+    }
+
+    /// A program that has descriptor 9: what it writes there can be read from its standard output.
+    pub(crate) fn command_with_9<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "exec \"$0\" \"$@\" 9>&1 >/dev/null"])
+            .arg(FERRETTO)
+            .arg(program)
+            .args(args);
+        self.at_home(command)
+    }
+
+    /// A daemon, once it says that it is ready.
+    pub(crate) fn start_daemon(&self, program: &str, variable: &str) -> Running {
+        let mut command = self.command_with_9(program, &[] as &[&str]);
+        let mut running = Running::new(command.env(variable, "9").spawn().unwrap());
+        running.wait_for("1");
+        running
+    }
+
+    /// `perfetto` with the file `config`, once all its data sources have started.
+    pub(crate) fn start_recording(&self, args: &[&str]) -> Running {
+        let mut all = vec!["--notify-fd", "9", "--txt", "-c", "config"];
+        all.extend(args);
+        let mut command = self.command_with_9("perfetto", &all);
+        let mut running = Running::new(command.spawn().unwrap());
+        running.wait_for("\0");
+        running
     }
 }
 
 /// A program that is ended with the test, whatever happens.
 #[derive(Debug)]
-pub(crate) struct Running(Option<Child>);
+pub(crate) struct Running {
+    child: Option<Child>,
+    /// What was read of standard error.
+    heard: Vec<u8>,
+}
 
 impl Running {
+    pub(crate) fn new(child: Child) -> Self {
+        Self {
+            child: Some(child),
+            heard: Vec::new(),
+        }
+    }
+
     pub(crate) fn pid(&self) -> i32 {
-        self.0.as_ref().unwrap().id() as i32
+        self.child.as_ref().unwrap().id() as i32
     }
 
     pub(crate) fn child(&mut self) -> &mut Child {
-        self.0.as_mut().unwrap()
+        self.child.as_mut().unwrap()
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
@@ -137,27 +183,47 @@ impl Running {
 
     /// Waits until standard output holds `text`.
     pub(crate) fn wait_for(&mut self, text: &str) {
-        let stdout = self.child().stdout.as_mut().unwrap();
-        let mut seen = Vec::new();
-        while !String::from_utf8_lossy(&seen).contains(text) {
-            let mut byte = [0];
-            assert_eq!(
-                stdout.read(&mut byte).unwrap(),
-                1,
-                "ended without saying {text}"
-            );
-            seen.push(byte[0]);
+        let child = self.child.as_mut().unwrap();
+        if !read_until(child.stdout.as_mut().unwrap(), &mut Vec::new(), text) {
+            let mut stderr = String::new();
+            let _ = child.stderr.as_mut().unwrap().read_to_string(&mut stderr);
+            panic!("ended without saying {text:?}: {stderr}");
         }
     }
 
-    pub(crate) fn finish(mut self) -> Said {
-        finish(self.0.take().unwrap())
+    /// Waits until standard error holds `text`.
+    pub(crate) fn wait_for_complaint(&mut self, text: &str) {
+        let stderr = self.child.as_mut().unwrap().stderr.as_mut().unwrap();
+        let found = read_until(stderr, &mut self.heard, text);
+        let heard = String::from_utf8_lossy(&self.heard);
+        assert!(found, "ended without saying {text:?}: {heard}");
     }
+
+    pub(crate) fn finish(mut self) -> Said {
+        let mut said = finish(self.child.take().unwrap());
+        let mut heard = String::from_utf8(std::mem::take(&mut self.heard)).unwrap();
+        heard.push_str(&said.stderr);
+        said.stderr = heard;
+        said
+    }
+}
+
+/// Whether the text came before the end.
+fn read_until(stream: &mut impl Read, seen: &mut Vec<u8>, text: &str) -> bool {
+    let wanted = text.as_bytes();
+    while !seen.windows(wanted.len()).any(|part| part == wanted) {
+        let mut byte = [0];
+        if stream.read(&mut byte).unwrap() == 0 {
+            return false;
+        }
+        seen.push(byte[0]);
+    }
+    true
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
+        if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
         }

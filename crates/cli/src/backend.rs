@@ -17,72 +17,60 @@ const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the session connects to.
 #[derive(Debug)]
-pub(super) enum Backend {
+pub(crate) enum Backend {
     System(Address),
     Own(Own),
 }
 
-/// A service and data sources in threads of this process, on sockets that only this user can reach.
+/// A service and data sources in threads of this process.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(crate) struct Own {
     // Dropped in this order: producers before the service, the folder last.
     probes: Option<(ferretto_probes::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
-    folder: TempDir,
+    _folder: TempDir,
+    /// Where producers connect.
+    pub(crate) producer: Address,
+    /// Where consumers connect.
+    pub(crate) consumer: Address,
 }
 
 impl Backend {
     /// Uses the service that runs on this machine.
-    pub(super) fn system() -> Result<Self> {
+    pub(crate) fn system() -> Result<Self> {
         Ok(Self::System(
             names::consumer_address().context("cannot tell where the service is")?,
         ))
     }
 
-    /// Starts service and data sources. Returns once the data sources can be recorded. `tell` gets a sentence for each
-    /// data source that could not be set up, from another thread.
-    pub(super) fn own(tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
-        // Readable by its owner only, as these folders are.
-        let folder = tempfile::Builder::new()
-            .prefix("ferretto-")
-            .tempdir()
-            .context("cannot make a folder for the sockets")?;
-        let host = Host::bind(HostOptions::in_folder(folder.path()))
-            .context("cannot start the tracing service")?;
-        let stopper = host.stopper();
-        let thread = spawn("ferretto-service", move || Ok(host.run()?))?;
-        let mut own = Own {
-            probes: None,
-            host: Some((stopper, thread)),
-            folder,
-        };
-        own.start_probes(tell)?;
-        Ok(Self::Own(own))
+    /// Starts service and data sources; see [`Own::private`].
+    pub(crate) fn own(tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
+        Own::private(tell).map(Self::Own)
     }
 
     /// Where consumers connect.
-    pub(super) fn consumer(&self) -> Address {
+    pub(crate) fn consumer(&self) -> Address {
         match self {
             Self::System(address) => address.clone(),
-            Self::Own(own) => Address::Path(own.folder.path().join("consumer.sock")),
+            Self::Own(own) => own.consumer.clone(),
         }
     }
 
     /// What a recorded command needs in its environment to find the service.
-    pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         match self {
             Self::System(_) => Vec::new(),
             Self::Own(own) => {
                 vec![(
                     names::PRODUCER_SOCKET_VARIABLE,
-                    own.folder.path().join("producer.sock").into(),
+                    own.producer.to_string().into(),
                 )]
             }
         }
     }
 
     /// Ends what was started.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         match self {
             Self::System(_) => Ok(()),
             Self::Own(own) => own.stop(),
@@ -91,10 +79,59 @@ impl Backend {
 }
 
 impl Own {
+    /// On sockets that only this user can reach. Returns once the data sources can be recorded. `tell` gets a sentence
+    /// for each data source that could not be set up, from another thread.
+    pub(crate) fn private(tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
+        let folder = private_folder()?;
+        Self::start(HostOptions::in_folder(folder.path()), folder, tell)
+    }
+
+    /// On sockets that the environment names, and private ones otherwise; with `system` on those where the system's
+    /// service would listen.
+    pub(crate) fn as_the_environment_says(
+        system: bool,
+        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let folder = private_folder()?;
+        let mut host = HostOptions::in_folder(folder.path());
+        let named = |variable| system || std::env::var_os(variable).is_some();
+        if named(names::PRODUCER_SOCKET_VARIABLE) {
+            host.producers = names::producer_addresses()
+                .context("cannot tell where producers are to connect")?;
+        }
+        if named(names::CONSUMER_SOCKET_VARIABLE) {
+            host.consumer =
+                names::consumer_address().context("cannot tell where consumers are to connect")?;
+        }
+        Self::start(host, folder, tell)
+    }
+
+    fn start(
+        options: HostOptions,
+        folder: TempDir,
+        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let consumer = options.consumer.clone();
+        let producer = options.producers.first().cloned();
+        let producer = producer.context("there is no socket for producers")?;
+        let host = Host::bind(options).context("cannot start the tracing service")?;
+        let stopper = host.stopper();
+        let thread = spawn("ferretto-service", move || Ok(host.run()?))?;
+        let mut own = Self {
+            probes: None,
+            host: Some((stopper, thread)),
+            _folder: folder,
+            producer,
+            consumer,
+        };
+        own.start_probes(tell)?;
+        Ok(own)
+    }
+
     fn start_probes(&mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<()> {
         let (ready, is_ready) = mpsc::channel();
         let options = ProbesOptions {
-            address: Some(Address::Path(self.folder.path().join("producer.sock"))),
+            address: Some(self.producer.clone()),
             on_notice: Some(Arc::new(move |notice| {
                 if let Notice::Failed { source, reason } = notice {
                     tell(source, reason);
@@ -138,6 +175,14 @@ impl Drop for Own {
         // Whoever wanted to know about errors has called `stop`.
         let _ = self.stop();
     }
+}
+
+/// Readable by its owner only, as these folders are.
+fn private_folder() -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("ferretto-")
+        .tempdir()
+        .context("cannot make a folder for the sockets")
 }
 
 fn spawn(

@@ -1,0 +1,202 @@
+//! `perfetto --save-for-bugreport` and `--save-all-for-bugreport`: copies of what sessions with a `bugreport_score`
+//! hold, in the folder for temporary files.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ferretto_client::Consumer;
+use ferretto_ipc::address::Address;
+use ferretto_proto::CloneSessionRequest;
+use ferretto_proto::clone_session_request::Selector;
+use ferretto_proto::tracing_service_state::TracingSession;
+
+use super::job::{Job, Work};
+use super::open;
+use super::run::{FAILURE, clone};
+use super::service::Provider;
+use crate::errors::message;
+use crate::session::Task;
+
+/// What a copy is called unless the session says otherwise.
+const DEFAULT_NAME: &str = "systrace.pftrace";
+/// How long the service may take to list its sessions.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Where the one copy goes.
+pub(super) fn path() -> PathBuf {
+    std::env::temp_dir().join(DEFAULT_NAME)
+}
+
+/// A new file in a folder where others may have put a link of that name.
+pub(super) fn create(path: &Path) -> Result<(String, File)> {
+    // If it cannot be removed, opening says why.
+    let _ = std::fs::remove_file(path);
+    open(path, true)
+}
+
+/// A copy to be made.
+struct Copy {
+    session: u64,
+    score: i32,
+    name: String,
+}
+
+/// Clones all sessions that bug reports are to have. Returns the exit code.
+pub(super) fn save_all(service: &Address) -> Result<u8> {
+    let state = Consumer::connect(service, LIMIT)
+        .and_then(|mut consumer| consumer.query_service_state(LIMIT))
+        .context("Failed to list active tracing sessions")?;
+    let copies = copies(&state.tracing_sessions);
+    if copies.is_empty() {
+        eprintln!("No tracing sessions eligible for bugreport were found.");
+        return Ok(0);
+    }
+    // All are cloned before the first is read, so that they show the same moment.
+    let all_cloned = Arc::new(Barrier::new(copies.len()));
+    let done = thread::scope(|scope| {
+        let threads: Vec<_> = copies
+            .iter()
+            .map(|copy| {
+                let arrival = Arrival(Some(all_cloned.clone()));
+                scope.spawn(move || save(service, copy, arrival))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(FAILURE))
+            .max()
+    });
+    Ok(done.unwrap_or(0))
+}
+
+/// Arrives at the meeting point, in any case and only once.
+struct Arrival(Option<Arc<Barrier>>);
+
+impl Arrival {
+    fn arrive(&mut self) {
+        if let Some(barrier) = self.0.take() {
+            barrier.wait();
+        }
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.arrive();
+    }
+}
+
+fn save(service: &Address, copy: &Copy, mut arrival: Arrival) -> u8 {
+    let path = std::env::temp_dir().join(&copy.name);
+    let (session, score) = (copy.session, copy.score);
+    let shown = path.display();
+    eprintln!("Cloning tracing session {session} with score {score} into {shown}");
+    let request = Task::Clone(Box::new(request(session)));
+    let done = create(&path).and_then(|opened| {
+        let job = Job::new(Work::Session(request), Provider::System).into(&path, opened);
+        clone(&job, service, || arrival.arrive())
+    });
+    done.unwrap_or_else(|error| {
+        eprintln!("{}", message(&error));
+        FAILURE
+    })
+}
+
+/// A clone as bug reports want it: nothing is filtered out.
+pub(super) fn request(session: u64) -> CloneSessionRequest {
+    CloneSessionRequest {
+        selector: Some(Selector::SessionId(session)),
+        skip_trace_filter: Some(true),
+        for_bugreport: Some(true),
+        ..Default::default()
+    }
+}
+
+/// What is to be copied, the highest score first, each into a file of its own.
+fn copies(sessions: &[TracingSession]) -> Vec<Copy> {
+    let score = |session: &TracingSession| session.bugreport_score.unwrap_or(0);
+    let mut eligible: Vec<_> = sessions
+        .iter()
+        .filter(|session| score(session) > 0 && session.is_started.unwrap_or(false))
+        .collect();
+    eligible.sort_by_key(|session| std::cmp::Reverse(score(session)));
+    let mut copies: Vec<Copy> = Vec::new();
+    for session in eligible {
+        let wanted = file_name(session);
+        let mut names = (0..).map(|number| numbered(&wanted, number));
+        let name = names.find(|name| copies.iter().all(|other| other.name != *name));
+        copies.push(Copy {
+            session: session.id.unwrap_or(0),
+            score: score(session),
+            name: name.unwrap_or(wanted),
+        });
+    }
+    copies
+}
+
+/// The name the session wants. The service lets none pass that leaves the folder, but need not be ours.
+fn file_name(session: &TracingSession) -> String {
+    let wanted = session.bugreport_filename.as_deref().unwrap_or_default();
+    let wanted = String::from_utf8_lossy(wanted).into_owned();
+    match Path::new(&wanted).file_name() {
+        Some(name) if name == wanted.as_str() => wanted,
+        _ => DEFAULT_NAME.to_owned(),
+    }
+}
+
+/// `a.pftrace`, `a_1.pftrace`, `a_2.pftrace`.
+fn numbered(name: &str, number: usize) -> String {
+    match (number, name.rsplit_once('.')) {
+        (0, _) => name.to_owned(),
+        (_, Some((stem, extension))) => format!("{stem}_{number}.{extension}"),
+        (_, None) => format!("{name}_{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: u64, score: i32, name: &str) -> TracingSession {
+        TracingSession {
+            id: Some(id),
+            bugreport_score: Some(score),
+            bugreport_filename: Some(name.into()),
+            is_started: Some(true),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn copies_have_names_of_their_own_by_score() {
+        let mut waiting = session(5, 9, "waiting");
+        waiting.is_started = Some(false);
+        let sessions = [
+            session(1, 1, ""),
+            session(2, 0, "none"),
+            session(3, 7, "a.b.trace"),
+            session(4, 3, "a.b.trace"),
+            waiting,
+            session(6, 2, "../etc"),
+            session(7, 1, "plain"),
+            session(8, 1, "plain"),
+        ];
+        let found: Vec<_> = copies(&sessions)
+            .into_iter()
+            .map(|copy| (copy.session, copy.name))
+            .collect();
+        let expected = [
+            (3, "a.b.trace"),
+            (4, "a.b_1.trace"),
+            (6, "systrace.pftrace"),
+            (1, "systrace_1.pftrace"),
+            (7, "plain"),
+            (8, "plain_1"),
+        ];
+        assert_eq!(found, expected.map(|(id, name)| (id, name.to_owned())));
+    }
+}
