@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::varint::{MAX_NESTED_LENGTH, encode_varint, redundant_length, zigzag};
+use crate::varint::{MAX_NESTED_LENGTH, redundant_length, varint_bits, zigzag};
 
 /// Longest body whose length is written as one byte when the message closes.
 const COMPACT_LENGTH: u64 = 127;
@@ -46,6 +46,13 @@ impl Sink for Vec<u8> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
+        let end = self.len() + length.min(16);
+        self.extend_from_slice(bytes);
+        self.truncate(end);
     }
 
     #[inline]
@@ -103,10 +110,16 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// to 64 bits by the caller: `value as u64` of an `i32` or `i64`.
     #[inline]
     pub fn varint(&mut self, field: u32, value: u64) {
-        let mut bytes = [0; 16];
-        let tag = encode_varint(tag(field, 0), &mut bytes);
-        let length = tag + encode_varint(value, &mut bytes[tag..]);
-        self.sink.write_short(&bytes, length);
+        self.tag_and(field, 0, varint_bits(value));
+    }
+
+    /// Appends a tag and the short value behind it, given as its bytes, first one lowest, and their number. Both are put
+    /// together in a register and written at once.
+    #[inline(always)]
+    fn tag_and(&mut self, field: u32, wire_type: u8, value: (u128, usize)) {
+        let (bits, length) = varint_bits(tag(field, wire_type));
+        let bytes = (bits | value.0 << (8 * length)).to_le_bytes();
+        self.sink.write_short(&bytes, length + value.1);
     }
 
     /// Appends a signed integer field of type `int32` or `int64`.
@@ -130,19 +143,13 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// Appends a `fixed64` or `sfixed64` field.
     #[inline]
     pub fn fixed64(&mut self, field: u32, value: u64) {
-        let mut bytes = [0; 16];
-        let tag = encode_varint(tag(field, 1), &mut bytes);
-        bytes[tag..tag + 8].copy_from_slice(&value.to_le_bytes());
-        self.sink.write_short(&bytes, tag + 8);
+        self.tag_and(field, 1, (value.into(), 8));
     }
 
     /// Appends a `fixed32` or `sfixed32` field.
     #[inline]
     pub fn fixed32(&mut self, field: u32, value: u32) {
-        let mut bytes = [0; 16];
-        let tag = encode_varint(tag(field, 5), &mut bytes);
-        bytes[tag..tag + 4].copy_from_slice(&value.to_le_bytes());
-        self.sink.write_short(&bytes, tag + 4);
+        self.tag_and(field, 5, (value.into(), 4));
     }
 
     /// Appends a `double` field.
@@ -160,10 +167,7 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// Appends a `bytes` field, or a nested message that is already encoded.
     #[inline]
     pub fn bytes(&mut self, field: u32, value: &[u8]) {
-        let mut bytes = [0; 16];
-        let tag = encode_varint(tag(field, 2), &mut bytes);
-        let length = tag + encode_varint(value.len() as u64, &mut bytes[tag..]);
-        self.sink.write_short(&bytes, length);
+        self.tag_and(field, 2, varint_bits(value.len() as u64));
         self.sink.write(value);
     }
 
@@ -176,9 +180,7 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// Appends a nested message whose fields `write` appends.
     #[inline]
     pub fn nested<R>(&mut self, field: u32, write: impl FnOnce(&mut Encoder<'_, S>) -> R) -> R {
-        let mut bytes = [0; 16];
-        let length = encode_varint(tag(field, 2), &mut bytes);
-        self.sink.write_short(&bytes, length);
+        self.tag_and(field, 2, (0, 0));
         let mark = self.sink.open();
         let result = write(&mut Encoder {
             sink: &mut *self.sink,
