@@ -128,6 +128,8 @@ pub(crate) struct ReadProgress {
     pub(crate) initial_snapshot_given: bool,
     pub(crate) sync_marker_due: bool,
     pub(crate) stats_due: bool,
+    /// The buffer the next batch begins with: the one behind that which filled the last.
+    pub(crate) next_buffer: usize,
 }
 
 /// Counters of flushes and those still waited for.

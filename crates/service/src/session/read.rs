@@ -170,14 +170,20 @@ impl Session {
     }
 
     /// Producers' packets, buffer by buffer. Returns whether there are more.
+    ///
+    /// Each batch begins with another buffer, so that one that is filled as fast as it is read does not keep the others
+    /// from being read.
     fn emit_data<S: PacketSink>(
         &mut self,
         buffers: &mut BufferPool,
         threshold: usize,
         out: &mut Pipeline<'_, S>,
     ) -> bool {
-        for (index, id) in self.buffers.iter().enumerate() {
-            let Some(buffer) = buffers.get_mut(*id) else {
+        let first = std::mem::take(&mut self.progress.next_buffer);
+        let count = self.buffers.len();
+        for index in (0..count).map(|step| (first + step) % count) {
+            let id = self.buffers.get(index).copied();
+            let Some(buffer) = id.and_then(|id| buffers.get_mut(id)) else {
                 continue;
             };
             while let Some(packet) = buffer.read_next() {
@@ -191,6 +197,7 @@ impl Session {
                     out.of_producer(index, &packet, trusted.as_bytes());
                 }
                 if out.bytes >= threshold || out.is_full() {
+                    self.progress.next_buffer = index + 1;
                     return true;
                 }
             }
