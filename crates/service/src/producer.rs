@@ -170,10 +170,7 @@ impl Service {
                 Some(Reply::RegisterTraceWriter(Default::default()))
             }
             Request::UnregisterTraceWriter(request) => {
-                if let Some(producer) = self.producers.get_mut(&id) {
-                    let writer = request.trace_writer_id.unwrap_or(0) as WriterId;
-                    producer.writers.remove(&writer);
-                }
+                self.unregister_writer(id, request.trace_writer_id.unwrap_or(0));
                 Some(Reply::UnregisterTraceWriter(Default::default()))
             }
             Request::CommitData(request) => {
@@ -461,6 +458,23 @@ impl Service {
             return;
         };
         producer.writers.insert(writer, buffer);
+        if producer.allowed.contains(&buffer)
+            && let Some(buffer) = self.buffers.get_mut(buffer)
+        {
+            buffer.writer_began(id, writer);
+        }
+    }
+
+    fn unregister_writer(&mut self, id: ProducerId, writer: u32) {
+        let (Some(producer), Ok(writer)) =
+            (self.producers.get_mut(&id), WriterId::try_from(writer))
+        else {
+            return;
+        };
+        let target = producer.writers.remove(&writer);
+        if let Some(buffer) = target.and_then(|target| self.buffers.get_mut(target)) {
+            buffer.writer_ended(id, writer);
+        }
     }
 
     pub(crate) fn reply_to_producer(
@@ -500,7 +514,13 @@ impl Service {
             self.unregister_data_source(id, &name);
         }
         self.remove_instances_of(id);
-        self.producers.remove(&id);
+        if let Some(producer) = self.producers.remove(&id) {
+            for buffer in &producer.allowed {
+                if let Some(buffer) = self.buffers.get_mut(*buffer) {
+                    buffer.producer_gone(id);
+                }
+            }
+        }
         self.forget_producer_in_flushes(id);
     }
 }

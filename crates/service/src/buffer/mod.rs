@@ -29,6 +29,7 @@ mod read;
 mod ring;
 mod sequence;
 mod stats;
+mod turnover;
 mod write;
 
 use std::collections::VecDeque;
@@ -39,7 +40,7 @@ pub use packet::{Fragments, Loss, Packet};
 pub use patch::Patch;
 pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
 
-use read::{Cursor, Piece};
+use read::{Current, Cursor, Piece};
 use ring::{Ring, flag};
 use sequence::{Consumed, Sequences};
 use stats::Histograms;
@@ -161,6 +162,8 @@ pub struct TraceBuffer {
     /// The next record to be read.
     read: Cursor,
     sequences: Sequences,
+    /// The chunk the last packet was taken from, if there is more in it. Any change of the buffer ends it.
+    current: Option<Current>,
     /// Slots of sequences to be read before `read` goes on: those that stalled behind it and
     /// have changed since.
     ready: VecDeque<u32>,
@@ -172,6 +175,8 @@ pub struct TraceBuffer {
     histograms: Histograms,
     /// Pieces of the packet returned last.
     pieces: Vec<Piece>,
+    /// See [`pieces_examined`](Self::pieces_examined).
+    examined: u64,
 }
 
 impl TraceBuffer {
@@ -191,6 +196,7 @@ impl TraceBuffer {
             options,
             write: Cursor::default(),
             read: Cursor::default(),
+            current: None,
             sequences: Sequences::default(),
             ready: VecDeque::new(),
             sealed: false,
@@ -198,6 +204,7 @@ impl TraceBuffer {
             stats,
             histograms: Histograms::default(),
             pieces: Vec::new(),
+            examined: 0,
         })
     }
 
@@ -213,6 +220,7 @@ impl TraceBuffer {
             options: self.options,
             write: self.write,
             read: self.read,
+            current: None,
             sequences: self.sequences.clone_without_histograms(),
             ready: self.ready.clone(),
             sealed: self.sealed,
@@ -226,6 +234,7 @@ impl TraceBuffer {
             },
             histograms: Histograms::default(),
             pieces: Vec::new(),
+            examined: 0,
         })
     }
 
@@ -287,6 +296,11 @@ impl TraceBuffer {
     /// The counters.
     pub fn stats(&self) -> BufferStats {
         self.stats
+    }
+
+    /// How many chunks were looked at to put together packets that are spread over several: how much work that was.
+    pub fn pieces_examined(&self) -> u64 {
+        self.examined
     }
 
     /// How full each writer's chunks were, in no particular order.

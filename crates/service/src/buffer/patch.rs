@@ -1,5 +1,6 @@
 //! Patching sizes into chunks that are already in the buffer.
 
+use super::read::Link;
 use super::ring::{Record, flag};
 use super::{ProducerId, TraceBuffer, WriterId};
 
@@ -26,6 +27,7 @@ impl TraceBuffer {
         patches: &[Patch],
         more: bool,
     ) -> bool {
+        self.current = None;
         let applied = self.patch(producer, writer, chunk_id, patches, more);
         if applied.is_none() {
             self.stats.patches_failed += 1;
@@ -46,18 +48,27 @@ impl TraceBuffer {
         }
         let slot = self.sequences.slot(producer, writer)?;
         let sequence = self.sequences.get(slot)?;
-        let at = sequence.chunks.get(sequence.find(chunk_id)?)?.at;
+        let index = sequence.find(chunk_id)?;
+        let at = sequence.chunks.get(index)?.at;
         let mut header = self.ring.chunk(at)?;
         if !patches.is_empty() {
             header.flags |= flag::CHANGED;
             self.ring.set(at, Record::Chunk(header));
         }
         let payload = self.ring.payload_mut(at, header.len.into());
+        let mut applied = 0;
         for patch in patches {
             let offset = patch.offset as usize;
-            payload
-                .get_mut(offset..offset.checked_add(4)?)?
-                .copy_from_slice(&patch.data);
+            let place = offset
+                .checked_add(4)
+                .and_then(|end| payload.get_mut(offset..end));
+            let Some(place) = place else { break };
+            place.copy_from_slice(&patch.data);
+            applied += 1;
+        }
+        self.check_chain(slot, index, at);
+        if applied < patches.len() {
+            return None;
         }
         self.stats.patches_succeeded += patches.len() as u64;
         if !more {
@@ -66,5 +77,17 @@ impl TraceBuffer {
         }
         self.wake(slot);
         Some(())
+    }
+
+    /// After a change of the chunk at `index`: whether it is still a link of a packet around it, see
+    /// [`chained`](super::sequence::Sequence::chained).
+    fn check_chain(&mut self, slot: u32, index: usize, at: u32) {
+        let chained = self.sequences.get(slot).map_or(0, |one| one.chained);
+        if (1..=chained as usize).contains(&index)
+            && self.link(at) != Link::Continues
+            && let Some(sequence) = self.sequences.get_mut(slot)
+        {
+            sequence.chained = index as u32 - 1;
+        }
     }
 }

@@ -44,6 +44,14 @@ impl Piece {
     }
 }
 
+/// A chunk in the middle of which reading is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Current {
+    slot: u32,
+    at: u32,
+    header: ChunkHeader,
+}
+
 /// What fragments are consumed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -60,6 +68,19 @@ enum Reassembly {
     Lost(Loss),
 }
 
+/// What a chunk is to a packet that begins before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// It holds a piece of it and nothing else, or nothing.
+    Continues,
+    /// It holds the end.
+    Ends,
+    /// It is not all there yet.
+    Waits,
+    /// The packet does not go on in it.
+    Broken(Loss),
+}
+
 impl TraceBuffer {
     /// The next packet, or `None` if there is no complete one left for now. What is returned is
     /// consumed.
@@ -67,7 +88,10 @@ impl TraceBuffer {
     /// Reading may stop at any time and go on later, whatever is written, patched or overwritten in
     /// between.
     pub fn read_next(&mut self) -> Option<Packet<'_>> {
-        let slot = self.find_packet()?;
+        let slot = match self.next_of_current() {
+            Some(slot) => slot,
+            None => self.find_packet()?,
+        };
         let semantics = self.options.semantics;
         let sequence = self.sequences.get_mut(slot)?;
         let mut loss = std::mem::take(&mut sequence.loss);
@@ -85,10 +109,33 @@ impl TraceBuffer {
         })
     }
 
+    /// The usual case, in few steps: another whole packet of the chunk that gave the last one. As
+    /// [`find_packet`](Self::find_packet), which does everything else.
+    fn next_of_current(&mut self) -> Option<u32> {
+        let Current { slot, at, header } = self.current.as_mut()?;
+        let payload = self.ring.payload(*at, 0, header.len.into());
+        match fragment::next(header, payload) {
+            Next::Fragment(found) if found.part == Part::Whole && found.len > 0 => {
+                let (slot, piece) = (*slot, Piece::new(*at, &found));
+                header.unread = header.unread.saturating_sub(piece.total);
+                let header = *header;
+                self.pieces.clear();
+                self.pieces.push(piece);
+                self.consumed(piece.at, header, Mode::Read);
+                Some(slot)
+            }
+            _ => {
+                self.current = None;
+                None
+            }
+        }
+    }
+
     /// Leaves the pieces of the next packet in `self.pieces`, and says whose it is.
     fn find_packet(&mut self) -> Option<u32> {
         while let Some(&slot) = self.ready.front() {
             if self.advance(slot, None, Mode::Read) {
+                self.settle_in(slot);
                 return Some(slot);
             }
             self.ready.pop_front();
@@ -104,11 +151,20 @@ impl TraceBuffer {
                     .get(header.slot)
                     .is_none_or(|sequence| sequence.stalled);
                 if !stalled && self.advance(header.slot, Some(at), Mode::Read) {
+                    self.settle_in(header.slot);
                     return Some(header.slot);
                 }
             }
             self.read.at = at + self.ring.record(at).units();
         }
+    }
+
+    /// Remembers where reading is, after a packet of this sequence.
+    fn settle_in(&mut self, slot: u32) {
+        self.current = self
+            .front(slot)
+            .filter(|(_, header)| header.unread > 0)
+            .map(|(at, header)| Current { slot, at, header });
     }
 
     /// Where to read next; `None` once everything written has been visited.
@@ -155,7 +211,7 @@ impl TraceBuffer {
                 Next::Corrupt => self.add_loss(slot, Loss::CHUNK_CORRUPTED),
                 Next::Empty => {}
             }
-            if mode == Mode::Read && header.has(flag::INCOMPLETE) {
+            if mode == Mode::Read && header.has(flag::INCOMPLETE) && !self.is_retired(slot) {
                 self.stall(slot);
                 return false;
             }
@@ -187,20 +243,22 @@ impl TraceBuffer {
                 return found.len > 0;
             }
             Part::Continue | Part::End => Loss::ORPHAN_CONTINUATION,
-            Part::Begin => match self.reassemble(slot, header) {
+            Part::Begin => match self.reassemble(slot, header, mode) {
                 Reassembly::Complete => {
                     self.stats.readaheads_succeeded += 1;
                     self.consume_pieces(slot, header, mode);
                     return self.pieces.iter().any(|piece| piece.len > 0);
                 }
-                Reassembly::NotEnough if mode == Mode::Read => {
-                    self.stats.readaheads_failed += 1;
-                    self.stall(slot);
-                    return false;
-                }
                 Reassembly::NotEnough => {
                     self.stats.readaheads_failed += 1;
-                    Loss::OVERWRITE
+                    if mode == Mode::Erase {
+                        Loss::OVERWRITE
+                    } else if self.is_retired(slot) {
+                        Loss::REASSEMBLY_GAP
+                    } else {
+                        self.stall(slot);
+                        return false;
+                    }
                 }
                 Reassembly::Lost(loss) => {
                     self.stats.readaheads_failed += 1;
@@ -213,46 +271,78 @@ impl TraceBuffer {
         false
     }
 
-    /// Collects the pieces of the packet that begins at the end of a sequence's first chunk.
-    fn reassemble(&mut self, slot: u32, first: ChunkHeader) -> Reassembly {
+    /// Puts together the packet that begins at the end of a sequence's first chunk, whose piece is in `self.pieces`.
+    /// The others are added, except if the packet waits for more.
+    fn reassemble(&mut self, slot: u32, first: ChunkHeader, mode: Mode) -> Reassembly {
         if first.has(flag::NEEDS_PATCHING) {
             return Reassembly::NotEnough;
         }
         let Some(sequence) = self.sequences.get(slot) else {
             return Reassembly::NotEnough;
         };
-        let mut id = first.id;
-        for entry in sequence.chunks.iter().skip(1) {
-            id = id.wrapping_add(1);
+        let (known, retired) = (sequence.chained, sequence.retired);
+        let mut chained = known;
+        let outcome = loop {
+            let index = chained + 1;
+            let id = first.id.wrapping_add(index);
+            let Some(entry) = sequence.chunks.get(index as usize) else {
+                break Reassembly::NotEnough;
+            };
             if entry.id != id {
-                return Reassembly::Lost(Loss::REASSEMBLY_GAP);
+                break Reassembly::Lost(Loss::REASSEMBLY_GAP);
             }
+            match self.link(entry.at) {
+                Link::Continues => chained += 1,
+                Link::Ends => break Reassembly::Complete,
+                Link::Waits => break Reassembly::NotEnough,
+                Link::Broken(loss) => break Reassembly::Lost(loss),
+            }
+        };
+        self.examined += u64::from(chained - known) + 1;
+        let ends = matches!(outcome, Reassembly::Complete);
+        if !matches!(outcome, Reassembly::NotEnough) || mode == Mode::Erase || retired {
+            self.collect(slot, chained + u32::from(ends));
+        } else if let Some(sequence) = self.sequences.get_mut(slot) {
+            sequence.chained = chained;
+        }
+        outcome
+    }
+
+    /// What the chunk at `at` is to a packet that begins before it.
+    pub(super) fn link(&self, at: u32) -> Link {
+        let Some(header) = self.ring.chunk(at) else {
+            return Link::Waits;
+        };
+        let payload = self.ring.payload(at, 0, header.len.into());
+        match fragment::next(&header, payload) {
+            Next::Corrupt => Link::Broken(Loss::CHUNK_CORRUPTED),
+            // More may come into it.
+            Next::Empty if header.has(flag::INCOMPLETE) => Link::Waits,
+            Next::Empty => Link::Continues,
+            Next::Fragment(found) => match found.part {
+                Part::Continue if header.has(flag::NEEDS_PATCHING) => Link::Waits,
+                Part::Continue => Link::Continues,
+                Part::End => Link::Ends,
+                Part::Begin | Part::Whole => Link::Broken(Loss::REASSEMBLY_BROKEN_CHAIN),
+            },
+        }
+    }
+
+    /// Adds the next piece of each of the `count` chunks behind a sequence's first.
+    fn collect(&mut self, slot: u32, count: u32) {
+        let Some(sequence) = self.sequences.get(slot) else {
+            return;
+        };
+        for entry in sequence.chunks.range(1..).take(count as usize) {
+            self.examined += 1;
             let Some(header) = self.ring.chunk(entry.at) else {
-                return Reassembly::NotEnough;
+                continue;
             };
             let payload = self.ring.payload(entry.at, 0, header.len.into());
-            let found = match fragment::next(&header, payload) {
-                Next::Fragment(found) => found,
-                Next::Corrupt => return Reassembly::Lost(Loss::CHUNK_CORRUPTED),
-                // More may come into it.
-                Next::Empty if header.has(flag::INCOMPLETE) => return Reassembly::NotEnough,
-                Next::Empty => continue,
-            };
-            match found.part {
-                Part::Continue if header.has(flag::NEEDS_PATCHING) => {
-                    return Reassembly::NotEnough;
-                }
-                Part::Continue => self.pieces.push(Piece::new(entry.at, &found)),
-                Part::End => {
-                    self.pieces.push(Piece::new(entry.at, &found));
-                    return Reassembly::Complete;
-                }
-                Part::Begin | Part::Whole => {
-                    return Reassembly::Lost(Loss::REASSEMBLY_BROKEN_CHAIN);
-                }
+            if let Next::Fragment(found) = fragment::next(&header, payload) {
+                self.pieces.push(Piece::new(entry.at, &found));
             }
         }
-        Reassembly::NotEnough
     }
 
     /// Marks all of `self.pieces` as read. The first is of the sequence's first chunk, with this
@@ -271,7 +361,12 @@ impl TraceBuffer {
     /// Marks the next fragment of a chunk as read.
     fn consume(&mut self, piece: Piece, mut header: ChunkHeader, mode: Mode) {
         header.unread = header.unread.saturating_sub(piece.total);
-        self.ring.set(piece.at, Record::Chunk(header));
+        self.consumed(piece.at, header, mode);
+    }
+
+    /// Stores the header of a chunk of which a fragment was consumed.
+    fn consumed(&mut self, at: u32, header: ChunkHeader, mode: Mode) {
+        self.ring.set(at, Record::Chunk(header));
         if header.unread > 0 {
             return;
         }
@@ -337,6 +432,13 @@ impl TraceBuffer {
         if let Some(sequence) = self.sequences.get_mut(slot) {
             sequence.stalled = true;
         }
+    }
+
+    /// Whether nothing can come to this sequence any more.
+    fn is_retired(&self, slot: u32) -> bool {
+        self.sequences
+            .get(slot)
+            .is_some_and(|sequence| sequence.retired)
     }
 
     fn is_stalled(&self, slot: u32) -> bool {

@@ -55,6 +55,13 @@ pub(super) struct Sequence {
     pub(super) consumed: Option<Consumed>,
     /// Losses to be reported with the next packet.
     pub(super) loss: u32,
+    /// How many chunks behind the first are known to continue the packet that begins at the first one's end. What is
+    /// to come of a long packet is then looked at once, not once for each chunk that arrives.
+    pub(super) chained: u32,
+    /// Its writer is gone, but the number is not yet another's.
+    pub(super) ended: bool,
+    /// Its number belongs to another writer by now: nothing more will come.
+    pub(super) retired: bool,
     /// Reading stopped for want of data; only a change of this sequence can help.
     pub(super) stalled: bool,
     /// In the list of sequences to be read before going on.
@@ -68,6 +75,25 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
+    fn new(producer: ProducerId, writer: WriterId, identity: Identity, age: u64) -> Self {
+        Self {
+            producer,
+            writer,
+            identity,
+            chunks: VecDeque::new(),
+            consumed: None,
+            loss: 0,
+            chained: 0,
+            ended: false,
+            retired: false,
+            stalled: false,
+            ready: false,
+            returned: false,
+            histogram: None,
+            age,
+        }
+    }
+
     /// Finds the place of `id`, looking at the end first, where chunks normally belong.
     pub(super) fn place(&self, id: u32) -> Place {
         let (Some(front), Some(back)) = (self.chunks.front(), self.chunks.back()) else {
@@ -112,6 +138,8 @@ pub(super) struct Sequences {
     slots: Vec<Option<Sequence>>,
     free: Vec<u32>,
     by_writer: FxHashMap<u32, u32>,
+    /// How many are on their way out.
+    retired: usize,
     idle: usize,
     clock: u64,
 }
@@ -148,19 +176,14 @@ impl Sequences {
             sequence.age = age;
             return (slot, false);
         }
-        let sequence = Some(Sequence {
-            producer,
-            writer,
-            identity,
-            chunks: VecDeque::new(),
-            consumed: None,
-            loss: 0,
-            stalled: false,
-            ready: false,
-            returned: false,
-            histogram: None,
-            age,
-        });
+        let slot = self.add(Sequence::new(producer, writer, identity, age));
+        self.by_writer.insert(key(producer, writer), slot);
+        self.idle += 1;
+        (slot, true)
+    }
+
+    /// Finds a slot for a sequence.
+    fn add(&mut self, sequence: Sequence) -> u32 {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -170,11 +193,63 @@ impl Sequences {
             }
         };
         if let Some(place) = self.slots.get_mut(slot as usize) {
-            *place = sequence;
+            *place = Some(sequence);
         }
-        self.by_writer.insert(key(producer, writer), slot);
+        slot
+    }
+
+    /// Gives the number of this sequence's writer to a new, empty sequence, whose slot is returned. The old one goes
+    /// once its last chunk has left, and what was lost of it until then is told by the new one. `None` if there is no
+    /// such sequence.
+    pub(super) fn retire(&mut self, slot: u32) -> Option<u32> {
+        self.clock += 1;
+        let age = self.clock;
+        let old = self.get_mut(slot)?;
+        let mut next = Sequence::new(old.producer, old.writer, old.identity, age);
+        next.histogram = old.histogram.take();
+        next.returned = old.returned;
+        old.retired = true;
+        let key = key(next.producer, next.writer);
+        let next = self.add(next);
+        self.by_writer.insert(key, next);
+        self.retired += 1;
         self.idle += 1;
-        (slot, true)
+        Some(next)
+    }
+
+    /// How many sequences are on their way out.
+    pub(super) fn retired(&self) -> usize {
+        self.retired
+    }
+
+    /// Which sequence has to tell of losses of this one: itself, unless it is gone.
+    pub(super) fn heir(&self, slot: u32, producer: ProducerId, writer: WriterId) -> Option<u32> {
+        match self.get(slot) {
+            Some(_) => Some(slot),
+            None => self.slot(producer, writer),
+        }
+    }
+
+    /// Forgets a retired sequence that is empty.
+    fn remove_retired(&mut self, slot: u32) {
+        let Some(gone) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
+        self.free.push(slot);
+        self.retired = self.retired.saturating_sub(1);
+        let heir = self.slot(gone.producer, gone.writer);
+        if let Some(heir) = heir.and_then(|heir| self.get_mut(heir)) {
+            heir.loss |= gone.loss;
+        }
+    }
+
+    /// The slots of all writers of a producer.
+    pub(super) fn of_producer(&self, producer: ProducerId) -> Vec<u32> {
+        let of_it = |key: &u32| (key >> 16) as u16 == producer;
+        let writers = self.by_writer.iter();
+        writers
+            .filter_map(|(key, slot)| of_it(key).then_some(*slot))
+            .collect()
     }
 
     /// Puts a chunk into a sequence at an index from [`Sequence::place`].
@@ -182,6 +257,9 @@ impl Sequences {
         let Some(sequence) = self.get_mut(slot) else {
             return;
         };
+        if index <= sequence.chained as usize {
+            sequence.chained = 0;
+        }
         if sequence.chunks.is_empty() {
             sequence.chunks.push_back(entry);
             self.idle = self.idle.saturating_sub(1);
@@ -201,7 +279,10 @@ impl Sequences {
             return;
         }
         sequence.consumed = Some(last);
-        if sequence.chunks.is_empty() {
+        sequence.chained = 0;
+        if sequence.chunks.is_empty() && sequence.retired {
+            self.remove_retired(slot);
+        } else if sequence.chunks.is_empty() {
             // A burst must not hold its memory for ever.
             if sequence.chunks.capacity() > 1024 {
                 sequence.chunks = VecDeque::new();
@@ -251,8 +332,16 @@ impl Sequences {
         loss: Loss,
     ) -> Self {
         let mut copy = self.clone_without_histograms();
+        let retired = |(slot, one): (u32, &Option<Sequence>)| one.as_ref()?.retired.then_some(slot);
+        let retired: Vec<u32> = (0..).zip(&copy.slots).filter_map(retired).collect();
+        for slot in retired {
+            if let Some(sequence) = copy.get_mut(slot) {
+                sequence.loss |= loss.bits();
+            }
+            copy.remove_retired(slot);
+        }
         for sequence in copy.slots.iter_mut().flatten() {
-            (sequence.stalled, sequence.ready) = (false, false);
+            (sequence.stalled, sequence.ready, sequence.chained) = (false, false, 0);
             if let Some(entry) = std::mem::take(&mut sequence.chunks).back() {
                 sequence.consumed = last(entry.at);
                 sequence.loss |= loss.bits();

@@ -10,6 +10,7 @@ use super::{Chunk, Policy, Semantics, TraceBuffer};
 impl TraceBuffer {
     /// Stores a chunk. Whatever is wrong with it shows in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
+        self.current = None;
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
             self.stats.chunks_discarded += 1;
             return;
@@ -100,6 +101,7 @@ impl TraceBuffer {
         let (slot, new) = self
             .sequences
             .slot_or_new(chunk.producer, chunk.writer, chunk.identity);
+        let slot = self.slot_of_successor(slot, chunk.identity);
         if let Some(sequence) = self.sequences.get_mut(slot) {
             if new || sequence.histogram.is_none() {
                 sequence.histogram = self.histograms.index(chunk.producer, chunk.writer);
@@ -263,18 +265,25 @@ impl TraceBuffer {
             self.ring.set(end, Record::Padding { units: rest });
             self.stats.padding_bytes_written += bytes(rest);
         }
+        // The next to make room, whose header is then in the cache when its turn comes.
+        self.ring.touch(at);
     }
 
     fn evict_chunk(&mut self, at: u32, header: ChunkHeader) {
         if self.evict_untouched(at, header) {
             return;
         }
+        let sequence = self.sequences.get(header.slot);
+        let writer = sequence.map(|sequence| (sequence.producer, sequence.writer));
         let mut lost = false;
         while self.advance(header.slot, Some(at), Mode::Erase) {
             lost = true;
         }
-        if lost {
-            self.add_loss(header.slot, Loss::OVERWRITE);
+        if lost
+            && let Some((producer, writer)) = writer
+            && let Some(teller) = self.sequences.heir(header.slot, producer, writer)
+        {
+            self.add_loss(teller, Loss::OVERWRITE);
         }
         self.wake(header.slot);
         // A chunk always leaves with that, being in its sequence. Make sure, as the memory is reused.

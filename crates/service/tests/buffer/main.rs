@@ -12,3 +12,4 @@ mod reassembly;
 mod scrape;
 mod storage;
 mod support;
+mod turnover;

@@ -257,7 +257,7 @@ fn text(number: usize) -> String {
 }
 
 #[test]
-fn shm_052_memory_rewritten_by_another_process_harms_nobody_else() {
+fn shm_052_and_tracebuf_050_memory_rewritten_by_another_process_harms_nobody_else() {
     let mut fight = Fight::new(1);
     (0..200).for_each(|number| fight.round(number));
     fight.finish();

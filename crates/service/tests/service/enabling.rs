@@ -199,7 +199,7 @@ fn buffers(count: usize, size_kb: u32) -> Vec<BufferConfig> {
 }
 
 #[test]
-fn service_022_row_13_and_024_buffers() {
+fn service_022_row_13_and_024_and_tracebuf_003_buffers() {
     assert!(accepted(|c| c.buffers = buffers(128, 4)));
     assert_eq!(
         refusal(|c| c.buffers = buffers(129, 4)),
@@ -212,7 +212,7 @@ fn service_022_row_13_and_024_buffers() {
 }
 
 #[test]
-fn service_022_rows_14_to_17_buffer_names() {
+fn service_022_rows_14_to_17_and_tracebuf_003_buffer_names() {
     let named = |names: &[&str]| -> Vec<BufferConfig> {
         let named = |name: &&str| BufferConfig {
             size_kb: Some(4),

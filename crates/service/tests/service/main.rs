@@ -3,6 +3,7 @@
 #![allow(unreachable_pub)]
 
 mod bounds;
+mod buffers;
 mod cloning;
 mod commits;
 mod connections;

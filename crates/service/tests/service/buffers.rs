@@ -1,0 +1,182 @@
+//! Buffers as sessions and producers see them.
+
+use ferretto_ipc::port::consumer::Request as ConsumerRequest;
+use ferretto_ipc::port::producer::Request;
+use ferretto_proto::commit_data_request::ChunksToMove;
+use ferretto_proto::{
+    CommitDataRequest, Message, RegisterTraceWriterRequest, TraceConfig,
+    UnregisterTraceWriterRequest,
+};
+use ferretto_service::ClientId;
+
+use crate::world::{ConfigBuilder, TEST_FIELD, World, texts};
+
+fn recording(config: impl Into<TraceConfig>) -> (World, ClientId, ClientId) {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    world.enable(consumer, config);
+    (world, producer, consumer)
+}
+
+#[test]
+fn tracebuf_001_the_mode_decides_how_losses_are_told() {
+    // Modes that do not exist are refused, see `config_012`.
+    for (mode, first_loss) in [(None, 1), (Some(0), 1), (Some(1), 0)] {
+        let config = ferretto_wire::encode(|config| {
+            config.nested(1, |buffer| {
+                buffer.varint(1, 64);
+                if let Some(mode) = mode {
+                    buffer.varint(8, mode);
+                }
+            });
+            config.nested(2, |source| source.nested(1, |config| config.string(1, "p")));
+        });
+        let config = TraceConfig::decode_from_slice(&config).unwrap();
+        let (mut world, producer, consumer) = recording(config);
+        let mut writer = world.writer(producer);
+        world.write(producer, &mut writer, &["one", "two"]);
+        let losses: Vec<u64> = world
+            .read(consumer)
+            .iter()
+            .filter(|packet| packet.is_data())
+            .map(|packet| packet.loss())
+            .collect();
+        assert_eq!(losses, [first_loss, 0], "mode {mode:?}");
+    }
+}
+
+#[test]
+fn tracebuf_047_a_long_read_comes_in_parts_and_misses_nothing() {
+    let config = ConfigBuilder::default().buffer(4096).source("p");
+    let (mut world, producer, consumer) = recording(config);
+    let mut writer = world.writer(producer);
+    let mut written = Vec::new();
+    let mut write = |world: &mut World, count: usize| {
+        for _ in 0..count {
+            let text = format!("{}:{}", written.len(), "x".repeat(3000));
+            world.write(producer, &mut writer, &[&text]);
+            written.push(text);
+        }
+    };
+    write(&mut world, 100);
+    world.consumers.get_mut(&consumer).unwrap().stuck = true;
+    let request = world.call(consumer, ConsumerRequest::ReadBuffers(Default::default()));
+    let mut parts = 0;
+    while world
+        .answers(consumer, request)
+        .last()
+        .is_none_or(|(_, has_more)| *has_more)
+    {
+        // More is committed while the first part is on its way.
+        if parts < 5 {
+            write(&mut world, 10);
+        }
+        parts += 1;
+        world.unstick(consumer);
+        if parts < 5 {
+            world.consumers.get_mut(&consumer).unwrap().stuck = true;
+        }
+        assert!(parts < 1000, "it ends");
+    }
+    let more = world.answers(consumer, request);
+    assert!(more.len() > 3, "{} replies", more.len());
+    assert!(more.iter().rev().skip(1).all(|(_, has_more)| *has_more));
+    let mut got = texts(&world.read_packets(consumer, request));
+    got.extend(texts(&world.read(consumer)));
+    assert!(got == written, "{} of {}", got.len(), written.len());
+}
+
+#[test]
+fn a_buffer_that_fills_as_fast_as_it_is_read_does_not_starve_the_next() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    world.register(producer, "q");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::default()
+        .buffer(4096)
+        .buffer(4096)
+        .source("p")
+        .source_to("q", 1);
+    world.enable(consumer, config);
+    let quiet = CommitDataRequest {
+        chunks_to_move: vec![inline(7, 0, 0x0001, "quiet", 2)],
+        ..Default::default()
+    };
+    world.produce(producer, Request::CommitData(quiet));
+    let mut id = 0;
+    let mut fill = |world: &mut World| {
+        for _ in 0..4 {
+            let text = "x".repeat(20_000);
+            let noise = CommitDataRequest {
+                chunks_to_move: vec![inline(8, id, 0x0001, &text, 1)],
+                ..Default::default()
+            };
+            id += 1;
+            world.produce(producer, Request::CommitData(noise));
+        }
+    };
+    fill(&mut world);
+    world.consumers.get_mut(&consumer).unwrap().stuck = true;
+    let request = world.call(consumer, ConsumerRequest::ReadBuffers(Default::default()));
+    for _ in 0..6 {
+        fill(&mut world);
+        world.unstick(consumer);
+        world.consumers.get_mut(&consumer).unwrap().stuck = true;
+    }
+    let got = texts(&world.read_packets(consumer, request));
+    assert!(got.iter().any(|text| text == "quiet"), "{}", got.len());
+}
+
+/// A chunk inside a commit, with one fragment; `packets` is count and flags as in its header.
+fn inline(writer: u16, id: u32, packets: u16, text: &str, target: u32) -> ChunksToMove {
+    let packet = ferretto_wire::encode(|packet| packet.string(TEST_FIELD, text));
+    let mut data = id.to_le_bytes().to_vec();
+    data.extend(writer.to_le_bytes());
+    data.extend(packets.to_le_bytes());
+    data.extend(ferretto_wire::redundant_length(packet.len() as u32));
+    data.extend(packet);
+    ChunksToMove {
+        page: Some(0),
+        chunk: Some(0),
+        target_buffer: Some(target),
+        data: Some(data),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_writer_number_that_is_used_again_is_another_writer() {
+    const FIRST: u16 = 0x0400;
+    const LAST: u16 = 0x0800;
+    let (mut world, producer, consumer) = recording(ConfigBuilder::new().source("p"));
+    let commit = |world: &mut World, id, flags, text: &str| {
+        let request = CommitDataRequest {
+            chunks_to_move: vec![inline(7, id, 1 | flags, text, 1)],
+            ..Default::default()
+        };
+        world.produce(producer, Request::CommitData(request));
+    };
+    let register = Request::RegisterTraceWriter(RegisterTraceWriterRequest {
+        trace_writer_id: Some(7),
+        target_buffer: Some(1),
+        ..Default::default()
+    });
+    let unregister = Request::UnregisterTraceWriter(UnregisterTraceWriterRequest {
+        trace_writer_id: Some(7),
+        ..Default::default()
+    });
+    world.produce(producer, register.clone());
+    commit(&mut world, 0, 0, "old");
+    commit(&mut world, 1, LAST, "unfinished");
+    assert_eq!(texts(&world.read(consumer)), ["old"]);
+    world.produce(producer, unregister);
+    world.produce(producer, register);
+    // As if it continued the old one's packet, then a chunk with a number that was used before.
+    commit(&mut world, 2, FIRST, "not to be joined");
+    commit(&mut world, 3, 0, "new");
+    let packets = world.read(consumer);
+    assert_eq!(texts(&packets), ["new"]);
+    let data = packets.iter().find(|packet| packet.is_data()).unwrap();
+    assert_ne!(data.loss(), 0, "something was lost before it");
+}
