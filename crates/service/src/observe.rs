@@ -159,7 +159,7 @@ impl Observer {
         };
         if self.instances {
             self.changes.push_back(DataSourceInstanceStateChange {
-                producer_name: Some(instance.producer_name.clone()),
+                producer_name: Some(instance.producer_name.to_vec()),
                 data_source_name: Some(instance.name().to_vec()),
                 state: Some(state),
                 ..Default::default()

@@ -51,7 +51,7 @@ struct Mapping {
 pub(crate) struct Producer {
     pub(crate) client: ClientId,
     pub(crate) peer: Peer,
-    pub(crate) name: Vec<u8>,
+    pub(crate) name: Arc<[u8]>,
     pub(crate) sdk_version: Vec<u8>,
     pub(crate) memory: Memory,
     /// Whether what is still in its shared memory is copied at flushes and at the end.
@@ -278,7 +278,7 @@ impl Service {
         let producer = Producer {
             client,
             peer,
-            name: request.producer_name.clone().unwrap_or_default(),
+            name: request.producer_name.as_deref().unwrap_or_default().into(),
             sdk_version: request.sdk_version.clone().unwrap_or_default(),
             memory: adopted.map_or(Memory::None, Memory::Shared),
             scraped,
@@ -510,9 +510,7 @@ impl Service {
             // What is still said to it goes nowhere.
             producer.stream = None;
         }
-        for name in self.registry.names_of(id) {
-            self.unregister_data_source(id, &name);
-        }
+        self.registry.remove_producer(id);
         self.remove_instances_of(id);
         if let Some(producer) = self.producers.remove(&id) {
             for buffer in &producer.allowed {

@@ -1,6 +1,7 @@
 //! The data sources producers offer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ferretto_proto::{DataSourceDescriptor, Message};
 
@@ -23,21 +24,28 @@ pub(crate) struct Registration {
     pub(crate) descriptor: DataSourceDescriptor,
 }
 
+/// Counts registrations up; orders offers of one name.
+type Number = u64;
+
 /// What one producer holds.
 #[derive(Debug, Default)]
 struct Own {
-    /// Names and ids, in order of registration.
-    offers: Vec<(Vec<u8>, u64)>,
+    offers: BTreeSet<(Arc<[u8]>, Number)>,
+    /// By the ids the producer chose, if any.
+    ids: BTreeMap<u64, Number>,
     /// Size of the descriptors.
     bytes: usize,
 }
 
 /// All offers, by data source name. Equal names keep the order of registration.
+///
+/// No operation takes longer because others hold more: at most by the logarithm.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    by_name: BTreeMap<Vec<u8>, Vec<Registration>>,
+    by_name: BTreeMap<Arc<[u8]>, BTreeMap<Number, Registration>>,
     by_producer: BTreeMap<ProducerId, Own>,
     count: usize,
+    last: Number,
 }
 
 impl Registry {
@@ -47,13 +55,13 @@ impl Registry {
         producer: ProducerId,
         descriptor: DataSourceDescriptor,
     ) -> Result<(), Ignored> {
-        let name = descriptor.name.clone().unwrap_or_default();
+        let name = descriptor.name.as_deref().unwrap_or_default();
         let id = descriptor.id.unwrap_or(0);
         if name.is_empty() {
             return Err(Ignored::EmptyName);
         }
         let own = self.by_producer.entry(producer).or_default();
-        if id != 0 && own.offers.iter().any(|(_, other)| *other == id) {
+        if own.ids.contains_key(&id) {
             return Err(Ignored::IdInUse);
         }
         let bytes = own.bytes + descriptor.encoded_len() as usize;
@@ -63,12 +71,22 @@ impl Registry {
         {
             return Err(Ignored::TooMuch);
         }
+        let known = self.by_name.get_key_value(name);
+        let name = known.map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
+        self.last += 1;
         own.bytes = bytes;
-        own.offers.push((name.clone(), id));
-        self.by_name.entry(name).or_default().push(Registration {
+        own.offers.insert((Arc::clone(&name), self.last));
+        if id != 0 {
+            own.ids.insert(id, self.last);
+        }
+        let offer = Registration {
             producer,
             descriptor,
-        });
+        };
+        self.by_name
+            .entry(name)
+            .or_default()
+            .insert(self.last, offer);
         self.count += 1;
         Ok(())
     }
@@ -81,16 +99,11 @@ impl Registry {
     ) -> Result<(), Ignored> {
         let id = descriptor.id.unwrap_or(0);
         let name = descriptor.name.as_deref().unwrap_or_default();
-        let offers = self
-            .by_name
-            .get_mut(name)
-            .map(Vec::as_mut_slice)
-            .unwrap_or_default();
-        let offer = offers
-            .iter_mut()
-            .find(|o| id != 0 && o.producer == producer && o.descriptor.id == Some(id))
-            .ok_or(Ignored::Unknown)?;
-        let own = self.by_producer.entry(producer).or_default();
+        let own = self.by_producer.get_mut(&producer);
+        let own = own.ok_or(Ignored::Unknown)?;
+        let number = own.ids.get(&id).ok_or(Ignored::Unknown)?;
+        let offers = self.by_name.get_mut(name).ok_or(Ignored::Unknown)?;
+        let offer = offers.get_mut(number).ok_or(Ignored::Unknown)?;
         let bytes =
             own.bytes - offer.descriptor.encoded_len() as usize + descriptor.encoded_len() as usize;
         if bytes > MAX_DESCRIPTOR_BYTES {
@@ -103,48 +116,67 @@ impl Registry {
 
     /// Removes the producer's first offer of this name, if any.
     pub(crate) fn unregister(&mut self, producer: ProducerId, name: &[u8]) {
-        let Some(offers) = self.by_name.get_mut(name) else {
+        let Some((name, _)) = self.by_name.get_key_value(name) else {
             return;
         };
-        let Some(position) = offers.iter().position(|o| o.producer == producer) else {
+        let name = Arc::clone(name);
+        let Some(own) = self.by_producer.get_mut(&producer) else {
             return;
         };
-        let removed = offers.remove(position).descriptor;
+        let mut from_name = own.offers.range((Arc::clone(&name), 0)..);
+        let Some((_, number)) = from_name.next().filter(|(first, _)| *first == name) else {
+            return;
+        };
+        let number = *number;
+        own.offers.remove(&(Arc::clone(&name), number));
+        if let Some(removed) = self.take(&name, number) {
+            self.forget(producer, &removed);
+        }
+    }
+
+    /// Removes everything the producer offers.
+    pub(crate) fn remove_producer(&mut self, producer: ProducerId) {
+        let Some(own) = self.by_producer.remove(&producer) else {
+            return;
+        };
+        for (name, number) in own.offers {
+            self.take(&name, number);
+        }
+    }
+
+    fn take(&mut self, name: &[u8], number: Number) -> Option<DataSourceDescriptor> {
+        let offers = self.by_name.get_mut(name)?;
+        let removed = offers.remove(&number)?;
         if offers.is_empty() {
             self.by_name.remove(name);
         }
         self.count -= 1;
-        let id = removed.id.unwrap_or(0);
+        Some(removed.descriptor)
+    }
+
+    /// Corrects what is noted of the producer besides its offers.
+    fn forget(&mut self, producer: ProducerId, removed: &DataSourceDescriptor) {
         let Some(own) = self.by_producer.get_mut(&producer) else {
             return;
         };
         own.bytes -= removed.encoded_len() as usize;
-        if let Some(position) = own.offers.iter().position(|(n, i)| n == name && *i == id) {
-            own.offers.remove(position);
-        }
+        own.ids.remove(&removed.id.unwrap_or(0));
         if own.offers.is_empty() {
             self.by_producer.remove(&producer);
         }
     }
 
-    /// Names of what the producer offers, in order of registration.
-    pub(crate) fn names_of(&self, producer: ProducerId) -> Vec<Vec<u8>> {
-        let own = self.by_producer.get(&producer);
-        let offers = own.map(|own| own.offers.as_slice()).unwrap_or_default();
-        offers.iter().map(|(name, _)| name.clone()).collect()
-    }
-
     /// Offers of exactly this name, oldest first.
-    pub(crate) fn offers(&self, name: &[u8]) -> &[Registration] {
+    pub(crate) fn offers(&self, name: &[u8]) -> impl Iterator<Item = &Registration> {
         self.by_name
             .get(name)
-            .map(Vec::as_slice)
-            .unwrap_or_default()
+            .into_iter()
+            .flat_map(BTreeMap::values)
     }
 
     /// All offers, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Registration> {
-        self.by_name.values().flatten()
+        self.by_name.values().flat_map(BTreeMap::values)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -179,18 +211,17 @@ mod tests {
         assert_eq!(registry.register(2, descriptor("a", 7)), Ok(()));
         assert_eq!(registry.register(1, descriptor("a", 0)), Ok(()));
         assert_eq!(registry.register(1, descriptor("a", 0)), Ok(()));
-        let producers: Vec<_> = registry.offers(b"a").iter().map(|o| o.producer).collect();
+        let producers: Vec<_> = registry.offers(b"a").map(|o| o.producer).collect();
         assert_eq!(producers, [1, 2, 1, 1]);
         registry.unregister(1, b"a");
-        let ids: Vec<_> = registry
-            .offers(b"a")
-            .iter()
-            .map(|o| o.descriptor.id)
-            .collect();
+        let ids: Vec<_> = registry.offers(b"a").map(|o| o.descriptor.id).collect();
         assert_eq!(ids, [Some(7), Some(0), Some(0)]);
         registry.unregister(1, b"unknown");
         assert_eq!(registry.len(), 3);
-        assert_eq!(registry.names_of(1).len(), 2);
+        registry.remove_producer(1);
+        assert_eq!(registry.iter().map(|o| o.producer).collect::<Vec<_>>(), [2]);
+        registry.remove_producer(2);
+        assert_eq!(registry.len(), 0);
     }
 
     #[test]
@@ -206,8 +237,14 @@ mod tests {
         assert_eq!(registry.update(1, updated("z", 0)), Err(Ignored::Unknown));
         assert_eq!(registry.update(1, updated("b", 7)), Err(Ignored::Unknown));
         assert_eq!(registry.update(2, updated("a", 7)), Err(Ignored::Unknown));
-        assert_eq!(registry.offers(b"a")[0].descriptor.no_flush, None);
+        assert_eq!(
+            registry.offers(b"a").next().unwrap().descriptor.no_flush,
+            None
+        );
         assert_eq!(registry.update(1, updated("a", 7)), Ok(()));
-        assert_eq!(registry.offers(b"a")[0].descriptor.no_flush, Some(true));
+        assert_eq!(
+            registry.offers(b"a").next().unwrap().descriptor.no_flush,
+            Some(true)
+        );
     }
 }

@@ -83,6 +83,10 @@ impl<T> Timers<T> {
             .min()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
     fn first(&self, base: TimeBase) -> Option<TimerKey> {
         let from = TimerKey {
             base,

@@ -1,10 +1,8 @@
 //! ChangeTraceConfig: more producers for a running session.
 
-use std::collections::BTreeSet;
-
 use ferretto_proto::TraceConfig;
 
-use super::State;
+use super::{Session, State};
 use crate::limits::{ProducerId, SessionId};
 use crate::matching::Pattern;
 use crate::service::Service;
@@ -42,11 +40,11 @@ impl Service {
         }
         let started = session.state == State::Started;
         for source in changed {
-            let taking_part: BTreeSet<ProducerId> = match self.sessions.get(&id) {
-                Some(session) => session.instances.keys().map(|key| key.0).collect(),
-                None => return,
+            let takes_no_part = |session: &Session, producer: ProducerId| {
+                let mut own = session.instances.range((producer, 0)..);
+                own.next().is_none_or(|((first, _), _)| *first != producer)
             };
-            let keys = self.set_up_source(id, source, |producer| !taking_part.contains(&producer));
+            let keys = self.set_up_source(id, source, takes_no_part);
             for key in keys.into_iter().filter(|_| started) {
                 self.start_instance(id, key);
             }

@@ -208,7 +208,7 @@ impl Service {
         let Some(session) = self.sessions.get(&id) else {
             return asked;
         };
-        for (&(producer, instance), state) in &session.instances {
+        for (&(producer, instance), state) in session.instances.iter() {
             let target = state.config.target_buffer.unwrap_or(0);
             let meant = buffers.iter().any(|(_, id)| u32::from(*id) == target);
             if meant && !state.no_flush {
@@ -539,6 +539,7 @@ impl Session {
             clones: BTreeMap::new(),
             config: self.config.clone(),
             sources: Vec::new(),
+            source_names: BTreeMap::new(),
             consumer: Some(pending.requester.client),
             consumer_uid,
             detach_key: None,
@@ -547,7 +548,7 @@ impl Session {
                 lsb: self.uuid.lsb,
             },
             buffers,
-            instances: BTreeMap::new(),
+            instances: Default::default(),
             machines: self.machines.clone(),
             all_started: self.all_started,
             initial_snapshot: self.initial_snapshot,

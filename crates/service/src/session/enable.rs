@@ -1,5 +1,6 @@
 //! EnableTracing: from a config to a session, or to a refusal.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use ferretto_proto::trace_config::LockdownModeOperation;
@@ -207,6 +208,7 @@ impl Service {
             consumer: Some(client),
             consumer_uid: consumer.peer.uid,
             detach_key: None,
+            source_names: source_names(&config),
             config,
             sources,
             buffers,
@@ -289,6 +291,15 @@ impl Service {
         }
         Ok(ids)
     }
+}
+
+fn source_names(config: &TraceConfig) -> BTreeMap<Vec<u8>, Vec<usize>> {
+    let mut names: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+    for (index, source) in config.data_sources.iter().enumerate() {
+        let name = source.config.name.clone().unwrap_or_default();
+        names.entry(name).or_default().push(index);
+    }
+    names
 }
 
 fn destination(config: &TraceConfig, fd: Option<OwnedFd>) -> Result<Destination, EnableError> {

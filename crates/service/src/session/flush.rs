@@ -214,7 +214,7 @@ impl Service {
         let Some(session) = self.sessions.get(&id) else {
             return asked;
         };
-        for (&(producer, instance), state) in &session.instances {
+        for (&(producer, instance), state) in session.instances.iter() {
             let scrapes_itself = || {
                 self.producers
                     .get(&producer)
@@ -274,7 +274,7 @@ impl Service {
                 .instances
                 .iter()
                 .filter(|((producer, _), _)| pending.producers.contains(producer));
-            let names = slow.map(|(_, i)| (i.producer_name.as_slice(), i.name()));
+            let names = slow.map(|(_, i)| (i.producer_name.as_ref(), i.name()));
             let details = encode_sources(names.take(MAX_SLOW_LISTED));
             let kind = EventKind::LastFlushSlowDataSources;
             session.events.record_details(now.boottime, kind, details);
@@ -386,7 +386,7 @@ impl Service {
             return;
         }
         let mut asked: BTreeMap<ProducerId, Vec<InstanceId>> = BTreeMap::new();
-        for (&(producer, instance), state) in &session.instances {
+        for (&(producer, instance), state) in session.instances.iter() {
             if state.clears_state {
                 asked.entry(producer).or_default().push(instance);
             }

@@ -29,7 +29,7 @@ pub(crate) enum InstanceState {
 /// set up stays in force.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    pub(crate) producer_name: Vec<u8>,
+    pub(crate) producer_name: Arc<[u8]>,
     pub(crate) state: InstanceState,
     /// As sent to the producer.
     pub(crate) config: Arc<DataSourceConfig>,
@@ -46,7 +46,7 @@ impl Instance {
 }
 
 /// Names one instance.
-type Key = (ProducerId, InstanceId);
+pub(crate) type Key = (ProducerId, InstanceId);
 
 impl Service {
     /// RegisterDataSource: running sessions that ask for it get it at once.
@@ -130,7 +130,7 @@ impl Service {
             return;
         };
         for source in 0..session.config.data_sources.len() {
-            self.set_up_source(id, source, |_| true);
+            self.set_up_source(id, source, |_, _| true);
         }
     }
 
@@ -139,7 +139,7 @@ impl Service {
         &mut self,
         id: SessionId,
         source: usize,
-        chosen: impl Fn(ProducerId) -> bool,
+        chosen: impl Fn(&Session, ProducerId) -> bool,
     ) -> Vec<Key> {
         let Some(session) = self.sessions.get(&id) else {
             return Vec::new();
@@ -152,8 +152,7 @@ impl Service {
         let offers: Vec<(ProducerId, DataSourceDescriptor)> = self
             .registry
             .offers(&name)
-            .iter()
-            .filter(|offer| chosen(offer.producer))
+            .filter(|offer| chosen(session, offer.producer))
             .map(|offer| (offer.producer, flags_of(&offer.descriptor)))
             .collect();
         offers
@@ -170,11 +169,7 @@ impl Service {
         if !matches!(session.state, State::Configured | State::Started) || session.is_retiring() {
             return Vec::new();
         }
-        let sources = session.config.data_sources.iter().enumerate();
-        sources
-            .filter(|(_, source)| source.config.name.as_deref().unwrap_or_default() == name)
-            .map(|(index, _)| index)
-            .collect()
+        session.source_names.get(name).cloned().unwrap_or_default()
     }
 
     /// Makes an instance and tells the producer, unless the config does not mean this producer.
@@ -196,7 +191,7 @@ impl Service {
         }
         let buffer = *session.buffers.get(session.sources.get(source)?.buffer)?;
         let instance = Instance {
-            producer_name: producer.name.clone(),
+            producer_name: Arc::clone(&producer.name),
             state: InstanceState::Configured,
             config: session.instance_config(source, id, buffer)?,
             notifies_start: descriptor.will_notify_on_start.unwrap_or(false),
@@ -224,10 +219,10 @@ impl Service {
     }
 
     pub(crate) fn start_instance(&mut self, id: SessionId, key: Key) {
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.sessions.get(&id) else {
             return;
         };
-        let Some(instance) = session.instances.get_mut(&key) else {
+        let Some(instance) = session.instances.get(&key) else {
             return;
         };
         let state = if instance.notifies_start {
@@ -246,10 +241,10 @@ impl Service {
 
     /// Tells the producer to stop. `immediate`: its confirmation is not waited for.
     pub(crate) fn stop_instance(&mut self, id: SessionId, key: Key, immediate: bool) {
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.sessions.get(&id) else {
             return;
         };
-        let Some(instance) = session.instances.get_mut(&key) else {
+        let Some(instance) = session.instances.get(&key) else {
             return;
         };
         let told = matches!(

@@ -10,6 +10,7 @@ mod enable;
 mod events;
 mod file;
 mod flush;
+mod instance_set;
 mod instances;
 mod packets;
 mod pipeline;
@@ -31,7 +32,7 @@ use ferretto_proto::trace_stats::FinalFlushOutcome;
 use crate::clocks::Clocks;
 use crate::compress::Compressor;
 use crate::event::ClientId;
-use crate::limits::{BufferId, FlushId, InstanceId, ProducerId};
+use crate::limits::{BufferId, FlushId, ProducerId};
 use crate::packet::SequenceIds;
 use crate::snapshot::SnapshotRing;
 
@@ -39,6 +40,7 @@ pub(crate) use clone::{Cloned, PendingClone};
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
+pub(crate) use instance_set::Instances;
 pub(crate) use instances::{Instance, InstanceState};
 pub(crate) use pipeline::SessionFilter;
 pub(crate) use pool::BufferPool;
@@ -71,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
+    /// Indices of the config's data sources, by name.
+    pub(crate) source_names: BTreeMap<Vec<u8>, Vec<usize>>,
     /// Who it belongs to; `None` while detached.
     pub(crate) consumer: Option<ClientId>,
     pub(crate) consumer_uid: u32,
@@ -79,7 +83,7 @@ pub(crate) struct Session {
     pub(crate) uuid: Uuid,
     /// In the order of the config.
     pub(crate) buffers: Vec<BufferId>,
-    pub(crate) instances: BTreeMap<(ProducerId, InstanceId), Instance>,
+    pub(crate) instances: Instances,
     /// Machine of each producer that took part.
     pub(crate) machines: BTreeMap<ProducerId, u32>,
     /// Every instance was seen started at the same time, at least once.

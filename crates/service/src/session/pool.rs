@@ -45,6 +45,12 @@ impl BufferPool {
         self.buffers.remove(&id);
     }
 
+    /// Bytes all buffers can hold.
+    pub(crate) fn capacity(&self) -> u64 {
+        let buffers = self.buffers.values();
+        buffers.map(|buffer| buffer.stats().buffer_size).sum()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.buffers.len()
     }

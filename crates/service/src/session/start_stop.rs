@@ -89,10 +89,7 @@ impl Service {
         if session.state != State::Started
             || session.all_started
             || session.consumer.is_none()
-            || session
-                .instances
-                .values()
-                .any(|i| i.state != InstanceState::Started)
+            || !session.instances.all_started()
         {
             return;
         }
@@ -114,7 +111,7 @@ impl Service {
             .instances
             .values()
             .filter(|i| i.state != InstanceState::Started);
-        let names = slow.map(|i| (i.producer_name.as_slice(), i.name()));
+        let names = slow.map(|i| (i.producer_name.as_ref(), i.name()));
         let details = encode_sources(names.take(MAX_SLOW_LISTED));
         let kind = EventKind::SlowStartingDataSources;
         session.events.record_details(now.boottime, kind, details);
@@ -179,12 +176,8 @@ impl Service {
     }
 
     fn all_stopped(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(|session| {
-            session
-                .instances
-                .values()
-                .all(|i| i.state == InstanceState::Stopped)
-        })
+        let session = self.sessions.get(&id);
+        session.is_some_and(|session| session.instances.all_stopped())
     }
 
     /// The session is over: collect the last packets and finish the file, if there is one.

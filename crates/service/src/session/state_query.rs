@@ -83,7 +83,7 @@ impl Service {
             let machine_name = producer.peer.machine_name.clone().into_bytes();
             Producer {
                 id: Some((*id).into()),
-                name: Some(producer.name.clone()),
+                name: Some(producer.name.to_vec()),
                 uid: Some(producer.peer.uid as i32),
                 sdk_version: Some(producer.sdk_version.clone()),
                 pid: producer.peer.pid,

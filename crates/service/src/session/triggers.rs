@@ -196,7 +196,7 @@ impl Service {
         Some(Received {
             timestamp: self.now.boottime,
             name: name.to_vec(),
-            producer_name: producer.name.clone(),
+            producer_name: producer.name.to_vec(),
             producer_uid: producer.peer.uid,
             delay_ms: trigger.stop_delay_ms.unwrap_or(0).into(),
         })

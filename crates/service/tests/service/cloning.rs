@@ -16,7 +16,7 @@ use ferretto_shm::TraceWriter;
 use ferretto_wire::Fields;
 
 use crate::file::null;
-use crate::filtering;
+use crate::world::pipeline::allow;
 use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, split_file, texts};
 
 fn by_id(id: u64) -> CloneSessionRequest {
@@ -607,7 +607,7 @@ fn a_clone_is_filtered_unless_it_is_not_to_be() {
     let config = || {
         named("s").with(|c| {
             c.bugreport_score = Some(1);
-            filtering::allow(c, &[]);
+            allow(c, &[]);
         })
     };
     let mut r = record(config());

@@ -23,7 +23,7 @@ use ferretto_proto::{
 use ferretto_service::ClientId;
 use ferretto_shm::TraceWriter;
 
-use crate::filtering::{self, SIMPLE};
+use crate::world::pipeline::{self as filtering, SIMPLE};
 use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, split_file};
 
 const STEPS: u64 = 300;

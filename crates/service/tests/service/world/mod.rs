@@ -4,8 +4,11 @@
 #![allow(dead_code, unused_imports, missing_debug_implementations)]
 
 mod config;
+mod log;
 mod packet;
+pub mod pipeline;
 mod producer;
+mod storage;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,8 +23,10 @@ use ferretto_service::{ClientId, Clocks, Command, Event, FileId, Peer, Service, 
 use ferretto_shm::Region;
 
 pub use config::ConfigBuilder;
+pub use log::Log;
 pub use packet::{Packet, split_file};
 pub use producer::{Behaviour, Producer, TEST_FIELD};
+pub use storage::{File, IO_ERROR, NO_SPACE, WriteFault, WriteFaults};
 
 pub const MS: u64 = 1_000_000;
 pub const SERVICE_UID: u32 = 1000;
@@ -44,14 +49,6 @@ pub struct Consumer {
     wants_drained: bool,
 }
 
-#[derive(Debug, Default)]
-pub struct File {
-    pub path: Option<Vec<u8>>,
-    pub bytes: Vec<u8>,
-    pub synced: usize,
-    pub closed: bool,
-}
-
 pub struct World {
     pub service: Service,
     pub now: Clocks,
@@ -60,6 +57,10 @@ pub struct World {
     pub files: BTreeMap<FileId, File>,
     /// Bytes the disk still takes.
     pub disk: usize,
+    /// What happens to the next writes.
+    pub write_faults: WriteFaults,
+    /// Keeps a record of all that happens, if wanted.
+    pub log: Option<Log>,
     /// Whether shared memory can be had.
     pub memory_available: bool,
     /// Whether files can be read again.
@@ -99,6 +100,8 @@ impl World {
             consumers: BTreeMap::new(),
             files: BTreeMap::new(),
             disk: usize::MAX,
+            write_faults: WriteFaults::new(),
+            log: None,
             memory_available: true,
             copies: true,
             disconnects: Vec::new(),
@@ -322,8 +325,16 @@ impl World {
     // Time and events.
 
     pub fn event(&mut self, event: Event) {
-        self.service.handle(&self.now, event);
+        self.tell(event);
         self.carry_out();
+    }
+
+    /// Hands over an event and leaves what follows from it undone.
+    pub fn tell(&mut self, event: Event) {
+        if let Some(log) = &mut self.log {
+            log.event(self.now.boottime, &event);
+        }
+        self.service.handle(&self.now, event);
     }
 
     pub fn disconnect(&mut self, client: ClientId) {
@@ -352,7 +363,10 @@ impl World {
             let due = self.service.poll_timeout().filter(|due| *due <= end);
             let next = due.unwrap_or(end).max(self.now.boottime);
             self.advance(next - self.now.boottime);
-            self.service.handle_timeout(&self.now.clone());
+            if let Some(log) = &mut self.log {
+                log.time(self.now.boottime);
+            }
+            self.service.handle_timeout(&self.now);
             self.carry_out();
             if due.is_none() {
                 return;
@@ -363,6 +377,9 @@ impl World {
     /// Does what the service asks for, until it asks for nothing.
     pub fn carry_out(&mut self) {
         while let Some(command) = self.service.poll_command() {
+            if let Some(log) = &mut self.log {
+                log.command(self.now.boottime, &command);
+            }
             let Some(event) = self.carry_out_one(command) else {
                 continue;
             };
@@ -374,7 +391,7 @@ impl World {
             {
                 self.late.push_back(event);
             } else {
-                self.service.handle(&self.now, event);
+                self.tell(event);
             }
         }
     }
@@ -389,6 +406,7 @@ impl World {
                 _ => false,
             };
             if !gone {
+                self.complete_writes(&event);
                 self.event(event);
             }
         }
@@ -414,7 +432,7 @@ impl World {
                         request,
                         fd: None,
                     };
-                    self.service.handle(&self.now, event);
+                    self.tell(event);
                 }
                 None
             }
@@ -454,72 +472,13 @@ impl World {
                 Some(region) => Event::SharedMemoryReady { client, region },
                 None => Event::SharedMemoryFailed { client },
             }),
-            Command::OpenFile { file, path } => {
-                if self
-                    .files
-                    .values()
-                    .any(|other| other.path.as_ref() == Some(&path))
-                {
-                    return Some(Event::FileFailed {
-                        file,
-                        error: "File exists".into(),
-                    });
-                }
-                self.files.insert(
-                    file,
-                    File {
-                        path: Some(path),
-                        ..File::default()
-                    },
-                );
-                Some(Event::FileOpened { file })
-            }
-            Command::AdoptFile { file, .. } => {
-                self.files.insert(file, File::default());
-                None
-            }
-            Command::CopyFile { from, file, .. } => {
-                let source = self.files.get(&from).expect("an open file");
-                assert!(!source.closed);
-                let bytes = source.bytes.clone();
-                self.files.insert(file, File::default());
-                if !self.copies {
-                    let error = "Illegal seek (os error 29)".into();
-                    return Some(Event::FileFailed { file, error });
-                }
-                let size = bytes.len() as u64;
-                self.files.get_mut(&file)?.bytes = bytes;
-                Some(Event::FileWritten { file, bytes: size })
-            }
-            Command::WriteFile { file, bytes } => {
-                let target = self.files.get_mut(&file).expect("an open file");
-                assert!(!target.closed);
-                if bytes.len() > self.disk {
-                    let error = "No space left on device (os error 28)".into();
-                    return Some(Event::FileFailed { file, error });
-                }
-                self.disk -= bytes.len();
-                target.bytes.extend_from_slice(&bytes);
-                Some(Event::FileWritten {
-                    file,
-                    bytes: bytes.len() as u64,
-                })
-            }
-            Command::SyncFile { file } => {
-                self.files.get_mut(&file).expect("an open file").synced += 1;
-                None
-            }
-            Command::CloseFile { file } => {
-                let target = self.files.get_mut(&file).expect("an open file");
-                assert!(!std::mem::replace(&mut target.closed, true));
-                None
-            }
             Command::Disconnect { client } => {
                 self.disconnects.push(client);
                 self.producers.remove(&client);
                 self.consumers.remove(&client);
                 Some(Event::Disconnected { client })
             }
+            about_files => self.store(about_files),
         }
     }
 

@@ -114,15 +114,12 @@ impl World {
         let request = Request::InitializeConnection(request);
         let request_id = Some(self.new_request());
         // As upstream's client: both at once.
-        self.service.handle(
-            &self.now,
-            Event::ProducerRequest {
-                client,
-                request_id,
-                request,
-                fd,
-            },
-        );
+        self.tell(Event::ProducerRequest {
+            client,
+            request_id,
+            request,
+            fd,
+        });
         if behaviour.opens_stream {
             self.open_stream(client);
         }

@@ -1,0 +1,135 @@
+//! Files, on a disk of chosen size that can be made to fail.
+
+use std::collections::VecDeque;
+
+use ferretto_service::{Command, Event, FileId};
+
+use super::World;
+
+#[derive(Debug, Default)]
+pub struct File {
+    pub path: Option<Vec<u8>>,
+    pub bytes: Vec<u8>,
+    pub synced: usize,
+    pub closed: bool,
+    /// A write failed, which the service was told.
+    pub failed: bool,
+    /// What a write has not brought to the file yet.
+    rest: Vec<u8>,
+}
+
+/// What happens to a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteFault {
+    /// Nothing: it succeeds at once.
+    None,
+    /// A part of it is written, the rest only when late answers are delivered.
+    Short,
+    /// It fails with this message; what had been written of it is taken back.
+    Error(&'static str),
+}
+
+pub const NO_SPACE: &str = "No space left on device (os error 28)";
+pub const IO_ERROR: &str = "Input/output error (os error 5)";
+
+impl World {
+    /// Carries out a command about files.
+    pub(super) fn store(&mut self, command: Command) -> Option<Event> {
+        match command {
+            Command::OpenFile { file, path } => self.open_file(file, path),
+            Command::AdoptFile { file, .. } => {
+                self.files.insert(file, File::default());
+                None
+            }
+            Command::CopyFile { from, file, .. } => self.copy_file(from, file),
+            Command::WriteFile { file, bytes } => self.write_file(file, bytes),
+            Command::SyncFile { file } => {
+                self.files.get_mut(&file).expect("an open file").synced += 1;
+                None
+            }
+            Command::CloseFile { file } => {
+                let target = self.files.get_mut(&file).expect("an open file");
+                assert!(!std::mem::replace(&mut target.closed, true));
+                target.complete();
+                None
+            }
+            other => panic!("not about files: {other:?}"),
+        }
+    }
+
+    fn open_file(&mut self, file: FileId, path: Vec<u8>) -> Option<Event> {
+        let exists = |other: &File| other.path.as_ref() == Some(&path);
+        if self.files.values().any(exists) {
+            let error = "File exists".into();
+            return Some(Event::FileFailed { file, error });
+        }
+        let opened = File {
+            path: Some(path),
+            ..File::default()
+        };
+        self.files.insert(file, opened);
+        Some(Event::FileOpened { file })
+    }
+
+    fn copy_file(&mut self, from: FileId, file: FileId) -> Option<Event> {
+        let source = self.files.get_mut(&from).expect("an open file");
+        assert!(!source.closed);
+        source.complete();
+        let bytes = source.bytes.clone();
+        let mut copy = File::default();
+        if !self.copies {
+            copy.failed = true;
+            self.files.insert(file, copy);
+            let error = "Illegal seek (os error 29)".into();
+            return Some(Event::FileFailed { file, error });
+        }
+        let size = bytes.len() as u64;
+        copy.bytes = bytes;
+        self.files.insert(file, copy);
+        Some(Event::FileWritten { file, bytes: size })
+    }
+
+    fn write_file(&mut self, file: FileId, mut bytes: Vec<u8>) -> Option<Event> {
+        let target = self.files.get_mut(&file).expect("an open file");
+        assert!(!target.closed && target.rest.is_empty());
+        let mut fault = self.write_faults.pop_front().unwrap_or(WriteFault::None);
+        let size = bytes.len() as u64;
+        if bytes.len() > self.disk {
+            fault = WriteFault::Error(NO_SPACE);
+        }
+        if let WriteFault::Error(reason) = fault {
+            target.failed = true;
+            let error = reason.into();
+            return Some(Event::FileFailed { file, error });
+        }
+        self.disk -= bytes.len();
+        let written = Event::FileWritten { file, bytes: size };
+        if fault == WriteFault::Short {
+            target.rest = bytes.split_off(bytes.len() / 2);
+            target.bytes.append(&mut bytes);
+            self.late.push_back(written);
+            return None;
+        }
+        target.bytes.append(&mut bytes);
+        Some(written)
+    }
+
+    /// What is said late is true by then.
+    pub(super) fn complete_writes(&mut self, event: &Event) {
+        if let Event::FileWritten { file, .. } = event
+            && let Some(file) = self.files.get_mut(file)
+        {
+            file.complete();
+        }
+    }
+}
+
+impl File {
+    fn complete(&mut self) {
+        let mut rest = std::mem::take(&mut self.rest);
+        self.bytes.append(&mut rest);
+    }
+}
+
+/// Faults of the next writes, in order.
+pub type WriteFaults = VecDeque<WriteFault>;
