@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::Socket;
+use super::vsock::connect_vsock;
 use crate::address::{Address, MAX_SOCKET_PATH};
 
 /// How long a TCP connection may take to come about.
@@ -29,16 +30,18 @@ impl Socket {
     /// Connects to a service.
     ///
     /// Connecting to a UNIX socket does not block: a full backlog is an error.
-    /// A TCP connection is waited for, for at most ten seconds.
+    /// A TCP connection is waited for, for at most ten seconds, a vsock
+    /// connection for at most two.
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. Vsock addresses are not supported yet.
+    /// See [`ConnectError`]. Without the feature `vsock`, those addresses are
+    /// not supported.
     pub fn connect(address: &Address) -> Result<Self, ConnectError> {
         let connected = match address {
             Address::Path(_) | Address::Abstract(_) => connect_unix(address),
             Address::Tcp { host, port } => connect_tcp(host, *port),
-            Address::Vsock { .. } => Err(vsock_unsupported()),
+            Address::Vsock { cid, port } => connect_vsock(*cid, *port),
         };
         connected
             .and_then(Self::from_fd)
@@ -47,13 +50,6 @@ impl Socket {
                 source,
             })
     }
-}
-
-pub(super) fn vsock_unsupported() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::Unsupported,
-        "vsock sockets are not supported",
-    )
 }
 
 /// The kernel's form of a UNIX address.

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
+use rustix::net::{SocketFlags, SocketType};
 
 use super::Socket;
-use super::connect::{connect_unix, unix_address, unix_socket, vsock_unsupported};
+use super::connect::{connect_unix, unix_address, unix_socket};
+use super::local::local_address;
+use super::vsock::bind_vsock;
 use crate::address::Address;
 
 /// The backlog: as long as the system allows.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 /// How often and at what interval the lock on a folder is tried.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
@@ -65,7 +67,8 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// See [`BindError`]. Vsock addresses are not supported yet.
+    /// See [`BindError`]. Without the feature `vsock`, those addresses are not
+    /// supported.
     pub fn bind(address: &Address) -> Result<Self, BindError> {
         let io_error = |source: io::Error| BindError::Io {
             address: address.clone(),
@@ -86,7 +89,14 @@ impl Listener {
                 bound => bound.map_err(io_error)?,
             },
             Address::Tcp { host, port } => bind_tcp(host, *port).map_err(io_error)?,
-            Address::Vsock { .. } => return Err(io_error(vsock_unsupported())),
+            Address::Vsock { cid, port } => match bind_vsock(*cid, *port) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    return Err(BindError::InUse {
+                        address: address.clone(),
+                    });
+                }
+                bound => bound.map_err(io_error)?,
+            },
         };
         let file = match address {
             Address::Path(path) => rustix::fs::lstat(path)
@@ -98,6 +108,31 @@ impl Listener {
             fd,
             address: address.clone(),
             file,
+        })
+    }
+
+    /// Listens on a stream socket that whoever started this program has bound. Its file, if it has
+    /// one, is theirs and stays.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor is not such a socket.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        let Some(address) = local_address(fd.as_fd()) else {
+            let reason = "it is not bound to an address of a known kind";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        };
+        if rustix::net::sockopt::socket_type(&fd)? != SocketType::STREAM {
+            let reason = "it is not a stream socket";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        rustix::net::listen(&fd, BACKLOG)?;
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+        Ok(Self {
+            fd,
+            address,
+            file: None,
         })
     }
 

@@ -2,7 +2,10 @@
 
 mod connect;
 mod listener;
+mod local;
 mod out_queue;
+#[cfg_attr(not(feature = "vsock"), path = "no_vsock.rs")]
+mod vsock;
 
 pub use connect::ConnectError;
 pub use listener::{BindError, Listener};
@@ -18,6 +21,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
+use crate::address::Address;
 use crate::frame::MAX_FRAME_SIZE;
 use out_queue::OutQueue;
 
@@ -140,9 +144,10 @@ impl Socket {
     /// The text form of this end's address, without the port. Empty for UNIX
     /// sockets.
     pub fn local_host(&self) -> String {
-        match rustix::net::getsockname(&self.fd).map(std::net::SocketAddr::try_from) {
-            Ok(Ok(std::net::SocketAddr::V4(address))) => address.ip().to_string(),
-            Ok(Ok(std::net::SocketAddr::V6(address))) => format!("[{}]", address.ip()),
+        match local::local_address(self.fd.as_fd()) {
+            Some(Address::Tcp { host, .. }) if host.contains(':') => format!("[{host}]"),
+            Some(Address::Tcp { host, .. }) => host,
+            Some(Address::Vsock { cid, .. }) => format!("vsock://{cid}"),
             _ => String::new(),
         }
     }

@@ -1,0 +1,21 @@
+//! In place of vsock where the feature of that name is off.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+fn unsupported() -> io::Error {
+    let reason = "vsock sockets are not supported by this build";
+    io::Error::new(io::ErrorKind::Unsupported, reason)
+}
+
+pub(super) fn connect_vsock(_: u32, _: u32) -> io::Result<OwnedFd> {
+    Err(unsupported())
+}
+
+pub(super) fn bind_vsock(_: u32, _: u32) -> io::Result<OwnedFd> {
+    Err(unsupported())
+}
+
+pub(super) fn vsock_address(_: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    None
+}

@@ -1,0 +1,42 @@
+//! Sockets between a virtual machine and its host, see vsock(7).
+
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, VsockAddr, bind, connect, getsockname, socket,
+};
+
+use super::listener::BACKLOG;
+
+fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    Ok(socket(AddressFamily::Vsock, SockType::Stream, flags, None)?)
+}
+
+/// Connects. The kernel gives the other side two seconds.
+pub(super) fn connect_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    loop {
+        match connect(socket.as_raw_fd(), &VsockAddr::new(cid, port)) {
+            Ok(()) => return Ok(socket),
+            Err(nix::Error::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Binds and listens, without blocking from then on.
+pub(super) fn bind_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    bind(socket.as_raw_fd(), &VsockAddr::new(cid, port))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+/// Context and port this end is bound to; `None` if it is another kind of socket.
+pub(super) fn vsock_address(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    let address: VsockAddr = getsockname(socket.as_raw_fd()).ok()?;
+    Some((address.cid(), address.port()))
+}
