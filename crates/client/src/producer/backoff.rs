@@ -2,27 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-/// The first pause.
-const FIRST: Duration = Duration::from_millis(100);
-
-/// The longest.
+/// Each pause is longer than the one before by this much.
+const STEP: Duration = Duration::from_secs(1);
+/// How many pauses grow.
+const STEPS: u32 = 10;
+/// All pauses after those.
 const LONGEST: Duration = Duration::from_secs(30);
+/// The pause where a service is likely to be there in a moment: after a connection that worked, and after
+/// a socket appeared that did not answer yet.
+const SHORT: Duration = Duration::from_millis(100);
 
-/// Pauses that double from attempt to attempt, up to a limit.
-#[derive(Debug)]
+/// Pauses of 1, 2, … 10 and then 30 seconds, as upstream's clients make them.
+#[derive(Debug, Default)]
 pub(super) struct Backoff {
-    pause: Duration,
+    failures: u32,
+    /// Whether the next failure is followed by a short pause.
+    hopeful: bool,
     next_attempt: Option<Instant>,
     connected_since: Option<Instant>,
 }
 
 impl Backoff {
     pub(super) fn new() -> Self {
-        Self {
-            pause: FIRST,
-            next_attempt: None,
-            connected_since: None,
-        }
+        Self::default()
     }
 
     /// Whether it is time for an attempt.
@@ -35,9 +37,11 @@ impl Backoff {
         self.next_attempt
     }
 
-    /// There is reason to hope: the next attempt is due, and the pauses start anew.
+    /// A socket appeared: the next attempt is due, and the pauses start anew. It may come too early, as a
+    /// socket appears before it can be connected to.
     pub(super) fn hurry(&mut self, now: Instant) {
-        self.pause = FIRST;
+        self.failures = 0;
+        self.hopeful = true;
         self.next_attempt = Some(now);
     }
 
@@ -50,15 +54,26 @@ impl Backoff {
     /// An attempt failed or the connection was lost. A connection that lasted longer than the pause before it makes the
     /// pauses start anew; one that broke at once does not, or a broken service would be called without end.
     pub(super) fn failed(&mut self, now: Instant) {
-        if self
-            .connected_since
-            .take()
-            .is_some_and(|since| now - since >= self.pause)
-        {
-            self.pause = FIRST;
+        let lasted = self.connected_since.take().map(|since| now - since);
+        if lasted.is_some_and(|lasted| lasted >= self.longest_so_far()) {
+            self.failures = 0;
+            self.hopeful = true;
         }
-        self.next_attempt = Some(now + self.pause);
-        self.pause = (self.pause * 2).min(LONGEST);
+        let pause = if std::mem::take(&mut self.hopeful) {
+            SHORT
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            self.longest_so_far()
+        };
+        self.next_attempt = Some(now + pause);
+    }
+
+    fn longest_so_far(&self) -> Duration {
+        match self.failures {
+            0 => SHORT,
+            failures @ 1..=STEPS => STEP * failures,
+            _ => LONGEST,
+        }
     }
 }
 
@@ -66,28 +81,49 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    #[test]
-    fn pauses_double_up_to_half_a_minute() {
-        let mut now = Instant::now();
-        let mut backoff = Backoff::new();
-        assert!(backoff.is_due(now));
+    fn pauses(backoff: &mut Backoff, mut now: Instant, count: usize) -> Vec<u64> {
         let mut pauses = Vec::new();
-        for _ in 0..11 {
+        for _ in 0..count {
             backoff.failed(now);
             let next = backoff.next_attempt().unwrap();
             assert!(!backoff.is_due(now) && backoff.is_due(next));
-            pauses.push((next - now).as_millis());
+            pauses.push((next - now).as_millis() as u64);
             now = next;
         }
-        let expected = [
-            100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000,
-        ];
-        assert_eq!(pauses, expected);
+        pauses
+    }
+
+    #[test]
+    fn ipc_030_pauses_grow_by_a_second_up_to_ten_and_are_thirty_then() {
+        let now = Instant::now();
+        let mut backoff = Backoff::new();
+        assert!(backoff.is_due(now));
+        let mut expected: Vec<u64> = (1..=10).map(|seconds| seconds * 1000).collect();
+        expected.extend([30_000; 3]);
+        assert_eq!(pauses(&mut backoff, now, 13), expected);
+    }
+
+    #[test]
+    fn ipc_030_a_socket_that_appears_is_tried_at_once() {
+        let now = Instant::now();
+        let mut backoff = Backoff::new();
+        pauses(&mut backoff, now, 12);
+        backoff.hurry(now);
+        assert!(backoff.is_due(now));
+        // It may not answer yet.
+        assert_eq!(pauses(&mut backoff, now, 3), [100, 1000, 2000]);
+    }
+
+    #[test]
+    fn a_connection_that_worked_makes_the_pauses_start_anew() {
+        let now = Instant::now();
+        let mut backoff = Backoff::new();
+        assert_eq!(pauses(&mut backoff, now, 2), [1000, 2000]);
         backoff.connected(now);
-        backoff.failed(now + Duration::from_secs(1));
-        assert_eq!(backoff.pause, LONGEST, "lost at once");
+        // Lost at once.
+        assert_eq!(pauses(&mut backoff, now, 1), [3000]);
         backoff.connected(now);
-        backoff.failed(now + LONGEST);
-        assert_eq!(backoff.next_attempt(), Some(now + LONGEST + FIRST));
+        let later = now + Duration::from_secs(3);
+        assert_eq!(pauses(&mut backoff, later, 2), [100, 1000]);
     }
 }
