@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use ferretto_host::{
-    HostError, HostOptions, Notice, NoticeSink, PermissionsError, RelayEndpoints, SocketPermissions,
+    Host, HostError, HostOptions, Notice, NoticeSink, PermissionsError, RelayEndpoints,
+    SocketPermissions,
 };
-use ferretto_ipc::{Address, names};
+use ferretto_ipc::Address;
 use lexopt::Arg;
 
 use crate::{daemon, errors};
@@ -29,6 +30,7 @@ Environment:
   PERFETTO_PRODUCER_SOCK_NAME       where producers connect, a comma-separated list
   PERFETTO_CONSUMER_SOCK_NAME       where consumers connect
   TRACED_NOTIFY_FD                  a descriptor that gets a 1 when both listen
+Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told when the service is ready.
 ";
 
 #[derive(Debug, Default)]
@@ -90,13 +92,11 @@ fn run(args: Vec<OsString>, in_background: bool) -> Result<ExitCode> {
 }
 
 /// A line that scripts wait for.
-fn say_listening() {
-    let (producer, consumer) = (names::producer_socket_name(), names::consumer_socket_name());
-    eprintln!(
-        "Started traced, listening on {} {}",
-        producer.to_string_lossy(),
-        consumer.to_string_lossy()
-    );
+fn say_listening(host: &Host) {
+    let producers: Vec<String> = host.producer_addresses().map(Address::to_string).collect();
+    let consumer = host.consumer_address().map(Address::to_string);
+    let (producers, consumer) = (producers.join(","), consumer.unwrap_or_default());
+    eprintln!("Started traced, listening on {producers} {consumer}");
 }
 
 fn permissions_message(error: &PermissionsError) -> String {

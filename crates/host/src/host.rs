@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::client::Role;
 use crate::files::Files;
+use crate::inherited::{InheritedError, InheritedSockets};
 use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
@@ -51,6 +52,9 @@ pub enum HostError {
         /// Why not.
         source: io::Error,
     },
+    /// Sockets that were handed over cannot be used.
+    #[error(transparent)]
+    Inherited(#[from] InheritedError),
     /// The system refused something else.
     #[error("cannot start the tracing service: {0}")]
     Io(#[from] io::Error),
@@ -104,24 +108,41 @@ impl Host {
     ///
     /// See [`HostError`]. Nothing is left behind.
     pub fn bind(options: HostOptions) -> Result<Self, HostError> {
+        Self::with_sockets(options, InheritedSockets::default())
+    }
+
+    /// Like [`bind`](Self::bind), but serves these sockets in place of the addresses for clients of
+    /// their kind. Their permissions are left as they are.
+    ///
+    /// # Errors
+    ///
+    /// See [`HostError`]. Nothing is left behind.
+    pub fn with_sockets(
+        mut options: HostOptions,
+        sockets: InheritedSockets,
+    ) -> Result<Self, HostError> {
+        if !sockets.producers.is_empty() {
+            let addresses = sockets.producers.iter().map(Listener::address);
+            options.producers = addresses.cloned().collect();
+        }
         if options.producers.is_empty() {
             return Err(HostError::NoProducerAddress);
         }
         check_relays(&options)?;
         let poll = Poll::new()?;
+        let producers = match sockets.producers {
+            inherited if !inherited.is_empty() => inherited,
+            _ => listen_for_producers(&options)?,
+        };
+        let consumer = match sockets.consumer {
+            Some(inherited) => inherited,
+            None => listen_for_consumers(&options)?,
+        };
         let mut listeners = Vec::new();
-        for address in &options.producers {
-            let permissions = options.permissions.as_ref().map(|both| &both.producer);
-            // As upstream: for producers elsewhere there is no file to set.
-            let permissions = permissions
-                .filter(|_| !matches!(address, Address::Tcp { .. } | Address::Vsock { .. }));
-            let role = Role::Producer {
-                relays: options.relays.include(address),
-            };
-            listeners.push(ListenerState::new(listen(address, permissions)?, role));
+        for listener in producers {
+            let relays = options.relays.include(listener.address());
+            listeners.push(ListenerState::new(listener, Role::Producer { relays }));
         }
-        let permissions = options.permissions.as_ref().map(|both| &both.consumer);
-        let consumer = listen(&options.consumer, permissions)?;
         listeners.push(ListenerState::new(consumer, Role::Consumer));
         for (index, listener) in listeners.iter().enumerate() {
             register(&poll, listener.raw_fd(), Token(LISTENERS + index))?;
@@ -155,6 +176,16 @@ impl Host {
         Stopper(Arc::clone(&self.stop))
     }
 
+    /// Where producers connect.
+    pub fn producer_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.reactor.addresses(|role| role != Role::Consumer)
+    }
+
+    /// Where consumers connect.
+    pub fn consumer_address(&self) -> Option<&Address> {
+        self.reactor.addresses(|role| role == Role::Consumer).next()
+    }
+
     /// The TCP port of the first producer socket that has one; of use when the
     /// address left the choice to the system.
     pub fn producer_port(&self) -> Option<u16> {
@@ -174,7 +205,12 @@ impl Host {
     /// # Errors
     ///
     /// When the system's event queue fails, which ends the service.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(self) -> io::Result<()> {
+        self.run_until(|| ())
+    }
+
+    /// Like [`run`](Self::run), and calls `stopped` when it begins to end.
+    pub(crate) fn run_until(mut self, stopped: impl FnOnce()) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut stopping = false;
         while !stopping && !self.stop.requested.load(Ordering::Acquire) {
@@ -197,6 +233,7 @@ impl Host {
             }
             self.reactor.turn();
         }
+        stopped();
         self.reactor.finish();
         Ok(())
     }
@@ -221,6 +258,21 @@ fn check_relays(options: &HostOptions) -> Result<(), HostError> {
 fn list(addresses: &[Address]) -> String {
     let texts: Vec<String> = addresses.iter().map(Address::to_string).collect();
     texts.join(",")
+}
+
+fn listen_for_producers(options: &HostOptions) -> Result<Vec<Listener>, HostError> {
+    let permissions = options.permissions.as_ref().map(|both| &both.producer);
+    let listen = |address: &Address| {
+        // As upstream: for producers elsewhere there is no file to set.
+        let has_file = !matches!(address, Address::Tcp { .. } | Address::Vsock { .. });
+        listen(address, permissions.filter(|_| has_file))
+    };
+    options.producers.iter().map(listen).collect()
+}
+
+fn listen_for_consumers(options: &HostOptions) -> Result<Listener, HostError> {
+    let permissions = options.permissions.as_ref().map(|both| &both.consumer);
+    listen(&options.consumer, permissions)
 }
 
 fn listen(address: &Address, permissions: Option<&FilePermissions>) -> Result<Listener, HostError> {

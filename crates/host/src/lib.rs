@@ -20,15 +20,18 @@ mod clocks;
 mod commands;
 mod files;
 mod host;
+mod inherited;
 mod notice;
 mod options;
 mod permissions;
 mod reactor;
+mod readiness;
 mod system;
 mod timer;
 pub mod traced;
 
 pub use host::{Host, HostError, Stopper};
+pub use inherited::{InheritedError, InheritedSockets};
 pub use notice::{ClientName, Notice, NoticeSink};
 pub use options::{HostOptions, Limits, RelayEndpoints};
 pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ferretto_ipc::Address;
 use ferretto_ipc::host::{Action, Incoming, Peer, Request};
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::socket::{Listener, QueueError, RECEIVE_BUFFER_SIZE, Received};
@@ -116,6 +117,18 @@ impl Reactor {
             buffer: vec![0; RECEIVE_BUFFER_SIZE.min(READ_PER_TURN)],
             actions: Vec::new(),
         }
+    }
+
+    /// Where clients of these roles connect.
+    pub(crate) fn addresses(
+        &self,
+        wanted: impl Fn(Role) -> bool,
+    ) -> impl Iterator<Item = &Address> {
+        let listeners = self
+            .listeners
+            .iter()
+            .filter(move |state| wanted(state.role));
+        listeners.map(|state| state.listener.address())
     }
 
     pub(crate) fn producer_port(&self) -> Option<u16> {

@@ -1,31 +1,35 @@
 //! The `traced` program, without its command line.
 
-use std::fs::File;
-use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ferretto_shm::take_inherited;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::host::{Host, HostError};
+use crate::inherited::InheritedSockets;
 use crate::notice::NoticeSink;
 use crate::options::HostOptions;
+use crate::readiness::Readiness;
 
-/// Names the descriptor to which `1` is written when both sockets listen.
-pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
+pub use crate::readiness::NOTIFY_VARIABLE;
 
 /// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole
 /// process over, so it is for programs that are nothing but the service.
 /// Notices go to standard error unless the options say otherwise.
 /// `listening` is called once clients can connect.
 ///
+/// Sockets that systemd or Android's init has bound take the place of those in the options
+/// ([`InheritedSockets`]). When clients can connect, `1` is written to the descriptor named by
+/// [`NOTIFY_VARIABLE`], which is then closed, and systemd is told if it waits.
+///
 /// # Errors
 ///
 /// See [`HostError`].
-pub fn run(mut options: HostOptions, listening: impl FnOnce()) -> Result<(), HostError> {
+pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<(), HostError> {
+    let mut readiness = Readiness::from_environment()?;
+    let sockets = InheritedSockets::from_environment()?;
     if options.notices.is_none() {
         options.notices = NoticeSink::stderr("traced");
     }
@@ -36,12 +40,12 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce()) -> Result<(), Hos
     for signal in [SIGTERM, SIGINT] {
         signal_hook::low_level::pipe::register(signal, handler.try_clone()?)?;
     }
-    let mut host = Host::bind(options)?;
+    let mut host = Host::with_sockets(options, sockets)?;
     signalled.set_nonblocking(true)?;
     host.stop_when_readable(signalled.into())?;
-    notify()?;
-    listening();
-    Ok(host.run()?)
+    readiness.ready()?;
+    listening(&host);
+    Ok(host.run_until(|| readiness.stopping())?)
 }
 
 /// Each client takes two descriptors or three; the usual soft limit is 1024.
@@ -50,16 +54,4 @@ fn raise_descriptor_limit() {
     limit.current = limit.maximum;
     // The service works without, for fewer clients.
     let _ = setrlimit(Resource::Nofile, limit);
-}
-
-/// Tells whoever started the program that clients can connect.
-fn notify() -> io::Result<()> {
-    let Some(number) = std::env::var(NOTIFY_VARIABLE)
-        .ok()
-        .and_then(|text| text.parse::<i32>().ok())
-    else {
-        return Ok(());
-    };
-    // Dropped here, so that whoever reads to the end does not wait.
-    File::from(take_inherited(number)?).write_all(b"1")
 }

@@ -233,6 +233,26 @@ fn ipc_033_ipc_034_a_flood_of_descriptors_leaks_none() {
 }
 
 #[test]
+fn ipc_034_a_descriptor_that_no_frame_needs_is_closed_at_once() {
+    let host = TestHost::start();
+    for (socket, name) in sockets(&host) {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let fds = [reader.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        let bytes = bind_frame(name);
+        let slices = [IoSlice::new(&bytes)];
+        sendmsg(&socket, &slices, &mut control, SendFlags::NOSIGNAL).unwrap();
+        drop(reader);
+        assert!(read_frame(&socket).is_some());
+        // Answered, and nobody holds the other end of the pipe any more.
+        let broken = rustix::io::write(&writer, b"x");
+        assert_eq!(broken, Err(rustix::io::Errno::PIPE), "{name}");
+    }
+}
+
+#[test]
 fn two_hundred_connections_are_served() {
     let host = TestHost::start();
     let mut producers: Vec<_> = (0..100).map(|_| host.producer()).collect();

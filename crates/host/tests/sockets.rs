@@ -2,10 +2,8 @@
 
 mod common;
 
-use std::io::{ErrorKind, Read as _};
-use std::os::fd::AsRawFd as _;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::process::Command;
 
 use common::{Client, TestHost};
 use ferretto_host::{Host, HostError, HostOptions, SocketPermissions};
@@ -163,100 +161,44 @@ fn ipc_032_a_producer_over_tcp_says_who_it_is() {
     assert_eq!((unknown.uid, unknown.machine_id), (Some(0), None));
 }
 
-/// Set where [`daemon_main`] is to be the daemon.
-const DAEMON_VARIABLE: &str = "FERRETTO_TEST_DAEMON";
-
-/// The daemon proper, in a process of its own: this program again, with the
-/// test below as its main function.
-fn daemon(folder: &std::path::Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "daemon_main", "--nocapture"])
-        .env(DAEMON_VARIABLE, "1")
-        .env("PERFETTO_PRODUCER_SOCK_NAME", folder.join("p"))
-        .env("PERFETTO_CONSUMER_SOCK_NAME", folder.join("c"))
-        .stdout(std::process::Stdio::null());
-    command
-}
-
 #[test]
-fn daemon_main() {
-    if std::env::var_os(DAEMON_VARIABLE).is_none() {
-        return;
-    }
-    let options = HostOptions::from_environment().unwrap();
-    ferretto_host::traced::run(options, || ()).unwrap();
-}
-
-#[test]
-fn ipc_029_the_daemon_says_when_it_is_ready_and_ends_cleanly_on_signals() {
-    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
-        let folder = tempfile::tempdir().unwrap();
-        let (reader, writer) = std::io::pipe().unwrap();
-        // Inherited by the child under the same number.
-        rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
-        let number = writer.as_raw_fd().to_string();
-        let mut child = daemon(folder.path())
-            .env("TRACED_NOTIFY_FD", number)
-            .spawn()
-            .unwrap();
-        drop(writer);
-        let mut ready = [0];
-        (&reader).read_exact(&mut ready).unwrap();
-        assert_eq!(&ready, b"1");
-        for name in ["p", "c"] {
-            Socket::connect(&Address::Path(folder.path().join(name))).unwrap();
-        }
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, signal).unwrap();
-        assert!(child.wait().unwrap().success());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-}
-
-#[test]
-fn out_of_descriptors_the_daemon_waits_until_there_are_some() {
+fn ipc_024_ipc_032_vsock_producers_are_served_like_those_over_tcp() {
+    let address = Address::Vsock {
+        cid: u32::MAX,
+        port: 0x4000_0000 | std::process::id(),
+    };
     let folder = tempfile::tempdir().unwrap();
-    let daemon = daemon(folder.path());
-    let (reader, writer) = std::io::pipe().unwrap();
-    rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
-    // The hard limit cannot be raised again.
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "ulimit -n 40 && exec \"$@\"", "sh"])
-        .arg(daemon.get_program());
-    command
-        .args(daemon.get_args())
-        .env("TRACED_NOTIFY_FD", writer.as_raw_fd().to_string());
-    command.envs(
-        daemon
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
+    let mut options = HostOptions::in_folder(folder.path());
+    options.producers.push(address.clone());
+    let host = match Host::bind(options) {
+        Ok(host) => host,
+        Err(error) => return println!("skipped: no vsock sockets here: {error}"),
+    };
+    let mut other = HostOptions::in_folder(&folder.path().join("other"));
+    other.producers = vec![address.clone()];
+    let error = Host::bind(other).unwrap_err();
+    assert!(
+        matches!(error, HostError::Bind(BindError::InUse { .. })),
+        "{error}"
     );
-    command
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    drop(writer);
-    (&reader).read_exact(&mut [0]).unwrap();
-    let address = Address::Path(folder.path().join("p"));
-    let early: Vec<_> = (0..60)
-        .map(|_| Socket::connect(&address).unwrap())
-        .collect();
-    let mut first = Client::<producer::Port>::bind(early.into_iter().next().unwrap());
-    first.initialize("one of the lucky ones");
-    // All others are gone now; those who come later are served.
-    let mut last = Client::<producer::Port>::bind(Socket::connect(&address).unwrap());
-    last.initialize("late");
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let mut messages = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut messages)
-        .unwrap();
-    assert!(messages.contains("could not be accepted"), "{messages}");
-    assert!(child.wait().unwrap().success());
+    let stopper = host.stopper();
+    let thread = std::thread::spawn(move || host.run());
+    let Address::Vsock { port, .. } = address else {
+        panic!()
+    };
+    // Context 1 is this machine, where the kernel can do that.
+    match Socket::connect(&Address::Vsock { cid: 1, port }) {
+        Err(error) => println!("skipped: no vsock connections within this machine: {error}"),
+        Ok(socket) => {
+            let mut client = Client::<producer::Port>::bind(socket);
+            let request = producer::Request::InitializeConnection(Default::default());
+            let Ok(producer::Reply::InitializeConnection(reply)) = client.call(&request).result
+            else {
+                panic!()
+            };
+            assert_eq!(reply.use_shmem_emulation, Some(true));
+        }
+    }
+    stopper.stop();
+    thread.join().unwrap().unwrap();
 }

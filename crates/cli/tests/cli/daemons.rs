@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
 
@@ -102,6 +103,27 @@ fn cli_033_modes_of_the_sockets() {
             .returned(1)
             .complained(expected);
     }
+}
+
+#[test]
+fn cli_034_and_cli_035_all_sockets_of_a_list_accept_when_the_descriptor_says_so() {
+    let world = World::new();
+    let names = [world.path("one.sock"), world.path("two.sock")];
+    let list = format!("{},{}", names[0].display(), names[1].display());
+    let mut command = world.command_with_9("traced", &[] as &[&str]);
+    command
+        .env("TRACED_NOTIFY_FD", "9")
+        .env("PERFETTO_PRODUCER_SOCK_NAME", &list);
+    let mut service = Running::new(command.spawn().unwrap());
+    service.wait_for("1");
+    for name in names.into_iter().chain([world.path("consumer.sock")]) {
+        UnixStream::connect(name).unwrap();
+    }
+    service.signal(Signal::TERM);
+    service
+        .finish()
+        .returned(0)
+        .complained(&format!("listening on {list} "));
 }
 
 #[test]

@@ -1,0 +1,142 @@
+//! Descriptors handed over by whoever started this program.
+
+use std::env;
+use std::io;
+use std::os::fd::RawFd;
+
+use ferretto_ipc::socket::Listener;
+use ferretto_shm::take_inherited;
+use rustix::process::getpid;
+
+/// Upstream's names for a pair of bound sockets, from Android's init.
+const PRODUCER_VARIABLE: &str = "ANDROID_SOCKET_traced_producer";
+const CONSUMER_VARIABLE: &str = "ANDROID_SOCKET_traced_consumer";
+/// Those of systemd's socket activation, see sd_listen_fds(3).
+const LISTEN_PID: &str = "LISTEN_PID";
+const LISTEN_FDS: &str = "LISTEN_FDS";
+const LISTEN_NAMES: &str = "LISTEN_FDNAMES";
+/// The first descriptor systemd passes.
+const LISTEN_FIRST: RawFd = 3;
+/// More sockets than this are a mistake.
+const LISTEN_MOST: RawFd = 256;
+
+/// Sockets that were bound for the service.
+#[derive(Debug, Default)]
+pub struct InheritedSockets {
+    /// Where producers connect; if empty, the service binds its own.
+    pub producers: Vec<Listener>,
+    /// Where consumers connect; if there is none, the service binds its own.
+    pub consumer: Option<Listener>,
+}
+
+/// Why the sockets handed over cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritedError {
+    /// Half a pair.
+    #[error("{PRODUCER_VARIABLE} and {CONSUMER_VARIABLE} go together, but only {0} is set")]
+    HalfAPair(&'static str),
+    /// Not the number of a descriptor.
+    #[error("{variable} is \"{value}\", which is no number of a descriptor")]
+    Number {
+        /// The variable of the environment.
+        variable: &'static str,
+        /// What it holds.
+        value: String,
+    },
+    /// The descriptor is not there, or is not such a socket.
+    #[error("descriptor {number} cannot be listened at: {source}")]
+    Socket {
+        /// Its number.
+        number: RawFd,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Nothing tells whom the socket is for.
+    #[error(
+        "is socket {number} for producers or consumers? FileDescriptorName= of its unit is \"{name}\", \
+         which contains neither \"producer\" nor \"consumer\""
+    )]
+    Purpose {
+        /// The number of its descriptor.
+        number: RawFd,
+        /// The name it came with.
+        name: String,
+    },
+    /// There can be one only.
+    #[error("socket {number} is a second one for consumers")]
+    SecondConsumer {
+        /// The number of its descriptor.
+        number: RawFd,
+    },
+}
+
+impl InheritedSockets {
+    /// Takes the sockets that the environment tells of: by systemd's socket activation, or by the
+    /// variables of Android's init. Usually there are none.
+    ///
+    /// # Errors
+    ///
+    /// See [`InheritedError`].
+    pub fn from_environment() -> Result<Self, InheritedError> {
+        let mut sockets = Self::default();
+        sockets.take_pair()?;
+        if env::var(LISTEN_PID).is_ok_and(|pid| pid == getpid().to_string()) {
+            sockets.take_activated()?;
+        }
+        Ok(sockets)
+    }
+
+    fn take_pair(&mut self) -> Result<(), InheritedError> {
+        match (number(PRODUCER_VARIABLE)?, number(CONSUMER_VARIABLE)?) {
+            (None, None) => {}
+            (Some(_), None) => return Err(InheritedError::HalfAPair(PRODUCER_VARIABLE)),
+            (None, Some(_)) => return Err(InheritedError::HalfAPair(CONSUMER_VARIABLE)),
+            (Some(producer), Some(consumer)) => {
+                self.producers.push(listener(producer)?);
+                self.consumer = Some(listener(consumer)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_activated(&mut self) -> Result<(), InheritedError> {
+        let count = number(LISTEN_FDS)?.unwrap_or(0).min(LISTEN_MOST);
+        let names = env::var_os(LISTEN_NAMES).unwrap_or_default();
+        let names = names.to_string_lossy().into_owned();
+        let mut names = names.split(':');
+        for number in LISTEN_FIRST..LISTEN_FIRST + count {
+            let name = names.next().unwrap_or_default();
+            let listener = listener(number)?;
+            // Without a name, that of the socket itself may tell.
+            let address = listener.address().to_string();
+            let told = if name.is_empty() { &address } else { name };
+            match (told.contains("producer"), told.contains("consumer")) {
+                (true, false) => self.producers.push(listener),
+                (false, true) if self.consumer.is_none() => self.consumer = Some(listener),
+                (false, true) => return Err(InheritedError::SecondConsumer { number }),
+                _ => {
+                    let name = name.to_owned();
+                    return Err(InheritedError::Purpose { number, name });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listener(number: RawFd) -> Result<Listener, InheritedError> {
+    take_inherited(number)
+        .and_then(Listener::from_fd)
+        .map_err(|source| InheritedError::Socket { number, source })
+}
+
+fn number(variable: &'static str) -> Result<Option<RawFd>, InheritedError> {
+    let Some(value) = env::var_os(variable) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy().into_owned();
+    match value.parse::<RawFd>() {
+        Ok(number) if number >= 0 => Ok(Some(number)),
+        _ => Err(InheritedError::Number { variable, value }),
+    }
+}

@@ -1,0 +1,70 @@
+//! Telling whoever started the daemon that it can be used.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use ferretto_shm::take_inherited;
+
+/// Names the descriptor to which `1` is written when both sockets listen.
+pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
+/// Names the socket on which systemd is told, see sd_notify(3).
+const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
+
+/// Who is waiting.
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    notify: Option<OwnedFd>,
+    systemd: Option<SocketAddr>,
+}
+
+impl Readiness {
+    /// Looks into the environment.
+    pub(crate) fn from_environment() -> io::Result<Self> {
+        let number = env::var(NOTIFY_VARIABLE).ok();
+        let number = number.and_then(|text| text.parse::<i32>().ok());
+        Ok(Self {
+            notify: number.map(take_inherited).transpose()?,
+            systemd: systemd_address()?,
+        })
+    }
+
+    /// Clients can connect.
+    pub(crate) fn ready(&mut self) -> io::Result<()> {
+        if let Some(notify) = self.notify.take() {
+            // Closed afterwards, so that whoever reads it to its end need not wait for ours.
+            File::from(notify).write_all(b"1")?;
+        }
+        self.tell_systemd(b"READY=1\n")
+    }
+
+    /// Clients cannot connect any more, but files are still completed.
+    pub(crate) fn stopping(&self) {
+        // Only a courtesy.
+        let _ = self.tell_systemd(b"STOPPING=1\n");
+    }
+
+    fn tell_systemd(&self, state: &[u8]) -> io::Result<()> {
+        let Some(address) = &self.systemd else {
+            return Ok(());
+        };
+        UnixDatagram::unbound()?.send_to_addr(state, address)?;
+        Ok(())
+    }
+}
+
+fn systemd_address() -> io::Result<Option<SocketAddr>> {
+    let Some(name) = env::var_os(SYSTEMD_VARIABLE) else {
+        return Ok(None);
+    };
+    match name.as_bytes() {
+        [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name).map(Some),
+        [b'/', ..] => SocketAddr::from_pathname(&name).map(Some),
+        // Nothing that is known today.
+        _ => Ok(None),
+    }
+}
