@@ -58,7 +58,7 @@ impl Service {
         config: TraceConfig,
         fd: Option<OwnedFd>,
     ) -> Result<Option<()>, EnableError> {
-        let checked = self.check_enable(client, config)?;
+        let checked = self.check_enable(client, config, fd.is_some())?;
         match destination(&checked.config, fd)? {
             Destination::Memory => self.create_session(client, checked, None)?,
             Destination::Descriptor(fd) => {
@@ -89,6 +89,7 @@ impl Service {
         &self,
         client: ClientId,
         config: TraceConfig,
+        has_fd: bool,
     ) -> Result<CheckedConfig, EnableError> {
         let consumer = self.consumers.get(&client);
         if consumer.is_some_and(|consumer| consumer.session.is_some()) {
@@ -98,6 +99,7 @@ impl Service {
         let mut checked = validate::check_config(config)?;
         self.check_admission(&checked.config, uid)?;
         checked.filter = validate::check_late(&checked.config)?;
+        validate::check_output(&checked.config, has_fd)?;
         validate::check_buffer_sizes(&checked.config)?;
         Ok(checked)
     }
@@ -128,7 +130,7 @@ impl Service {
             // Other consumers' sessions may have come meanwhile.
             Ok(()) => {
                 let created = self
-                    .check_enable(client, config)
+                    .check_enable(client, config, false)
                     .and_then(|checked| self.create_session(client, checked, Some(file)));
                 if created.is_err() {
                     self.commands.push_back(Command::CloseFile { file });

@@ -210,6 +210,15 @@ pub(crate) fn check_late(config: &TraceConfig) -> Result<Option<TraceFilter>, En
     Ok(filter)
 }
 
+/// Exactly one place must be given to write to. Of both a path and a descriptor, the path counts.
+pub(crate) fn check_output(config: &TraceConfig, has_fd: bool) -> Result<(), EnableError> {
+    let has_path = !config.output_path.as_deref().unwrap_or_default().is_empty();
+    if config.write_into_file.unwrap_or(false) && !has_path && !has_fd {
+        return Err(EnableError::NoOutput);
+    }
+    Ok(())
+}
+
 /// The checks upstream makes when it allocates, after the output file was opened.
 pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError> {
     let valid = |kb: u32| kb != 0 && u64::from(kb) * 1024 <= u64::from(u32::MAX);
@@ -245,6 +254,12 @@ fn text(bytes: &[u8]) -> String {
 
 fn is_triggered(triggers: &TriggerConfig) -> bool {
     !matches!(triggers.trigger_mode, None | Some(TriggerMode::UNSPECIFIED))
+        || has_unknown_mode(triggers)
+}
+
+fn has_unknown_mode(triggers: &TriggerConfig) -> bool {
+    let mut unknown = triggers.__buffa_unknown_fields.iter();
+    unknown.any(|field| field.number == TRIGGER_MODE)
 }
 
 fn check_durations(config: &TraceConfig, guarded: bool) -> Result<(), EnableError> {
@@ -265,11 +280,7 @@ fn check_durations(config: &TraceConfig, guarded: bool) -> Result<(), EnableErro
             return Err(EnableError::TriggerTimeout(timeout));
         }
     }
-    if triggers
-        .__buffa_unknown_fields
-        .iter()
-        .any(|f| f.number == TRIGGER_MODE)
-    {
+    if has_unknown_mode(triggers) {
         return Err(EnableError::TriggerMode);
     }
     if clones && triggers.trigger_mode != Some(TriggerMode::STOP_TRACING) {

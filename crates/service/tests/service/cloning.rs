@@ -17,16 +17,16 @@ use ferretto_wire::Fields;
 
 use crate::file::null;
 use crate::world::pipeline::allow;
-use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, split_file, texts};
+use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, texts};
 
-fn by_id(id: u64) -> CloneSessionRequest {
+pub fn by_id(id: u64) -> CloneSessionRequest {
     CloneSessionRequest {
         selector: Some(Selector::SessionId(id)),
         ..Default::default()
     }
 }
 
-fn by_name(name: &str) -> CloneSessionRequest {
+pub fn by_name(name: &str) -> CloneSessionRequest {
     CloneSessionRequest {
         selector: Some(Selector::UniqueSessionName(name.into())),
         ..Default::default()
@@ -34,11 +34,11 @@ fn by_name(name: &str) -> CloneSessionRequest {
 }
 
 /// Asks for a clone with a descriptor to go with it, as upstream's client always does.
-fn ask(world: &mut World, client: ClientId, request: CloneSessionRequest) -> u64 {
+pub fn ask(world: &mut World, client: ClientId, request: CloneSessionRequest) -> u64 {
     world.call_with(client, Request::CloneSession(request), Some(null()))
 }
 
-fn cloned(world: &World, client: ClientId, request: u64) -> CloneSessionResponse {
+pub fn cloned(world: &World, client: ClientId, request: u64) -> CloneSessionResponse {
     match world.answer(client, request) {
         Some(Reply::CloneSession(reply)) => reply.clone(),
         other => panic!("unexpected reply {other:?}"),
@@ -46,7 +46,7 @@ fn cloned(world: &World, client: ClientId, request: u64) -> CloneSessionResponse
 }
 
 /// A clone for a new consumer.
-fn clone(world: &mut World, request: CloneSessionRequest) -> (ClientId, CloneSessionResponse) {
+pub fn clone(world: &mut World, request: CloneSessionRequest) -> (ClientId, CloneSessionResponse) {
     let reader = world.consumer();
     let id = ask(world, reader, request);
     let reply = cloned(world, reader, id);
@@ -54,31 +54,31 @@ fn clone(world: &mut World, request: CloneSessionRequest) -> (ClientId, CloneSes
     (reader, reply)
 }
 
-fn refusal(world: &mut World, client: ClientId, request: CloneSessionRequest) -> String {
+pub fn refusal(world: &mut World, client: ClientId, request: CloneSessionRequest) -> String {
     let id = ask(world, client, request);
     refused(world, client, id)
 }
 
-fn refused(world: &World, client: ClientId, id: u64) -> String {
+pub fn refused(world: &World, client: ClientId, id: u64) -> String {
     let reply = cloned(world, client, id);
     assert_eq!(reply.success, Some(false));
     String::from_utf8(reply.error.unwrap()).unwrap()
 }
 
-fn named(name: &str) -> ConfigBuilder {
+pub fn named(name: &str) -> ConfigBuilder {
     ConfigBuilder::new()
         .source("p")
         .with(|c| c.unique_session_name = Some(name.into()))
 }
 
-struct Recording {
-    world: World,
-    producer: ClientId,
-    consumer: ClientId,
+pub struct Recording {
+    pub world: World,
+    pub producer: ClientId,
+    pub consumer: ClientId,
     writer: TraceWriter,
 }
 
-fn record(config: ConfigBuilder) -> Recording {
+pub fn record(config: ConfigBuilder) -> Recording {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -93,7 +93,7 @@ fn record(config: ConfigBuilder) -> Recording {
 }
 
 impl Recording {
-    fn write(&mut self, text: &str) {
+    pub fn write(&mut self, text: &str) {
         self.world.write(self.producer, &mut self.writer, &[text]);
     }
 }
@@ -114,7 +114,7 @@ fn events(packets: &[Packet]) -> Vec<(u32, u64)> {
     packets.iter().filter_map(number).collect()
 }
 
-fn outcome(packets: &[Packet]) -> Option<FinalFlushOutcome> {
+pub fn outcome(packets: &[Packet]) -> Option<FinalFlushOutcome> {
     let stats = packets.last().unwrap().stats().expect("statistics");
     stats.final_flush_outcome
 }
@@ -353,143 +353,6 @@ fn a_buffer_cleared_before_holds_what_comes_with_the_flush() {
     let (reader, _) = clone(&mut r.world, by_name("s"));
     assert_eq!(texts(&r.world.read(reader)), ["new"]);
     assert!(texts(&r.world.read(r.consumer)).is_empty());
-}
-
-fn into_file() -> ConfigBuilder {
-    named("s").with(|c| c.write_into_file = Some(true))
-}
-
-#[test]
-fn service_074_file_and_buffers_without_a_gap() {
-    let mut r = record(into_file());
-    let other = r.world.simple_producer("other");
-    r.world.register(other, "p");
-    let mut second = r.world.writer(other);
-    r.write("one");
-    r.world.run_for(5_000);
-    r.world.write(other, &mut second, &["first of the other"]);
-    r.write("two");
-    let reader = r.world.consumer();
-    let id = r.world.call(reader, Request::CloneSession(by_name("s")));
-    assert_eq!(
-        refused(&r.world, reader, id),
-        "Failed to clone 'write_into_file' session: a file descriptor is required to copy existing \
-         file"
-    );
-    let (reader, reply) = clone(&mut r.world, by_name("s"));
-    assert_eq!(reply.was_write_into_file, Some(true));
-    let files: Vec<_> = r.world.files.values().collect();
-    let (original, copy) = (files[0], files[1]);
-    assert!(copy.closed && !original.closed);
-    assert!(copy.bytes.starts_with(&original.bytes));
-    let packets = split_file(&copy.bytes);
-    assert_eq!(texts(&packets), ["one", "first of the other", "two"]);
-    let sequences: Vec<_> = packets
-        .iter()
-        .filter(|p| p.is_data())
-        .map(Packet::sequence)
-        .collect();
-    assert_eq!(sequences[0], sequences[2]);
-    assert_ne!(sequences[0], sequences[1]);
-    assert_eq!(
-        outcome(&packets),
-        Some(FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED)
-    );
-    let left = r.world.read(reader);
-    assert_eq!(left.len(), 1);
-    assert_eq!(left[0].event(), Some(4));
-
-    r.world.run_for(5_000);
-    r.world.disable(r.consumer);
-    let original = r.world.files.values().next().unwrap();
-    assert_eq!(
-        texts(&split_file(&original.bytes)),
-        ["one", "first of the other", "two"]
-    );
-}
-
-#[test]
-fn a_file_written_while_the_clone_waits_is_in_it_once() {
-    let mut r = record(into_file());
-    let behaviour = Behaviour {
-        confirms_flush: false,
-        ..Default::default()
-    };
-    r.world.producers.get_mut(&r.producer).unwrap().behaviour = behaviour;
-    r.write("one");
-    let reader = r.world.consumer();
-    r.world.run_for(2_500);
-    let id = ask(&mut r.world, reader, by_name("s"));
-    r.world.run_for(2_500);
-    r.write("two");
-    r.world.run_for(2_500);
-    assert_eq!(cloned(&r.world, reader, id).success, Some(true));
-    let copy = r.world.files.values().nth(1).unwrap();
-    assert_eq!(texts(&split_file(&copy.bytes)), ["one", "two"]);
-}
-
-#[test]
-fn a_session_that_ends_completes_the_clone_of_its_file() {
-    let mut r = record(into_file());
-    r.world
-        .producers
-        .get_mut(&r.producer)
-        .unwrap()
-        .behaviour
-        .confirms_flush = false;
-    r.write("one");
-    let reader = r.world.consumer();
-    let id = ask(&mut r.world, reader, by_name("s"));
-    r.world.disable(r.consumer);
-    assert_eq!(cloned(&r.world, reader, id).was_write_into_file, Some(true));
-    for file in r.world.files.values() {
-        assert!(file.closed);
-        assert_eq!(texts(&split_file(&file.bytes)), ["one"]);
-    }
-}
-
-#[test]
-fn a_file_that_cannot_be_copied() {
-    let mut r = record(into_file());
-    r.write("one");
-    r.world.copies = false;
-    let reader = r.world.consumer();
-    assert_eq!(
-        refusal(&mut r.world, reader, by_name("s")),
-        "Failed to clone 'write_into_file' session: failed to copy existing file: Illegal seek \
-         (os error 29)"
-    );
-    assert_eq!(r.world.sessions(), 1);
-    // The disk is full when what is in the buffers is appended.
-    r.world.copies = true;
-    r.world.disk = 10;
-    assert!(
-        refusal(&mut r.world, reader, by_name("s")).starts_with("Failed to write the trace file: ")
-    );
-    r.world.disk = usize::MAX;
-    assert_eq!(r.world.sessions(), 1);
-    r.world.disable(r.consumer);
-    assert!(r.world.files.values().all(|file| file.closed));
-    let original = r.world.files.values().next().unwrap();
-    assert_eq!(texts(&split_file(&original.bytes)), ["one"]);
-    // Its file is closed; it is cloned like any other.
-    let (_, reply) = clone(&mut r.world, by_name("s"));
-    assert_eq!(reply.was_write_into_file, Some(false));
-}
-
-#[test]
-fn a_requester_that_leaves_while_its_clone_is_written() {
-    let mut r = record(into_file());
-    r.write("one");
-    let reader = r.world.consumer();
-    r.world.slow = true;
-    ask(&mut r.world, reader, by_name("s"));
-    assert_eq!(r.world.sessions(), 2);
-    r.world.disconnect(reader);
-    r.world.slow = false;
-    r.world.deliver_late();
-    assert_eq!(r.world.sessions(), 1);
-    assert!(r.world.files.values().nth(1).unwrap().closed);
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn patch(world: &mut World, producer: ClientId, patches: Vec<ChunkToPatch>) {
 }
 
 #[test]
-fn service_014_a_buffer_never_assigned() {
+fn service_014_and_ipc_050_a_buffer_never_assigned() {
     let (mut world, producer, consumer) = recording();
     // Buffer 2 exists, buffer 77 does not; neither is this producer's.
     for target in [2, 77, 0, 65_535] {
@@ -91,7 +91,7 @@ fn service_014_a_buffer_never_assigned() {
 }
 
 #[test]
-fn service_015_a_writer_pinned_to_another_buffer() {
+fn service_015_and_ipc_050_a_writer_pinned_to_another_buffer() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     world.register(producer, "q");
@@ -112,7 +112,7 @@ fn service_015_a_writer_pinned_to_another_buffer() {
 }
 
 #[test]
-fn service_016_chunks_that_are_not_there() {
+fn service_016_and_ipc_050_chunks_that_are_not_there() {
     let (mut world, producer, consumer) = recording();
     let mut writer = world.writer(producer);
     writer.new_packet().string(TEST_FIELD, "being written");
@@ -137,7 +137,7 @@ fn service_016_chunks_that_are_not_there() {
 }
 
 #[test]
-fn service_017_inline_chunks_of_impossible_sizes() {
+fn service_017_and_ipc_050_inline_chunks_of_impossible_sizes() {
     let (mut world, producer, consumer) = recording();
     let sizes = [0, 1, 7, 65_536, 65_537];
     for size in sizes {
@@ -174,7 +174,7 @@ fn patch_of(data: &[u8]) -> Patch {
 }
 
 #[test]
-fn service_018_patches() {
+fn service_018_and_ipc_050_patches() {
     let (mut world, producer, consumer) = recording();
     commit(&mut world, producer, vec![inline(chunk(0, "abcdefgh"), 1)]);
     let one = || vec![patch_of(b"WXYZ")];
@@ -223,7 +223,7 @@ fn service_018_patches_outside_their_chunk_or_to_none() {
 }
 
 #[test]
-fn service_020_commits_before_there_is_memory() {
+fn service_020_and_ipc_049_commits_before_there_is_memory() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -244,7 +244,7 @@ fn service_020_commits_before_there_is_memory() {
 }
 
 #[test]
-fn service_021_and_043_whose_flush_it_is() {
+fn service_021_and_043_and_ipc_051_whose_flush_it_is() {
     let mut world = World::new();
     let quiet = crate::world::Behaviour {
         confirms_flush: false,

@@ -1,7 +1,11 @@
 //! Producers come, offer things, and go.
 
 use ferretto_ipc::port::producer::{Reply, Request};
-use ferretto_proto::{InitializeConnectionRequest, RegisterDataSourceRequest};
+use ferretto_proto::tracing_service_state::DataSource;
+use ferretto_proto::{
+    DataSourceDescriptor, InitializeConnectionRequest, RegisterDataSourceRequest,
+    UpdateDataSourceRequest,
+};
 use ferretto_service::Event;
 use ferretto_shm::PageSize;
 
@@ -261,7 +265,7 @@ fn chunks_inside_commits_where_memory_cannot_be_shared() {
 }
 
 #[test]
-fn service_013_machines() {
+fn service_013_and_config_024_machines() {
     let mut world = World::new();
     let remote = Behaviour {
         shares_memory: false,
@@ -297,7 +301,7 @@ fn service_013_machines() {
 }
 
 #[test]
-fn service_011_and_012_what_producers_are_told() {
+fn service_011_and_012_and_ipc_046_and_config_006_and_008_what_producers_are_told() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     world.register(producer, "q");
@@ -339,7 +343,7 @@ fn service_011_and_012_what_producers_are_told() {
 }
 
 #[test]
-fn service_008_late_data_sources_join() {
+fn service_008_and_ipc_047_late_data_sources_join() {
     let mut world = World::new();
     let consumer = world.consumer();
     let deferred = ConfigBuilder::new()
@@ -355,6 +359,64 @@ fn service_008_late_data_sources_join() {
     world.disable(consumer);
     let third = world.simple_producer("s");
     assert!(world.commands(third).is_empty());
+}
+
+#[test]
+fn ipc_045_instances_have_numbers_of_their_own() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    for _ in 0..3 {
+        let consumer = world.consumer();
+        world.enable(consumer, ConfigBuilder::new().source("p").source("p"));
+        world.disconnect(consumer);
+    }
+    let numbers: Vec<u64> = world.setups(producer).iter().map(|(id, _)| *id).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn ipc_047_and_048_odd_registrations_succeed_and_do_nothing() {
+    let mut world = World::new();
+    let producer = world.producer("p");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("s").source(""));
+    let descriptor = |name: &str, id, no_flush| DataSourceDescriptor {
+        name: Some(name.into()),
+        id: Some(id),
+        no_flush: Some(no_flush),
+        ..Default::default()
+    };
+    let register = |world: &mut World, descriptor: DataSourceDescriptor| {
+        let request = RegisterDataSourceRequest {
+            data_source_descriptor: descriptor.into(),
+            ..Default::default()
+        };
+        let id = world.produce(producer, Request::RegisterDataSource(request));
+        assert!(world.produced(producer, id).is_some());
+        world.setups(producer).len()
+    };
+    assert_eq!(register(&mut world, descriptor("", 1, false)), 0);
+    assert_eq!(register(&mut world, descriptor("s", 1, false)), 1);
+    assert_eq!(register(&mut world, descriptor("s", 1, false)), 1);
+    assert_eq!(register(&mut world, descriptor("t", 1, false)), 1);
+    assert_eq!(register(&mut world, descriptor("s", 2, false)), 2);
+    let mut update = |name: &str, id| -> usize {
+        let request = UpdateDataSourceRequest {
+            data_source_descriptor: descriptor(name, id, true).into(),
+            ..Default::default()
+        };
+        let id = world.produce(producer, Request::UpdateDataSource(request));
+        assert!(world.produced(producer, id).is_some());
+        world.unregister(producer, "unknown");
+        let sources = world.state(consumer).data_sources;
+        assert_eq!(sources.len(), 2);
+        let changed = |s: &&DataSource| s.ds_descriptor.no_flush == Some(true);
+        sources.iter().filter(changed).count()
+    };
+    assert_eq!(update("s", 0), 0);
+    assert_eq!(update("s", 3), 0);
+    assert_eq!(update("t", 1), 0);
+    assert_eq!(update("s", 2), 1);
 }
 
 #[test]

@@ -2,14 +2,12 @@
 
 use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
-use ferretto_proto::trace_config::{
-    BufferConfig, LockdownModeOperation, ProducerConfig, SessionSemaphore, TriggerConfig,
-};
+use ferretto_proto::trace_config::{BufferConfig, ProducerConfig, TriggerConfig};
 use ferretto_proto::{
     EnableTracingRequest, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
 };
 
-use crate::world::{Behaviour, ConfigBuilder, World};
+use crate::world::{ConfigBuilder, World};
 
 /// The error of a config in a world of its own.
 fn refusal(change: impl FnOnce(&mut TraceConfig)) -> String {
@@ -45,7 +43,7 @@ fn triggers(mode: TriggerMode, timeout_ms: u32) -> TriggerConfig {
 }
 
 #[test]
-fn service_022_row_01_and_033_one_session_at_a_time() {
+fn service_022_row_01_and_033_and_ipc_055_one_session_at_a_time() {
     let mut world = World::new();
     let consumer = world.consumer();
     let first = world.enable(consumer, ConfigBuilder::new());
@@ -110,7 +108,10 @@ fn service_031_impossible_trigger_modes() {
     use ferretto_proto::Message;
     for mode in [3, 5, -1_i64] {
         let config = ferretto_wire::encode(|config| {
-            config.nested(17, |triggers| triggers.int(1, mode));
+            config.nested(17, |triggers| {
+                triggers.int(1, mode);
+                triggers.varint(3, 1);
+            });
         });
         let config = TraceConfig::decode_from_slice(&config).unwrap();
         let error = refusal(|c| c.trigger_config = config.trigger_config);
@@ -274,144 +275,6 @@ fn config_007_a_buffer_is_found_by_its_name() {
     assert_eq!(config.target_buffer_name.as_deref(), Some(&b"second"[..]));
 }
 
-fn exclusive(priority: u32) -> ConfigBuilder {
-    ConfigBuilder::new().with(|c| c.exclusive_prio = Some(priority))
-}
-
-#[test]
-fn service_022_row_18_and_029_exclusive_sessions() {
-    let mut world = World::new();
-    let [first, second, third] = [(); 3].map(|()| world.consumer());
-    let plain = world.enable(first, ConfigBuilder::new());
-    let low = world.enable(second, exclusive(1));
-    assert_eq!(
-        world.ended(first, plain).unwrap(),
-        "Aborted due to user requested higher-priority (1) exclusive session."
-    );
-    assert_eq!(world.sessions(), 1);
-    for priority in [0, 1] {
-        let refused = world.enable(first, exclusive(priority));
-        assert_eq!(
-            world.ended(first, refused).unwrap(),
-            format!(
-                "An exclusive session with priority 1 >= requested priority {priority} is already \
-                 active."
-            )
-        );
-    }
-    let high = world.enable(third, exclusive(2));
-    assert_eq!(
-        world.ended(second, low).unwrap(),
-        "Aborted due to user requested higher-priority (2) exclusive session."
-    );
-    world.free(third);
-    assert!(world.is_answered(third, high));
-    let again = world.enable(second, ConfigBuilder::new());
-    assert_eq!(world.ended(second, again), None);
-}
-
-#[test]
-fn an_exclusive_session_that_is_refused_ends_no_other() {
-    let mut world = World::new();
-    let (first, second) = (world.consumer(), world.consumer());
-    let session = world.enable(first, ConfigBuilder::new());
-    let bad = exclusive(1).with(|c| c.buffers[0].size_kb = Some(0));
-    let refused = world.enable(second, bad);
-    assert!(world.ended(second, refused).is_some());
-    assert_eq!(world.ended(first, session), None);
-}
-
-fn named(name: &str) -> ConfigBuilder {
-    ConfigBuilder::new().with(|c| c.unique_session_name = Some(name.into()))
-}
-
-#[test]
-fn service_022_row_21_and_027_unique_names() {
-    let mut world = World::new();
-    let (first, second) = (world.consumer(), world.consumer());
-    world.enable(first, named("n"));
-    world.disable(first);
-    let refused = world.enable(second, named("n"));
-    let text = "A trace with this unique session name (n) already exists";
-    assert_eq!(world.ended(second, refused).unwrap(), text);
-    world.free(first);
-    let accepted = world.enable(second, named("n"));
-    assert_eq!(world.ended(second, accepted), None);
-}
-
-fn semaphore(max: u64) -> ConfigBuilder {
-    ConfigBuilder::new().with(|c| {
-        c.session_semaphores.push(SessionSemaphore {
-            name: Some(b"s".to_vec()),
-            max_other_session_count: Some(max),
-            ..Default::default()
-        });
-    })
-}
-
-#[test]
-fn service_022_row_22_and_028_semaphores() {
-    let mut world = World::new();
-    let [first, second, third] = [(); 3].map(|()| world.consumer());
-    world.enable(first, semaphore(1));
-    let shared = world.enable(second, semaphore(5));
-    assert_eq!(world.ended(second, shared), None);
-    let refused = world.enable(third, semaphore(7));
-    assert_eq!(
-        world.ended(third, refused).unwrap(),
-        "Semaphore \"s\" exceeds maximum allowed other session count (2 > min(7, 1))"
-    );
-    world.disable(second);
-    let accepted = world.enable(third, semaphore(7));
-    assert_eq!(world.ended(third, accepted), None);
-}
-
-#[test]
-fn service_022_row_23_and_026_cooldown() {
-    let guarded = |name: &str| named(name).with(|c| c.enable_extra_guardrails = Some(true));
-    for name in ["n", ""] {
-        let mut world = World::new();
-        let consumer = world.consumer();
-        world.enable(consumer, guarded(name));
-        world.free(consumer);
-        world.run_for(300_999);
-        let refused = world.enable(consumer, guarded(name));
-        assert_eq!(
-            world.ended(consumer, refused).unwrap(),
-            format!("A trace with unique session name \"{name}\" began less than 300s ago (300s)")
-        );
-        // The refused attempt does not count.
-        world.run_for(1);
-        let accepted = world.enable(consumer, guarded(name));
-        assert_eq!(world.ended(consumer, accepted), None);
-    }
-}
-
-#[test]
-fn service_022_rows_24_25_and_025_session_counts() {
-    let mut world = World::new();
-    for user in 0..3 {
-        for index in 0..5 {
-            let consumer = world.consumer_of(user);
-            let session = world.enable(consumer, ConfigBuilder::new());
-            assert_eq!(world.ended(consumer, session), None);
-            if index % 2 == 0 {
-                world.disable(consumer);
-            }
-        }
-    }
-    let sixth = world.consumer_of(2);
-    let refused = world.enable(sixth, ConfigBuilder::new());
-    assert_eq!(
-        world.ended(sixth, refused).unwrap(),
-        "Too many concurrent tracing sesions (5) for uid 2 limit is 5"
-    );
-    let sixteenth = world.consumer_of(9);
-    let refused = world.enable(sixteenth, ConfigBuilder::new());
-    let text = "Too many concurrent tracing sesions (15)";
-    assert_eq!(world.ended(sixteenth, refused).unwrap(), text);
-}
-
 #[test]
 fn service_022_row_26_and_config_020_empty_filter() {
     let error = refusal(|c| {
@@ -497,40 +360,6 @@ fn config_012_unknown_enum_values() {
         refusal(|c| c.buffers[0] = buffer(8)),
         "Failed to allocate tracing buffers: OOM or too many buffers"
     );
-}
-
-#[test]
-fn service_010_lockdown() {
-    let mut world = World::new();
-    let foreign = world.simple_producer("foreign");
-    let own = Behaviour {
-        uid: crate::world::SERVICE_UID,
-        ..Default::default()
-    };
-    let own = world.producer_with("own", own);
-    world.register(own, "own");
-    let consumer = world.consumer();
-    let lock = |mode| {
-        ConfigBuilder::new()
-            .source("foreign")
-            .source("own")
-            .with(|c| c.lockdown_mode = Some(mode))
-    };
-    world.enable(consumer, lock(LockdownModeOperation::LOCKDOWN_SET));
-    assert!(world.setups(foreign).is_empty());
-    assert_eq!(world.setups(own).len(), 1);
-    world.free(consumer);
-    let late = world.producer("late");
-    assert!(world.producers[&late].initialized.is_none());
-    // A refused config does not lift it.
-    let bad = lock(LockdownModeOperation::LOCKDOWN_CLEAR).with(|c| c.buffers[0].size_kb = Some(0));
-    world.enable(consumer, bad);
-    let later = world.producer("later");
-    assert!(world.producers[&later].initialized.is_none());
-    world.enable(consumer, lock(LockdownModeOperation::LOCKDOWN_CLEAR));
-    assert_eq!(world.setups(foreign).len(), 1);
-    let last = world.producer("last");
-    assert!(world.producers[&last].initialized.is_some());
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_flush_brings_what_is_not_committed() {
 }
 
 #[test]
-fn service_044_a_flush_nobody_confirms_fails_in_time() {
+fn service_044_and_ipc_058_a_flush_nobody_confirms_fails_in_time() {
     for (asked, configured, expected) in [(300, None, 300), (0, Some(700), 700), (0, None, 5000)] {
         let mut world = World::new();
         silent(&mut world, "p");
@@ -178,7 +178,7 @@ fn service_045_sources_that_need_no_flush() {
 }
 
 #[test]
-fn service_046_flushes_without_producers_or_before_the_start() {
+fn service_046_and_ipc_058_flushes_without_producers_or_before_the_start() {
     let mut world = World::new();
     let consumer = world.consumer();
     let none = world.flush(consumer, 0);

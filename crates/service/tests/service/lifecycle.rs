@@ -75,7 +75,7 @@ fn service_034_deferred_start() {
 }
 
 #[test]
-fn service_035_all_started_is_told_once() {
+fn service_035_and_ipc_061_all_started_is_told_once() {
     let mut world = World::new();
     let consumer = world.consumer();
     let events = observe(&mut world, consumer, &[Type::TYPE_ALL_DATA_SOURCES_STARTED]);
@@ -293,7 +293,7 @@ fn attach(world: &mut World, consumer: ClientId, key: &str) -> Option<TraceConfi
 }
 
 #[test]
-fn service_041_detach_and_attach() {
+fn service_041_and_ipc_059_detach_and_attach() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let [first, second] = [(); 2].map(|()| world.consumer());
@@ -360,6 +360,26 @@ fn service_040_a_detached_session_ends_for_good() {
 }
 
 #[test]
+fn ipc_060_a_detached_session_without_a_file_is_gone_after_its_duration() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .source("p")
+        .with(|c| c.duration_ms = Some(2000));
+    world.enable(consumer, config);
+    assert!(detach(&mut world, consumer, "k"));
+    world.disconnect(consumer);
+    world.run_for(1999);
+    assert_eq!(world.sessions(), 1);
+    world.run_for(1);
+    assert_eq!(world.sessions(), 0);
+    assert_eq!(world.commands(producer).last(), Some(&"stop"));
+    let other = world.consumer();
+    assert!(attach(&mut world, other, "k").is_none());
+}
+
+#[test]
 fn a_session_whose_file_is_being_finished_cannot_be_attached() {
     let mut world = World::new();
     let consumer = world.consumer();
@@ -380,7 +400,7 @@ fn a_session_whose_file_is_being_finished_cannot_be_attached() {
 }
 
 #[test]
-fn instances_are_observed() {
+fn ipc_061_instances_are_observed() {
     let mut world = World::new();
     confirming(&mut world, "p", Behaviour::default());
     let consumer = world.consumer();

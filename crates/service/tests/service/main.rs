@@ -2,10 +2,13 @@
 //! the conformance checklist they are about.
 #![allow(unreachable_pub)]
 
+mod admission;
 mod bounds;
 mod buffers;
 mod cloning;
+mod cloning_files;
 mod commits;
+mod configs;
 mod connections;
 mod enabling;
 mod file;

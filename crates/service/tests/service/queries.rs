@@ -53,7 +53,7 @@ fn the_state_of_the_service() {
 }
 
 #[test]
-fn service_076_sessions_of_others_are_not_shown() {
+fn service_076_and_ipc_062_sessions_of_others_are_not_shown() {
     let mut world = World::new();
     let [owner, other, root] = [1, 2, 0].map(|uid| world.consumer_of(uid));
     world.enable(owner, ConfigBuilder::new());
@@ -65,7 +65,7 @@ fn service_076_sessions_of_others_are_not_shown() {
 }
 
 #[test]
-fn sessions_only() {
+fn ipc_062_sessions_only() {
     let mut world = World::new();
     world.simple_producer("p");
     let consumer = world.consumer();

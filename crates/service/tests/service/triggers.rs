@@ -81,7 +81,7 @@ fn config_in(packets: &[Packet]) -> TraceConfig {
 }
 
 #[test]
-fn service_067_start_trigger_begins_a_session_of_its_delay() {
+fn service_067_and_config_013_start_trigger_begins_a_session_of_its_delay() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -159,7 +159,7 @@ fn a_start_trigger_without_delay_starts_for_good() {
 }
 
 #[test]
-fn service_067_only_the_first_stop_trigger_counts() {
+fn service_067_and_config_013_only_the_first_stop_trigger_counts() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();

@@ -1,0 +1,144 @@
+//! Clones of sessions that write into a file.
+
+use ferretto_ipc::port::consumer::Request;
+use ferretto_proto::trace_stats::FinalFlushOutcome;
+
+use crate::cloning::{ask, by_name, clone, cloned, named, outcome, record, refusal, refused};
+use crate::world::{Behaviour, ConfigBuilder, Packet, split_file, texts};
+
+fn into_file() -> ConfigBuilder {
+    named("s").with(|c| c.write_into_file = Some(true))
+}
+
+#[test]
+fn service_074_file_and_buffers_without_a_gap() {
+    let mut r = record(into_file());
+    let other = r.world.simple_producer("other");
+    r.world.register(other, "p");
+    let mut second = r.world.writer(other);
+    r.write("one");
+    r.world.run_for(5_000);
+    r.world.write(other, &mut second, &["first of the other"]);
+    r.write("two");
+    let reader = r.world.consumer();
+    let id = r.world.call(reader, Request::CloneSession(by_name("s")));
+    assert_eq!(
+        refused(&r.world, reader, id),
+        "Failed to clone 'write_into_file' session: a file descriptor is required to copy existing \
+         file"
+    );
+    let (reader, reply) = clone(&mut r.world, by_name("s"));
+    assert_eq!(reply.was_write_into_file, Some(true));
+    let files: Vec<_> = r.world.files.values().collect();
+    let (original, copy) = (files[0], files[1]);
+    assert!(copy.closed && !original.closed);
+    assert!(copy.bytes.starts_with(&original.bytes));
+    let packets = split_file(&copy.bytes);
+    assert_eq!(texts(&packets), ["one", "first of the other", "two"]);
+    let sequences: Vec<_> = packets
+        .iter()
+        .filter(|p| p.is_data())
+        .map(Packet::sequence)
+        .collect();
+    assert_eq!(sequences[0], sequences[2]);
+    assert_ne!(sequences[0], sequences[1]);
+    assert_eq!(
+        outcome(&packets),
+        Some(FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED)
+    );
+    let left = r.world.read(reader);
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].event(), Some(4));
+
+    r.world.run_for(5_000);
+    r.world.disable(r.consumer);
+    let original = r.world.files.values().next().unwrap();
+    assert_eq!(
+        texts(&split_file(&original.bytes)),
+        ["one", "first of the other", "two"]
+    );
+}
+
+#[test]
+fn a_file_written_while_the_clone_waits_is_in_it_once() {
+    let mut r = record(into_file());
+    let behaviour = Behaviour {
+        confirms_flush: false,
+        ..Default::default()
+    };
+    r.world.producers.get_mut(&r.producer).unwrap().behaviour = behaviour;
+    r.write("one");
+    let reader = r.world.consumer();
+    r.world.run_for(2_500);
+    let id = ask(&mut r.world, reader, by_name("s"));
+    r.world.run_for(2_500);
+    r.write("two");
+    r.world.run_for(2_500);
+    assert_eq!(cloned(&r.world, reader, id).success, Some(true));
+    let copy = r.world.files.values().nth(1).unwrap();
+    assert_eq!(texts(&split_file(&copy.bytes)), ["one", "two"]);
+}
+
+#[test]
+fn a_session_that_ends_completes_the_clone_of_its_file() {
+    let mut r = record(into_file());
+    r.world
+        .producers
+        .get_mut(&r.producer)
+        .unwrap()
+        .behaviour
+        .confirms_flush = false;
+    r.write("one");
+    let reader = r.world.consumer();
+    let id = ask(&mut r.world, reader, by_name("s"));
+    r.world.disable(r.consumer);
+    assert_eq!(cloned(&r.world, reader, id).was_write_into_file, Some(true));
+    for file in r.world.files.values() {
+        assert!(file.closed);
+        assert_eq!(texts(&split_file(&file.bytes)), ["one"]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_copied() {
+    let mut r = record(into_file());
+    r.write("one");
+    r.world.copies = false;
+    let reader = r.world.consumer();
+    assert_eq!(
+        refusal(&mut r.world, reader, by_name("s")),
+        "Failed to clone 'write_into_file' session: failed to copy existing file: Illegal seek \
+         (os error 29)"
+    );
+    assert_eq!(r.world.sessions(), 1);
+    // The disk is full when what is in the buffers is appended.
+    r.world.copies = true;
+    r.world.disk = 10;
+    assert!(
+        refusal(&mut r.world, reader, by_name("s")).starts_with("Failed to write the trace file: ")
+    );
+    r.world.disk = usize::MAX;
+    assert_eq!(r.world.sessions(), 1);
+    r.world.disable(r.consumer);
+    assert!(r.world.files.values().all(|file| file.closed));
+    let original = r.world.files.values().next().unwrap();
+    assert_eq!(texts(&split_file(&original.bytes)), ["one"]);
+    // Its file is closed; it is cloned like any other.
+    let (_, reply) = clone(&mut r.world, by_name("s"));
+    assert_eq!(reply.was_write_into_file, Some(false));
+}
+
+#[test]
+fn a_requester_that_leaves_while_its_clone_is_written() {
+    let mut r = record(into_file());
+    r.write("one");
+    let reader = r.world.consumer();
+    r.world.slow = true;
+    ask(&mut r.world, reader, by_name("s"));
+    assert_eq!(r.world.sessions(), 2);
+    r.world.disconnect(reader);
+    r.world.slow = false;
+    r.world.deliver_late();
+    assert_eq!(r.world.sessions(), 1);
+    assert!(r.world.files.values().nth(1).unwrap().closed);
+}
