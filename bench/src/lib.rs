@@ -1,70 +1,88 @@
-//! Benchmarks, with upstream's names where upstream has the same.
+//! Benchmarks, with upstream's names where upstream has the same. See `bench/README.md`.
 //!
-//! `cargo bench -p ferretto-bench` runs all of them, in about a minute; a name or a part of one after
-//! it runs some. Compare only what was measured in turns on one machine.
+//! A [`Group`] is one piece of work, a [`Row`] who does it: `ours`, `upstream_…` where the official core
+//! is built in, `memcpy` as the bound. `cargo bench` hands the rows to criterion one after another;
+//! the program `report` runs them in turns and prints ratios.
 
-use std::time::Duration;
+// Calling the official core, which is C++, is the one thing here that needs it.
+#![cfg_attr(not(feature = "upstream"), forbid(unsafe_code))]
 
-/// Size of the shared-memory chunks that upstream's benchmarks count.
-pub const CHUNK_SIZE: usize = 4096;
+pub mod chunks;
+mod packet_validator;
+pub mod service;
+mod trace_buffer;
+mod trace_writer;
+#[cfg(feature = "upstream")]
+mod upstream;
 
-/// The bytes of a chunk, and how many packets are in them.
-#[derive(Debug, Clone)]
-pub struct ChunkTemplate {
-    /// Fragments, each with its size.
-    pub payload: Vec<u8>,
-    /// Number of fragments.
-    pub fragments: u16,
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// One piece of work.
+#[derive(Debug)]
+pub struct Group {
+    /// Upstream's name of the benchmark.
+    pub name: &'static str,
+    /// How many times as fast as the fastest of upstream's rows ours shall be, if that is agreed.
+    pub bar: Option<f64>,
+    /// Bytes that one iteration really copies or reads.
+    pub bytes: Option<u64>,
+    /// Who does it, ours first.
+    pub rows: Vec<Row>,
 }
 
-/// The chunks of upstream's trace buffer benchmarks: 5 to 15 packets of 50 to 500 bytes each, of which
-/// a chunk holds 2.7 KB on average.
-pub fn chunk_templates(count: usize) -> Vec<ChunkTemplate> {
-    // std::minstd_rand with upstream's seed.
-    let mut state = 42u64;
-    let mut random = move || {
-        state = state * 48271 % 0x7fff_ffff;
-        state as usize
-    };
-    (0..count)
-        .map(|index| {
-            let mut template = ChunkTemplate {
-                payload: Vec::new(),
-                fragments: 0,
-            };
-            let room = CHUNK_SIZE - 16;
-            let packets = 5 + random() % 11;
-            let mut used = 0;
-            for _ in 0..packets {
-                if used >= room - 50 {
-                    break;
-                }
-                let size = (50 + random() % 451).min(room - used);
-                if size < 10 {
-                    break;
-                }
-                push_packet(&mut template, size, b'a' + (index % 26) as u8);
-                used += size;
-            }
-            template
-        })
-        .collect()
+/// One who does the work of a [`Group`].
+pub struct Row {
+    /// Who.
+    pub name: &'static str,
+    run: Box<dyn FnMut(u64) -> Duration>,
 }
 
-fn push_packet(template: &mut ChunkTemplate, size: usize, fill: u8) {
-    let len = if size <= 128 { size - 1 } else { size - 2 };
-    if size <= 128 {
-        template.payload.push(len as u8);
-    } else {
-        template
-            .payload
-            .extend([len as u8 | 0x80, (len >> 7) as u8]);
+impl Row {
+    /// The first iteration of `run` may set things up outside the time it returns.
+    fn new(name: &'static str, run: impl FnMut(u64) -> Duration + 'static) -> Self {
+        Self {
+            name,
+            run: Box::new(run),
+        }
     }
-    template.payload.resize(template.payload.len() + len, fill);
-    template.fragments += 1;
+
+    /// A row all of whose work is timed.
+    fn timed(name: &'static str, mut work: impl FnMut() + 'static) -> Self {
+        Self::new(name, move |times| {
+            let start = Instant::now();
+            for _ in 0..times {
+                work();
+            }
+            start.elapsed()
+        })
+    }
+
+    /// Does the work so many times and returns how long that took.
+    pub fn run(&mut self, times: u64) -> Duration {
+        (self.run)(times)
+    }
 }
 
-/// How long one benchmark is warmed up and measured.
-pub const WARM_UP: Duration = Duration::from_millis(300);
-/// See [`WARM_UP`].
-pub const MEASUREMENT: Duration = Duration::from_millis(1500);
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All groups. Each takes its memory when it is made.
+pub const GROUPS: &[fn() -> Group] = &[
+    trace_buffer::write_single_writer,
+    trace_buffer::write_multiple_writers,
+    trace_buffer::read,
+    trace_buffer::mixed,
+    trace_buffer::patch_last,
+    trace_buffer::patch_tenth,
+    trace_buffer::patch_missing,
+    packet_validator::validate_packets,
+    trace_writer::one_thread,
+    trace_writer::two_threads,
+    trace_writer::eight_threads,
+];

@@ -3,10 +3,10 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ferretto_bench::{MEASUREMENT, WARM_UP};
 use ferretto_service::packet::validate;
 use ferretto_wire::Encoder;
+
+use crate::{Group, Row};
 
 /// A packet like a page of the kernel's scheduling events.
 fn sched_bundle() -> Vec<u8> {
@@ -30,26 +30,29 @@ fn sched_bundle() -> Vec<u8> {
     bytes
 }
 
-fn validator(criterion: &mut Criterion) {
+/// Ten such packets, each in slices of 512 bytes, as one.
+pub(crate) fn validate_packets() -> Group {
     let packet = sched_bundle();
     let slices: Vec<Vec<u8>> = (0..10)
         .flat_map(|_| packet.chunks(512).map(<[u8]>::to_vec))
         .collect();
-    let mut group = criterion.benchmark_group("BM_PacketStreamValidator");
-    group.throughput(Throughput::Bytes(10 * packet.len() as u64));
-    group.bench_function("BM_PacketStreamValidator", |bencher| {
-        bencher.iter(|| validate(black_box(&slices).iter().map(Vec::as_slice)).is_ok());
-    });
-    group.finish();
     assert_eq!(validate(slices.iter().map(Vec::as_slice)), Ok(()));
+    #[cfg(feature = "upstream")]
+    let upstream = {
+        let packet = crate::upstream::Packet::new(&slices);
+        Row::timed("upstream", move || assert!(packet.validate()))
+    };
+    let ours = Row::timed("ours", move || {
+        assert!(validate(black_box(&slices).iter().map(Vec::as_slice)).is_ok());
+    });
+    Group {
+        name: "BM_PacketStreamValidator",
+        bar: None,
+        bytes: Some(10 * packet.len() as u64),
+        rows: vec![
+            ours,
+            #[cfg(feature = "upstream")]
+            upstream,
+        ],
+    }
 }
-
-criterion_group! {
-    name = benches;
-    config = Criterion::default()
-        .sample_size(10)
-        .warm_up_time(WARM_UP)
-        .measurement_time(MEASUREMENT);
-    targets = validator
-}
-criterion_main!(benches);

@@ -1,0 +1,11 @@
+//! Whole services, each a process of its own, under the same load.
+//!
+//! The producer and the consumer are ours for both. What is told is what the service's process used:
+//! processor time, time until it was done, memory.
+
+mod load;
+mod process;
+mod scenarios;
+
+pub use process::{StartError, Who};
+pub use scenarios::{Measured, SCENARIOS, Scenario};

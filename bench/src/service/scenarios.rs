@@ -1,0 +1,211 @@
+//! What is measured of a service.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use super::load::{Load, PATIENCE, SessionPlan, consumer, start_session, stop_session};
+use super::process::{ServiceProcess, StartError, Usage, Who};
+
+/// What one run of a scenario gave. Less is better for all of it.
+#[derive(Debug, Clone, Copy)]
+pub enum Measured {
+    /// For a GB (10^9 bytes of packets).
+    PerGigabyte {
+        /// Processor time of the service.
+        cpu: Duration,
+        /// Time on the clock.
+        wall: Duration,
+        /// The most memory that was resident meanwhile, in bytes.
+        peak: u64,
+    },
+    /// Bytes of resident memory.
+    Memory(u64),
+}
+
+/// What a service uses from here on.
+struct Watch<'a> {
+    service: &'a ServiceProcess,
+    before: Usage,
+    start: Instant,
+}
+
+impl<'a> Watch<'a> {
+    fn start(service: &'a ServiceProcess) -> Self {
+        Self {
+            service,
+            before: service.usage(),
+            start: Instant::now(),
+        }
+    }
+
+    fn per_gigabyte(&self, bytes: u64) -> Measured {
+        let wall = self.start.elapsed();
+        let usage = self.service.usage();
+        let gigabytes = bytes as f64 / 1e9;
+        Measured::PerGigabyte {
+            cpu: (usage.cpu - self.before.cpu).div_f64(gigabytes),
+            wall: wall.div_f64(gigabytes),
+            peak: usage.peak,
+        }
+    }
+}
+
+/// Something to measure a service by.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// What it is about.
+    pub name: &'static str,
+    /// Does it once with a fresh service, with that many MB of packets where it is about packets.
+    pub run: fn(Who, u64) -> Result<Measured, StartError>,
+}
+
+/// All of them.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "commit, 1 writer",
+        run: |who, megabytes| commit(who, 1, megabytes),
+    },
+    Scenario {
+        name: "commit, 4 writers",
+        run: |who, megabytes| commit(who, 4, megabytes),
+    },
+    Scenario {
+        name: "drain to a file",
+        run: |who, _| drain(who),
+    },
+    Scenario {
+        name: "commit and drain every 100 ms",
+        run: record,
+    },
+    Scenario {
+        name: "read over the socket",
+        run: |who, _| read_back(who),
+    },
+    Scenario {
+        name: "resident, idle",
+        run: |who, _| {
+            Ok(Measured::Memory(
+                ServiceProcess::start(who)?.usage().resident,
+            ))
+        },
+    },
+    Scenario {
+        name: "resident, each producer",
+        run: |who, _| each_producer(who),
+    },
+];
+
+/// Chunks out of shared memory into a ring buffer that goes round many times.
+fn commit(who: Who, threads: u64, megabytes: u64) -> Result<Measured, StartError> {
+    let service = ServiceProcess::start(who)?;
+    let load = Load::connect(service.producer_address());
+    let mut consumer = consumer(&service.consumer_address());
+    let plan = SessionPlan {
+        buffer_kb: 64 * 1024,
+        ..Default::default()
+    };
+    start_session(&mut consumer, plan, None);
+    let buffer = load.await_start();
+    // Once round, so that the buffer's memory is there.
+    load.write(buffer, 1, 80_000_000);
+    let watch = Watch::start(&service);
+    let bytes = load.write(buffer, threads, megabytes * 1_000_000);
+    Ok(watch.per_gigabyte(bytes))
+}
+
+/// Bytes that fit the buffer of a scenario that fills it first.
+const HELD: u64 = 200_000_000;
+const HELD_PLAN: SessionPlan = SessionPlan {
+    buffer_kb: 256 * 1024,
+    write_period_ms: None,
+};
+
+/// From a full buffer into a file, by stopping a session that had no occasion to write before.
+fn drain(who: Who) -> Result<Measured, StartError> {
+    let service = ServiceProcess::start(who)?;
+    let load = Load::connect(service.producer_address());
+    let mut consumer = consumer(&service.consumer_address());
+    let path = service.folder().join("trace");
+    let plan = SessionPlan {
+        write_period_ms: Some(3_600_000),
+        ..HELD_PLAN
+    };
+    start_session(&mut consumer, plan, Some(File::create(&path)?.into()));
+    let bytes = load.write(load.await_start(), 1, HELD);
+    let watch = Watch::start(&service);
+    stop_session(&mut consumer);
+    let measured = watch.per_gigabyte(bytes);
+    let size = path.metadata()?.len();
+    assert!(size >= bytes, "{size} of {bytes} bytes are in the file");
+    Ok(measured)
+}
+
+/// A long recording: packets come and go at the same time.
+fn record(who: Who, megabytes: u64) -> Result<Measured, StartError> {
+    let service = ServiceProcess::start(who)?;
+    let load = Load::connect(service.producer_address());
+    let mut consumer = consumer(&service.consumer_address());
+    let path = service.folder().join("trace");
+    let plan = SessionPlan {
+        buffer_kb: 256 * 1024,
+        write_period_ms: Some(100),
+    };
+    start_session(&mut consumer, plan, Some(File::create(&path)?.into()));
+    let buffer = load.await_start();
+    let watch = Watch::start(&service);
+    let bytes = load.write(buffer, 1, megabytes * 1_000_000);
+    stop_session(&mut consumer);
+    let measured = watch.per_gigabyte(bytes);
+    let size = path.metadata()?.len();
+    assert!(size >= bytes, "{size} of {bytes} bytes are in the file");
+    Ok(measured)
+}
+
+/// From a full buffer to a consumer.
+fn read_back(who: Who) -> Result<Measured, StartError> {
+    let service = ServiceProcess::start(who)?;
+    let load = Load::connect(service.producer_address());
+    let mut consumer = consumer(&service.consumer_address());
+    start_session(&mut consumer, HELD_PLAN, None);
+    let bytes = load.write(load.await_start(), 1, HELD);
+    stop_session(&mut consumer);
+    let watch = Watch::start(&service);
+    let mut read = 0;
+    let add = |packet: &[u8]| {
+        read += packet.len() as u64;
+        Ok::<(), Infallible>(())
+    };
+    consumer
+        .read_buffers(PATIENCE, add)
+        .expect("the trace is read");
+    let measured = watch.per_gigabyte(bytes);
+    assert!(read >= bytes, "{read} of {bytes} bytes were read");
+    Ok(measured)
+}
+
+/// What a producer costs that has its shared memory and a running data source, and has written a
+/// little.
+fn each_producer(who: Who) -> Result<Measured, StartError> {
+    const PRODUCERS: u64 = 50;
+    let service = ServiceProcess::start(who)?;
+    let mut consumer = consumer(&service.consumer_address());
+    let plan = SessionPlan {
+        buffer_kb: 16 * 1024,
+        ..Default::default()
+    };
+    start_session(&mut consumer, plan, None);
+    let first = Load::connect(service.producer_address());
+    first.write(first.await_start(), 1, 20_000_000);
+    let before = service.usage().resident;
+    let others: Vec<Load> = (0..PRODUCERS)
+        .map(|_| {
+            let load = Load::connect(service.producer_address());
+            load.write(load.await_start(), 1, 4_000);
+            load
+        })
+        .collect();
+    let after = service.usage().resident;
+    drop(others);
+    Ok(Measured::Memory(after.saturating_sub(before) / PRODUCERS))
+}
