@@ -13,6 +13,7 @@ use crate::pages::Pages;
 use crate::patch::PatchList;
 use crate::pending::Pending;
 use crate::primitive::{Arc, AtomicBool, Mutex, Ordering, lock, sleep};
+use crate::process::process_id;
 use crate::region::Region;
 use crate::service::ServiceRegion;
 use crate::startup::{Reservations, Target};
@@ -39,7 +40,7 @@ pub struct ArbiterOptions {
     /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the service said that it
     /// supports this.
     pub direct_patching: bool,
-    /// There is no shared memory: chunks travel inside the commits.
+    /// There is no shared memory: chunks travel inside the commits. See also [`Arbiter::send_chunks`].
     pub emulated: bool,
     /// Without shared memory, send copies of unfinished chunks along with every flush acknowledgement, as the service
     /// cannot read them by itself.
@@ -49,6 +50,8 @@ pub struct ArbiterOptions {
     /// How many times a stalled writer looks for a free chunk before it gives up. The time between attempts grows from
     /// nothing to a tenth of a second, so that the default of 300 is some 15 seconds.
     pub stall_limit: u32,
+    /// How many bytes a writer that found no chunk discards before it looks for one again, at the next packet.
+    pub retry_after: u64,
 }
 
 impl Default for ArbiterOptions {
@@ -60,6 +63,7 @@ impl Default for ArbiterOptions {
             self_scraping: false,
             batch: Duration::ZERO,
             stall_limit: 300,
+            retry_after: 1024,
         }
     }
 }
@@ -96,6 +100,8 @@ pub struct Arbiter {
     options: ArbiterOptions,
     outlet: Box<dyn Outlet>,
     closed: AtomicBool,
+    /// Chunks travel inside the commits.
+    emulated: AtomicBool,
     /// Nothing is sent while a buffer is still to get its number, so nobody must wait for chunks either.
     held_back: AtomicBool,
     /// The process that may use the chunks. A forked child inherits writers and memory, but must not touch them.
@@ -131,13 +137,19 @@ impl Arbiter {
         let pages = Pages::new(region, page_size)?;
         Some(Arc::new(Self {
             finder: Finder::new(pages, options.layout),
+            emulated: AtomicBool::new(options.emulated),
             options,
             outlet,
             closed: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
-            process: std::process::id(),
+            process: process_id(),
             state: Mutex::default(),
         }))
+    }
+
+    /// The memory.
+    pub fn region(&self) -> &Arc<Region> {
+        self.finder.pages().region()
     }
 
     /// A new writer for a central buffer. If the arbiter is closed or all 32767 numbers are in use, the writer
@@ -205,6 +217,31 @@ impl Arbiter {
         self.outlet.wake();
     }
 
+    /// The buffer a reservation was resolved to, 0 if it was given up; `None` if it is open or unknown.
+    pub fn reserved_buffer(&self, reservation: u16) -> Option<u16> {
+        lock(&self.state).reservations.buffer(reservation)
+    }
+
+    /// Has chunks travel inside the commits from now on: the service did not take the memory.
+    pub fn send_chunks(&self) {
+        self.emulated.store(true, Ordering::Relaxed);
+    }
+
+    /// Never gives a writer a number that is in use in `other`, which shares the connection and makes no more writers.
+    pub fn avoid_writers_of(&self, other: &Self) {
+        let mut state = lock(&self.state);
+        state.ids.avoid(&lock(&other.state).ids);
+    }
+
+    fn is_emulated(&self) -> bool {
+        self.emulated.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes a writer discards before it looks for a chunk again.
+    pub(crate) fn retry_after(&self) -> u64 {
+        self.options.retry_after
+    }
+
     /// How many writers there are.
     pub fn writers(&self) -> u16 {
         lock(&self.state).writers()
@@ -212,7 +249,7 @@ impl Arbiter {
 
     /// Says that a flush request of the service is done. The answer goes out after everything returned before.
     pub fn acknowledge_flush(&self, request_id: u64) {
-        if self.options.emulated && self.options.self_scraping {
+        if self.is_emulated() && self.options.self_scraping {
             self.scrape();
         }
         self.update(|pending, _| {
@@ -285,7 +322,7 @@ impl Arbiter {
             let commit = state
                 .pending
                 .take()
-                .map(|p| p.into_commit(self.options.emulated));
+                .map(|p| p.into_commit(self.is_emulated()));
             let mut parts = commit.map_or(Vec::new(), |commit| commit.split(MAX_COMMIT_BYTES));
             parts.reverse();
             state.ready = parts;
@@ -371,7 +408,7 @@ impl Arbiter {
                 pending.add_chunk(chunk, target, direct);
             }
             let patched = pending.add_patches(writer_id, target, patches);
-            patched || pending.bytes() >= half || self.options.emulated
+            patched || pending.bytes() >= half || self.is_emulated()
         });
     }
 
@@ -423,7 +460,7 @@ impl Arbiter {
 
     /// Whether this is a forked child of the process that owns the memory.
     pub(crate) fn is_foreign(&self) -> bool {
-        self.process != std::process::id()
+        self.process != process_id()
     }
 
     /// Ends the process, as the policy demands that would rather crash than lose data.

@@ -38,6 +38,16 @@ impl WriterIds {
         }
     }
 
+    /// Never gives out the numbers in use in `other`, and gives out those used there once as late as possible.
+    pub(crate) fn avoid(&mut self, other: &Self) {
+        self.used.resize(usize::from(MAX_WRITER_ID) / 64 + 1, 0);
+        for (mine, theirs) in self.used.iter_mut().zip(&other.used) {
+            self.in_use += (theirs & !*mine).count_ones() as u16;
+            *mine |= theirs;
+        }
+        self.last = other.last;
+    }
+
     /// Takes a number back; `next_chunk` is the number its next chunk would have had.
     pub(crate) fn free(&mut self, id: u16, next_chunk: u32) {
         let (word, bit) = (usize::from(id / 64), id % 64);

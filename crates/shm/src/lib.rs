@@ -30,6 +30,7 @@ mod pages;
 mod patch;
 mod pending;
 mod primitive;
+mod process;
 mod region;
 mod service;
 #[cfg(loom)]

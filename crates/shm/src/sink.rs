@@ -27,9 +27,6 @@ const ABANDONED: [u8; HOLE] = [0xff, 0xff, 0xff, 0x7f];
 /// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including this.)
 const COMPACT: usize = 127;
 
-/// How many bytes a writer without a chunk discards before it looks for one again.
-const RETRY_AFTER: u64 = 1024;
-
 /// Field of TracePacket set in the first packet after a loss, and its value: data was lost, because the shared memory
 /// was full.
 const PREVIOUS_PACKET_DROPPED: (u32, u64) = (42, 257);
@@ -241,7 +238,10 @@ impl ChunkSink {
     /// Gets a chunk at a packet boundary. Returns whether that ends a time of discarding.
     #[cold]
     fn chunk_for_new_packet(&mut self) -> bool {
-        if self.arbiter.is_none() || self.dropping && self.discarded < RETRY_AFTER {
+        let Some(arbiter) = &self.arbiter else {
+            return false;
+        };
+        if self.dropping && self.discarded < arbiter.retry_after() {
             return false;
         }
         let policy = if self.dropping {

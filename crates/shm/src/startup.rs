@@ -35,6 +35,11 @@ impl Reservations {
         self.open.is_empty()
     }
 
+    /// What a reservation was resolved to.
+    pub(crate) fn buffer(&self, reservation: u16) -> Option<u16> {
+        self.resolved.get(&reservation).copied()
+    }
+
     /// The target of a new writer for a reservation.
     pub(crate) fn target(&mut self, reservation: u16) -> Target {
         if let Some(&buffer) = self.resolved.get(&reservation) {

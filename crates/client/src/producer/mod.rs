@@ -4,6 +4,7 @@ mod backoff;
 mod commit;
 mod event;
 mod shared;
+mod startup;
 mod watch;
 
 pub use event::{Event, InstanceId, LostReason};
@@ -66,8 +67,31 @@ pub struct ProducerOptions {
     pub sdk_version: String,
     /// How long complete chunks wait for company before they are announced.
     pub commit_batch: Duration,
-    /// Fill lengths in directly in chunks not announced yet, if the service supports it.
+    /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in memory that the producer
+    /// provides itself.
     pub direct_patching: bool,
+    /// Have the shared memory from the beginning and offer it to the service, so that
+    /// [`create_startup_writer`](ProducerHandle::create_startup_writer) can be used before there is a connection.
+    pub provide_memory: bool,
+    /// How often a writer that waits looks for a free chunk before it gives up, see
+    /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15 seconds.
+    pub stall_limit: Option<u32>,
+    /// How many bytes a writer that found no chunk discards before it looks for one again; `None` for 1024.
+    pub retry_after: Option<u64>,
+}
+
+impl ProducerOptions {
+    /// How chunks are made and announced.
+    fn arbiter(&self) -> ArbiterOptions {
+        let default = ArbiterOptions::default();
+        ArbiterOptions {
+            self_scraping: self.scraping == Scraping::Enabled,
+            batch: self.commit_batch,
+            stall_limit: self.stall_limit.unwrap_or(default.stall_limit),
+            retry_after: self.retry_after.unwrap_or(default.retry_after),
+            ..default
+        }
+    }
 }
 
 /// A process that records data, towards the service.
@@ -93,7 +117,19 @@ pub struct Producer {
 /// What is known about the present connection.
 #[derive(Debug, Default)]
 struct Session {
+    /// Memory was sent along with the greeting.
+    offered: bool,
     accepted: Option<InitializeConnectionResponse>,
+    /// The service has said that it uses that memory.
+    adoption_announced: bool,
+}
+
+impl Session {
+    /// Whether the service uses the memory it was offered.
+    fn is_adopted(&self) -> bool {
+        let accepted = self.accepted.as_ref();
+        self.offered && accepted.and_then(|a| a.using_shmem_provided_by_producer) == Some(true)
+    }
 }
 
 impl Producer {
@@ -111,7 +147,7 @@ impl Producer {
             epoll::EventData::new_u64(0),
             epoll::EventFlags::IN,
         )?;
-        Ok(Self {
+        let producer = Self {
             options,
             shared,
             epoll,
@@ -123,7 +159,9 @@ impl Producer {
             watch: None,
             commit_due: None,
             wants_write: false,
-        })
+        };
+        producer.prepare_memory();
+        Ok(producer)
     }
 
     /// The part that can be used from any thread.
@@ -276,6 +314,7 @@ impl Producer {
 
     fn disconnect(&mut self, reason: LostReason, now: Instant) {
         self.shared.set_connection(None);
+        self.prepare_memory();
         self.session = None;
         self.backoff.failed(now);
         let live = std::mem::take(&mut self.live);
@@ -320,9 +359,13 @@ impl Producer {
             Scraping::Enabled => ProducerSMBScrapingMode::SMB_SCRAPING_ENABLED,
             Scraping::Disabled => ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED,
         };
+        let offer = self.memory_to_offer();
+        let offered = offer.is_some();
+        let (page_size, memory_size) = self.size_hints();
         let hello = Request::InitializeConnection(InitializeConnectionRequest {
-            shared_memory_page_size_hint_bytes: Some(options.page_size_hint),
-            shared_memory_size_hint_bytes: Some(options.memory_size_hint),
+            shared_memory_page_size_hint_bytes: Some(page_size),
+            shared_memory_size_hint_bytes: Some(memory_size),
+            producer_provided_shmem: offered.then_some(true),
             producer_name: Some(options.name.clone().into_bytes()),
             smb_scraping_mode: Some(scraping),
             sdk_version: Some(options.sdk_version.clone().into_bytes()),
@@ -330,9 +373,12 @@ impl Producer {
         });
         let commands = Request::GetAsyncCommand(GetAsyncCommandRequest::default());
         let sent = self.shared.with_connection(|connection| {
-            connection.invoke(&hello, None, true)?;
+            connection.invoke(&hello, offer, true)?;
             connection.invoke(&commands, None, true)
         });
+        if let Some(session) = &mut self.session {
+            session.offered = offered;
+        }
         match sent {
             Some(Ok(_)) => Ok(()),
             _ => Err(LostReason::Protocol("it lacks essential methods")),
@@ -384,9 +430,9 @@ impl Producer {
     }
 
     fn accepted(&mut self, response: InitializeConnectionResponse, now: Instant) {
-        self.session = Some(Session {
-            accepted: Some(response),
-        });
+        let session = self.session.get_or_insert_default();
+        session.accepted = Some(response);
+        self.shared.settle_memory(session.is_adopted());
         self.backoff.connected(now);
         self.shared.set_initialized();
         for source in &self.sources {
@@ -464,6 +510,17 @@ impl Producer {
             .collect()
     }
 
+    /// A service that adopted memory says so once, without sending any.
+    fn adoption_announced(&mut self, sent: bool) -> Result<(), LostReason> {
+        match &mut self.session {
+            Some(session) if session.is_adopted() && !sent && !session.adoption_announced => {
+                session.adoption_announced = true;
+                Ok(())
+            }
+            _ => Err(LostReason::Protocol("it sent shared memory twice")),
+        }
+    }
+
     fn set_up_memory(
         &mut self,
         setup: &SetupTracing,
@@ -475,7 +532,7 @@ impl Producer {
             .and_then(|session| session.accepted.as_ref());
         let accepted = accepted.ok_or(LostReason::Protocol("it sent memory before a welcome"))?;
         if self.shared.arbiter().is_some() {
-            return Err(LostReason::Protocol("it sent shared memory twice"));
+            return self.adoption_announced(fd.is_some());
         }
         let emulated = accepted.use_shmem_emulation == Some(true);
         let direct = accepted.direct_smb_patching_supported == Some(true);
@@ -488,10 +545,8 @@ impl Producer {
         let page_size = setup.shared_buffer_page_size_kb.unwrap_or(0);
         let options = ArbiterOptions {
             emulated,
-            self_scraping: self.options.scraping == Scraping::Enabled,
             direct_patching: self.options.direct_patching && direct && !emulated,
-            batch: self.options.commit_batch,
-            ..ArbiterOptions::default()
+            ..self.options.arbiter()
         };
         let outlet = Box::new(SharedOutlet(Arc::downgrade(&self.shared)));
         let arbiter = PageSize::new((page_size as usize).saturating_mul(1024))
@@ -499,7 +554,7 @@ impl Producer {
             .ok_or(LostReason::Protocol(
                 "it sent shared memory with an invalid page size",
             ))?;
-        self.shared.set_arbiter(Some(arbiter));
+        self.shared.set_arbiter(arbiter);
         Ok(())
     }
 }

@@ -24,8 +24,31 @@ const HIGH_WATER: usize = 512 * 1024;
 /// State behind all handles.
 pub(super) struct Shared {
     link: Mutex<Link>,
-    arbiter: Mutex<Option<Arc<Arbiter>>>,
+    memory: Mutex<Memory>,
     wake: WakeFd,
+}
+
+/// Where chunks are.
+#[derive(Default)]
+struct Memory {
+    /// What writers use.
+    main: Option<Arc<Arbiter>>,
+    /// Memory this producer brought that the service has not been offered yet or did not take. The chunks in it can be
+    /// sent once there is a `main`.
+    own: Option<Arc<Arbiter>>,
+}
+
+impl Memory {
+    /// Where a startup writer is made: in the memory there is from the beginning, or what has taken its place.
+    fn of_startup(&self) -> Option<&Arc<Arbiter>> {
+        self.main.as_ref().or(self.own.as_ref())
+    }
+
+    fn close(&mut self) {
+        for arbiter in [self.main.take(), self.own.take()].into_iter().flatten() {
+            arbiter.close();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -41,7 +64,7 @@ impl Shared {
     pub(super) fn new() -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             link: Mutex::default(),
-            arbiter: Mutex::default(),
+            memory: Mutex::default(),
             wake: WakeFd::new()?,
         }))
     }
@@ -50,8 +73,9 @@ impl Shared {
         &self.wake
     }
 
-    /// Uses a new connection; `None` ends the old one and its arbiter.
+    /// Uses a new connection; `None` ends the old one and its memory.
     pub(super) fn set_connection(&self, connection: Option<Connection<Port>>) {
+        let is_end = connection.is_none();
         let old = std::mem::replace(
             &mut *lock(&self.link),
             Link {
@@ -59,7 +83,9 @@ impl Shared {
                 ..Link::default()
             },
         );
-        self.set_arbiter(None);
+        if is_end {
+            lock(&self.memory).close();
+        }
         drop(old);
     }
 
@@ -67,14 +93,38 @@ impl Shared {
         lock(&self.link).is_initialized = true;
     }
 
-    pub(super) fn set_arbiter(&self, arbiter: Option<Arc<Arbiter>>) {
-        if let Some(old) = std::mem::replace(&mut *lock(&self.arbiter), arbiter) {
-            old.close();
+    /// Uses memory the service sent.
+    pub(super) fn set_arbiter(&self, arbiter: Arc<Arbiter>) {
+        let mut memory = lock(&self.memory);
+        if let Some(own) = &memory.own {
+            arbiter.avoid_writers_of(own);
         }
+        memory.main = Some(arbiter);
     }
 
+    /// What writers use now.
     pub(super) fn arbiter(&self) -> Option<Arc<Arbiter>> {
-        lock(&self.arbiter).clone()
+        lock(&self.memory).main.clone()
+    }
+
+    /// Has memory to be offered to the service.
+    pub(super) fn set_offered(&self, arbiter: Option<Arc<Arbiter>>) {
+        lock(&self.memory).own = arbiter;
+    }
+
+    /// The memory to be offered to the service.
+    pub(super) fn offered(&self) -> Option<Arc<Arbiter>> {
+        lock(&self.memory).own.clone()
+    }
+
+    /// The service took the memory it was offered, or did not.
+    pub(super) fn settle_memory(&self, adopted: bool) {
+        let mut memory = lock(&self.memory);
+        if adopted {
+            memory.main = memory.own.take();
+        } else if let Some(own) = &memory.own {
+            own.send_chunks();
+        }
     }
 
     /// Looks at the connection, if there is one.
@@ -116,12 +166,21 @@ impl Shared {
     /// Sends what the writers' side has for the service; without a time also what may wait. Returns when there will be
     /// more.
     pub(super) fn pump(&self, now: Option<Instant>) -> Option<Instant> {
-        let arbiter = self.arbiter()?;
+        let (own, main) = {
+            let memory = lock(&self.memory);
+            (memory.own.clone(), memory.main.clone()?)
+        };
+        let early = own.and_then(|own| self.pump_one(&own, now));
+        let due = self.pump_one(&main, now);
+        [early, due].into_iter().flatten().min()
+    }
+
+    fn pump_one(&self, arbiter: &Arbiter, now: Option<Instant>) -> Option<Instant> {
         let mut link = lock(&self.link);
         let Link {
             connection: Some(connection),
             callbacks,
-            ..
+            is_initialized: true,
         } = &mut *link
         else {
             return None;
@@ -233,6 +292,46 @@ impl ProducerHandle {
         }
     }
 
+    /// A writer for a recording that is expected but has not begun, known as `reservation`, a number of the caller's
+    /// choice, until [`bind_startup`](Self::bind_startup) or [`abort_startup`](Self::abort_startup) says what became of
+    /// it. It can be had before there is a connection if the producer
+    /// [provides memory](super::ProducerOptions::provide_memory); otherwise, or after the connection is lost, it
+    /// discards everything.
+    ///
+    /// As long as any reservation is open, nothing is sent, chunks are not freed, and all writers of the producer drop
+    /// what finds no room whatever their policy.
+    pub fn create_startup_writer(&self, reservation: u16, policy: ExhaustedPolicy) -> TraceWriter {
+        // Under the lock, so that no other memory takes over meanwhile.
+        let memory = lock(&self.shared.memory);
+        let Some(arbiter) = memory.of_startup() else {
+            return TraceWriter::null();
+        };
+        let own = memory.own.as_ref();
+        match own.and_then(|own| own.reserved_buffer(reservation)) {
+            Some(0) => TraceWriter::null(),
+            Some(buffer) => arbiter.create_writer(buffer, policy),
+            None => arbiter.create_startup_writer(reservation, policy),
+        }
+    }
+
+    /// Says which buffer a reservation stands for, as named by `target_buffer` of an instance's config. With the last
+    /// open one, what was held back is sent.
+    pub fn bind_startup(&self, reservation: u16, target_buffer: u32) {
+        let buffer = u16::try_from(target_buffer).unwrap_or(0);
+        let (main, own) = {
+            let memory = lock(&self.shared.memory);
+            (memory.main.clone(), memory.own.clone())
+        };
+        for arbiter in [own, main].into_iter().flatten() {
+            arbiter.resolve_reservation(reservation, buffer);
+        }
+    }
+
+    /// Says that no recording came for a reservation: what was written for it is thrown away.
+    pub fn abort_startup(&self, reservation: u16) {
+        self.bind_startup(reservation, 0);
+    }
+
     /// Tells the service that an instance is recording.
     pub fn notify_started(&self, instance: InstanceId) {
         self.shared.send(&Request::NotifyDataSourceStarted(
@@ -258,6 +357,10 @@ impl ProducerHandle {
     /// Tells the service that a flush is done. The answer follows everything flushed before.
     pub fn flush_done(&self, request_id: u64) {
         if let Some(arbiter) = self.shared.arbiter() {
+            if let Some(own) = self.shared.offered() {
+                // Not taken by the service, and sent first.
+                own.flush(None);
+            }
             arbiter.acknowledge_flush(request_id);
         }
     }

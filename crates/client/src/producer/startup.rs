@@ -1,0 +1,56 @@
+//! Recording before the service has been reached: into memory that the producer brings along.
+//!
+//! The memory is offered when the connection is made. A service that takes it reads what was written before like all the
+//! rest. One that does not sends memory of its own for all further writers; what was written before, and what the writers
+//! of that time still write, then travels inside the commits. Nothing is lost either way.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ferretto_shm::{Arbiter, PageSize, Region};
+
+use super::Producer;
+use super::shared::SharedOutlet;
+
+/// Size of the memory if nothing else is wanted, in bytes: what services give.
+const DEFAULT_SIZE: u32 = 256 * 1024;
+
+impl Producer {
+    /// Page size and size to ask for, in bytes. The service takes memory only if it would have made it like that, so
+    /// they are said even where they are the default.
+    pub(super) fn size_hints(&self) -> (u32, u32) {
+        let (page, size) = (self.options.page_size_hint, self.options.memory_size_hint);
+        if !self.options.provide_memory {
+            return (page, size);
+        }
+        let or_default = |value, default| if value == 0 { default } else { value };
+        (
+            or_default(page, PageSize::DEFAULT.bytes() as u32),
+            or_default(size, DEFAULT_SIZE),
+        )
+    }
+
+    /// Makes the memory to be offered on the next connection, if the options say so. If there is none to be had,
+    /// startup writers discard everything.
+    pub(super) fn prepare_memory(&self) {
+        if !self.options.provide_memory {
+            return;
+        }
+        let (page, size) = self.size_hints();
+        let arbiter = Region::create(size as usize).ok().and_then(|region| {
+            let outlet = Box::new(SharedOutlet(Arc::downgrade(&self.shared)));
+            let page = PageSize::new(page as usize)?;
+            Arbiter::new(Arc::new(region), page, self.options.arbiter(), outlet)
+        });
+        self.shared.set_offered(arbiter);
+    }
+
+    /// The memory to send along with the greeting, where that is possible.
+    pub(super) fn memory_to_offer(&self) -> Option<OwnedFd> {
+        let is_unix = self
+            .shared
+            .with_connection(|connection| connection.is_unix());
+        let offered = self.shared.offered().filter(|_| is_unix == Some(true))?;
+        offered.region().fd()?.try_clone_to_owned().ok()
+    }
+}
