@@ -16,7 +16,7 @@ Exit codes:
   record -- COMMAND otherwise returns what the command returned.
 
 Also in this binary, under their own names or as a first argument, with upstream's
-options: traced, traced_probes, perfetto.";
+options: traced, traced_probes, perfetto, trigger_perfetto, tracebox.";
 
 /// Records what a machine does, as a Perfetto trace.
 #[derive(Debug, Parser)]
@@ -34,6 +34,7 @@ pub(crate) struct Ferretto {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Record(RecordArgs),
+    Open(OpenArgs),
     /// Say what a trace holds and what it lost
     ///
     /// Shows size, duration, events by data source, context switches by CPU, the processes with the most CPU time,
@@ -80,6 +81,26 @@ pub(crate) struct RecordArgs {
     /// Record until this command ends, its own track events included
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Show a trace in the Perfetto UI
+///
+/// Prints the address to open and hands the trace to the browser, once, over the loopback address; then it ends. The
+/// trace does not leave the machine. With a desktop, the browser is started.
+#[derive(Debug, Args)]
+pub(crate) struct OpenArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only print the address
+    #[arg(short, long)]
+    pub(crate) no_browser: bool,
+    /// Where the UI is
+    #[arg(long, value_name = "URL", default_value = "https://ui.perfetto.dev")]
+    pub(crate) origin: String,
+    /// Where to listen; the UI's security policy allows no other, 0 is any that is free
+    #[arg(long, default_value_t = 9001)]
+    pub(crate) port: u16,
 }
 
 #[derive(Debug, Args)]

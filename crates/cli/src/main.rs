@@ -1,7 +1,7 @@
-//! The `ferretto` command, which is also `traced`, `traced_probes`, `perfetto` and `trigger_perfetto`.
+//! The `ferretto` command, which is also `traced`, `traced_probes`, `perfetto`, `trigger_perfetto` and `tracebox`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
-//! the links. Everything else is a subcommand: `record`, `summary`, `text`. Exit codes are listed in [`errors`].
+//! the links. Everything else is a subcommand: `record`, `open`, `summary`, `text`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -10,12 +10,14 @@ mod config;
 mod config_text;
 mod daemon;
 mod errors;
+mod open;
 mod perfetto;
 mod print;
 mod record;
 mod session;
 mod summary;
 mod text;
+mod tracebox;
 mod traced;
 mod traced_probes;
 mod trigger_perfetto;
@@ -32,8 +34,9 @@ use crate::args::{Command, Ferretto};
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
-const PROGRAMS: [(&str, Program); 4] = [
+const PROGRAMS: [(&str, Program); 5] = [
     ("perfetto", perfetto::main),
+    ("tracebox", tracebox::main),
     ("traced", traced::main),
     ("traced_probes", traced_probes::main),
     ("trigger_perfetto", trigger_perfetto::main),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     };
     let done = match command {
         Command::Record(args) => record::run(args),
+        Command::Open(args) => open::run(&args),
         Command::Summary(args) => summary::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Text(args) => text::run(&args).map(|()| ExitCode::SUCCESS),
     };

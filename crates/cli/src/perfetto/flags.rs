@@ -125,6 +125,10 @@ Exit codes:
   1  wrong options, no connection, a file that cannot be written
   2  --attach and --is_detached: no such session; -D: not all have started in time
 
+Environment:
+  PERFETTO_CONSUMER_SOCK_NAME   where the tracing service listens
+  FERRETTO_STRICT_EXIT=1        return 1 for what the service refuses, too
+
 Without a config:
   -t, --time N{ms,s,m,h}   how long (default 10s)
   -b, --buffer N{kb,mb,gb} size of the buffer (default 32mb)

@@ -27,7 +27,7 @@ use ferretto_proto::TraceConfig;
 use ferretto_proto::clone_session_request::Selector;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use self::args::{Action, Background, CloneOptions, Manner, Options, Source};
+use self::args::{Action, Background, CloneOptions, Manner, Options, Refusal, Source};
 use self::job::{Job, Work};
 use self::notify::Listeners;
 use self::run::FAILURE;
@@ -38,15 +38,18 @@ pub(crate) use self::background::main as background;
 pub(crate) use self::service::Provider;
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
-    main_with(args, Provider::System)
+    main_with(args, Provider::System, "")
 }
 
-/// The command with somebody else's idea of where the service is.
-pub(crate) fn main_with(args: Vec<OsString>, provider: Provider) -> ExitCode {
+/// The command with somebody else's idea of where the service is, and of what to add to the usage text.
+pub(crate) fn main_with(args: Vec<OsString>, provider: Provider, usage: &str) -> ExitCode {
     let action = match args::parse(args, |name| crate::config::read(Path::new(name))) {
         Ok(action) => action,
         Err(refusal) => {
             anstream::eprintln!("{refusal}");
+            if matches!(refusal, Refusal::Usage(_)) {
+                anstream::eprint!("{usage}");
+            }
             return ExitCode::from(FAILURE);
         }
     };

@@ -12,6 +12,7 @@ use ferretto_proto::observable_events::CloneTriggerHit;
 use super::bugreport;
 use super::job::{Job, Work, session_name};
 use super::notify::Listeners;
+use super::service::Provider;
 use super::snapshots::Snapshots;
 use crate::errors::message;
 use crate::session::{Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then};
@@ -19,6 +20,8 @@ use crate::trigger_perfetto;
 
 /// Everything that ends with an error ends with this.
 pub(super) const FAILURE: u8 = 1;
+/// Has failures of the service end with [`FAILURE`].
+const STRICT_VARIABLE: &str = "FERRETTO_STRICT_EXIT";
 /// `--attach` and `--is_detached`: there is none.
 const NO_SESSION: u8 = 2;
 /// Data sources are waited for as long as `-D` waits.
@@ -107,7 +110,12 @@ fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
     let mut signals = Signals::new()?;
     let service = job.provider.service()?;
     match &job.work {
-        Work::Session(task) => session(job, task, &service.consumer, &mut signals, listeners),
+        Work::Session(task) => {
+            let code = session(job, task, &service.consumer, &mut signals, listeners)?;
+            // As upstream's tracebox, whatever came of it.
+            let lenient = job.provider != Provider::System && !is_strict();
+            Ok(if lenient { 0 } else { code })
+        }
         Work::SaveAll => match reachable(&service.consumer) {
             true => bugreport::save_all(&service.consumer),
             false => Ok(FAILURE),
@@ -195,6 +203,11 @@ fn say_unreachable(service: &Address) {
     );
 }
 
+/// Whether failures that upstream returns 0 for, and scripts may rely on, are to be seen in the exit code.
+fn is_strict() -> bool {
+    std::env::var_os(STRICT_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// Upstream's last words and exit codes.
 fn finish(job: &Job, end: End) -> u8 {
     match end {
@@ -205,13 +218,13 @@ fn finish(job: &Job, end: End) -> u8 {
         End::ReadGap => {
             eprintln!("Timed out while waiting for OnTraceData, aborting");
             wrote(job);
-            0
+            u8::from(is_strict())
         }
         End::Failed(reason) => {
             eprintln!("Service error: {}", failure(job, &reason));
             remove_if_empty(job);
             // Upstream's service does not tell of a full disk, so no script relies on 0 here.
-            u8::from(reason.starts_with(WRITE_FAILED))
+            u8::from(is_strict() || reason.starts_with(WRITE_FAILED))
         }
         End::NotBound(reason) => {
             eprintln!("{reason}");
@@ -228,7 +241,7 @@ fn finish(job: &Job, end: End) -> u8 {
             eprintln!("Service error: {}", failure(job, reason));
             eprintln!("Disconnected from the traced service");
             remove_if_empty(job);
-            0
+            u8::from(is_strict())
         }
         End::Detached => 0,
         End::DetachRefused(reason) => {

@@ -3,7 +3,9 @@
 mod daemons;
 mod detach;
 mod files;
+mod open;
 mod perfetto;
 mod record;
 mod snapshots;
+mod tracebox;
 mod world;

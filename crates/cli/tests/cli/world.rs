@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use ferretto_trace::Summary;
 use tempfile::TempDir;
 
-const FERRETTO: &str = env!("CARGO_BIN_EXE_ferretto");
+/// The binary.
+pub(crate) const FERRETTO: &str = env!("CARGO_BIN_EXE_ferretto");
 
 /// Longer than anything here takes, even on a loaded machine; beyond it something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);

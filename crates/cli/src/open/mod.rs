@@ -1,0 +1,182 @@
+//! `ferretto open`: shows a trace in the Perfetto UI.
+//!
+//! The UI runs in a browser and fetches the trace from this process, over plain HTTP on the loopback address. Its
+//! security policy allows that from one port only.
+
+mod http;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use anyhow::{Context as _, Result, bail};
+
+use self::http::{Served, Site};
+use crate::args::OpenArgs;
+use crate::errors::reason;
+
+/// Most connections at a time; a browser makes a few.
+const MAX_CONNECTIONS: usize = 16;
+
+pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
+    let shown = args.file.display();
+    let file = std::fs::metadata(&args.file).with_context(|| format!("cannot open {shown}"))?;
+    if !file.is_file() {
+        bail!("cannot open {shown}: it is not a file");
+    }
+    std::fs::File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
+    let name = args.file.file_name().context("the file has no name")?;
+    let listener = listen(args.port)?;
+    let port = listener.local_addr()?.port();
+    let address = address(&args.origin, port, name);
+    println!("{address}");
+    if args.no_browser || !browse(&address) {
+        eprintln!("Open this address in a browser on this machine.");
+    }
+    eprintln!("Waiting for the browser to fetch {shown}; Ctrl-C ends it.");
+    let site = Site {
+        file: args.file.clone(),
+        name: name.as_bytes().to_vec(),
+        origin: origin(&args.origin).to_owned(),
+        port,
+    };
+    serve(&listener, site)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listen(port: u16) -> Result<TcpListener> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+            "cannot listen on port {port}: it is taken, perhaps by another \"ferretto open\" or by \
+             trace_processor; the UI fetches traces from no other, so end that first"
+        ),
+        Err(error) => bail!("cannot listen on port {port}: {}", reason(&error)),
+    }
+}
+
+/// Answers until the trace was fetched once.
+fn serve(listener: &TcpListener, site: Site) -> Result<()> {
+    let site = Arc::new(site);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let (tell, fetched) = mpsc::channel();
+    let listener = listener.try_clone().context("cannot listen")?;
+    // It ends with the process.
+    thread::Builder::new()
+        .name("open".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let served = stream.and_then(|stream| {
+                    start(stream, site.clone(), connections.clone(), tell.clone())
+                });
+                if let Err(error) = served {
+                    eprintln!("ferretto: a request failed: {}", reason(&error));
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    fetched.recv().context("cannot serve the trace")
+}
+
+/// Answers one connection, in a thread of its own: browsers open some that stay silent.
+fn start(
+    stream: TcpStream,
+    site: Arc<Site>,
+    connections: Arc<AtomicUsize>,
+    tell: mpsc::Sender<()>,
+) -> io::Result<()> {
+    if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+        connections.fetch_sub(1, Ordering::Relaxed);
+        return Ok(());
+    }
+    let thread = thread::Builder::new().name("open".to_owned());
+    let spawned = thread.spawn({
+        let connections = connections.clone();
+        move || {
+            match site.answer(&stream) {
+                Ok(Served::Trace) => {
+                    // The receiver ends the process.
+                    let _ = tell.send(());
+                }
+                Ok(Served::Nothing) => {}
+                Err(error) => eprintln!("ferretto: a request failed: {}", reason(&error)),
+            }
+            connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+    if spawned.is_err() {
+        connections.fetch_sub(1, Ordering::Relaxed);
+    }
+    spawned.map(drop)
+}
+
+/// What the browser is to show. The UI takes the URL of the trace out of a query string, so a name is encoded twice.
+fn address(ui: &str, port: u16, name: &OsStr) -> String {
+    let ui = ui.trim_end_matches('/');
+    let name = http::encode(name.as_bytes()).replace('%', "%25");
+    format!("{ui}/#!/?url=http://127.0.0.1:{port}/{name}&referrer=open_trace_in_ui")
+}
+
+/// Scheme, host and port of an address, as browsers name a page's origin.
+fn origin(address: &str) -> &str {
+    let host = address.find("://").map_or(0, |scheme| scheme + 3);
+    let path = address[host..].find(['/', '?', '#']);
+    path.map_or(address, |path| &address[..host + path])
+}
+
+/// Opens a browser, if there is a desktop. Returns whether one was started.
+fn browse(address: &str) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
+        return false;
+    }
+    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
+    let opener = std::env::split_paths(&path)
+        .map(|folder| folder.join("xdg-open"))
+        .find(|program| Path::new(program).is_file());
+    let Some(opener) = opener else {
+        return false;
+    };
+    // It ends by itself, or goes on as the browser.
+    Command::new(opener)
+        .arg(address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_survives_any_name() {
+        let ui = "https://ui.perfetto.dev";
+        let of = |name: &str| address(ui, 9001, OsStr::new(name));
+        assert_eq!(
+            of("trace.pftrace"),
+            "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/trace.pftrace&referrer=open_trace_in_ui"
+        );
+        // Once for the URL, once for the query string in which it stands.
+        assert!(of("a b#1+2%").contains("/a%2520b%25231%252B2%2525&"));
+    }
+
+    #[test]
+    fn origins_end_before_the_path() {
+        for (address, expected) in [
+            ("https://ui.perfetto.dev", "https://ui.perfetto.dev"),
+            ("https://ui.perfetto.dev/v50/", "https://ui.perfetto.dev"),
+            ("http://localhost:10000/#!/", "http://localhost:10000"),
+        ] {
+            assert_eq!(origin(address), expected);
+        }
+    }
+}

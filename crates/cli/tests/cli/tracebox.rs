@@ -1,0 +1,139 @@
+//! `tracebox`: every program, and a recording with a service of its own.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::world::{FERRETTO, Running, Said, World};
+
+const CONFIG: &str = r#"
+buffers { size_kb: 1024 }
+data_sources { config { name: "linux.sys_stats" sys_stats_config { meminfo_period_ms: 50 } } }
+"#;
+
+/// Like a terminal that has no socket names in its environment.
+fn without_sockets(mut command: Command) -> Command {
+    command
+        .env_remove("PERFETTO_PRODUCER_SOCK_NAME")
+        .env_remove("PERFETTO_CONSUMER_SOCK_NAME");
+    command
+}
+
+fn tracebox(world: &World, args: &[&str]) -> Command {
+    without_sockets(world.command("tracebox", args))
+}
+
+fn finish(mut command: Command) -> Said {
+    Running::new(command.spawn().unwrap()).finish()
+}
+
+#[test]
+fn cli_037_by_link_and_by_first_argument() {
+    let world = World::new();
+    let version = world.run("perfetto", &["--version"]).returned(0);
+    symlink(FERRETTO, world.path("tracebox")).unwrap();
+    symlink(FERRETTO, world.path("trigger_perfetto")).unwrap();
+    let said = Command::new(world.path("tracebox"))
+        .args(["traced", "--version"])
+        .output()
+        .unwrap();
+    assert_eq!(said.stdout, version.stdout);
+    let said = Command::new(world.path("trigger_perfetto"))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(said.stderr).unwrap();
+    assert!(stderr.contains("At least one trigger must be specified."));
+
+    let said = finish(tracebox(&world, &[])).returned(1);
+    assert!(said.text().contains("Usage: tracebox PROGRAM"));
+    finish(tracebox(&world, &["--help"]))
+        .returned(1)
+        .complained("--system-sockets");
+    finish(tracebox(
+        &world,
+        &["--system-sockets", "-t", "1s", "--system-sockets"],
+    ))
+    .returned(1)
+    .complained("Cannot specify --system-sockets multiple times");
+    finish(tracebox(&world, &["websocket_bridge"]))
+        .returned(1)
+        .complained("websocket_bridge is not supported");
+}
+
+#[test]
+fn cli_037_recordings_beside_each_other_share_nothing() {
+    let world = World::new();
+    world.write(
+        "config",
+        format!("{CONFIG} unique_session_name: \"the-same\""),
+    );
+    let start = |out: &str| {
+        let args = ["--notify-fd", "9", "--txt", "-c", "config", "-o", out];
+        let mut command = without_sockets(world.command_with_9("tracebox", &args));
+        let mut running = Running::new(command.spawn().unwrap());
+        running.wait_for("\0");
+        running
+    };
+    // One name per service: a second session of it would be refused.
+    let (first, second) = (start("first"), start("second"));
+    for (running, out) in [(first, "first"), (second, "second")] {
+        running.signal(Signal::INT);
+        running
+            .finish()
+            .returned(0)
+            .complained(&format!("bytes into {out}\n"));
+        assert!(world.summary(out).losses_known);
+    }
+    assert_eq!(world.names(), ["config", "first", "second"]);
+}
+
+#[test]
+fn cli_038_the_background_ends_with_a_complete_trace_and_no_daemon() {
+    let world = World::new();
+    world.write("config", CONFIG);
+    let said = finish(tracebox(
+        &world,
+        &["-D", "--txt", "-c", "config", "-o", "out"],
+    ))
+    .returned(0);
+    let pid: i32 = said.text().trim().parse().unwrap();
+    let process = rustix::process::Pid::from_raw(pid).unwrap();
+    let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+    rustix::process::kill_process(process, Signal::INT).unwrap();
+    let mut fds = [rustix::event::PollFd::new(
+        &end,
+        rustix::event::PollFlags::IN,
+    )];
+    rustix::event::poll(&mut fds, None).unwrap();
+    assert!(world.summary("out").losses_known);
+    assert_eq!(world.names(), ["config", "out"]);
+}
+
+#[test]
+fn sockets_of_the_environment_are_used() {
+    let world = World::new();
+    world.write("config", CONFIG);
+    let args = ["--notify-fd", "9", "--txt", "-c", "config", "-o", "out"];
+    let mut command = world.command_with_9("tracebox", &args);
+    let mut running = Running::new(command.spawn().unwrap());
+    running.wait_for("\0");
+    let said = world.run("perfetto", &["--query"]).returned(0);
+    assert!(said.text().contains("linux.sys_stats"));
+    running.signal(Signal::INT);
+    running.finish().returned(0);
+    assert_eq!(world.names(), ["config", "out"]);
+}
+
+#[test]
+fn strictness_is_asked_for() {
+    let world = World::new();
+    world.write("config", "data_sources { config { target_buffer: 9 } }");
+    let args = ["--txt", "-c", "config", "-o", "out"];
+    finish(tracebox(&world, &args))
+        .returned(0)
+        .complained("Service error: ");
+    let mut strict = tracebox(&world, &args);
+    strict.env("FERRETTO_STRICT_EXIT", "1");
+    finish(strict).returned(1).complained("Service error: ");
+}
