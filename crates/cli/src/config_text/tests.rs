@@ -36,7 +36,7 @@ fn same(text: &str, plain: &str) {
 }
 
 #[test]
-fn a_config_as_people_write_it() {
+fn cli_030_a_config_as_people_write_it() {
     let config = config(
         r#"
         # One buffer for everything.
@@ -96,7 +96,7 @@ fn nested_messages_may_be_written_in_every_way() {
 }
 
 #[test]
-fn strings_are_joined_and_unescaped() {
+fn cli_031_strings_are_joined_and_unescaped() {
     let name = |text: &str| config(&format!("unique_session_name: {text}")).unique_session_name;
     for (text, expected) in [
         (r#""plain""#, &b"plain"[..]),
@@ -107,6 +107,9 @@ fn strings_are_joined_and_unescaped() {
             b"\x07\x08\x0c\n\r\t\x0b\\'\"?",
         ),
         (r#""\377\1\018""#, b"\xff\x01\x018"),
+        (r#""\101""#, b"A"),
+        // More than upstream takes.
+        (r#""\x41""#, b"A"),
         (r#""\xff\x4q""#, b"\xff\x04q"),
         (r#""\u00e9\U0001F600""#, "\u{e9}\u{1F600}".as_bytes()),
         ("\"over\nlines # no comment\"", b"over\nlines # no comment"),
@@ -174,7 +177,7 @@ fn what_upstream_cuts_is_cut_with_a_warning() {
 }
 
 #[test]
-fn misspelt_fields_get_a_suggestion() {
+fn cli_030_misspelt_fields_get_a_suggestion() {
     fails(
         "durtion_ms: 1",
         r#"1:1: no field "durtion_ms" in TraceConfig; did you mean "duration_ms"?"#,
@@ -282,7 +285,7 @@ fn values_of_the_wrong_type_say_what_is_wanted() {
 }
 
 #[test]
-fn a_field_given_twice_names_the_first() {
+fn cli_032_a_field_given_twice_names_the_first() {
     fails(
         "duration_ms: 1\nduration_ms: 2",
         r#"2:1: "duration_ms" is given a second time; the first is in line 1"#,
@@ -295,7 +298,7 @@ fn a_field_given_twice_names_the_first() {
 }
 
 #[test]
-fn unbalanced_brackets_are_shown_where_they_open() {
+fn cli_032_unbalanced_brackets_are_shown_where_they_open() {
     fails("buffers {\n  size_kb: 1\n", "1:9: this is never closed");
     fails(
         "data_sources {\n config <\n}",
@@ -338,6 +341,7 @@ fn what_is_no_token_ends_the_reading() {
         r"1:16: \q is not an escape; write \\ for a backslash",
     );
     fails(r#"output_path: "a\777""#, r"1:16: \777 is more than \377");
+    fails(r#"output_path: "\400""#, r"1:15: \400 is more than \377");
     fails(r#"output_path: "\x""#, r"1:15: \x has no digits");
     fails(
         r#"output_path: "\ud800""#,
@@ -365,7 +369,7 @@ fn what_is_no_token_ends_the_reading() {
 }
 
 #[test]
-fn lossy_reading_drops_what_is_unknown_and_nothing_else() {
+fn cli_030_lossy_reading_drops_what_is_unknown_and_nothing_else() {
     let text = br#"nope { a: 1 b { c: "}" } } duration_ms: 5 [x.y] { z: 1 } buffers { fill_policy: NEW size_kb: 1 }"#;
     let parsed = read("f", text, Unknown::Drop).expect("a config");
     assert_eq!(
@@ -385,7 +389,7 @@ fn lossy_reading_drops_what_is_unknown_and_nothing_else() {
 }
 
 #[test]
-fn an_error_shows_its_line() {
+fn cli_030_an_error_shows_row_column_and_line() {
     let error = parse("my.pbtxt", b"buffers {}\n\tduration_m: 5 # five\n").expect_err("misspelt");
     assert_eq!(
         error.to_string(),
@@ -419,7 +423,7 @@ fn many_errors_are_cut_short() {
 }
 
 #[test]
-fn deep_nesting_is_refused() {
+fn cli_032_deep_nesting_is_refused() {
     let deep = "trigger_config { ".repeat(50_000);
     assert!(parse("f", deep.as_bytes()).is_err());
     let brackets = format!("nope {}", "{".repeat(500_000));

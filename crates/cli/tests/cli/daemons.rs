@@ -10,12 +10,12 @@ use crate::world::{Running, World, until};
 
 /// A service that listens, in the folder of the test.
 pub(crate) fn traced(world: &World) -> Running {
-    world.start_daemon("traced", "TRACED_NOTIFY_FD")
+    world.start_daemon("traced", &[], "TRACED_NOTIFY_FD")
 }
 
 /// The data sources of the system, connected to the service of the folder.
 pub(crate) fn traced_probes(world: &World) -> Running {
-    world.start_daemon("traced_probes", "TRACED_PROBES_NOTIFY_FD")
+    world.start_daemon("traced_probes", &[], "TRACED_PROBES_NOTIFY_FD")
 }
 
 #[test]

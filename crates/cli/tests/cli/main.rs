@@ -8,4 +8,5 @@ mod perfetto;
 mod record;
 mod snapshots;
 mod tracebox;
+mod users;
 mod world;

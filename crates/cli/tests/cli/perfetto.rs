@@ -217,6 +217,81 @@ fn cli_027_the_state_can_be_queried() {
 }
 
 #[test]
+fn cli_012_the_built_in_config_takes_two_seconds() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world
+        .run("perfetto", &["-c", ":test", "-o", "out"])
+        .returned(0)
+        .complained("TTL: 2s");
+    let summary = world.summary("out");
+    let sources: Vec<_> = summary.sources.iter().map(|s| s.name.as_str()).collect();
+    for expected in ["linux.process_stats", "linux.system_info"] {
+        assert!(sources.contains(&expected), "{sources:?}");
+    }
+}
+
+#[test]
+fn cli_032_a_huge_config_is_refused() {
+    let world = World::new();
+    let huge = std::fs::File::create(world.path("huge")).unwrap();
+    huge.set_len(100 << 20).unwrap();
+    world
+        .run("perfetto", &["--txt", "-c", "huge", "-o", "out"])
+        .returned(1)
+        .complained("Could not open huge (it is larger than any config)");
+    world.write("deep", "trigger_config { ".repeat(10_000));
+    world
+        .run("perfetto", &["--txt", "-c", "deep", "-o", "out"])
+        .returned(1)
+        .complained("The trace config is invalid, bailing out.");
+    assert!(!world.path("out").exists());
+}
+
+#[test]
+fn cli_040_a_recording_has_nothing_that_readers_do_not_know() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    let config = r#"
+        buffers { size_kb: 8192 }
+        buffers { size_kb: 256 fill_policy: DISCARD }
+        data_sources { config { name: "linux.ftrace" ftrace_config {
+            ftrace_events: "sched/sched_switch" ftrace_events: "sched/sched_waking" } } }
+        data_sources { config { name: "linux.process_stats" target_buffer: 1
+            process_stats_config { scan_all_processes_on_start: true proc_stats_poll_ms: 100 } } }
+        data_sources { config { name: "linux.sys_stats" target_buffer: 1
+            sys_stats_config { meminfo_period_ms: 100 stat_period_ms: 100 vmstat_period_ms: 100 } } }
+        data_sources { config { name: "linux.system_info" } }
+        duration_ms: 400
+    "#;
+    for more in [
+        "",
+        "write_into_file: true",
+        "compression_type: COMPRESSION_TYPE_DEFLATE",
+    ] {
+        world.write("config", format!("{config} {more}"));
+        world
+            .run("perfetto", &["--txt", "-c", "config", "-o", "out"])
+            .returned(0);
+        let said = world.run("ferretto", &["text", "out"]).returned(0);
+        assert_eq!(said.stderr, "", "damage");
+        let text = said.text();
+        // What the schema does not know is printed by number.
+        let unknown = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+        assert_eq!(unknown, None);
+        let packets = text.matches("packet {").count();
+        let sequences = text.matches("  trusted_packet_sequence_id: ").count();
+        assert!(
+            packets > 0 && (packets == sequences || more.contains("DEFLATE")),
+            "{packets} {sequences}"
+        );
+        assert!(world.summary("out").losses_known);
+    }
+}
+
+#[test]
 fn light_mode_streams_into_the_file() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));

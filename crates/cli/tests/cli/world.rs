@@ -135,8 +135,8 @@ impl World {
     }
 
     /// A daemon, once it says that it is ready.
-    pub(crate) fn start_daemon(&self, program: &str, variable: &str) -> Running {
-        let mut command = self.command_with_9(program, &[] as &[&str]);
+    pub(crate) fn start_daemon(&self, program: &str, args: &[&str], variable: &str) -> Running {
+        let mut command = self.command_with_9(program, args);
         let mut running = Running::new(command.env(variable, "9").spawn().unwrap());
         running.wait_for("1");
         running

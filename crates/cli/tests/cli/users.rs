@@ -1,0 +1,81 @@
+//! What another user of the machine may do.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::world::{Running, Said, World};
+
+/// Nobody.
+const USER: u32 = 65_534;
+
+const CONFIG: &str = r#"
+buffers { size_kb: 1024 }
+unique_session_name: "theirs"
+"#;
+
+fn as_nobody(mut command: Command) -> Option<Said> {
+    command.uid(USER).gid(USER);
+    let child = command.spawn().ok()?;
+    Some(Running::new(child).finish())
+}
+
+#[test]
+fn cli_024_another_user_has_no_access_and_root_has() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = World::new();
+    set_permissions(world.path(""), Permissions::from_mode(0o755)).unwrap();
+    let permissions = ["--set-socket-permissions", "0:0666:0:0666"];
+    let _service = world.start_daemon("traced", &permissions, "TRACED_NOTIFY_FD");
+    if as_nobody(world.command("perfetto", &["--version"])).is_none() {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    }
+    let refused = |args: &[&str]| as_nobody(world.command("perfetto", args)).unwrap();
+
+    // Sessions of root.
+    world.write("config", format!("{CONFIG} write_into_file: true"));
+    let start = ["--detach", "k", "--txt", "-c", "config", "-o", "out"];
+    world.run("perfetto", &start).returned(0);
+    refused(&["--attach", "k"])
+        .returned(2)
+        .complained("Session re-attach failed.");
+    refused(&["--is_detached", "k"]).returned(2);
+    refused(&["--clone-by-name", "theirs", "-o", "-"])
+        .returned(0)
+        .complained("Not allowed to clone a session from another UID");
+    let said = refused(&["--query"]).returned(0);
+    assert!(
+        said.text().contains("Tracing sessions: 1") && !said.text().contains("theirs"),
+        "{}",
+        said.text()
+    );
+    world
+        .run("perfetto", &["--attach", "k", "--stop"])
+        .returned(0);
+
+    // Sessions of the other.
+    world.write("config", CONFIG);
+    let start = [
+        "--notify-fd",
+        "9",
+        "--txt",
+        "-c",
+        "config",
+        "-o",
+        "/dev/null",
+    ];
+    let mut command = world.command_with_9("perfetto", &start);
+    let mut recording = Running::new(command.uid(USER).gid(USER).spawn().unwrap());
+    recording.wait_for("\0");
+    let said = world.run("perfetto", &["--query"]).returned(0);
+    assert!(said.text().contains("theirs"), "{}", said.text());
+    world
+        .run("perfetto", &["--clone-by-name", "theirs", "-o", "clone"])
+        .returned(0)
+        .complained("bytes into clone");
+}
