@@ -40,7 +40,7 @@ fn conversations() -> Vec<(String, Vec<Record>)> {
         })
         .collect();
     all.sort_by(|one, other| one.0.cmp(&other.0));
-    assert_eq!(all.len(), 11);
+    assert_eq!(all.len(), 12);
     all
 }
 

@@ -199,6 +199,8 @@ impl Service {
         request_id: Option<u64>,
         error: Option<String>,
     ) {
+        // How its data sources ended comes before the end, as from upstream.
+        self.deliver_observed();
         let reply = EnableTracingResponse {
             state: Some(State::Disabled(true)),
             error: error.map(String::into_bytes),
