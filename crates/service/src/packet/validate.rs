@@ -5,8 +5,11 @@ use thiserror::Error;
 /// Longest length-delimited field.
 const MAX_LENGTH: u64 = (1 << 28) - 1;
 
-/// Top-level fields of TracePacket that only the service may write.
-pub const RESERVED_FIELDS: [u32; 12] = [3, 10, 33, 35, 36, 50, 69, 79, 98, 124, 125, 133];
+/// Top-level fields of TracePacket that only the service may write. Upstream's service lets a producer claim to be
+/// the trace's identity, its triggers, the clocks of other machines or what other sessions did (46, 89, 107, 113, 134).
+pub const RESERVED_FIELDS: [u32; 17] = [
+    3, 10, 33, 35, 36, 46, 50, 69, 79, 89, 98, 107, 113, 124, 125, 133, 134,
+];
 
 /// The same as a bit set.
 const RESERVED: [u64; 3] = {
@@ -58,7 +61,7 @@ enum State {
 /// Checks a packet piece by piece: its top-level fields must be well-formed and none reserved. What
 /// is inside a field is skipped, so the cost goes by the number of fields, not of bytes.
 ///
-/// These are upstream's rules; in particular a field number is cut to 32 bits, and 0 is let pass.
+/// Otherwise as upstream's service does: in particular, a field number is cut to 32 bits, and 0 is let pass.
 #[derive(Debug, Clone)]
 pub struct Validator {
     state: State,
