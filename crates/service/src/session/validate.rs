@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ferretto_proto::trace_config::{TriggerConfig, trigger_config::TriggerMode};
+use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
+use ferretto_proto::trace_config::{BufferConfig, TriggerConfig, trigger_config::TriggerMode};
 use ferretto_proto::{
     DataSourceConfig, Message, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
 };
@@ -221,16 +222,20 @@ pub(crate) fn check_output(config: &TraceConfig, has_fd: bool) -> Result<(), Ena
 
 /// The checks upstream makes when it allocates, after the output file was opened.
 pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError> {
-    let valid = |kb: u32| kb != 0 && u64::from(kb) * 1024 <= u64::from(u32::MAX);
-    if config
-        .buffers
-        .iter()
-        .any(|b| !valid(b.size_kb.unwrap_or(0)))
-    {
+    let valid = |buffer: &BufferConfig| {
+        let bytes = u64::from(buffer.size_kb.unwrap_or(0)) * 1024;
+        let bytes = match buffer.experimental_mode {
+            // Upstream's second kind of buffer is made of pages.
+            Some(ExperimentalMode::TRACE_BUFFER_V2) => bytes.next_multiple_of(4096),
+            _ => bytes,
+        };
+        (1..=u64::from(u32::MAX)).contains(&bytes)
+    };
+    if !config.buffers.iter().all(valid) {
         return Err(EnableError::BufferSizes);
     }
     // An enum value unknown here was kept with the unknown fields.
-    let unknown_mode = |b: &ferretto_proto::trace_config::BufferConfig| {
+    let unknown_mode = |b: &BufferConfig| {
         b.__buffa_unknown_fields
             .iter()
             .any(|f| f.number == EXPERIMENTAL_MODE)

@@ -1,6 +1,7 @@
 //! Which configs are accepted, and what is said of the others.
 
 use ferretto_ipc::port::consumer::Request;
+use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
 use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_proto::trace_config::{BufferConfig, ProducerConfig, TriggerConfig};
 use ferretto_proto::{
@@ -210,6 +211,14 @@ fn service_022_row_13_and_024_and_tracebuf_003_buffers() {
     assert_eq!(refusal(|c| c.buffers[0].size_kb = Some(0)), invalid);
     assert_eq!(refusal(|c| c.buffers[0].size_kb = None), invalid);
     assert_eq!(refusal(|c| c.buffers[0].size_kb = Some(4_194_304)), invalid);
+    // Upstream's service would abort on one that is 4 GiB once rounded up to pages.
+    assert_eq!(
+        refusal(|c| {
+            c.buffers[0].size_kb = Some(4_194_301);
+            c.buffers[0].experimental_mode = Some(ExperimentalMode::TRACE_BUFFER_V2);
+        }),
+        invalid
+    );
 }
 
 #[test]
