@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use ferretto_ipc::client::{Connection, Event as IpcEvent};
+use ferretto_ipc::client::{Connection, Event as IpcEvent, InvokeError};
 use ferretto_ipc::port::producer::{Port, Request};
 use ferretto_proto::{
     ActivateTriggersRequest, NotifyDataSourceStartedRequest, NotifyDataSourceStoppedRequest,
@@ -235,8 +235,15 @@ impl Shared {
             return false;
         };
         let request = Request::Sync(SyncRequest::default());
-        let Ok(id) = connection.invoke(&request, None, true) else {
-            return false;
+        let id = match connection.invoke(&request, None, true) {
+            Ok(id) => id,
+            // An old service; it works off requests in order, too.
+            Err(InvokeError::UnknownMethod(_)) => {
+                drop(link);
+                callback();
+                return true;
+            }
+            Err(_) => return false,
         };
         callbacks.insert(id, vec![callback]);
         if connection.wants_write() {
