@@ -4,7 +4,7 @@ use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::trace_config::trace_filter::{StringFilterPolicy, StringFilterRule};
 use ferretto_proto::trace_config::{CompressionType, DataSource};
-use ferretto_proto::{DataSourceConfig, TraceConfig};
+use ferretto_proto::{DataSourceConfig, Message, TraceConfig};
 use ferretto_service::{ClientId, ServiceOptions};
 use ferretto_wire::Fields;
 
@@ -116,6 +116,35 @@ fn service_064_strings_are_redacted() {
         });
     });
     assert_eq!(texts(&world.read(consumer)), ["key=P60RED", "other"]);
+}
+
+#[test]
+fn config_011_semantic_types_may_be_packed() {
+    // The tested field has type 0. Without types a rule is for type 0.
+    let one_by_one =
+        |types: &[u8]| -> Vec<u8> { types.iter().flat_map(|t| [5 << 3, *t]).collect() };
+    let packed = |types: &[u8]| [&[5 << 3 | 2, types.len() as u8], types].concat();
+    for (types, redacted) in [
+        (one_by_one(&[1]), false),
+        (packed(&[1]), false),
+        (one_by_one(&[1, 0]), true),
+        (packed(&[1, 0]), true),
+    ] {
+        let rule = ferretto_wire::encode(|rule| {
+            rule.varint(1, 1);
+            rule.string(2, "key=(.*)");
+            rule.raw(&types);
+        });
+        let (mut world, consumer) = recorded(|config| {
+            allow(config, &[(TEST_FIELD, STRING)]);
+            let filter = config.trace_filter.get_or_insert_default();
+            let chain = filter.string_filter_chain.get_or_insert_default();
+            let rule = StringFilterRule::decode_from_slice(&rule).unwrap();
+            chain.rules.push(rule);
+        });
+        let texts = texts(&world.read(consumer));
+        assert_eq!(texts[0].starts_with("key=P60"), redacted, "{types:?}");
+    }
 }
 
 #[test]

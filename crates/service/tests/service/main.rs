@@ -5,6 +5,7 @@
 mod admission;
 mod bounds;
 mod buffers;
+mod calls;
 mod cloning;
 mod cloning_files;
 mod commits;
