@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use ferretto_host::{
-    Host, HostError, HostOptions, Notice, NoticeSink, PermissionsError, RelayEndpoints,
-    SocketPermissions,
+    Host, HostError, HostOptions, PermissionsError, RelayEndpoints, SocketPermissions,
 };
 use ferretto_ipc::Address;
 use lexopt::Arg;
@@ -80,7 +79,6 @@ fn run(args: Vec<OsString>, in_background: bool) -> Result<ExitCode> {
         .context("Failed to start the traced service: a socket name is wrong")?;
     host.permissions = options.permissions;
     host.relays = options.relays;
-    host.notices = NoticeSink::new(|notice: &Notice| eprintln!("traced: {notice}"));
     match ferretto_host::traced::run(host, say_listening) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(HostError::NoRelayAddress { address, producers }) => bail!(

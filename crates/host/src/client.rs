@@ -9,6 +9,7 @@ use ferretto_ipc::socket::Socket;
 use ferretto_service::{ClientId, Event, Peer};
 use ferretto_shm::Region;
 
+use crate::admission::Origin;
 use crate::notice::ClientName;
 use crate::options::Limits;
 
@@ -45,12 +46,18 @@ impl Role {
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) role: Role,
+    /// With whose it is counted.
+    pub(crate) origin: Origin,
+    /// How much of its queue is counted.
+    pub(crate) accounted: usize,
     pub(crate) socket: Socket,
     pub(crate) connection: Connection,
     /// Whether the service knows the client: from its first call on.
     pub(crate) announced: bool,
     /// Whether there may be something to read.
     pub(crate) readable: bool,
+    /// Whether the peer has closed its end, which is only seen by reading on.
+    pub(crate) peer_closed: bool,
     /// Whether the reactor waits for the socket to take more.
     pub(crate) waits_for_room: bool,
     /// Whether the service wants to know when the queue is short.
@@ -73,7 +80,7 @@ impl Client {
         mut socket: Socket,
         limits: &Limits,
     ) -> Option<Self> {
-        let connection = if socket.is_unix() {
+        let (origin, connection) = if socket.is_unix() {
             let credentials = socket.credentials()?;
             let peer = host::Peer {
                 uid: credentials.uid,
@@ -81,9 +88,11 @@ impl Client {
                 machine_id: 0,
                 machine_name: Vec::new(),
             };
-            Connection::local(services, peer)
+            let origin = Origin::User(credentials.uid);
+            (origin, Connection::local(services, peer))
         } else {
-            Connection::remote(services, socket.local_host())
+            let connection = Connection::remote(services, socket.local_host());
+            (Origin::Remote, connection)
         };
         socket.set_out_limit(match role {
             Role::Producer { .. } => limits.producer_queue,
@@ -92,10 +101,13 @@ impl Client {
         Some(Self {
             id,
             role,
+            origin,
+            accounted: 0,
             socket,
             connection,
             announced: false,
             readable: true,
+            peer_closed: false,
             waits_for_room: false,
             wants_drained: false,
             closing: false,

@@ -228,7 +228,10 @@ impl Host {
                     Token(index) if index >= LISTENERS => {
                         self.reactor.listener_ready(index - LISTENERS);
                     }
-                    Token(client) => self.reactor.client_ready(client as u64),
+                    Token(client) => {
+                        let closed = event.is_read_closed() || event.is_error();
+                        self.reactor.client_ready(client as u64, closed);
+                    }
                 }
             }
             self.reactor.turn();

@@ -15,6 +15,7 @@
 //! ends it. [`traced::run`] is the whole daemon.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod client;
 mod clocks;
 mod commands;
@@ -30,6 +31,7 @@ mod system;
 mod timer;
 pub mod traced;
 
+pub use admission::Origin;
 pub use host::{Host, HostError, Stopper};
 pub use inherited::{InheritedError, InheritedSockets};
 pub use notice::{ClientName, Notice, NoticeSink};

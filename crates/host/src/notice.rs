@@ -10,6 +10,8 @@ use ferretto_ipc::host::ReplyTooLarge;
 use ferretto_ipc::socket::{QueueError, ReceiveError};
 use ferretto_service::ClientId;
 
+use crate::admission::Origin;
+
 /// Something an operator may want to know. None of it stops the host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -61,6 +63,24 @@ pub enum Notice {
         client: ClientName,
         /// Why.
         error: ferretto_shm::RegionError,
+    },
+    /// Connections are refused, from now until there are far fewer.
+    #[error("connections of {origin} are refused: there are {limit} already")]
+    TooManyConnections {
+        /// Whose.
+        origin: Origin,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The clients of one user do not read, and the one with the most unread was disconnected.
+    #[error("{client} was disconnected: clients of {origin} have more than {limit} bytes unread")]
+    TooMuchUnread {
+        /// Who.
+        client: ClientName,
+        /// Whose it is.
+        origin: Origin,
+        /// How much they may have unread together.
+        limit: usize,
     },
     /// A connection could not be accepted; it is tried again soon.
     #[error("a connection could not be accepted: {0}")]

@@ -18,6 +18,7 @@ use ferretto_service::{ClientId, Clocks, Event, Service};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
+use crate::admission::Admission;
 use crate::client::{Client, Role};
 use crate::clocks;
 use crate::files::Files;
@@ -73,6 +74,7 @@ pub(crate) struct Reactor {
     pub(crate) files: Files,
     timer: Timer,
     limits: Limits,
+    pub(crate) admission: Admission,
     pub(crate) notices: NoticeSink,
     pub(crate) clients: HashMap<ClientId, Client>,
     next_client: u64,
@@ -105,6 +107,7 @@ impl Reactor {
             service,
             files,
             timer,
+            admission: Admission::new(&limits),
             limits,
             notices,
             clients: HashMap::new(),
@@ -147,9 +150,10 @@ impl Reactor {
         }
     }
 
-    pub(crate) fn client_ready(&mut self, id: u64) {
+    pub(crate) fn client_ready(&mut self, id: u64, peer_closed: bool) {
         let id = ClientId(id);
         if let Some(client) = self.clients.get_mut(&id) {
+            client.peer_closed |= peer_closed;
             if !client.readable {
                 client.readable = true;
                 self.readers.push_back(id);
@@ -256,6 +260,9 @@ impl Reactor {
     }
 
     fn add(&mut self, client: Client) {
+        if !self.admit(client.origin) {
+            return;
+        }
         let token = Token(client.id.0 as usize);
         let fd = client.raw_fd();
         match self
@@ -266,7 +273,10 @@ impl Reactor {
                 self.readers.push_back(client.id);
                 self.clients.insert(client.id, client);
             }
-            Err(error) => self.notices.report(&Notice::AcceptFailed(error)),
+            Err(error) => {
+                self.release(client.origin, 0);
+                self.notices.report(&Notice::AcceptFailed(error));
+            }
         }
     }
 
@@ -288,6 +298,12 @@ impl Reactor {
             match client.socket.receive(&mut self.buffer[..size]) {
                 Ok(Received::Data { len, fd }) => {
                     total += len;
+                    // Less than there was room for: there is no more, and what comes is announced. A
+                    // receive also ends behind a descriptor, and the end of the stream comes by itself.
+                    if len < size && fd.is_none() && !client.peer_closed {
+                        client.readable = false;
+                        return self.receive(id, len, fd);
+                    }
                     self.receive(id, len, fd);
                 }
                 Ok(Received::WouldBlock) => {
@@ -369,6 +385,7 @@ impl Reactor {
         match client.socket.queue(frame, fd) {
             Ok(()) => {
                 self.dirty.insert(id);
+                self.account(id);
             }
             Err(error @ (QueueError::Overflow { .. } | QueueError::FrameTooLarge { .. })) => {
                 let client = client.name();
@@ -382,6 +399,7 @@ impl Reactor {
     pub(crate) fn send_at_once(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             let _ = client.socket.flush();
+            self.account(id);
         }
     }
 
@@ -397,6 +415,10 @@ impl Reactor {
         if empty && client.closing {
             return self.lose(id);
         }
+        self.account(id);
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
         if empty {
             client.stalled_since = None;
             self.unsent.remove(&id);
@@ -494,12 +516,13 @@ impl Reactor {
 
     /// Ends a connection now. The service is told by [`carry_out`](Self::carry_out), which
     /// every turn ends with.
-    fn lose(&mut self, id: ClientId) {
+    pub(crate) fn lose(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
         self.unsent.remove(&id);
         self.dirty.remove(&id);
+        self.release(client.origin, client.accounted);
         // Closing the socket would do as well.
         let _ = self.registry.deregister(&mut SourceFd(&client.raw_fd()));
         if client.announced {

@@ -17,6 +17,8 @@ use ferretto_proto::fields::trace_packet::TRACE_STATS;
 use ferretto_wire::Fields;
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Set where any number of connections is accepted.
+const CROWDED_VARIABLE: &str = "FERRETTO_TEST_CROWDED";
 /// Set where [`daemon_main`] is to be the daemon.
 const DAEMON_VARIABLE: &str = "FERRETTO_TEST_DAEMON";
 
@@ -38,7 +40,10 @@ fn daemon_main() {
     if std::env::var_os(DAEMON_VARIABLE).is_none() {
         return;
     }
-    let options = HostOptions::from_environment().unwrap();
+    let mut options = HostOptions::from_environment().unwrap();
+    if std::env::var_os(CROWDED_VARIABLE).is_some() {
+        options.limits.connections_per_user = Some(usize::MAX);
+    }
     ferretto_host::traced::run(options, |_| ()).unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -233,6 +238,7 @@ fn out_of_descriptors_the_daemon_waits_until_there_are_some() {
     command.args(daemon.get_args());
     let variables = daemon.get_envs();
     command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    command.env(CROWDED_VARIABLE, "1");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = start(command);
     let address = Address::Path(folder.path().join("p"));

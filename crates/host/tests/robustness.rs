@@ -345,6 +345,55 @@ fn ipc_039_a_consumer_that_stops_reading_is_disconnected_and_its_session_freed()
 }
 
 #[test]
+fn the_connections_of_one_user_are_bounded() {
+    let host = TestHost::start_with(|options| options.limits.connections_per_user = Some(20));
+    let kept: Vec<_> = (0..10).flat_map(|_| sockets(&host)).collect();
+    let is_served = |socket: &Socket, name: &str| {
+        send_raw(socket, &bind_frame(name)) && read_frame(socket).is_some()
+    };
+    for (socket, name) in &kept {
+        assert!(is_served(socket, name));
+    }
+    // Whoever is refused sees the connection end; the operator hears of it once.
+    for _ in 0..50 {
+        wait_closed(&host.producer_socket());
+        wait_closed(&host.consumer_socket());
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let expected = format!("connections of user {uid} are refused: there are 20 already");
+    assert_eq!(host.notice(), expected);
+    assert_eq!(host.try_notice(), None);
+    for (socket, name) in &kept {
+        assert!(is_served(socket, name));
+    }
+    // With room again, which the host may notice a moment later, all is well.
+    drop(kept);
+    while !is_served(&host.producer_socket(), "ProducerPort") {}
+    host.assert_alive();
+}
+
+#[test]
+fn what_the_clients_of_one_user_leave_unread_is_bounded() {
+    let host = TestHost::start_with(|options| options.limits.queued_per_user = 256 << 10);
+    // Each stays far below its own limit.
+    let binds = bind_frame("ProducerPort").repeat(500);
+    let mut idle = Vec::new();
+    let notice = loop {
+        let socket = host.producer_socket();
+        for _ in 0..4 {
+            send_raw(&socket, &binds);
+        }
+        idle.push(socket);
+        if let Some(notice) = host.try_notice() {
+            break notice;
+        }
+        assert!(idle.len() < 1000);
+    };
+    assert!(notice.contains("bytes unread"), "{notice}");
+    host.assert_alive();
+}
+
+#[test]
 fn a_flooding_producer_does_not_starve_another() {
     let host = TestHost::start();
     let path = host.producer_path();
