@@ -68,6 +68,10 @@ pub(crate) const MAX_NAME: usize = 16 * 1024;
 pub(crate) const MAX_DESCRIPTOR_BYTES: usize = 16 * 1024 * 1024;
 /// Registrations one producer may hold. Upstream sets no bound.
 pub(crate) const MAX_DATA_SOURCES_PER_PRODUCER: usize = 4096;
+/// Transitions of other sessions kept between two reads; later ones are dropped.
+pub(crate) const MAX_CONCURRENT_EVENTS: usize = 4096;
+/// What the session names among them may take. Upstream sets no bound.
+pub(crate) const MAX_CONCURRENT_NAME_BYTES: usize = 1024 * 1024;
 /// Commands kept for a producer that does not fetch them. Upstream drops them all.
 pub(crate) const MAX_PENDING_COMMANDS: usize = 4096;
 /// Requests kept while the driver prepares a client's memory or file.

@@ -365,6 +365,7 @@ impl Service {
         }
         let waits = made.output.is_some();
         self.sessions.insert(id, made);
+        self.state_changed(id);
         if let Some(consumer) = self.consumers.get_mut(&requester.client) {
             consumer.session = Some(id);
         }
@@ -532,6 +533,8 @@ impl Session {
         };
         Self {
             state: State::Cloned,
+            // Until it is announced.
+            state_since: 0,
             cloned: Some(Cloned {
                 trigger: pending.trigger.clone(),
                 requester: None,
@@ -555,6 +558,7 @@ impl Session {
             snapshots: self.snapshots.clone(),
             started_realtime: self.started_realtime,
             events: self.events.clone(),
+            concurrent: self.concurrent.clone(),
             progress: super::ReadProgress {
                 stats_due: true,
                 ..Default::default()

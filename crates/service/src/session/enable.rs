@@ -11,8 +11,8 @@ use ferretto_proto::{EnableTracingRequest, TraceConfig};
 use super::triggers::trigger_mode;
 use super::validate::{self, CheckedConfig, EnableError};
 use super::{
-    EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter, State, Triggers,
-    Uuid,
+    ConcurrentEvents, EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter,
+    State, Triggers, Uuid,
 };
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
 use crate::command::Command;
@@ -203,6 +203,7 @@ impl Service {
         let compressor = Compressor::for_config(&config);
         let session = Session {
             state: State::Configured,
+            state_since: self.now.boottime,
             cloned: None,
             clones: Default::default(),
             uuid: choose_uuid(&config, || self.rng.next_u64() as i64),
@@ -222,6 +223,7 @@ impl Service {
             snapshots: SnapshotRing::default(),
             started_realtime: None,
             events: EventLog::default(),
+            concurrent: ConcurrentEvents::default(),
             progress: ReadProgress::default(),
             sequences: SequenceIds::default(),
             filter: filter.map(SessionFilter::new),
@@ -235,8 +237,10 @@ impl Service {
         let deferred = session.config.deferred_start.unwrap_or(false)
             || trigger_mode(&session.config) == Some(TriggerMode::START_TRACING);
         self.sessions.insert(id, session);
+        self.note_existing_sessions(id);
         self.set_up_all_sources(id);
         self.arm_trigger_timeout(id);
+        self.state_changed(id);
         if !deferred {
             self.start_tracing(id);
         }

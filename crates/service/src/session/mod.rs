@@ -6,6 +6,7 @@ mod change;
 mod clone;
 mod clone_error;
 mod commit;
+mod concurrent;
 mod enable;
 mod events;
 mod file;
@@ -37,6 +38,7 @@ use crate::packet::SequenceIds;
 use crate::snapshot::SnapshotRing;
 
 pub(crate) use clone::{Cloned, PendingClone};
+pub(crate) use concurrent::{ConcurrentEvent, ConcurrentEvents};
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
@@ -66,6 +68,8 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) state: State,
+    /// When it came into that state, `CLOCK_BOOTTIME`.
+    pub(crate) state_since: u64,
     /// Set if it is a copy of another session, also once it is freed.
     pub(crate) cloned: Option<Cloned>,
     /// Clones of it that are being made.
@@ -93,6 +97,8 @@ pub(crate) struct Session {
     /// `CLOCK_REALTIME` at the start.
     pub(crate) started_realtime: Option<u64>,
     pub(crate) events: EventLog,
+    /// What other sessions did, if the config asks for it.
+    pub(crate) concurrent: ConcurrentEvents,
     pub(crate) progress: ReadProgress,
     pub(crate) sequences: SequenceIds,
     /// What may be in the trace, if not everything.

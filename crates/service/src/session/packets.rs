@@ -1,14 +1,15 @@
 //! The packets the service itself puts into a trace.
 
 use ferretto_proto::fields::{
-    clock_snapshot, trace_packet, trace_provenance, trace_uuid, tracing_service_event, trigger,
+    clock_snapshot, concurrent_session_event, trace_packet, trace_provenance, trace_uuid,
+    tracing_service_event, trigger,
 };
 use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
 
-use super::Uuid;
 use super::events::{Event, Value};
 use super::triggers::Received;
+use super::{ConcurrentEvent, State, Uuid};
 use crate::clocks::Clocks;
 use crate::packet::SequenceIds;
 use crate::snapshot::clock;
@@ -140,6 +141,32 @@ impl Header {
                 Value::Flag => message.bool(field, true),
                 Value::Number(number) => message.varint(field, *number),
                 Value::Message(details) => message.bytes(field, details),
+            });
+        })
+    }
+
+    pub(crate) fn concurrent_session(self, event: &ConcurrentEvent) -> Vec<u8> {
+        use concurrent_session_event::{
+            CONSUMER_UID, NUM_DATA_SOURCES, SESSION_ID, SESSION_NAME, STATE,
+        };
+        let state = match event.state {
+            State::Disabled => 1,
+            State::Configured => 2,
+            State::Started => 3,
+            State::Stopping => 4,
+            State::Cloned => 5,
+        };
+        encode(|packet| {
+            packet.varint(trace_packet::TIMESTAMP, event.timestamp);
+            self.write(packet);
+            packet.nested(trace_packet::CONCURRENT_SESSION_EVENT, |message| {
+                message.varint(STATE, state);
+                if !event.name.is_empty() {
+                    message.bytes(SESSION_NAME, &event.name);
+                }
+                message.varint(SESSION_ID, event.session.get());
+                message.int(CONSUMER_UID, i64::from(event.consumer_uid as i32));
+                message.varint(NUM_DATA_SOURCES, event.data_sources.into());
             });
         })
     }

@@ -52,6 +52,7 @@ impl Service {
             return false;
         };
         session.emit_events(header, &mut out);
+        session.emit_concurrent(header, &mut out);
         let more = session.emit_data(&mut self.buffers, threshold, &mut out);
         if !more {
             session.record_read_completed(&now);
@@ -160,6 +161,12 @@ impl Session {
             for event in self.events.take() {
                 out.own(&header.event(&event));
             }
+        }
+    }
+
+    fn emit_concurrent<S: PacketSink>(&mut self, header: Header, out: &mut Pipeline<'_, S>) {
+        for event in self.concurrent.take() {
+            out.own(&header.concurrent_session(&event));
         }
     }
 

@@ -31,6 +31,7 @@ impl Service {
         let has_consumer = session.consumer.is_some();
         let keys: Vec<_> = session.instances.keys().copied().collect();
 
+        self.state_changed(id);
         self.snapshot_tick(id);
         if duration > 0 {
             let base = if counts_suspend {
@@ -151,6 +152,7 @@ impl Service {
         if immediate || self.all_stopped(id) {
             self.finish_stop(id);
         } else {
+            self.state_changed(id);
             self.set_timer(TimeBase::Monotonic, timeout, Timer::StopTimeout(id));
         }
     }
@@ -188,6 +190,7 @@ impl Service {
         };
         session.state = State::Disabled;
         let keys: Vec<_> = session.instances.keys().copied().collect();
+        self.state_changed(id);
         for key in keys {
             self.set_instance_state(id, key, InstanceState::Stopped);
         }
@@ -249,6 +252,7 @@ impl Service {
         }
         if session.state == State::Cloned {
             session.state = State::Disabled;
+            self.state_changed(id);
         }
         self.fail_clones(id);
         self.disable_tracing(id, true);

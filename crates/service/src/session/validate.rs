@@ -203,7 +203,6 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
 pub(crate) fn check_late(config: &TraceConfig) -> Result<Option<TraceFilter>, EnableError> {
     let filter = config.trace_filter.as_option();
     let filter = filter.map(TraceFilter::load).transpose()?;
-    check_unsupported(config)?;
     if let Some(boost) = config.priority_boost.as_option() {
         check_boost(boost)?;
         return Err(EnableError::Unsupported("priority_boost"));
@@ -419,18 +418,6 @@ fn compile(field: &'static str, pattern: &[u8]) -> Result<Pattern, EnableError> 
         pattern: text(pattern),
         reason,
     })
-}
-
-/// Whatever changes what the trace contains must be refused, never silently ignored.
-fn check_unsupported(config: &TraceConfig) -> Result<(), EnableError> {
-    if config
-        .builtin_data_sources
-        .enable_concurrent_session_events
-        .unwrap_or(false)
-    {
-        return Err(EnableError::Unsupported("enable_concurrent_session_events"));
-    }
-    Ok(())
 }
 
 fn check_boost(boost: &PriorityBoostConfig) -> Result<(), EnableError> {

@@ -342,19 +342,6 @@ fn service_030_an_invalid_pattern_is_named() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_refused_not_ignored() {
-    let unsupported = |change: fn(&mut TraceConfig)| refusal(change);
-    let text = |what: &str| format!("{what} is not supported by this tracing service");
-    assert_eq!(
-        unsupported(|c| {
-            let builtin = c.builtin_data_sources.get_or_insert_default();
-            builtin.enable_concurrent_session_events = Some(true);
-        }),
-        text("enable_concurrent_session_events")
-    );
-}
-
-#[test]
 fn config_012_unknown_enum_values() {
     use ferretto_proto::Message;
     let buffer = |field: u32| {

@@ -10,6 +10,7 @@ mod cloning;
 mod cloning_files;
 mod commits;
 mod configs;
+mod concurrent;
 mod connections;
 mod enabling;
 mod file;
