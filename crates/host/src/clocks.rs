@@ -3,7 +3,7 @@
 use ferretto_service::Clocks;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the six clocks the service works with, back to back.
+/// Reads the clocks the service works with, back to back.
 pub(crate) fn read() -> Clocks {
     Clocks {
         boottime: nanoseconds(ClockId::Boottime),
@@ -12,7 +12,16 @@ pub(crate) fn read() -> Clocks {
         monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
         realtime: nanoseconds(ClockId::Realtime),
         realtime_coarse: nanoseconds(ClockId::RealtimeCoarse),
+        tsc: cycles(),
     }
+}
+
+/// Reads the time stamp counter, where there is one.
+fn cycles() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    return Some(tick_counter::x86_64_tick_counter());
+    #[cfg(not(target_arch = "x86_64"))]
+    return None;
 }
 
 /// Reads `CLOCK_MONOTONIC`, in nanoseconds.

@@ -19,6 +19,7 @@ mod admission;
 mod client;
 mod clocks;
 mod commands;
+mod extensions;
 mod files;
 mod host;
 mod inherited;
@@ -28,6 +29,7 @@ mod permissions;
 mod reactor;
 mod readiness;
 mod system;
+mod time_zone;
 mod timer;
 pub mod traced;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,14 @@ pub enum Notice {
         origin: Origin,
         /// How much they may have unread together.
         limit: usize,
+    },
+    /// An installed description of fields could not be read; traces are made without it.
+    #[error("{} is not put into traces: {error}", path.display())]
+    ExtensionDescriptor {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
     },
     /// A connection could not be accepted; it is tried again soon.
     #[error("a connection could not be accepted: {0}")]

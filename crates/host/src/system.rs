@@ -12,6 +12,7 @@ pub fn service_options() -> ServiceOptions {
         machine_name: String::from_utf8_lossy(&ferretto_ipc::names::machine_name()).into_owned(),
         system_info: system_info(),
         stopwatch: Some(crate::clocks::monotonic),
+        utc_offset_minutes: Some(crate::time_zone::utc_offset_minutes),
         ..ServiceOptions::default()
     }
 }

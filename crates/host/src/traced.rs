@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::extensions;
 use crate::host::{Host, HostError};
 use crate::inherited::InheritedSockets;
 use crate::notice::NoticeSink;
@@ -33,6 +34,8 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
     if options.notices.is_none() {
         options.notices = NoticeSink::stderr("traced");
     }
+    let extensions = extensions::installed(&options.notices);
+    options.service.extension_descriptors.extend(extensions);
     raise_descriptor_limit();
     // A file at its size limit is then a failed write, not the end.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;

@@ -1,8 +1,8 @@
 //! Readings of the machine's clocks, taken by whoever drives the service.
 
-/// One reading of each clock the service uses, in nanoseconds.
+/// One reading of each clock the service uses, in nanoseconds unless it says otherwise.
 ///
-/// The driver reads all six back to back before it hands a batch of events to the service; the
+/// The driver reads all of them back to back before it hands a batch of events to the service; the
 /// service itself never asks for the time. `CLOCK_BOOTTIME` must not go backwards from one call to
 /// the next, nor may `CLOCK_MONOTONIC`; the others may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,6 +19,9 @@ pub struct Clocks {
     pub realtime: u64,
     /// `CLOCK_REALTIME_COARSE`.
     pub realtime_coarse: u64,
+    /// Time stamp counter of the CPU, in cycles of unknown length; `None` where there is none (all but
+    /// x86-64).
+    pub tsc: Option<u64>,
 }
 
 impl Clocks {

@@ -50,5 +50,5 @@ pub use clocks::Clocks;
 pub use command::Command;
 pub use event::{ClientId, Event, FileId, Peer};
 pub use inventory::Inventory;
-pub use options::{DEFAULT_VERSION, ServiceOptions};
+pub use options::{DEFAULT_VERSION, ExtensionDescriptor, ServiceOptions};
 pub use service::Service;

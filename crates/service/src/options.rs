@@ -17,7 +17,7 @@ pub struct ServiceOptions {
     /// Version text for queries and the trace. Must begin `Perfetto vNN.M`: importers parse NN.
     pub version: String,
     /// Facts about the machine for the trace's `system_info` packet. The service fills in the
-    /// version.
+    /// version and the time zone.
     pub system_info: SystemInfo,
     /// Whether producers that do not say are scraped: whether packets still in their shared memory
     /// are copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
@@ -25,6 +25,23 @@ pub struct ServiceOptions {
     /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace took;
     /// `None` if that need not be known. Nothing else depends on it.
     pub stopwatch: Option<fn() -> u64>,
+    /// Tells how many minutes local time is ahead of UTC at a `CLOCK_REALTIME` reading in nanoseconds, for
+    /// the trace's `system_info` packet; `None`, or an answer of `None`, if that is not known.
+    pub utc_offset_minutes: Option<fn(u64) -> Option<i32>>,
+    /// Go into every trace that does not refuse them.
+    pub extension_descriptors: Vec<ExtensionDescriptor>,
+}
+
+/// Descriptions of fields outside the schema that packets of some producers have, put into every trace
+/// so that readers understand them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionDescriptor {
+    /// Where it comes from, e.g. the name of a file; may be empty.
+    pub name: String,
+    /// An encoded `FileDescriptorSet`.
+    pub bytes: Vec<u8>,
+    /// Whether `bytes` are compressed with gzip.
+    pub gzipped: bool,
 }
 
 impl Default for ServiceOptions {
@@ -37,6 +54,8 @@ impl Default for ServiceOptions {
             system_info: SystemInfo::default(),
             scrape_by_default: false,
             stopwatch: None,
+            utc_offset_minutes: None,
+            extension_descriptors: Vec::new(),
         }
     }
 }

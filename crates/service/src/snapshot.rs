@@ -17,11 +17,18 @@ pub(crate) mod clock {
     pub(crate) const MONOTONIC_COARSE: u64 = 4;
     pub(crate) const MONOTONIC_RAW: u64 = 5;
     pub(crate) const BOOTTIME: u64 = 6;
+    pub(crate) const TSC: u64 = 9;
 }
 
 impl Clocks {
     /// Clock ids with their readings, in the order upstream writes them: boottime first.
-    pub(crate) fn by_id(&self) -> [(u64, u64); 6] {
+    pub(crate) fn by_id(&self) -> impl Iterator<Item = (u64, u64)> {
+        let cycles = self.tsc.map(|cycles| (clock::TSC, cycles));
+        self.times_by_id().into_iter().chain(cycles)
+    }
+
+    /// The same of the clocks that count nanoseconds.
+    fn times_by_id(&self) -> [(u64, u64); 6] {
         [
             (clock::BOOTTIME, self.boottime),
             (clock::REALTIME_COARSE, self.realtime_coarse),
@@ -35,9 +42,10 @@ impl Clocks {
     fn drifted_from(&self, earlier: &Self) -> bool {
         let change = |a: u64, b: u64| i128::from(a) - i128::from(b);
         let boot = change(self.boottime, earlier.boottime);
-        self.by_id()
+        // Not of the cycles: they always drift, so that upstream keeps nearly every snapshot.
+        self.times_by_id()
             .iter()
-            .zip(earlier.by_id())
+            .zip(earlier.times_by_id())
             .skip(1)
             .any(|((_, now), (_, then))| {
                 (boot - change(*now, then)).unsigned_abs() >= u128::from(SIGNIFICANT_DRIFT_NS)
@@ -101,6 +109,7 @@ mod tests {
             monotonic_raw: ns,
             realtime: 5 + ns,
             realtime_coarse: ns,
+            tsc: Some(3 * ns),
         };
         ring.insert(&at(0));
         ring.insert(&at(1 << 40));

@@ -1,8 +1,8 @@
 //! The packets the service itself puts into a trace.
 
 use ferretto_proto::fields::{
-    clock_snapshot, concurrent_session_event, trace_packet, trace_provenance, trace_uuid,
-    tracing_service_event, trigger,
+    clock_snapshot, concurrent_session_event, extension_descriptor, trace_packet, trace_provenance,
+    trace_uuid, tracing_service_event, trigger,
 };
 use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
@@ -11,6 +11,7 @@ use super::events::{Event, Value};
 use super::triggers::Received;
 use super::{ConcurrentEvent, State, Uuid};
 use crate::clocks::Clocks;
+use crate::options::{ExtensionDescriptor, ServiceOptions};
 use crate::packet::SequenceIds;
 use crate::snapshot::clock;
 
@@ -121,14 +122,34 @@ impl Header {
         })
     }
 
-    pub(crate) fn system_info(self, info: &SystemInfo, version: &str) -> Vec<u8> {
+    /// What the options say of the machine, and the time zone as it is now.
+    pub(crate) fn system_info(self, options: &ServiceOptions, now: &Clocks) -> Vec<u8> {
+        let offset = options.utc_offset_minutes.and_then(|of| of(now.realtime));
         let info = SystemInfo {
-            tracing_service_version: Some(version.into()),
-            ..info.clone()
+            tracing_service_version: Some(options.version.as_str().into()),
+            timezone_off_mins: offset.or(options.system_info.timezone_off_mins),
+            ..options.system_info.clone()
         };
         encode(|packet| {
             packet.bytes(trace_packet::SYSTEM_INFO, &info.encode_to_vec());
             self.write(packet);
+        })
+    }
+
+    pub(crate) fn extension_descriptor(self, descriptor: &ExtensionDescriptor) -> Vec<u8> {
+        use extension_descriptor::{EXTENSION_SET, EXTENSION_SET_GZIP, FILE_NAME};
+        let set = match descriptor.gzipped {
+            true => EXTENSION_SET_GZIP,
+            false => EXTENSION_SET,
+        };
+        encode(|packet| {
+            self.write(packet);
+            packet.nested(trace_packet::EXTENSION_DESCRIPTOR, |message| {
+                message.bytes(set, &descriptor.bytes);
+                if !descriptor.name.is_empty() {
+                    message.bytes(FILE_NAME, descriptor.name.as_bytes());
+                }
+            });
         })
     }
 

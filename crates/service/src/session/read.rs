@@ -88,11 +88,17 @@ impl Service {
         };
         let builtin = &session.config.builtin_data_sources;
         let with_system_info = !builtin.disable_system_info.unwrap_or(false);
+        let with_extensions = !builtin.disable_extension_descriptors.unwrap_or(false);
         out.own(&header.uuid(session.uuid));
+        if with_extensions {
+            for descriptor in &self.options.extension_descriptors {
+                out.own(&header.extension_descriptor(descriptor));
+            }
+        }
         let provenance = session.provenance(&self.buffers);
         out.own(&header.provenance(&self.now, &provenance));
         if with_system_info {
-            out.own(&header.system_info(&self.options.system_info, &self.options.version));
+            out.own(&header.system_info(&self.options, &self.now));
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub)]
 
 mod admission;
+mod beginning;
 mod bounds;
 mod buffers;
 mod calls;

@@ -95,6 +95,7 @@ impl World {
                 monotonic_raw: start,
                 realtime: 1_700_000_000_000 * MS,
                 realtime_coarse: 1_700_000_000_000 * MS,
+                tsc: None,
             },
             producers: BTreeMap::new(),
             consumers: BTreeMap::new(),
