@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ferretto_ipc::host::{rejection_frame, reply_frame};
 use ferretto_ipc::port::PortMessage;
+use ferretto_priority::Priority;
 use ferretto_service::{ClientId, Clocks, Command, Event};
 use ferretto_shm::{Region, RegionError};
 
@@ -68,6 +69,7 @@ impl Reactor {
                 // The relay measures the time.
                 self.send_at_once(client);
             }
+            Command::SetPriority { priority, client } => self.set_priority(now, priority, client),
             Command::CreateSharedMemory { client, size } => {
                 self.share_memory(now, client, Region::create(size));
             }
@@ -82,6 +84,20 @@ impl Reactor {
             Command::CloseFile { file } => self.files.close(file),
             Command::Disconnect { client } => self.close_after_flush(client),
         }
+    }
+
+    fn set_priority(&mut self, now: &Clocks, priority: Option<Priority>, client: Option<ClientId>) {
+        let result = self.boost.set(priority);
+        let event = match (client, result) {
+            (Some(client), Ok(())) => Event::PrioritySet { client },
+            (Some(client), Err(error)) => Event::PriorityRefused {
+                client,
+                error: error.to_string(),
+            },
+            (None, Ok(())) => return,
+            (None, Err(error)) => return self.notices.report(&Notice::Priority { error }),
+        };
+        self.service.handle(now, event);
     }
 
     fn reply<M: PortMessage>(

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::frame::FrameTooLarge;
 use ferretto_ipc::host::ReplyTooLarge;
 use ferretto_ipc::socket::{QueueError, ReceiveError};
+use ferretto_priority::BoostError;
 use ferretto_service::ClientId;
 
 use crate::admission::Origin;
@@ -90,6 +91,12 @@ pub enum Notice {
         path: PathBuf,
         /// Why.
         error: io::Error,
+    },
+    /// The service's priority could not be set back to what it was, or to what other sessions want.
+    #[error("the priority stays as it is: {error}")]
+    Priority {
+        /// Why.
+        error: BoostError,
     },
     /// A connection could not be accepted; it is tried again soon.
     #[error("a connection could not be accepted: {0}")]

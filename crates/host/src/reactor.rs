@@ -14,6 +14,7 @@ use ferretto_ipc::Address;
 use ferretto_ipc::host::{Action, Incoming, Peer, Request};
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::socket::{Listener, QueueError, RECEIVE_BUFFER_SIZE, Received};
+use ferretto_priority::ThreadBoost;
 use ferretto_service::{ClientId, Clocks, Event, Service};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -76,6 +77,7 @@ pub(crate) struct Reactor {
     limits: Limits,
     pub(crate) admission: Admission,
     pub(crate) notices: NoticeSink,
+    pub(crate) boost: ThreadBoost,
     pub(crate) clients: HashMap<ClientId, Client>,
     next_client: u64,
     /// Clients with something to read, in the order of their turns.
@@ -110,6 +112,7 @@ impl Reactor {
             admission: Admission::new(&limits),
             limits,
             notices,
+            boost: ThreadBoost::new(),
             clients: HashMap::new(),
             next_client: 1,
             readers: VecDeque::new(),

@@ -9,6 +9,7 @@ use std::time::Instant;
 use ferretto_client::{
     Event, ExhaustedPolicy, InstanceId, Producer, ProducerHandle, ProducerOptions, Scraping,
 };
+use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
 use ferretto_proto::{DataSourceConfig, SystemInfoConfig, decode_lazy};
 
 use crate::clock::monotonic_ns;
@@ -39,6 +40,7 @@ pub struct Probes {
     ftrace: Controller,
     drain: Option<Timer>,
     instances: BTreeMap<InstanceId, Instance>,
+    boost: ThreadBoost,
 }
 
 /// Ends [`Probes::run`] from any thread.
@@ -61,6 +63,8 @@ impl Stopper {
 struct Instance {
     session: u64,
     started: bool,
+    /// What its config wants this thread to run at.
+    priority: Option<Priority>,
     source: Source,
     poll: Option<Timer>,
 }
@@ -75,6 +79,15 @@ enum Source {
 }
 
 impl Source {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ftrace => FTRACE,
+            Self::ProcessStats(_) => PROCESS_STATS,
+            Self::SysStats(_) => SYS_STATS,
+            Self::SystemInfo(..) => SYSTEM_INFO,
+        }
+    }
+
     fn poll_period_ms(&self) -> Option<u32> {
         match self {
             Self::ProcessStats(source) => source.poll_period_ms(),
@@ -111,6 +124,7 @@ impl Probes {
             ftrace: Controller::new(),
             drain: None,
             instances: BTreeMap::new(),
+            boost: ThreadBoost::new(),
         })
     }
 
@@ -189,10 +203,12 @@ impl Probes {
                 let instance = Instance {
                     session,
                     started: false,
+                    priority: self.wanted_priority(config),
                     source,
                     poll: None,
                 };
                 self.instances.insert(id, instance);
+                self.settle_priority(&source_name(config));
             }
             // The service learns nothing, as it has no way to: the start is just never confirmed.
             Err(reason) => self.failed(&source_name(config), reason),
@@ -239,6 +255,25 @@ impl Probes {
         }
     }
 
+    /// What the config asks for. Recording goes on without what makes no sense, or is refused.
+    fn wanted_priority(&self, config: &DataSourceConfig) -> Option<Priority> {
+        let boost = config.priority_boost.as_option()?;
+        let wanted = Priority::from_config(boost);
+        let report = |error: &InvalidPriority| {
+            let reason = format!("its priority is not raised: {error}");
+            self.failed(&source_name(config), reason);
+        };
+        wanted.inspect_err(report).ok()
+    }
+
+    /// Lets this thread run at the highest priority any instance wants, after a change to `source`.
+    fn settle_priority(&mut self, source: &str) {
+        let wanted = self.instances.values().filter_map(|i| i.priority).max();
+        if let Err(error) = self.boost.set(wanted) {
+            self.failed(source, format!("the priority stays as it is: {error}"));
+        }
+    }
+
     fn failed(&self, source: &str, reason: String) {
         self.options.notify(Notice::Failed {
             source: source.to_owned(),
@@ -278,6 +313,9 @@ impl Probes {
             self.handle.notify_stopped(id);
             return;
         };
+        if instance.priority.is_some() {
+            self.settle_priority(instance.source.name());
+        }
         match instance.source {
             Source::Ftrace => {
                 self.ftrace.stop(id.0);

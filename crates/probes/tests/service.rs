@@ -12,8 +12,8 @@ use ferretto_host::{Host, HostOptions};
 use ferretto_probes::{Notice, Probes, ProbesOptions};
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{
-    DataSourceConfig, FtraceConfig, Message, ProcessStatsConfig, SysStatsConfig, TraceConfig,
-    TracePacket, trace_config,
+    DataSourceConfig, FtraceConfig, Message, PriorityBoostConfig, ProcessStatsConfig, SysStatsConfig,
+    TraceConfig, TracePacket, priority_boost_config::BoostPolicy, trace_config,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -272,4 +272,57 @@ fn probes_003_a_source_that_fails_does_not_keep_others_from_recording() {
             if source == "linux.ftrace" && reason.contains("a/b/c"))
     });
     assert!(failed);
+}
+
+/// Nice values of this process's threads.
+fn nice_values() -> Vec<i64> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
+    let stats = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let nice = stats.filter_map(|stat| {
+        let fields = stat.rsplit_once(") ")?.1.to_owned();
+        fields.split(' ').nth(16)?.parse().ok()
+    });
+    nice.collect()
+}
+
+#[test]
+fn a_data_source_can_raise_the_priority_while_it_records() {
+    let world = World::new();
+    let boosted = |policy, priority| {
+        let mut source = process_stats();
+        source.config.get_or_insert_default().priority_boost = PriorityBoostConfig {
+            policy: Some(policy),
+            priority: Some(priority),
+            ..Default::default()
+        }
+        .into();
+        source
+    };
+    let nice = |priority| boosted(BoostPolicy::POLICY_SCHED_OTHER, priority);
+    let nonsense = boosted(BoostPolicy::POLICY_SCHED_FIFO, 100);
+    let config = config(vec![nice(13), nice(9), nonsense]);
+    let mut boosted = 0;
+    world.record(config, || {
+        boosted = nice_values().iter().filter(|nice| **nice == -13).count();
+    });
+    let failures: Vec<_> = world
+        .notices
+        .try_iter()
+        .filter(|notice| matches!(notice, Notice::Failed { .. }))
+        .map(|notice| notice.to_string())
+        .collect();
+    let nonsense = "linux.process_stats: its priority is not raised: For the 'POLICY_SCHED_FIFO' \
+                    priority must be in the range [1; 99]";
+    assert!(failures.contains(&nonsense.to_owned()), "{failures:?}");
+    if failures.len() > 1 {
+        let refused = "linux.process_stats: the priority stays as it is: setpriority(-13) failed";
+        assert!(failures[0].starts_with(refused), "{failures:?}");
+        println!("skipped: priorities may not be raised here");
+        return;
+    }
+    assert_eq!(boosted, 1, "the thread of the probes, and no other");
+    drop(world);
+    assert!(!nice_values().contains(&-13));
 }

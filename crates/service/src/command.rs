@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use ferretto_ipc::port::{consumer, producer, relay};
+use ferretto_priority::Priority;
 
 use crate::event::{ClientId, FileId};
 
@@ -51,6 +52,15 @@ pub enum Command {
         request_id: u64,
         /// The result.
         reply: relay::Reply,
+    },
+    /// Let the thread the service runs on have this priority, or its own again. If the kernel refuses it
+    /// keeps what it had.
+    SetPriority {
+        /// The highest any session asks for; `None` if none does.
+        priority: Option<Priority>,
+        /// Who waits for an answer (`PrioritySet` or `PriorityRefused`); without one, a refusal is for the
+        /// log.
+        client: Option<ClientId>,
     },
     /// Make a shared memory buffer of `size` bytes, all zero, for a producer. Answered with
     /// `SharedMemoryReady` or `SharedMemoryFailed`.

@@ -10,13 +10,15 @@ use ferretto_proto::{
     SaveTraceForBugreportResponse, TraceConfig, TracingServiceCapabilities, observable_events,
 };
 
+use ferretto_priority::Priority;
+
 use crate::backlog::Backlog;
 use crate::command::Command;
 use crate::event::{ClientId, FileId, Peer};
 use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW, SessionId};
 use crate::observe::Observer;
 use crate::service::Service;
-use crate::session::ReadStream;
+use crate::session::{Destination, ReadStream};
 
 /// A connection to the consumer socket. It has at most one session at a time.
 #[derive(Debug)]
@@ -33,17 +35,28 @@ pub(crate) struct Consumer {
     unread: usize,
     /// That is too much: nothing long is sent before it reads.
     pub(crate) blocked: bool,
-    /// An EnableTracing whose output file the driver is creating; later requests wait.
+    /// An EnableTracing the driver is preparing something for; later requests wait.
     pub(crate) opening: Option<Box<Opening>>,
     deferred: VecDeque<(Option<u64>, Request, Option<OwnedFd>)>,
 }
 
-/// EnableTracing, interrupted until its output file exists.
+/// EnableTracing, interrupted until the driver has done its part.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) request_id: Option<u64>,
     pub(crate) config: TraceConfig,
-    pub(crate) file: FileId,
+    /// What the session will want the service to run at.
+    pub(crate) priority: Option<Priority>,
+    pub(crate) waits_for: WaitsFor,
+}
+
+/// What an EnableTracing is interrupted for.
+#[derive(Debug)]
+pub(crate) enum WaitsFor {
+    /// The service gets the priority; then it goes on with this destination.
+    Priority(Destination),
+    /// The output file exists.
+    File(FileId),
 }
 
 impl Consumer {
@@ -209,7 +222,7 @@ impl Service {
         self.reply_to_consumer(client, request_id, Some(Reply::EnableTracing(reply)));
     }
 
-    /// Works off what waited for the output file.
+    /// Works off what waited for EnableTracing.
     pub(crate) fn resume_deferred(&mut self, client: ClientId) {
         while let Some(consumer) = self.consumers.get_mut(&client) {
             if consumer.opening.is_some() {
@@ -228,6 +241,7 @@ impl Service {
             return;
         };
         self.forget_clones_of(client);
+        self.settle_priority();
         if let Some(session) = consumer.session {
             self.free_session(session, None);
         }

@@ -108,6 +108,18 @@ pub enum Event {
         /// The producer it was for.
         client: ClientId,
     },
+    /// Answer to [`Command::SetPriority`](crate::Command::SetPriority): the thread has the priority.
+    PrioritySet {
+        /// The consumer it is for.
+        client: ClientId,
+    },
+    /// The thread could not be given the priority.
+    PriorityRefused {
+        /// The consumer it was for.
+        client: ClientId,
+        /// The reason, for people.
+        error: String,
+    },
     /// What was queued for this consumer has been sent, or almost: the queue fell below its
     /// low-water mark. Sent after each [`Command::ConsumerReply`](crate::Command::ConsumerReply)
     /// with `wants_drained`, once the mark is reached.

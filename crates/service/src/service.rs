@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ferretto_priority::Priority;
+
 use crate::clocks::Clocks;
 use crate::command::Command;
 use crate::consumer::Consumer;
@@ -34,6 +36,8 @@ pub struct Service {
     pub(crate) last: LastIds,
     /// While set, only producers of the service's own user may connect and record.
     pub(crate) lockdown: bool,
+    /// What the driver was asked to run at.
+    pub(crate) priority: Option<Priority>,
     /// When unattended sessions of each name last began, `CLOCK_BOOTTIME`.
     pub(crate) cooldown: BTreeMap<Vec<u8>, u64>,
     pub(crate) trigger_history: TriggerHistory,
@@ -106,6 +110,7 @@ impl Service {
             buffers: BufferPool::default(),
             last: LastIds::default(),
             lockdown: false,
+            priority: None,
             cooldown: BTreeMap::new(),
             trigger_history: TriggerHistory::default(),
             chunks_discarded: 0,
@@ -155,6 +160,10 @@ impl Service {
                 self.shared_memory_answered(client, Some(region));
             }
             Event::SharedMemoryFailed { client } => self.shared_memory_answered(client, None),
+            Event::PrioritySet { client } => self.priority_answered(client, Ok(())),
+            Event::PriorityRefused { client, error } => {
+                self.priority_answered(client, Err(error));
+            }
             Event::ConsumerDrained { client } => self.consumer_drained(client),
             Event::FileOpened { file } => self.file_opened(file, Ok(())),
             Event::FileWritten { file, bytes } => self.file_written(file, bytes),

@@ -546,6 +546,7 @@ impl Session {
             consumer: Some(pending.requester.client),
             consumer_uid,
             detach_key: None,
+            priority: None,
             uuid: Uuid {
                 msb,
                 lsb: self.uuid.lsb,

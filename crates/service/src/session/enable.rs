@@ -17,7 +17,7 @@ use super::{
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
 use crate::command::Command;
 use crate::compress::Compressor;
-use crate::consumer::Opening;
+use crate::consumer::{Opening, WaitsFor};
 use crate::event::{ClientId, FileId};
 use crate::limits::{BufferId, SessionId};
 use crate::packet::SequenceIds;
@@ -26,7 +26,7 @@ use crate::snapshot::SnapshotRing;
 
 /// Where the trace goes, besides being read back.
 #[derive(Debug)]
-enum Destination {
+pub(crate) enum Destination {
     Memory,
     Descriptor(OwnedFd),
     Path(Vec<u8>),
@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// Checks everything; the result is `None` if the output file must be created first.
+    /// Checks everything; the result is `None` if the driver must do something first.
     fn begin_enable(
         &mut self,
         client: ClientId,
@@ -59,7 +59,38 @@ impl Service {
         fd: Option<OwnedFd>,
     ) -> Result<Option<()>, EnableError> {
         let checked = self.check_enable(client, config, fd.is_some())?;
-        match destination(&checked.config, fd)? {
+        let destination = destination(&checked.config, fd)?;
+        if let Some(priority) = checked.priority
+            && self.must_boost(checked.priority)
+        {
+            let opening = Opening {
+                request_id,
+                config: checked.config,
+                priority: Some(priority),
+                waits_for: WaitsFor::Priority(destination),
+            };
+            self.wait_for_driver(client, opening);
+            self.boost_for(client, priority);
+            return Ok(None);
+        }
+        self.open_destination(client, request_id, checked, destination)
+    }
+
+    fn wait_for_driver(&mut self, client: ClientId, opening: Opening) {
+        if let Some(consumer) = self.consumers.get_mut(&client) {
+            consumer.opening = Some(Box::new(opening));
+        }
+    }
+
+    /// Makes the session; the result is `None` if the output file must be created first.
+    fn open_destination(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        checked: CheckedConfig,
+        destination: Destination,
+    ) -> Result<Option<()>, EnableError> {
+        match destination {
             Destination::Memory => self.create_session(client, checked, None)?,
             Destination::Descriptor(fd) => {
                 let file = self.new_file_id();
@@ -72,11 +103,10 @@ impl Service {
                 let opening = Opening {
                     request_id,
                     config: checked.config,
-                    file,
+                    priority: checked.priority,
+                    waits_for: WaitsFor::File(file),
                 };
-                if let Some(consumer) = self.consumers.get_mut(&client) {
-                    consumer.opening = Some(Box::new(opening));
-                }
+                self.wait_for_driver(client, opening);
                 self.commands.push_back(Command::OpenFile { file, path });
                 return Ok(None);
             }
@@ -98,7 +128,7 @@ impl Service {
         let uid = consumer.map_or(0, |consumer| consumer.peer.uid);
         let mut checked = validate::check_config(config)?;
         self.check_admission(&checked.config, uid)?;
-        checked.filter = validate::check_late(&checked.config)?;
+        validate::check_late(&mut checked)?;
         validate::check_output(&checked.config, has_fd)?;
         validate::check_buffer_sizes(&checked.config)?;
         Ok(checked)
@@ -107,7 +137,9 @@ impl Service {
     /// The driver created the output file, or could not.
     pub(crate) fn file_opened(&mut self, file: FileId, result: Result<(), String>) {
         let waiting = self.consumers.iter_mut().find_map(|(client, consumer)| {
-            let opening = consumer.opening.take_if(|opening| opening.file == file)?;
+            let opening = consumer
+                .opening
+                .take_if(|opening| matches!(opening.waits_for, WaitsFor::File(f) if f == file))?;
             Some((*client, opening))
         });
         let Some((client, opening)) = waiting else {
@@ -139,6 +171,44 @@ impl Service {
             }
         };
         self.finish_enable(client, request_id, result);
+        self.settle_priority();
+        self.resume_deferred(client);
+    }
+
+    /// The driver gave the priority a config asks for, or could not.
+    pub(crate) fn priority_answered(&mut self, client: ClientId, result: Result<(), String>) {
+        let waiting = self.consumers.get_mut(&client).and_then(|consumer| {
+            let waits = |o: &mut Box<Opening>| matches!(o.waits_for, WaitsFor::Priority(_));
+            consumer.opening.take_if(waits)
+        });
+        let Some(opening) = waiting else {
+            // The consumer left meanwhile, and took what it wanted back with it.
+            return;
+        };
+        let Opening {
+            request_id,
+            config,
+            waits_for: WaitsFor::Priority(destination),
+            ..
+        } = *opening
+        else {
+            return;
+        };
+        let opened = match result {
+            Err(error) => Err(EnableError::Boost(error)),
+            // Other consumers' sessions may have come meanwhile.
+            Ok(()) => {
+                let has_fd = matches!(destination, Destination::Descriptor(_));
+                let checked = self.check_enable(client, config, has_fd);
+                checked.and_then(|checked| {
+                    self.open_destination(client, request_id, checked, destination)
+                })
+            }
+        };
+        if let Some(result) = opened.transpose() {
+            self.finish_enable(client, request_id, result);
+        }
+        self.settle_priority();
         self.resume_deferred(client);
     }
 
@@ -187,6 +257,7 @@ impl Service {
             config,
             sources,
             filter,
+            priority,
             trigger_patterns,
         } = checked;
         let buffers = self.create_buffers(&config)?;
@@ -208,6 +279,7 @@ impl Service {
             clones: Default::default(),
             uuid: choose_uuid(&config, || self.rng.next_u64() as i64),
             flush_plan: FlushPlan::choose(&config),
+            priority,
             consumer: Some(client),
             consumer_uid: consumer.peer.uid,
             detach_key: None,

@@ -27,6 +27,7 @@ mod validate;
 
 use std::collections::BTreeMap;
 
+use ferretto_priority::Priority;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
@@ -39,6 +40,7 @@ use crate::snapshot::SnapshotRing;
 
 pub(crate) use clone::{Cloned, PendingClone};
 pub(crate) use concurrent::{ConcurrentEvent, ConcurrentEvents};
+pub(crate) use enable::Destination;
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
@@ -85,6 +87,8 @@ pub(crate) struct Session {
     /// The name it is picked up by again, while detached.
     pub(crate) detach_key: Option<Vec<u8>>,
     pub(crate) uuid: Uuid,
+    /// What it wants the service to run at.
+    pub(crate) priority: Option<Priority>,
     /// In the order of the config.
     pub(crate) buffers: Vec<BufferId>,
     pub(crate) instances: Instances,

@@ -287,6 +287,7 @@ impl Service {
             self.buffers.remove(buffer);
         }
         self.sessions.remove(&id);
+        self.settle_priority();
     }
 }
 

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ferretto_priority::{InvalidPriority, Priority};
 use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
 use ferretto_proto::trace_config::{BufferConfig, TriggerConfig, trigger_config::TriggerMode};
-use ferretto_proto::{
-    DataSourceConfig, Message, PriorityBoostConfig, TraceConfig, priority_boost_config::BoostPolicy,
-};
+use ferretto_proto::{DataSourceConfig, Message, TraceConfig};
 
 use crate::filter::{FilterError, TraceFilter};
 use crate::limits::{
@@ -114,7 +113,9 @@ pub(crate) enum EnableError {
     #[error("{0}")]
     Filter(#[from] FilterError),
     #[error("Invalid priority boost config: {0}")]
-    Boost(&'static str),
+    Priority(#[from] InvalidPriority),
+    #[error("Failed to boost priority: {0}")]
+    Boost(String),
     #[error(
         "When write_into_file==true either a FD needs to be passed or output_path must be \
          populated (but not both)"
@@ -137,9 +138,6 @@ pub(crate) enum EnableError {
         pattern: String,
         reason: String,
     },
-    /// Upstream's service can do this, ours does not yet.
-    #[error("{0} is not supported by this tracing service")]
-    Unsupported(&'static str),
 }
 
 /// What was worked out while checking, so that it is not worked out twice.
@@ -149,6 +147,8 @@ pub(crate) struct CheckedConfig {
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
     pub(crate) filter: Option<TraceFilter>,
+    /// What the service shall run at meanwhile.
+    pub(crate) priority: Option<Priority>,
     /// Who may activate each trigger; `None` is everyone.
     pub(crate) trigger_patterns: Vec<Option<Pattern>>,
 }
@@ -195,19 +195,18 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
         config,
         sources,
         filter: None,
+        priority: None,
         trigger_patterns,
     })
 }
 
-/// The checks upstream makes after those against other sessions; returns the filter, compiled.
-pub(crate) fn check_late(config: &TraceConfig) -> Result<Option<TraceFilter>, EnableError> {
-    let filter = config.trace_filter.as_option();
-    let filter = filter.map(TraceFilter::load).transpose()?;
-    if let Some(boost) = config.priority_boost.as_option() {
-        check_boost(boost)?;
-        return Err(EnableError::Unsupported("priority_boost"));
-    }
-    Ok(filter)
+/// The checks upstream makes after those against other sessions.
+pub(crate) fn check_late(checked: &mut CheckedConfig) -> Result<(), EnableError> {
+    let filter = checked.config.trace_filter.as_option();
+    checked.filter = filter.map(TraceFilter::load).transpose()?;
+    let boost = checked.config.priority_boost.as_option();
+    checked.priority = boost.map(Priority::from_config).transpose()?;
+    Ok(())
 }
 
 /// Exactly one place must be given to write to. Of both a path and a descriptor, the path counts.
@@ -418,20 +417,4 @@ fn compile(field: &'static str, pattern: &[u8]) -> Result<Pattern, EnableError> 
         pattern: text(pattern),
         reason,
     })
-}
-
-fn check_boost(boost: &PriorityBoostConfig) -> Result<(), EnableError> {
-    let priority = boost.priority.unwrap_or(0);
-    match boost.policy.unwrap_or(BoostPolicy::POLICY_UNSPECIFIED) {
-        BoostPolicy::POLICY_SCHED_OTHER if priority > 20 => Err(EnableError::Boost(
-            "For the 'POLICY_SCHED_OTHER' priority must be in the range [0; 20]",
-        )),
-        BoostPolicy::POLICY_SCHED_FIFO if !(1..=99).contains(&priority) => Err(EnableError::Boost(
-            "For the 'POLICY_SCHED_FIFO' priority must be in the range [1; 99]",
-        )),
-        BoostPolicy::POLICY_UNSPECIFIED => Err(EnableError::Boost(
-            "Policy must not be 'POLICY_UNSPECIFIED'",
-        )),
-        _ => Ok(()),
-    }
 }

@@ -18,6 +18,7 @@ mod file;
 mod filtering;
 mod flushing;
 mod lifecycle;
+mod priority;
 mod queries;
 mod reading;
 mod recording;

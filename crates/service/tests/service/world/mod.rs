@@ -19,7 +19,9 @@ use ferretto_proto::{
     EnableTracingRequest, EnableTracingResponse, FlushRequest, ObservableEvents, TraceConfig,
     TraceStats, TracingServiceState,
 };
-use ferretto_service::{ClientId, Clocks, Command, Event, FileId, Peer, Service, ServiceOptions};
+use ferretto_service::{
+    ClientId, Clocks, Command, Event, FileId, Peer, Priority, Service, ServiceOptions,
+};
 use ferretto_shm::Region;
 
 pub use config::ConfigBuilder;
@@ -65,6 +67,10 @@ pub struct World {
     pub memory_available: bool,
     /// Whether files can be read again.
     pub copies: bool,
+    /// What the service ran at, one after the other.
+    pub priorities: Vec<Option<Priority>>,
+    /// Whether it is given none.
+    pub priority_refused: bool,
     pub disconnects: Vec<ClientId>,
     /// What the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
@@ -105,6 +111,8 @@ impl World {
             log: None,
             memory_available: true,
             copies: true,
+            priorities: Vec::new(),
+            priority_refused: false,
             disconnects: Vec::new(),
             brought: VecDeque::new(),
             slow: false,
@@ -461,6 +469,19 @@ impl World {
                 drained.then_some(Event::ConsumerDrained { client })
             }
             Command::RelayReply { .. } => None,
+            Command::SetPriority { priority, client } => {
+                let refused = priority.is_some() && self.priority_refused;
+                if !refused {
+                    self.priorities.push(priority);
+                }
+                client.map(|client| match refused {
+                    false => Event::PrioritySet { client },
+                    true => Event::PriorityRefused {
+                        client,
+                        error: "setpriority(-5) failed".to_owned(),
+                    },
+                })
+            }
             Command::CreateSharedMemory { client, size } => {
                 if !self.memory_available {
                     return Some(Event::SharedMemoryFailed { client });
