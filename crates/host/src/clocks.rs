@@ -24,6 +24,11 @@ fn cycles() -> Option<u64> {
     return None;
 }
 
+/// CPU time of all threads of this process since it began, in nanoseconds.
+pub(crate) fn process_cpu() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
 /// Reads `CLOCK_MONOTONIC`, in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     nanoseconds(ClockId::Monotonic)

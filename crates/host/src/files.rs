@@ -26,6 +26,9 @@ const COPY_BLOCK: usize = 256 * 1024;
 /// What a pipe takes without blocking when it is ready for writing.
 const PIPE_WRITE: usize = 4096;
 
+/// More than what the service gives a file to write at a time.
+const HELD_PER_FILE: u64 = 4 << 20;
+
 /// The output files of all sessions.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -146,6 +149,11 @@ impl Files {
     /// Brings a file's data to the medium.
     pub(crate) fn sync(&mut self, file: FileId) {
         self.send(file, Job::Sync);
+    }
+
+    /// Bytes of memory that writes under way may hold.
+    pub(crate) fn memory_needed(&self) -> u64 {
+        self.open.len() as u64 * HELD_PER_FILE
     }
 
     /// Closes a file after what was asked for before.

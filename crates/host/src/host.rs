@@ -19,6 +19,7 @@ use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
 use crate::timer::Timer;
+use crate::watchdog::{RunWild, Watchdog};
 
 /// Tokens of what is not a client; those of clients are their ids, which start
 /// at 1.
@@ -55,6 +56,9 @@ pub enum HostError {
     /// Sockets that were handed over cannot be used.
     #[error(transparent)]
     Inherited(#[from] InheritedError),
+    /// The service used too much of the machine.
+    #[error(transparent)]
+    RunWild(#[from] RunWild),
     /// The system refused something else.
     #[error("cannot start the tracing service: {0}")]
     Io(#[from] io::Error),
@@ -162,6 +166,7 @@ impl Host {
             timer,
             options.limits,
             options.notices,
+            options.watchdog.map(Watchdog::new),
         );
         Ok(Self {
             poll,
@@ -204,7 +209,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When the system's event queue fails, which ends the service.
+    /// When the system's event queue fails, or the watchdog found that the service ran wild (the error then
+    /// holds a [`RunWild`](crate::RunWild)). Either ends the service.
     pub fn run(self) -> io::Result<()> {
         self.run_until(|| ())
     }
@@ -235,6 +241,11 @@ impl Host {
                 }
             }
             self.reactor.turn();
+            if let Err(wild) = self.reactor.check_usage() {
+                stopped();
+                self.reactor.finish();
+                return Err(io::Error::other(wild));
+            }
         }
         stopped();
         self.reactor.finish();

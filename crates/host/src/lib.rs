@@ -32,6 +32,7 @@ mod system;
 mod time_zone;
 mod timer;
 pub mod traced;
+mod watchdog;
 
 pub use admission::Origin;
 pub use host::{Host, HostError, Stopper};
@@ -40,3 +41,4 @@ pub use notice::{ClientName, Notice, NoticeSink};
 pub use options::{HostOptions, Limits, RelayEndpoints};
 pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};
 pub use system::{service_options, system_info};
+pub use watchdog::{RunWild, WatchdogLimits};

@@ -11,6 +11,7 @@ use ferretto_service::ServiceOptions;
 use crate::notice::NoticeSink;
 use crate::permissions::SocketPermissions;
 use crate::system;
+use crate::watchdog::WatchdogLimits;
 
 /// Settings of a [`Host`](crate::Host).
 #[derive(Debug, Clone)]
@@ -29,6 +30,9 @@ pub struct HostOptions {
     pub limits: Limits,
     /// Who is told of what goes wrong with clients.
     pub notices: NoticeSink,
+    /// When the host ends itself because the whole process uses too much; `None`, the default, is never.
+    /// For processes that are nothing but the service.
+    pub watchdog: Option<WatchdogLimits>,
 }
 
 /// Where `RelayPort` is exposed. Producers on other machines are served without, but then nothing is
@@ -107,6 +111,7 @@ impl HostOptions {
             service: system::service_options(),
             limits: Limits::default(),
             notices: NoticeSink::default(),
+            watchdog: None,
         }
     }
 

@@ -26,6 +26,7 @@ use crate::files::Files;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
 use crate::timer::Timer;
+use crate::watchdog::{self, RunWild, Usage, Watchdog};
 
 /// How many bytes are read from one client in a turn.
 const READ_PER_TURN: usize = 32 * 1024;
@@ -78,6 +79,7 @@ pub(crate) struct Reactor {
     pub(crate) admission: Admission,
     pub(crate) notices: NoticeSink,
     pub(crate) boost: ThreadBoost,
+    watchdog: Option<Watchdog>,
     pub(crate) clients: HashMap<ClientId, Client>,
     next_client: u64,
     /// Clients with something to read, in the order of their turns.
@@ -102,6 +104,7 @@ impl Reactor {
         timer: Timer,
         limits: Limits,
         notices: NoticeSink,
+        watchdog: Option<Watchdog>,
     ) -> Self {
         Self {
             registry,
@@ -113,6 +116,7 @@ impl Reactor {
             limits,
             notices,
             boost: ThreadBoost::new(),
+            watchdog,
             clients: HashMap::new(),
             next_client: 1,
             readers: VecDeque::new(),
@@ -211,6 +215,23 @@ impl Reactor {
         }
         self.drop_stalled();
         self.carry_out(&now);
+    }
+
+    /// Whether the process stays within its limits, now and then.
+    pub(crate) fn check_usage(&mut self) -> Result<(), RunWild> {
+        let Some(watchdog) = &mut self.watchdog else {
+            return Ok(());
+        };
+        let now = clocks::monotonic();
+        if !watchdog.is_due(now) {
+            return Ok(());
+        }
+        let queues: usize = self.clients.values().map(|c| c.socket.queued()).sum();
+        let explained = self.service.memory_needed() + queues as u64 + self.files.memory_needed();
+        watchdog.check(Usage {
+            explained,
+            ..watchdog::usage(now)
+        })
     }
 
     /// Closes every connection and completes the files.

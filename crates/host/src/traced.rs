@@ -13,13 +13,15 @@ use crate::inherited::InheritedSockets;
 use crate::notice::NoticeSink;
 use crate::options::HostOptions;
 use crate::readiness::Readiness;
+use crate::watchdog::RunWild;
 
 pub use crate::readiness::NOTIFY_VARIABLE;
 
 /// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole
 /// process over, so it is for programs that are nothing but the service.
 /// Notices go to standard error unless the options say otherwise.
-/// `listening` is called once clients can connect.
+/// `listening` is called once clients can connect. A service that runs wild ends with an error, its files
+/// complete: see [`WatchdogLimits`](crate::WatchdogLimits).
 ///
 /// Sockets that systemd or Android's init has bound take the place of those in the options
 /// ([`InheritedSockets`]). When clients can connect, `1` is written to the descriptor named by
@@ -34,6 +36,7 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
     if options.notices.is_none() {
         options.notices = NoticeSink::stderr("traced");
     }
+    options.watchdog.get_or_insert_default();
     let extensions = extensions::installed(&options.notices);
     options.service.extension_descriptors.extend(extensions);
     raise_descriptor_limit();
@@ -48,7 +51,11 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
     host.stop_when_readable(signalled.into())?;
     readiness.ready()?;
     listening(&host);
-    Ok(host.run_until(|| readiness.stopping())?)
+    host.run_until(|| readiness.stopping())
+        .map_err(|error| match error.downcast::<RunWild>() {
+            Ok(wild) => HostError::RunWild(wild),
+            Err(error) => HostError::Io(error),
+        })
 }
 
 /// Each client takes two descriptors or three; the usual soft limit is 1024.

@@ -33,6 +33,7 @@ mod filter;
 mod inventory;
 mod limits;
 mod matching;
+mod memory;
 mod observe;
 mod options;
 pub mod packet;

@@ -88,6 +88,16 @@ pub(crate) enum Memory {
     Inline,
 }
 
+impl Memory {
+    /// Bytes shared with it.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Shared(region) => region.region().size() as u64,
+            Self::None | Self::Requested(_) | Self::Inline => 0,
+        }
+    }
+}
+
 impl Producer {
     pub(crate) fn is_remote(&self) -> bool {
         self.peer.machine_id != 0

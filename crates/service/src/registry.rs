@@ -179,6 +179,11 @@ impl Registry {
         self.by_name.values().flat_map(BTreeMap::values)
     }
 
+    /// Size of all descriptors.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.by_producer.values().map(|own| own.bytes as u64).sum()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.count
     }

@@ -13,6 +13,7 @@ use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_proto::{CloneSessionRequest, CloneSessionResponse};
 
 use super::clone_error::CloneError;
+use super::pool::memory_needed;
 use super::triggers::Received;
 use super::{EventKind, Flushes, Output, Session, SessionFilter, State, Uuid};
 use crate::buffer::TraceBuffer;
@@ -55,6 +56,14 @@ struct BufferCopy {
     buffer: TraceBuffer,
     /// `CLOCK_BOOTTIME`.
     timestamp: u64,
+}
+
+impl PendingClone {
+    /// Bytes the copies made so far take.
+    pub(crate) fn memory_needed(&self) -> u64 {
+        let copies = self.copies.iter();
+        copies.map(|copy| memory_needed(&copy.buffer)).sum()
+    }
 }
 
 /// What only clones have.

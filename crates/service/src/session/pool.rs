@@ -51,7 +51,18 @@ impl BufferPool {
         buffers.map(|buffer| buffer.stats().buffer_size).sum()
     }
 
+    /// Bytes all of them take, full or not.
+    pub(crate) fn memory_needed(&self) -> u64 {
+        self.buffers.values().map(memory_needed).sum()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.buffers.len()
     }
+}
+
+/// Bytes a buffer takes, full or not.
+pub(crate) fn memory_needed(buffer: &TraceBuffer) -> u64 {
+    let index = buffer.memory_usage().saturating_sub(buffer.used_size());
+    buffer.size().max(buffer.used_size()) + index
 }

@@ -1,0 +1,311 @@
+//! Ends a service that uses more than it can account for, before the machine suffers from it.
+//!
+//! Samples are taken when the service does something anyway, so that an idle one stays asleep: what does
+//! not run takes neither memory nor time.
+
+use std::collections::VecDeque;
+
+/// When a service counts as run wild. The defaults are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchdogLimits {
+    /// Bytes of memory in use beyond what buffers, shared memory and clients' queues explain.
+    pub memory_slack: u64,
+    /// How long that may last, in nanoseconds.
+    pub memory_window: u64,
+    /// Share of one CPU, in percent, that all threads together may use.
+    pub cpu_percent: u64,
+    /// Over which time that is measured, in nanoseconds.
+    pub cpu_window: u64,
+    /// Least time between two samples, in nanoseconds.
+    pub interval: u64,
+}
+
+impl Default for WatchdogLimits {
+    fn default() -> Self {
+        Self {
+            memory_slack: 64 << 20,
+            memory_window: 30 * SECOND,
+            cpu_percent: 90,
+            cpu_window: 600 * SECOND,
+            interval: 30 * SECOND,
+        }
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Why the watchdog ended the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RunWild {
+    /// It used memory that nothing explains.
+    #[error(
+        "the service ended itself: for {seconds} s it used {used_mib} MiB of memory, of which its buffers and \
+         clients explain {explained_mib} MiB"
+    )]
+    Memory {
+        /// Mean of what was in use.
+        used_mib: u64,
+        /// Mean of what should have been.
+        explained_mib: u64,
+        /// For how long.
+        seconds: u64,
+    },
+    /// It did not stop computing.
+    #[error("the service ended itself: for {seconds} s it used {percent} % of a CPU")]
+    Cpu {
+        /// Share of one CPU.
+        percent: u64,
+        /// For how long.
+        seconds: u64,
+    },
+}
+
+/// What the process uses at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) at: u64,
+    /// Bytes of memory.
+    pub(crate) resident: u64,
+    /// Bytes of memory it is known to need.
+    pub(crate) explained: u64,
+    /// Nanoseconds of CPU time since it began.
+    pub(crate) cpu: u64,
+}
+
+/// Watches one process.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    limits: WatchdogLimits,
+    /// Oldest first; never more than the longer window holds.
+    samples: VecDeque<Usage>,
+}
+
+impl Watchdog {
+    pub(crate) fn new(limits: WatchdogLimits) -> Self {
+        Self {
+            limits,
+            samples: VecDeque::new(),
+        }
+    }
+
+    /// Whether it is time for [`check`](Self::check).
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        let last = self.samples.back();
+        last.is_none_or(|last| now.saturating_sub(last.at) >= self.limits.interval)
+    }
+
+    /// Takes a sample and looks back.
+    pub(crate) fn check(&mut self, usage: Usage) -> Result<(), RunWild> {
+        self.samples.push_back(usage);
+        self.check_memory(usage)?;
+        self.check_cpu(usage)?;
+        let window = self.limits.memory_window.max(self.limits.cpu_window);
+        // One that is just as old as the window, or older, must stay to measure by.
+        while self
+            .samples
+            .get(1)
+            .is_some_and(|second| usage.at - second.at >= window)
+        {
+            self.samples.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The youngest sample that is at least `window` old, and all since.
+    fn since(&self, now: u64, window: u64) -> Option<impl Iterator<Item = &Usage>> {
+        let old = |sample: &Usage| now.saturating_sub(sample.at) >= window;
+        let begin = self.samples.iter().rposition(old)?;
+        Some(self.samples.range(begin..))
+    }
+
+    fn check_memory(&self, now: Usage) -> Result<(), RunWild> {
+        let Some(samples) = self.since(now.at, self.limits.memory_window) else {
+            return Ok(());
+        };
+        let (mut begin, mut count, mut used, mut explained) = (now.at, 0_u64, 0_u64, 0_u64);
+        for sample in samples {
+            begin = begin.min(sample.at);
+            count += 1;
+            used = used.saturating_add(sample.resident);
+            explained = explained.saturating_add(sample.explained);
+        }
+        let (used, explained) = (used / count, explained / count);
+        // One sample alone is no window.
+        if count < 2 || used <= explained.saturating_add(self.limits.memory_slack) {
+            return Ok(());
+        }
+        Err(RunWild::Memory {
+            used_mib: used >> 20,
+            explained_mib: explained >> 20,
+            seconds: (now.at - begin) / SECOND,
+        })
+    }
+
+    fn check_cpu(&self, now: Usage) -> Result<(), RunWild> {
+        let begin = self.since(now.at, self.limits.cpu_window);
+        let Some(begin) = begin.and_then(|mut samples| samples.next()) else {
+            return Ok(());
+        };
+        let time = now.at - begin.at;
+        if time == 0 {
+            return Ok(());
+        }
+        let used = u128::from(now.cpu.saturating_sub(begin.cpu));
+        let percent = (used * 100 / u128::from(time)) as u64;
+        if percent <= self.limits.cpu_percent {
+            return Ok(());
+        }
+        let seconds = time / SECOND;
+        Err(RunWild::Cpu { percent, seconds })
+    }
+}
+
+/// What this process uses; `explained` is left to the caller. What cannot be read counts as nothing.
+pub(crate) fn usage(at: u64) -> Usage {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    Usage {
+        at,
+        resident: pages.unwrap_or(0) * rustix::param::page_size() as u64,
+        explained: 0,
+        cpu: crate::clocks::process_cpu(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Samples every 30 seconds: bytes of memory, bytes explained, seconds of CPU.
+    struct Process {
+        watchdog: Watchdog,
+        now: Usage,
+    }
+
+    impl Process {
+        fn new() -> Self {
+            let mut process = Self {
+                watchdog: Watchdog::new(WatchdogLimits::default()),
+                now: Usage::default(),
+            };
+            process.after(0, 0, 0).unwrap();
+            process
+        }
+
+        /// Lets time pass; afterwards so much memory is in use and explained.
+        fn after(&mut self, seconds: u64, mib: u64, explained: u64) -> Result<(), RunWild> {
+            self.now.at += seconds * SECOND;
+            self.now.resident = mib * MIB;
+            self.now.explained = explained * MIB;
+            self.watchdog.check(self.now)
+        }
+
+        /// Lets time pass in which it computes for so long.
+        fn compute(&mut self, seconds: u64, busy: u64) -> Result<(), RunWild> {
+            self.now.cpu += busy * SECOND;
+            self.after(seconds, 0, 0)
+        }
+    }
+
+    #[test]
+    fn memory_beyond_what_is_explained_for_30_seconds() {
+        let mut process = Process::new();
+        process.after(30, 164, 100).unwrap();
+        // The mean of two samples counts.
+        process.after(30, 164, 100).unwrap();
+        process.after(30, 100, 100).unwrap();
+        process.after(30, 228, 100).unwrap();
+        assert_eq!(
+            process.after(30, 102, 100),
+            Err(RunWild::Memory {
+                used_mib: 165,
+                explained_mib: 100,
+                seconds: 30,
+            })
+        );
+    }
+
+    #[test]
+    fn memory_that_comes_with_buffers_is_fine() {
+        let mut process = Process::new();
+        for mib in [10, 10_000, 500] {
+            for _ in 0..3 {
+                process.after(30, mib + 64, mib).unwrap();
+            }
+        }
+        let error = process.after(30, 900, 500).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the service ended itself: for 30 s it used 732 MiB of memory, of which its buffers and clients \
+             explain 500 MiB"
+        );
+    }
+
+    #[test]
+    fn more_than_90_percent_of_a_cpu_for_10_minutes() {
+        let mut process = Process::new();
+        for _ in 0..40 {
+            process.compute(30, 27).unwrap();
+        }
+        // Each adds a second to the 540 of the window before.
+        for _ in 0..5 {
+            process.compute(30, 28).unwrap();
+        }
+        assert_eq!(
+            process.compute(30, 28),
+            Err(RunWild::Cpu {
+                percent: 91,
+                seconds: 600,
+            })
+        );
+    }
+
+    #[test]
+    fn a_short_burst_is_fine() {
+        let mut process = Process::new();
+        for _ in 0..10 {
+            for _ in 0..18 {
+                process.compute(30, 30).unwrap();
+            }
+            for _ in 0..2 {
+                process.compute(30, 0).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn sleep_counts_as_rest() {
+        let mut process = Process::new();
+        process.compute(24 * 3600, 0).unwrap();
+        for _ in 0..19 {
+            process.compute(30, 30).unwrap();
+        }
+        let error = process.compute(30, 30).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the service ended itself: for 600 s it used 100 % of a CPU"
+        );
+    }
+
+    #[test]
+    fn samples_are_30_seconds_apart_and_few() {
+        let mut process = Process::new();
+        for _ in 0..100 {
+            assert!(!process.watchdog.is_due(process.now.at + 30 * SECOND - 1));
+            assert!(process.watchdog.is_due(process.now.at + 30 * SECOND));
+            process.after(30, 0, 0).unwrap();
+        }
+        assert_eq!(process.watchdog.samples.len(), 21);
+    }
+
+    #[test]
+    fn what_this_process_uses_can_be_read() {
+        let usage = usage(5);
+        assert_eq!(usage.at, 5);
+        assert!(usage.resident > MIB && usage.resident < 1 << 40);
+        assert!(usage.cpu > 0);
+    }
+}
