@@ -19,7 +19,7 @@ use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
 use crate::timer::Timer;
-use crate::watchdog::{RunWild, Watchdog};
+use crate::watchdog::RunWild;
 
 /// Tokens of what is not a client; those of clients are their ids, which start
 /// at 1.
@@ -158,7 +158,7 @@ impl Host {
             requested: AtomicBool::new(false),
             waker: Arc::clone(&waker),
         };
-        let reactor = Reactor::new(
+        let mut reactor = Reactor::new(
             poll.registry().try_clone()?,
             listeners,
             Service::new(options.service),
@@ -166,8 +166,10 @@ impl Host {
             timer,
             options.limits,
             options.notices,
-            options.watchdog.map(Watchdog::new),
         );
+        if let Some(limits) = options.watchdog {
+            reactor.watch(limits);
+        }
         Ok(Self {
             poll,
             reactor,

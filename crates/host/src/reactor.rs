@@ -26,7 +26,7 @@ use crate::files::Files;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
 use crate::timer::Timer;
-use crate::watchdog::{self, RunWild, Usage, Watchdog};
+use crate::watchdog::{self, RunWild, Usage, Watchdog, WatchdogLimits};
 
 /// How many bytes are read from one client in a turn.
 const READ_PER_TURN: usize = 32 * 1024;
@@ -104,7 +104,6 @@ impl Reactor {
         timer: Timer,
         limits: Limits,
         notices: NoticeSink,
-        watchdog: Option<Watchdog>,
     ) -> Self {
         Self {
             registry,
@@ -116,7 +115,7 @@ impl Reactor {
             limits,
             notices,
             boost: ThreadBoost::new(),
-            watchdog,
+            watchdog: None,
             clients: HashMap::new(),
             next_client: 1,
             readers: VecDeque::new(),
@@ -215,6 +214,11 @@ impl Reactor {
         }
         self.drop_stalled();
         self.carry_out(&now);
+    }
+
+    /// Ends the host when the process exceeds these limits.
+    pub(crate) fn watch(&mut self, limits: WatchdogLimits) {
+        self.watchdog = Some(Watchdog::new(limits));
     }
 
     /// Whether the process stays within its limits, now and then.

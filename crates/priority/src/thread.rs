@@ -50,7 +50,8 @@ struct Scheduling {
 }
 
 const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
-const FIFO: ThreadSchedulePolicy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+const FIFO: ThreadSchedulePolicy =
+    ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
 
 /// Priority lent to a thread: all calls must come from the same one. It costs nothing while it is not
 /// used. Other threads of the process are not affected, nor are those started before.

@@ -12,8 +12,8 @@ use ferretto_host::{Host, HostOptions};
 use ferretto_probes::{Notice, Probes, ProbesOptions};
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{
-    DataSourceConfig, FtraceConfig, Message, PriorityBoostConfig, ProcessStatsConfig, SysStatsConfig,
-    TraceConfig, TracePacket, priority_boost_config::BoostPolicy, trace_config,
+    DataSourceConfig, FtraceConfig, Message, PriorityBoostConfig, ProcessStatsConfig,
+    SysStatsConfig, TraceConfig, TracePacket, priority_boost_config::BoostPolicy, trace_config,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);

@@ -9,6 +9,8 @@ use crate::session::Session;
 pub struct Inventory {
     /// Connections to the producer socket, initialised or not.
     pub producers: usize,
+    /// Those of them that are of relays.
+    pub relays: usize,
     /// Connections to the consumer socket.
     pub consumers: usize,
     /// Registered data sources.
@@ -41,6 +43,7 @@ impl Service {
             |count: fn(&Session) -> usize| -> usize { self.sessions.values().map(count).sum() };
         Inventory {
             producers: self.producer_connections.len(),
+            relays: self.relays.len(),
             consumers: self.consumers.len(),
             data_sources: self.registry.len(),
             writers: self.producers.values().map(|p| p.writers.len()).sum(),

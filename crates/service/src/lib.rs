@@ -51,7 +51,7 @@ mod timers;
 pub use clocks::Clocks;
 pub use command::Command;
 pub use event::{ClientId, Event, FileId, Peer};
-pub use inventory::Inventory;
 pub use ferretto_priority::Priority;
+pub use inventory::Inventory;
 pub use options::{DEFAULT_VERSION, ExtensionDescriptor, ServiceOptions};
 pub use service::Service;

@@ -68,6 +68,11 @@ pub(crate) const MAX_NAME: usize = 16 * 1024;
 pub(crate) const MAX_DESCRIPTOR_BYTES: usize = 16 * 1024 * 1024;
 /// Registrations one producer may hold. Upstream sets no bound.
 pub(crate) const MAX_DATA_SOURCES_PER_PRODUCER: usize = 4096;
+/// Comparisons of clocks kept for each relay; the oldest go first.
+pub(crate) const MAX_EXCHANGES: usize = 5;
+/// Clocks of one comparison. Upstream's relays send seven, and upstream sets no bound.
+pub(crate) const MAX_CLOCKS_PER_EXCHANGE: usize = 64;
+
 /// Transitions of other sessions kept between two reads; later ones are dropped.
 pub(crate) const MAX_CONCURRENT_EVENTS: usize = 4096;
 /// What the session names among them may take. Upstream sets no bound.

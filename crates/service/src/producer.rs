@@ -46,6 +46,12 @@ struct Mapping {
     deferred: VecDeque<(Option<u64>, Request)>,
 }
 
+impl ProducerConnection {
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
 /// An initialised producer.
 #[derive(Debug)]
 pub(crate) struct Producer {

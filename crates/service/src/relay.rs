@@ -1,10 +1,58 @@
 //! What relays of other machines tell about them.
 
-use ferretto_ipc::port::relay::{Reply, Request};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ferretto_ipc::port::relay::{Reply, Request};
+use ferretto_proto::sync_clock_request::Phase;
+use ferretto_proto::{InitRelayRequest, Message, SyncClockRequest};
+
+use crate::clocks::Clocks;
 use crate::command::Command;
 use crate::event::ClientId;
+use crate::limits::{MAX_CLOCKS_PER_EXCHANGE, MAX_EXCHANGES};
 use crate::service::Service;
+
+/// A connection of a relay that has called.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pub(crate) machine: u32,
+    /// `SystemInfo`, encoded.
+    pub(crate) system_info: Option<Vec<u8>>,
+    /// The latest, oldest first.
+    exchanges: VecDeque<Exchange>,
+    /// How many there were.
+    count: u64,
+}
+
+/// The clocks of both machines at about the same time.
+#[derive(Debug, Clone)]
+pub(crate) struct Exchange {
+    /// Counts the relay's exchanges, from 1.
+    pub(crate) number: u64,
+    /// The relay's next is the other half of a round trip, and follows at once.
+    is_ping: bool,
+    /// Clock ids and readings, as the relay sent them.
+    pub(crate) client: Vec<(u64, u64)>,
+    /// Read when that came.
+    pub(crate) host: Clocks,
+}
+
+/// What a trace tells already about machines.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ToldMachines {
+    clocks: BTreeMap<u32, ToldClocks>,
+    described: BTreeSet<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ToldClocks {
+    relay: ClientId,
+    /// Number of the last exchange.
+    up_to: u64,
+}
+
+/// Machines one trace can tell of. Upstream sets no bound.
+const MAX_MACHINES: usize = 4096;
 
 impl Service {
     pub(crate) fn relay_request(
@@ -13,10 +61,11 @@ impl Service {
         request_id: Option<u64>,
         request: Request,
     ) {
-        if !self.producer_connections.contains_key(&client) {
+        let Some(connection) = self.producer_connections.get(&client) else {
             return;
-        }
-        let reply = match request {
+        };
+        let machine = connection.peer().machine_id;
+        let reply = match &request {
             Request::InitRelay(_) => Reply::InitRelay(Default::default()),
             Request::SyncClock(_) => Reply::SyncClock(Default::default()),
         };
@@ -28,5 +77,127 @@ impl Service {
                 reply,
             });
         }
+        let relay = self
+            .relays
+            .entry(client)
+            .or_insert_with(|| Relay::of(machine));
+        match request {
+            Request::InitRelay(request) => relay.describe(&request),
+            Request::SyncClock(request) => relay.compare(&request, &self.now),
+        }
+    }
+
+    /// Relays of other machines, one for each: the one that has been connected longest.
+    fn relays_by_machine(&self) -> BTreeMap<u32, (ClientId, &Relay)> {
+        let mut machines = BTreeMap::new();
+        for (client, relay) in &self.relays {
+            if relay.machine != 0 {
+                machines.entry(relay.machine).or_insert((*client, relay));
+            }
+        }
+        machines
+    }
+
+    /// Descriptions of machines that `told` does not have yet: machine ids with encoded `SystemInfo`.
+    pub(crate) fn new_machines(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<u8>)> {
+        if self.relays.is_empty() {
+            return Vec::new();
+        }
+        let described = self.relays.values().filter(|relay| relay.machine != 0);
+        let described = described.filter_map(|r| Some((r.machine, r.system_info.as_ref()?)));
+        let new = described.filter(|(machine, _)| told.describe(*machine));
+        new.map(|(machine, info)| (machine, info.clone())).collect()
+    }
+
+    /// Comparisons of clocks that `told` does not have yet, by machine.
+    pub(crate) fn new_exchanges(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<Exchange>)> {
+        if self.relays.is_empty() {
+            return Vec::new();
+        }
+        let mut new = Vec::new();
+        for (machine, (client, relay)) in self.relays_by_machine() {
+            let exchanges = relay.exchanges_after(told.up_to(machine, client));
+            if let Some(last) = exchanges.last()
+                && told.compare(machine, client, last.number)
+            {
+                new.push((machine, exchanges));
+            }
+        }
+        new
+    }
+}
+
+impl Relay {
+    fn of(machine: u32) -> Self {
+        Self {
+            machine,
+            system_info: None,
+            exchanges: VecDeque::new(),
+            count: 0,
+        }
+    }
+
+    fn describe(&mut self, request: &InitRelayRequest) {
+        let info = request.system_info.as_option();
+        self.system_info = info.map(Message::encode_to_vec);
+    }
+
+    fn compare(&mut self, request: &SyncClockRequest, host: &Clocks) {
+        if self.exchanges.len() == MAX_EXCHANGES {
+            self.exchanges.pop_front();
+        }
+        self.count += 1;
+        let clocks = request.clocks.iter().take(MAX_CLOCKS_PER_EXCHANGE);
+        let reading = |clock: &ferretto_proto::sync_clock_request::Clock| {
+            (
+                clock.clock_id.unwrap_or(0).into(),
+                clock.timestamp.unwrap_or(0),
+            )
+        };
+        self.exchanges.push_back(Exchange {
+            number: self.count,
+            is_ping: request.phase == Some(Phase::PING),
+            client: clocks.map(reading).collect(),
+            host: *host,
+        });
+    }
+
+    /// What a trace should get that has those up to this number. Readers need both halves of a round
+    /// trip in one packet, so nothing is told before there are two exchanges, and no first half alone
+    /// after others.
+    fn exchanges_after(&self, number: u64) -> Vec<Exchange> {
+        let new = self.exchanges.iter().filter(|e| e.number > number);
+        let mut new: Vec<_> = new.cloned().collect();
+        if number > 0 && new.last().is_some_and(|last| last.is_ping) {
+            new.pop();
+        }
+        if new.len() < 2 {
+            new.clear();
+        }
+        new
+    }
+}
+
+impl ToldMachines {
+    /// Notes that a machine is described; returns whether it was not yet.
+    fn describe(&mut self, machine: u32) -> bool {
+        self.described.len() < MAX_MACHINES && self.described.insert(machine)
+    }
+
+    /// Number of the last exchange with this relay that was told.
+    fn up_to(&self, machine: u32, relay: ClientId) -> u64 {
+        let told = self.clocks.get(&machine);
+        told.filter(|told| told.relay == relay)
+            .map_or(0, |told| told.up_to)
+    }
+
+    /// Notes that exchanges are told; returns whether there is room for that.
+    fn compare(&mut self, machine: u32, relay: ClientId, up_to: u64) -> bool {
+        let known = self.clocks.contains_key(&machine);
+        let fits = known || self.clocks.len() < MAX_MACHINES;
+        if fits {
+            self.clocks.insert(machine, ToldClocks { relay, up_to });
+        }
+        fits
     }
 }

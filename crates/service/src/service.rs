@@ -12,6 +12,7 @@ use crate::limits::{BufferId, FlushId, InstanceId, ProducerId, SessionId};
 use crate::options::ServiceOptions;
 use crate::producer::{Producer, ProducerConnection};
 use crate::registry::Registry;
+use crate::relay::Relay;
 use crate::rng::Rng;
 use crate::session::{BufferPool, Session, TriggerHistory};
 use crate::timers::{TimeBase, TimerKey, Timers};
@@ -27,6 +28,8 @@ pub struct Service {
     pub(crate) timers: Timers<Timer>,
     pub(crate) producer_connections: BTreeMap<ClientId, ProducerConnection>,
     pub(crate) producers: BTreeMap<ProducerId, Producer>,
+    /// Those among the producer connections that are of relays.
+    pub(crate) relays: BTreeMap<ClientId, Relay>,
     pub(crate) consumers: BTreeMap<ClientId, Consumer>,
     /// Something happened that an observer may have to be told.
     pub(crate) observed: bool,
@@ -103,6 +106,7 @@ impl Service {
             timers: Timers::new(),
             producer_connections: BTreeMap::new(),
             producers: BTreeMap::new(),
+            relays: BTreeMap::new(),
             consumers: BTreeMap::new(),
             observed: false,
             registry: Registry::default(),
@@ -153,6 +157,7 @@ impl Service {
                 self.relay_request(client, request_id, request);
             }
             Event::Disconnected { client } => {
+                self.relays.remove(&client);
                 self.producer_disconnected(client);
                 self.consumer_disconnected(client);
             }

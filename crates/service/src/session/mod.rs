@@ -36,6 +36,7 @@ use crate::compress::Compressor;
 use crate::event::ClientId;
 use crate::limits::{BufferId, FlushId, ProducerId};
 use crate::packet::SequenceIds;
+use crate::relay::ToldMachines;
 use crate::snapshot::SnapshotRing;
 
 pub(crate) use clone::{Cloned, PendingClone};
@@ -144,6 +145,8 @@ pub(crate) struct ReadProgress {
     pub(crate) stats_due: bool,
     /// The buffer the next batch begins with: the one behind that which filled the last.
     pub(crate) next_buffer: usize,
+    /// Machines that were told of.
+    pub(crate) machines: ToldMachines,
 }
 
 /// Counters of flushes and those still waited for.

@@ -1,8 +1,8 @@
 //! The packets the service itself puts into a trace.
 
 use ferretto_proto::fields::{
-    clock_snapshot, concurrent_session_event, extension_descriptor, trace_packet, trace_provenance,
-    trace_uuid, tracing_service_event, trigger,
+    clock_snapshot, concurrent_session_event, extension_descriptor, remote_clock_sync,
+    trace_packet, trace_provenance, trace_uuid, tracing_service_event, trigger,
 };
 use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
@@ -13,6 +13,7 @@ use super::{ConcurrentEvent, State, Uuid};
 use crate::clocks::Clocks;
 use crate::options::{ExtensionDescriptor, ServiceOptions};
 use crate::packet::SequenceIds;
+use crate::relay::Exchange;
 use crate::snapshot::clock;
 
 /// What every packet of the service says about itself.
@@ -48,12 +49,7 @@ impl Header {
         encode(|packet| {
             packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
                 snapshot.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, primary);
-                for (id, timestamp) in clocks.by_id() {
-                    snapshot.nested(clock_snapshot::CLOCKS, |reading| {
-                        reading.varint(clock_snapshot::clock::CLOCK_ID, id);
-                        reading.varint(clock_snapshot::clock::TIMESTAMP, timestamp);
-                    });
-                }
+                write_clocks(snapshot, clocks.by_id());
             });
             self.write(packet);
         })
@@ -153,6 +149,36 @@ impl Header {
         })
     }
 
+    /// `info` is an encoded `SystemInfo`.
+    pub(crate) fn remote_system_info(self, machine: u32, info: &[u8]) -> Vec<u8> {
+        encode(|packet| {
+            packet.bytes(trace_packet::SYSTEM_INFO, info);
+            packet.varint(trace_packet::MACHINE_ID, machine.into());
+            self.write_without_clock(packet);
+        })
+    }
+
+    /// Belongs to no sequence.
+    pub(crate) fn remote_clock_sync(self, machine: u32, exchanges: &[Exchange]) -> Vec<u8> {
+        use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
+        encode(|packet| {
+            packet.varint(trace_packet::MACHINE_ID, machine.into());
+            packet.int(trace_packet::TRUSTED_UID, i64::from(self.uid as i32));
+            packet.nested(trace_packet::REMOTE_CLOCK_SYNC, |message| {
+                for exchange in exchanges {
+                    message.nested(SYNCED_CLOCKS, |both| {
+                        both.nested(synced_clocks::CLIENT_CLOCKS, |snapshot| {
+                            write_clocks(snapshot, exchange.client.iter().copied());
+                        });
+                        both.nested(synced_clocks::HOST_CLOCKS, |snapshot| {
+                            write_clocks(snapshot, exchange.host.by_id());
+                        });
+                    });
+                }
+            });
+        })
+    }
+
     pub(crate) fn event(self, event: &Event) -> Vec<u8> {
         let field = event.kind as u32;
         encode(|packet| {
@@ -197,6 +223,16 @@ impl Header {
             self.write(packet);
             packet.bytes(trace_packet::TRACE_STATS, &stats.encode_to_vec());
         })
+    }
+}
+
+/// Readings of a `ClockSnapshot`.
+fn write_clocks(snapshot: &mut Fields<'_>, clocks: impl Iterator<Item = (u64, u64)>) {
+    for (id, timestamp) in clocks {
+        snapshot.nested(clock_snapshot::CLOCKS, |reading| {
+            reading.varint(clock_snapshot::clock::CLOCK_ID, id);
+            reading.varint(clock_snapshot::clock::TIMESTAMP, timestamp);
+        });
     }
 }
 

@@ -48,11 +48,16 @@ impl Service {
         if beginning {
             self.emit_beginning(id, header, &mut out);
         }
+        self.emit_machines(id, header, &mut out);
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
         };
         session.emit_events(header, &mut out);
         session.emit_concurrent(header, &mut out);
+        self.emit_remote_clocks(id, header, &mut out);
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
         let more = session.emit_data(&mut self.buffers, threshold, &mut out);
         if !more {
             session.record_read_completed(&now);
@@ -99,6 +104,53 @@ impl Service {
         out.own(&header.provenance(&self.now, &provenance));
         if with_system_info {
             out.own(&header.system_info(&self.options, &self.now));
+        }
+    }
+
+    /// Descriptions of other machines, as they become known. Upstream tells of those only that were there
+    /// at the first read.
+    fn emit_machines<S: PacketSink>(
+        &mut self,
+        id: SessionId,
+        header: Header,
+        out: &mut Pipeline<'_, S>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let builtin = &session.config.builtin_data_sources;
+        if builtin.disable_system_info.unwrap_or(false) {
+            return;
+        }
+        let mut told = std::mem::take(&mut session.progress.machines);
+        for (machine, info) in self.new_machines(&mut told) {
+            out.own(&header.remote_system_info(machine, &info));
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.progress.machines = told;
+        }
+    }
+
+    /// How the clocks of other machines relate to ours, whenever that was measured anew. Upstream tells
+    /// it once, so that clocks drift apart in long traces.
+    fn emit_remote_clocks<S: PacketSink>(
+        &mut self,
+        id: SessionId,
+        header: Header,
+        out: &mut Pipeline<'_, S>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if !session.snapshots_clocks() {
+            return;
+        }
+        let mut told = std::mem::take(&mut session.progress.machines);
+        for (machine, exchanges) in self.new_exchanges(&mut told) {
+            out.own(&header.remote_clock_sync(machine, &exchanges));
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.progress.machines = told;
         }
     }
 }

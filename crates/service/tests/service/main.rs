@@ -22,6 +22,7 @@ mod priority;
 mod queries;
 mod reading;
 mod recording;
+mod relays;
 mod scale;
 mod simulation;
 mod triggers;

@@ -71,6 +71,8 @@ pub struct World {
     pub priorities: Vec<Option<Priority>>,
     /// Whether it is given none.
     pub priority_refused: bool,
+    /// Relays that were answered.
+    pub relay_replies: Vec<ClientId>,
     pub disconnects: Vec<ClientId>,
     /// What the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
@@ -113,6 +115,7 @@ impl World {
             copies: true,
             priorities: Vec::new(),
             priority_refused: false,
+            relay_replies: Vec::new(),
             disconnects: Vec::new(),
             brought: VecDeque::new(),
             slow: false,
@@ -468,7 +471,10 @@ impl World {
                 consumer.wants_drained &= !drained;
                 drained.then_some(Event::ConsumerDrained { client })
             }
-            Command::RelayReply { .. } => None,
+            Command::RelayReply { client, .. } => {
+                self.relay_replies.push(client);
+                None
+            }
             Command::SetPriority { priority, client } => {
                 let refused = priority.is_some() && self.priority_refused;
                 if !refused {

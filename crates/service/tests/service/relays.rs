@@ -1,0 +1,315 @@
+//! Relays of other machines, and what traces tell of them.
+
+use ferretto_ipc::port::relay::Request;
+use ferretto_proto::fields::{clock_snapshot, remote_clock_sync, trace_packet as f};
+use ferretto_proto::sync_clock_request::{Clock, Phase};
+use ferretto_proto::{InitRelayRequest, Message, SyncClockRequest, SystemInfo};
+use ferretto_service::{ClientId, Event, Peer};
+use ferretto_wire::Fields;
+
+use crate::world::{ConfigBuilder, Packet, World};
+
+const MACHINE: u32 = 3_820_972_779;
+
+impl World {
+    fn relay(&mut self, machine_id: u32) -> ClientId {
+        let client = self.new_client();
+        let peer = Peer {
+            uid: 5,
+            machine_id,
+            machine_name: "guest".into(),
+            ..Peer::default()
+        };
+        self.event(Event::ProducerConnected { client, peer });
+        client
+    }
+
+    fn relayed(&mut self, client: ClientId, request: Request) {
+        let request_id = Some(self.new_request());
+        self.event(Event::RelayRequest {
+            client,
+            request_id,
+            request,
+        });
+    }
+
+    fn init_relay(&mut self, client: ClientId, page_size: u32) {
+        let info = SystemInfo {
+            page_size: Some(page_size),
+            ..Default::default()
+        };
+        let request = InitRelayRequest {
+            system_info: info.into(),
+            ..Default::default()
+        };
+        self.relayed(client, Request::InitRelay(request));
+    }
+
+    /// One exchange; the relay's boot time is `boottime`.
+    fn sync(&mut self, client: ClientId, phase: Phase, boottime: u64) {
+        let clock = |id, timestamp| Clock {
+            clock_id: Some(id),
+            timestamp: Some(timestamp),
+            ..Default::default()
+        };
+        let request = SyncClockRequest {
+            phase: Some(phase),
+            clocks: vec![clock(6, boottime), clock(3, boottime + 1)],
+            ..Default::default()
+        };
+        self.relayed(client, Request::SyncClock(request));
+    }
+
+    fn sync_round(&mut self, client: ClientId, boottime: u64) {
+        self.sync(client, Phase::PING, boottime);
+        self.sync(client, Phase::UPDATE, boottime + 1);
+    }
+}
+
+fn messages(bytes: &[u8], number: u32) -> Vec<Vec<u8>> {
+    let fields = Fields::new(bytes).map(Result::unwrap);
+    let messages = fields.filter(|field| field.number == number);
+    messages
+        .map(|field| field.as_bytes().unwrap().to_vec())
+        .collect()
+}
+
+/// Clock ids and readings of a snapshot.
+fn clocks(snapshot: &[u8]) -> Vec<(u64, u64)> {
+    let readings = messages(snapshot, clock_snapshot::CLOCKS);
+    let reading = |bytes: &Vec<u8>| {
+        let mut fields = Fields::new(bytes).map(Result::unwrap);
+        let mut next = || fields.next().unwrap().as_u64().unwrap();
+        (next(), next())
+    };
+    readings.iter().map(reading).collect()
+}
+
+/// Boot times of relay and service, exchange by exchange, of each packet about a machine's clocks.
+fn synced(packets: &[Packet]) -> Vec<Vec<(u64, u64)>> {
+    use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
+    let packets = packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC));
+    let boottime = |exchange: &[u8], side| clocks(&messages(exchange, side)[0])[0].1;
+    let told = packets.map(|packet| {
+        let exchanges = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), SYNCED_CLOCKS);
+        let pair = |exchange: &Vec<u8>| {
+            (
+                boottime(exchange, synced_clocks::CLIENT_CLOCKS),
+                boottime(exchange, synced_clocks::HOST_CLOCKS),
+            )
+        };
+        exchanges.iter().map(pair).collect()
+    });
+    told.collect()
+}
+
+fn client_times(packets: &[Packet]) -> Vec<Vec<u64>> {
+    let packets = synced(packets);
+    let times = packets.iter();
+    times
+        .map(|exchanges| exchanges.iter().map(|(client, _)| *client).collect())
+        .collect()
+}
+
+fn described(packets: &[Packet]) -> Vec<(u64, u32)> {
+    let infos = packets.iter().filter(|packet| packet.has(f::SYSTEM_INFO));
+    let remote = infos.filter(|packet| packet.has(f::MACHINE_ID));
+    remote
+        .map(|packet| {
+            let info =
+                SystemInfo::decode_from_slice(packet.bytes(f::SYSTEM_INFO).unwrap()).unwrap();
+            (packet.int(f::MACHINE_ID).unwrap(), info.page_size.unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn service_079_two_exchanges_make_one_packet() {
+    let mut world = World::new();
+    let relay = world.relay(MACHINE);
+    let begin = world.now.boottime;
+    world.sync(relay, Phase::PING, 100);
+    world.advance(7);
+    world.sync(relay, Phase::UPDATE, 200);
+    assert_eq!(world.relay_replies, [relay, relay]);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    let packets = world.read(consumer);
+    assert_eq!(synced(&packets), [[(100, begin), (200, begin + 7)]]);
+    let packet = packets
+        .iter()
+        .find(|p| p.has(f::REMOTE_CLOCK_SYNC))
+        .unwrap();
+    assert_eq!(packet.int(f::MACHINE_ID), Some(MACHINE.into()));
+    assert_eq!(packet.int(f::TRUSTED_UID), Some(1000));
+    for absent in [
+        f::TRUSTED_PACKET_SEQUENCE_ID,
+        f::TIMESTAMP,
+        f::TIMESTAMP_CLOCK_ID,
+    ] {
+        assert!(!packet.has(absent));
+    }
+    // All clocks of both sides, the relay's as it sent them.
+    let bytes = packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap();
+    let exchange = &messages(bytes, 1)[0];
+    assert_eq!(clocks(&messages(exchange, 2)[0]), [(6, 100), (3, 101)]);
+    let host: Vec<_> = clocks(&messages(exchange, 3)[0])
+        .iter()
+        .map(|c| c.0)
+        .collect();
+    assert_eq!(host, [6, 2, 4, 1, 3, 5]);
+    // Nothing new, nothing told.
+    assert!(synced(&world.read(consumer)).is_empty());
+    // Each session is told.
+    let other = world.consumer();
+    world.enable(other, ConfigBuilder::new());
+    assert_eq!(client_times(&world.read(other)), [[100, 200]]);
+}
+
+#[test]
+fn service_079_a_relay_that_left_before_the_read_is_not_told_of() {
+    let mut world = World::new();
+    let relay = world.relay(MACHINE);
+    world.init_relay(relay, 4096);
+    world.sync_round(relay, 100);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    world.disconnect(relay);
+    let packets = world.read(consumer);
+    assert!(synced(&packets).is_empty() && described(&packets).is_empty());
+}
+
+#[test]
+fn service_079_the_last_five_exchanges_are_kept() {
+    let mut world = World::new();
+    let relay = world.relay(MACHINE);
+    for number in 1..=7 {
+        let phase = if number % 2 == 1 {
+            Phase::PING
+        } else {
+            Phase::UPDATE
+        };
+        world.sync(relay, phase, number);
+    }
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    assert_eq!(client_times(&world.read(consumer)), [[3, 4, 5, 6, 7]]);
+}
+
+#[test]
+fn clocks_are_told_anew_when_they_were_compared_anew() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    assert!(synced(&world.read(consumer)).is_empty());
+    // A machine that comes late is told of, too.
+    let relay = world.relay(MACHINE);
+    world.sync(relay, Phase::PING, 1);
+    assert!(
+        synced(&world.read(consumer)).is_empty(),
+        "one tells nothing"
+    );
+    world.sync(relay, Phase::UPDATE, 2);
+    assert_eq!(client_times(&world.read(consumer)), [[1, 2]]);
+    // A round trip is never torn apart.
+    world.sync(relay, Phase::PING, 3);
+    assert!(synced(&world.read(consumer)).is_empty());
+    world.sync(relay, Phase::UPDATE, 4);
+    world.sync(relay, Phase::PING, 5);
+    assert_eq!(client_times(&world.read(consumer)), [[3, 4]]);
+    // After a break it counts from the beginning again.
+    world.disconnect(relay);
+    let relay = world.relay(MACHINE);
+    world.sync_round(relay, 10);
+    assert_eq!(client_times(&world.read(consumer)), [[10, 11]]);
+}
+
+#[test]
+fn one_relay_speaks_for_a_machine_and_none_for_the_service_s_own() {
+    let mut world = World::new();
+    let relays = [MACHINE, MACHINE, 7, 0].map(|machine| world.relay(machine));
+    for (number, relay) in relays.into_iter().enumerate() {
+        let number = number as u32 + 1;
+        world.init_relay(relay, number);
+        world.sync_round(relay, u64::from(number) * 100);
+    }
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    let packets = world.read(consumer);
+    let mut times = client_times(&packets);
+    times.sort();
+    assert_eq!(times, [[100, 101], [300, 301]]);
+    let mut machines = described(&packets);
+    machines.sort_unstable();
+    assert_eq!(machines, [(7, 3), (MACHINE.into(), 1)]);
+}
+
+#[test]
+fn machines_are_described_once_and_on_the_service_s_sequence() {
+    let mut world = World::new();
+    let relay = world.relay(MACHINE);
+    world.init_relay(relay, 4096);
+    world.init_relay(relay, 16384);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    let packets = world.read(consumer);
+    assert_eq!(described(&packets), [(MACHINE.into(), 16384)]);
+    let own = |p: &&Packet| p.has(f::SYSTEM_INFO);
+    let infos: Vec<_> = packets.iter().filter(own).collect();
+    assert_eq!(infos.len(), 2);
+    assert!(!infos[0].has(f::MACHINE_ID), "our own comes first");
+    assert_eq!(infos[1].sequence(), 1);
+    assert!(described(&world.read(consumer)).is_empty());
+    let late = world.relay(9);
+    world.init_relay(late, 4);
+    assert_eq!(described(&world.read(consumer)), [(9, 4)]);
+}
+
+#[test]
+fn a_config_can_do_without() {
+    let mut world = World::new();
+    let relay = world.relay(MACHINE);
+    world.init_relay(relay, 4096);
+    world.sync_round(relay, 1);
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().with(|c| {
+        let builtin = c.builtin_data_sources.get_or_insert_default();
+        builtin.disable_clock_snapshotting = Some(true);
+        builtin.disable_system_info = Some(true);
+    });
+    world.enable(consumer, config);
+    let packets = world.read(consumer);
+    assert!(synced(&packets).is_empty() && described(&packets).is_empty());
+}
+
+#[test]
+fn what_a_relay_sends_is_bounded() {
+    let mut world = World::new();
+    let relay = world.relay(MACHINE);
+    let clock = Clock {
+        clock_id: Some(6),
+        timestamp: Some(1),
+        ..Default::default()
+    };
+    for _ in 0..100 {
+        let request = SyncClockRequest {
+            clocks: vec![clock.clone(); 10_000],
+            ..Default::default()
+        };
+        world.relayed(relay, Request::SyncClock(request));
+    }
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    let packets = world.read(consumer);
+    let packet = packets
+        .iter()
+        .find(|p| p.has(f::REMOTE_CLOCK_SYNC))
+        .unwrap();
+    let exchanges = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), 1);
+    assert_eq!(exchanges.len(), 5);
+    assert_eq!(clocks(&messages(&exchanges[0], 2)[0]).len(), 64);
+    // Nor can one that was never announced do anything.
+    let stranger = world.new_client();
+    world.sync(stranger, Phase::PING, 1);
+    assert_eq!(world.relay_replies.len(), 100);
+}
