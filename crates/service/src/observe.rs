@@ -48,7 +48,8 @@ impl Service {
         if let Some(old) = replaced {
             self.reply_to_consumer(client, old.request_id, end());
         }
-        if types.is_empty() {
+        // Types unknown here are none, and so is none in particular.
+        if types.iter().all(|wanted| *wanted == Type::TYPE_UNSPECIFIED) {
             return self.reply_to_consumer(client, request_id, end());
         }
         let observer = Observer {

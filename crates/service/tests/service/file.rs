@@ -100,7 +100,10 @@ fn service_032_where_to_write() {
          populated (but not both)"
     );
     let to_path = || into_file().with(|c| c.output_path = Some(b"/tmp/trace".to_vec()));
-    world.enable(consumer, to_path());
+    // Of a path and a descriptor, the path counts.
+    world.enable_into(consumer, to_path(), null());
+    let path = world.files.values().next().unwrap().path.as_deref();
+    assert_eq!(path, Some(&b"/tmp/trace"[..]));
     let other = world.consumer();
     let exists = world.enable(other, to_path());
     assert_eq!(

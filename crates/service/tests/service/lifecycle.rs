@@ -430,9 +430,11 @@ fn ipc_061_instances_are_observed() {
     world.disable(consumer);
     assert_eq!(states(&world, late), [started, stopped]);
     assert_eq!(world.ended(consumer, session).unwrap(), "");
-    let none = observe(&mut world, consumer, &[]);
-    assert!(world.answer(consumer, none).is_some());
-    assert!(!world.answers(consumer, late).last().unwrap().1);
+    for nothing in [&[][..], &[Type::TYPE_UNSPECIFIED]] {
+        let none = observe(&mut world, consumer, nothing);
+        assert!(world.answer(consumer, none).is_some());
+        assert!(!world.answers(consumer, late).last().unwrap().1);
+    }
 }
 
 #[test]
