@@ -185,6 +185,25 @@ fn a_session_that_cannot_start_says_why() {
 }
 
 #[test]
+fn a_detached_session_goes_on_and_is_taken_over() {
+    let (service, _recorder, mut first) =
+        connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"kept"));
+    start(&mut first, config(64));
+    first.detach("key", LIMIT).unwrap();
+    assert!(
+        first.detach("key", LIMIT).is_err(),
+        "it has no session any more"
+    );
+    drop(first);
+    let mut second = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    assert!(second.attach("another key", LIMIT).is_err());
+    let taken = second.attach("key", LIMIT).unwrap();
+    assert_eq!(taken.buffers[0].size_kb, Some(64));
+    stop(&mut second);
+    assert_eq!(texts(&read(&mut second)), [b"kept"]);
+}
+
+#[test]
 fn two_sessions_share_a_producer() {
     let (service, _recorder, mut first) =
         connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"both"));

@@ -1,5 +1,6 @@
 //! The consumer endpoint.
 
+mod detach;
 mod error;
 mod read;
 
