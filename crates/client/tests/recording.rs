@@ -9,6 +9,9 @@ use ferretto_client::{Consumer, ConsumerEvent, Event, ExhaustedPolicy};
 use ferretto_proto::observable_events::Type as ObservableType;
 use ferretto_wire::Fields;
 
+/// Longer than any test may take.
+const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
+
 fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     consumer
@@ -201,6 +204,19 @@ fn a_detached_session_goes_on_and_is_taken_over() {
     assert_eq!(taken.buffers[0].size_kb, Some(64));
     stop(&mut second);
     assert_eq!(texts(&read(&mut second)), [b"kept"]);
+}
+
+#[test]
+fn what_comes_together_with_an_answer_is_not_waited_for() {
+    let service = Service::start();
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    start(&mut consumer, config(64));
+    // With nobody to wait for, the end follows the answer at once.
+    consumer.disable_tracing(LIMIT).unwrap();
+    while consumer.poll_event().is_none() {
+        consumer.wait(HOUR);
+        consumer.process();
+    }
 }
 
 #[test]

@@ -234,6 +234,11 @@ impl<P: Port> Connection<P> {
         self.events.pop_front()
     }
 
+    /// Whether [`poll_event`](Self::poll_event) has something to return.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Sends what is possible without blocking.
     pub fn flush(&mut self) {
         if matches!(self.state, State::Closed) {

@@ -299,7 +299,8 @@ impl Consumer {
     /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
     /// there are events to take.
     pub fn wait(&self, limit: Duration) {
-        if self.events.is_empty() {
+        // What came together with the answer to a call has been read, but not been looked at.
+        if self.events.is_empty() && !self.connection.has_event() {
             self.wait_until(Deadline::after(limit));
         }
     }
