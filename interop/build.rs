@@ -1,36 +1,41 @@
-//! Builds the official tracing service as a program, from the same amalgamated
-//! source that the package `perfetto-sdk-sys` builds its library from.
+//! Builds the official service and endpoints as a program, from the same
+//! amalgamated source that the package `perfetto-sdk-sys` builds its library
+//! from.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=official_service/main.cc");
+    println!("cargo:rerun-if-changed=official");
+    println!("cargo:rerun-if-env-changed=CXX");
     let core = package_folder("perfetto-sdk-sys").join("libperfetto_c/perfetto_c.cc");
     println!("cargo:rerun-if-changed={}", core.display());
     let folder = core.parent().expect("a file has a folder");
-    let program = PathBuf::from(variable("OUT_DIR")).join("official-service");
+    let program = PathBuf::from(variable("OUT_DIR")).join("official-core");
 
-    let compiler = cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .warnings(false)
-        .get_compiler();
-    let status = compiler
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").warnings(false).debug(false);
+    // Takes half the time of the other, on a quarter of a million lines.
+    let clang = Command::new("clang++").arg("--version").output();
+    if std::env::var_os("CXX").is_none() && clang.is_ok() {
+        build.compiler("clang++");
+    }
+    let status = build
+        .get_compiler()
         .to_command()
         .args(["-DNDEBUG", "-w", "-fno-rtti"])
         .arg(format!("-DPERFETTO_CORE=\"{}\"", core.display()))
         .arg("-I")
         .arg(folder)
-        .arg("official_service/main.cc")
+        .arg("official/main.cc")
         .arg("-o")
         .arg(&program)
         .args(["-lpthread", "-lrt"])
         .status()
         .expect("a C++ compiler is installed");
-    assert!(status.success(), "the official service does not compile");
-    println!("cargo:rustc-env=OFFICIAL_SERVICE={}", program.display());
+    assert!(status.success(), "the official core does not compile");
+    println!("cargo:rustc-env=OFFICIAL_CORE={}", program.display());
 }
 
 fn variable(name: &str) -> String {

@@ -1,45 +1,146 @@
-//! Trace configs, encoded with upstream's schema.
+//! The configs of the scenarios.
+//!
+//! They are encoded with our messages: what those get wrong, the official
+//! service and the official SDK see.
 
-use perfetto_protos::data_source_config::DataSourceConfig;
-use perfetto_protos::data_source_config::data_source_config::BufferExhaustedPolicy;
-use perfetto_protos::trace_config::TraceConfig;
-use perfetto_protos::trace_config::trace_config::{BufferConfig, DataSource};
-use perfetto_protos::track_event_config::TrackEventConfig;
-use protobuf::Message as _;
+use ferretto_proto::fields::{test_event, trace, trace_packet};
+use ferretto_proto::trace_config::trace_filter::{
+    StringFilterChain, StringFilterPolicy, StringFilterRule,
+};
+use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
+use ferretto_proto::trace_config::{BufferConfig, DataSource, TraceFilter, TriggerConfig};
+use ferretto_proto::{
+    DataSourceConfig, Message as _, TraceConfig, TrackEventConfig, data_source_config,
+};
 
 /// The data source of the producers whose packets have any size.
 pub const PACKETS: &str = "ferretto.interop.packets";
 
 /// One buffer of `size_kb` KiB, the track events of the category `interop`, and
 /// [`PACKETS`].
-///
-/// # Panics
-///
-/// Never: the message is complete.
 #[must_use]
-pub fn config(size_kb: u32) -> Vec<u8> {
-    let mut config = TraceConfig::new();
-    let mut buffer = BufferConfig::new();
-    buffer.set_size_kb(size_kb);
-    config.buffers.push(buffer);
-    for name in ["track_event", PACKETS] {
-        let mut source = DataSourceConfig::new();
-        source.set_name(name.to_owned());
-        if name == PACKETS {
-            // A packet larger than the shared memory has to wait for it.
-            source.set_buffer_exhausted_policy(
-                BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP,
-            );
-        }
-        if name == "track_event" {
-            let mut events = TrackEventConfig::new();
-            events.disabled_categories.push("*".to_owned());
-            events.enabled_categories.push("interop".to_owned());
-            source.track_event_config = Some(events).into();
-        }
-        let mut entry = DataSource::new();
-        entry.config = Some(source).into();
-        config.data_sources.push(entry);
+pub fn config(size_kb: u32) -> TraceConfig {
+    let events = TrackEventConfig {
+        disabled_categories: vec![b"*".to_vec()],
+        enabled_categories: vec![b"interop".to_vec()],
+        ..Default::default()
+    };
+    let events = DataSourceConfig {
+        name: Some(b"track_event".to_vec()),
+        track_event_config: Some(events.encode_to_vec()),
+        ..Default::default()
+    };
+    let packets = DataSourceConfig {
+        name: Some(PACKETS.into()),
+        // A packet larger than the shared memory has to wait for it.
+        buffer_exhausted_policy: Some(
+            data_source_config::BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP,
+        ),
+        ..Default::default()
+    };
+    TraceConfig {
+        buffers: vec![BufferConfig {
+            size_kb: Some(size_kb),
+            ..Default::default()
+        }],
+        data_sources: [events, packets]
+            .map(|config| DataSource {
+                config: config.into(),
+                ..Default::default()
+            })
+            .into(),
+        ..Default::default()
     }
-    config.write_to_bytes().expect("a config encodes")
+}
+
+/// [`config`] for a session that waits for the trigger `go`, longer than any
+/// test takes.
+#[must_use]
+pub fn triggered(mode: TriggerMode, stop_delay_ms: u32) -> TraceConfig {
+    TraceConfig {
+        trigger_config: TriggerConfig {
+            trigger_mode: Some(mode),
+            triggers: vec![Trigger {
+                name: Some(b"go".to_vec()),
+                stop_delay_ms: Some(stop_delay_ms),
+                ..Default::default()
+            }],
+            trigger_timeout_ms: Some(600_000),
+            ..Default::default()
+        }
+        .into(),
+        ..config(4096)
+    }
+}
+
+/// Lets only the packets for testing through, without what follows `key=`.
+#[must_use]
+pub fn filter() -> TraceFilter {
+    let packet = [
+        Allowed::Simple(trace_packet::TRUSTED_UID),
+        Allowed::Simple(trace_packet::TIMESTAMP),
+        Allowed::Simple(trace_packet::TRUSTED_PACKET_SEQUENCE_ID),
+        Allowed::Message(trace_packet::FOR_TESTING, 2),
+    ];
+    let rule = StringFilterRule {
+        policy: Some(StringFilterPolicy::SFP_MATCH_REDACT_GROUPS),
+        regex_pattern: Some(b"key=(.*)".to_vec()),
+        ..Default::default()
+    };
+    TraceFilter {
+        bytecode_v2: Some(filter_bytecode(&[
+            &[Allowed::Message(trace::PACKET, 1)],
+            &packet,
+            &[Allowed::FilteredText(test_event::STR)],
+        ])),
+        string_filter_chain: StringFilterChain {
+            rules: vec![rule],
+            ..Default::default()
+        }
+        .into(),
+        ..Default::default()
+    }
+}
+
+/// A field that a message filter lets pass. Fields come in the order of their
+/// numbers.
+#[derive(Clone, Copy)]
+enum Allowed {
+    /// A number, text or bytes, as they are.
+    Simple(u32),
+    /// A message, whose own fields are listed at the index.
+    Message(u32, u32),
+    /// Text that the string rules apply to.
+    FilteredText(u32),
+}
+
+/// A message filter as `trace_filter.bytecode_v2` holds it: the fields that
+/// may stay, message by message. Message 0 is `Trace`.
+fn filter_bytecode(messages: &[&[Allowed]]) -> Vec<u8> {
+    let mut words = Vec::new();
+    for message in messages {
+        for field in *message {
+            match *field {
+                Allowed::Simple(field) => words.push(field << 3 | 1),
+                Allowed::Message(field, index) => words.extend([field << 3 | 3, index]),
+                Allowed::FilteredText(field) => words.push(field << 3 | 4),
+            }
+        }
+        words.push(0);
+    }
+    // FNV-1a over the words, each as four little-endian bytes.
+    let bytes = words.iter().flat_map(|word: &u32| word.to_le_bytes());
+    let checksum = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    words.push(checksum as u32);
+    let mut encoded = Vec::new();
+    for mut word in words {
+        while word >= 0x80 {
+            encoded.push(word as u8 | 0x80);
+            word >>= 7;
+        }
+        encoded.push(word as u8);
+    }
+    encoded
 }

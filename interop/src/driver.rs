@@ -11,6 +11,11 @@
 //! | `await-stop N` | the same for stops |
 //! | `slices N` | writes N rounds of slice, instant and counter, then the instant `last`, and commits them |
 //! | `packet BYTES` | writes one packet with that much text and waits until the service has it |
+//! | `numbers FROM COUNT` | writes that many packets with a number as text, filled up to 100 bytes, and waits until the service has them |
+//! | `text WORD` | writes one packet with that text and waits until the service has it |
+//! | `trigger NAME` | activates a trigger |
+//! | `hold-stops` | from now on data sources do not stop until told to |
+//! | `release-stops` | tells them |
 //!
 //! | a consumer understands | |
 //! |---|---|
@@ -19,6 +24,25 @@
 //! | `stop` | stops, answered when all data sources have stopped |
 //! | `read FILE` | writes what the buffers hold to FILE |
 //! | `end` | closes the session |
+//!
+//! The official SDK can do no more than that. Our consumer and upstream's own
+//! endpoint understand besides:
+//!
+//! | a full consumer understands | |
+//! |---|---|
+//! | `start FILE TRACE` | the service writes the trace into TRACE |
+//! | `enable FILE [TRACE]` | creates a session that is not to start yet |
+//! | `await-started` | waits until all data sources have started |
+//! | `start-deferred` | starts a session that was created with `enable`, answered as `start` |
+//! | `change FILE` | changes the session's config |
+//! | `await-end` | waits until the session has ended by itself and answers why, if it failed |
+//! | `await-clone-trigger` | waits for a trigger that asks to clone and answers the session's number and the trigger's name |
+//! | `clone SESSION [TRACE]` | clones a session by number or name, and answers the low and the high half of the copy's UUID, and `file` if the service wrote it into TRACE |
+//! | `detach KEY`, `attach KEY` | answers whether it could |
+//! | `sessions` | answers NUMBER:STATE:NAME of each |
+//!
+//! Ours alone answers to `sources` with the names of all registered data
+//! sources.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -66,22 +90,48 @@ pub fn serve(role: Result<Box<dyn Role>, String>) -> ExitCode {
     std::process::exit(0)
 }
 
-/// How often a data source was started and stopped.
+/// What a producer says whose data source no session has started.
+pub const NOT_STARTED: &str = "the data source is not started";
+
+/// How often a data source was started and stopped, and whether it may stop.
 #[derive(Debug, Default)]
 pub struct Starts {
-    counts: Mutex<(u64, u64)>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    starts: u64,
+    stops: u64,
+    hold_stops: bool,
 }
 
 impl Starts {
     /// It was started.
     pub fn started(&self) {
-        self.change(|counts| counts.0 += 1);
+        self.change(|state| state.starts += 1);
     }
 
-    /// It was stopped.
+    /// It is to stop.
     pub fn stopped(&self) {
-        self.change(|counts| counts.1 += 1);
+        self.change(|state| state.stops += 1);
+    }
+
+    /// Says whether [`Self::await_release`] waits.
+    pub fn hold_stops(&self, hold: bool) -> String {
+        self.change(|state| state.hold_stops = hold);
+        String::new()
+    }
+
+    /// Waits until stops are not held any more.
+    pub fn await_release(&self) {
+        let _ = self.wait(|state| !state.hold_stops);
+    }
+
+    /// Whether stops are held.
+    pub fn holds_stops(&self) -> bool {
+        self.state.lock().is_ok_and(|state| state.hold_stops)
     }
 
     /// Waits until it was started this often.
@@ -90,36 +140,49 @@ impl Starts {
     ///
     /// When that does not happen.
     pub fn await_starts(&self, starts: u64) -> Result<String, String> {
-        self.wait(|counts| counts.0 >= starts)
+        self.wait(|state| state.starts >= starts)
     }
 
-    /// Waits until it was stopped this often.
+    /// Waits until it was told to stop this often.
     ///
     /// # Errors
     ///
     /// When that does not happen.
     pub fn await_stops(&self, stops: u64) -> Result<String, String> {
-        self.wait(|counts| counts.1 >= stops)
+        self.wait(|state| state.stops >= stops)
     }
 
-    fn change(&self, change: impl FnOnce(&mut (u64, u64))) {
-        if let Ok(mut counts) = self.counts.lock() {
-            change(&mut counts);
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        if let Ok(mut state) = self.state.lock() {
+            change(&mut state);
         }
         self.changed.notify_all();
     }
 
-    fn wait(&self, reached: impl Fn(&(u64, u64)) -> bool) -> Result<String, String> {
-        let counts = self.counts.lock().map_err(|error| error.to_string())?;
-        let (counts, timeout) = self
+    fn wait(&self, reached: impl Fn(&State) -> bool) -> Result<String, String> {
+        let state = self.state.lock().map_err(|error| error.to_string())?;
+        let (state, timeout) = self
             .changed
-            .wait_timeout_while(counts, PATIENCE, |counts| !reached(counts))
+            .wait_timeout_while(state, PATIENCE, |state| !reached(state))
             .map_err(|error| error.to_string())?;
         if timeout.timed_out() {
-            return Err(format!("{} starts, {} stops", counts.0, counts.1));
+            return Err(format!("{} starts, {} stops", state.starts, state.stops));
         }
         Ok(String::new())
     }
+}
+
+/// The text of the command `packet`.
+#[must_use]
+pub fn letters(length: usize) -> String {
+    ('a'..='z').cycle().take(length).collect()
+}
+
+/// The texts of the command `numbers`.
+#[must_use]
+pub fn numbered(from: u64, count: u64) -> Vec<String> {
+    let numbers = from..from + count;
+    numbers.map(|number| format!("{number:.<100}")).collect()
 }
 
 /// Reads a number of a command.

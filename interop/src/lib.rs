@@ -2,17 +2,15 @@
 //!
 //! The official SDK (crates.io `perfetto-sdk`, upstream's C++ core) is the
 //! independent witness: what it writes has to arrive through our service, and
-//! what ours writes has to be readable by it. Traces are decoded with
-//! `perfetto_protos`, generated from upstream's own schema, not with our own
-//! messages.
+//! what ours writes has to be readable by it. Traces are decoded by a small
+//! reader of their own, not by the crates they come from.
 //!
 //! - [`World`]: one scenario's cast: a service on private sockets, a producer
 //!   and any number of consumers, each in a process of its own and each either
 //!   ours or the official one.
 //! - [`driver`]: the line protocol that all those programs speak.
 //!
-//! This crate is for development only: it needs a C++17 compiler and spends
-//! minutes in it. It is no default member of the workspace.
+//! This crate is for development only: it needs a C++17 compiler. It is no default member of the workspace.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +18,7 @@ pub mod config;
 pub mod driver;
 mod peer;
 pub mod trace;
+pub mod wire;
 mod world;
 
 pub use peer::{Peer, Programs, Whose};

@@ -100,8 +100,8 @@ impl Peer {
 
     /// The process id, as the trace names it.
     #[must_use]
-    pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    pub fn pid(&self) -> u64 {
+        self.child.id().into()
     }
 
     /// Kills the process with SIGKILL, as a crash would.

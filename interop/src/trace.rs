@@ -1,145 +1,266 @@
-//! Traces, decoded with upstream's schema.
+//! What the scenarios want to know of a trace.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::Read as _;
 
-use perfetto_protos::trace::Trace;
-use perfetto_protos::trace_packet::TracePacket;
-use perfetto_protos::track_event::track_event;
-use perfetto_protos::track_event::track_event::Type;
-use protobuf::reflect::{ReflectFieldRef, ReflectValueRef};
-use protobuf::{Message as _, MessageDyn};
+use ferretto_proto::fields::trace_stats::buffer_stats;
+use ferretto_proto::fields::{
+    event_category, event_name, interned_data, test_event, trace, trace_packet, trace_stats,
+    track_event,
+};
+use ferretto_trace::schema::{Kind, MessageId, Schema};
 
-/// Decodes a whole trace.
+use crate::wire::{Message, Value};
+
+/// `SEQ_INCREMENTAL_STATE_CLEARED`.
+const CLEARED: u64 = 1;
+
+/// The packets of a trace, in order.
 ///
 /// # Panics
 ///
 /// When the bytes are no trace.
 #[must_use]
-pub fn decode(bytes: &[u8]) -> Vec<TracePacket> {
-    Trace::parse_from_bytes(bytes)
-        .expect("upstream's schema decodes the trace")
-        .packet
+pub fn packets(trace: &[u8]) -> Vec<Message> {
+    let trace = Message::decode(trace);
+    let other = trace
+        .fields()
+        .iter()
+        .find(|(number, _)| *number != trace::PACKET);
+    assert_eq!(other, None, "a trace holds packets only");
+    trace.messages(trace::PACKET)
 }
 
-/// Every field number in the trace that upstream's schema does not have, as
-/// `Message.number`. Fields of extensions count as known: upstream's schema
-/// reserves their ranges without naming them.
+/// The packets of a trace, and instead of compressed ones those inside.
+///
+/// # Panics
+///
+/// When the bytes are no trace.
 #[must_use]
-pub fn unknown_fields(packets: &[TracePacket]) -> BTreeSet<String> {
+pub fn decode(trace: &[u8]) -> Vec<Message> {
+    let mut unpacked = Vec::new();
+    for packet in packets(trace) {
+        match inside(&packet) {
+            Some(inner) => unpacked.extend(packets(&inner)),
+            None => unpacked.push(packet),
+        }
+    }
+    unpacked
+}
+
+fn inside(packet: &Message) -> Option<Vec<u8>> {
+    let mut inner = Vec::new();
+    if let Some(bytes) = packet.all(trace_packet::COMPRESSED_PACKETS).next() {
+        let mut stream = flate2::read::ZlibDecoder::new(bytes);
+        stream.read_to_end(&mut inner).expect("deflated packets");
+    } else if let Some(bytes) = packet.all(trace_packet::ZSTD_COMPRESSED_PACKETS).next() {
+        let mut stream = ruzstd::decoding::StreamingDecoder::new(bytes).expect("a zstd frame");
+        stream.read_to_end(&mut inner).expect("zstd packets");
+    } else {
+        return None;
+    }
+    assert_eq!(
+        packet.fields().len(),
+        1,
+        "nothing beside the compressed packets"
+    );
+    Some(inner)
+}
+
+/// The packets that have a field.
+#[must_use]
+pub fn with(packets: &[Message], field: u32) -> Vec<&Message> {
+    packets.iter().filter(|packet| packet.has(field)).collect()
+}
+
+/// Every field in the trace that the schema does not have, as `Message.number`.
+///
+/// # Panics
+///
+/// When a field that should hold a message does not.
+#[must_use]
+pub fn unknown_fields(packets: &[Message]) -> BTreeSet<String> {
+    let schema = Schema::perfetto();
+    let packet = schema.message_named("perfetto.protos.TracePacket");
     let mut found = BTreeSet::new();
-    for packet in packets {
-        collect_unknown(packet, &mut found);
+    for message in packets {
+        collect_unknown(
+            message,
+            packet.expect("packets are in the schema"),
+            &mut found,
+        );
     }
     found
 }
 
-fn collect_unknown(message: &dyn MessageDyn, found: &mut BTreeSet<String>) {
-    let descriptor = message.descriptor_dyn();
-    for (number, _) in message.special_fields_dyn().unknown_fields() {
-        found.insert(format!("{}.{number}", descriptor.full_name()));
-    }
-    for field in descriptor.fields() {
-        match field.get_reflect(message) {
-            ReflectFieldRef::Optional(value) => {
-                if let Some(ReflectValueRef::Message(inner)) = value.value() {
-                    collect_unknown(&*inner, found);
-                }
+fn collect_unknown(message: &Message, id: MessageId, found: &mut BTreeSet<String>) {
+    let known = Schema::perfetto().message(id);
+    for (number, value) in message.fields() {
+        match (known.field(*number).map(|field| field.kind), value) {
+            (None, _) => {
+                found.insert(format!("{}.{number}", known.full_name));
             }
-            ReflectFieldRef::Repeated(values) => {
-                for value in values {
-                    if let ReflectValueRef::Message(inner) = value {
-                        collect_unknown(&*inner, found);
-                    }
-                }
+            (Some(Kind::Message(inner)), Value::Bytes(bytes)) => {
+                collect_unknown(&Message::decode(bytes), inner, found);
             }
-            ReflectFieldRef::Map(_) => {}
+            (Some(_), _) => {}
         }
     }
+}
+
+/// The value of `TrackEvent.type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the schema")]
+pub enum EventKind {
+    SliceBegin = 1,
+    SliceEnd = 2,
+    Instant = 3,
+    Counter = 4,
 }
 
 /// A track event with its interned name resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// What the packet says the sender's process is.
-    pub pid: i32,
+    pub pid: u64,
     /// The sequence it came from.
-    pub sequence: u32,
-    /// Nanoseconds, or the raw (perhaps relative) value.
-    pub timestamp: u64,
+    pub sequence: u64,
     /// Begin, end, instant or counter.
-    pub kind: Type,
+    pub kind: EventKind,
     /// Empty for ends and counters.
     pub name: String,
     /// The value, for counters.
-    pub counter: Option<i64>,
+    pub counter: Option<u64>,
     /// Interned and inline categories.
     pub categories: Vec<String>,
 }
 
-/// All track events in the order of the file.
-#[must_use]
-pub fn track_events(packets: &[TracePacket]) -> Vec<Event> {
-    #[derive(Default)]
-    struct Sequence {
-        names: HashMap<u64, String>,
-        categories: HashMap<u64, String>,
+/// The interned strings of one sequence.
+#[derive(Default)]
+struct Interned {
+    names: HashMap<u64, String>,
+    categories: HashMap<u64, String>,
+}
+
+impl Interned {
+    fn take(&mut self, packet: &Message) {
+        let data = packet.message(trace_packet::INTERNED_DATA);
+        for name in data.messages(interned_data::EVENT_NAMES) {
+            let text = name.text(event_name::NAME).to_owned();
+            self.names.insert(name.number(event_name::IID), text);
+        }
+        for category in data.messages(interned_data::EVENT_CATEGORIES) {
+            let text = category.text(event_category::NAME).to_owned();
+            let iid = category.number(event_category::IID);
+            self.categories.insert(iid, text);
+        }
     }
-    let mut sequences: HashMap<u32, Sequence> = HashMap::new();
+
+    fn event(&self, packet: &Message) -> Event {
+        let event = packet.message(trace_packet::TRACK_EVENT);
+        let known =
+            |names: &HashMap<u64, String>, iid| names.get(&iid).cloned().unwrap_or_default();
+        let inline = event.all(track_event::CATEGORIES);
+        let mut categories: Vec<String> = inline
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        for iid in event.numbers(track_event::CATEGORY_IIDS) {
+            categories.push(known(&self.categories, iid));
+        }
+        let iid = event.number(track_event::NAME_IID);
+        Event {
+            pid: packet.number(trace_packet::TRUSTED_PID),
+            sequence: sequence(packet),
+            kind: match event.number(track_event::TYPE) {
+                1 => EventKind::SliceBegin,
+                2 => EventKind::SliceEnd,
+                3 => EventKind::Instant,
+                4 => EventKind::Counter,
+                other => panic!("no kind of track event: {other}"),
+            },
+            name: match event.text(track_event::NAME) {
+                "" => known(&self.names, iid),
+                name => name.to_owned(),
+            },
+            counter: event
+                .has(track_event::COUNTER_VALUE)
+                .then(|| event.number(track_event::COUNTER_VALUE)),
+            categories,
+        }
+    }
+}
+
+/// Which sequence a packet belongs to.
+#[must_use]
+pub fn sequence(packet: &Message) -> u64 {
+    packet.number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID)
+}
+
+/// All track events in the order of the file.
+///
+/// # Panics
+///
+/// When one is none.
+#[must_use]
+pub fn track_events(packets: &[Message]) -> Vec<Event> {
+    let mut sequences: HashMap<u64, Interned> = HashMap::new();
     let mut events = Vec::new();
     for packet in packets {
-        let id = packet.trusted_packet_sequence_id();
-        // SEQ_INCREMENTAL_STATE_CLEARED
-        if packet.sequence_flags() & 1 != 0 {
+        let id = sequence(packet);
+        if packet.number(trace_packet::SEQUENCE_FLAGS) & CLEARED != 0 {
             sequences.remove(&id);
         }
-        let sequence = sequences.entry(id).or_default();
-        for name in &packet.interned_data.event_names {
-            sequence.names.insert(name.iid(), name.name().to_owned());
+        let interned = sequences.entry(id).or_default();
+        interned.take(packet);
+        if packet.has(trace_packet::TRACK_EVENT) {
+            events.push(interned.event(packet));
         }
-        for category in &packet.interned_data.event_categories {
-            sequence
-                .categories
-                .insert(category.iid(), category.name().to_owned());
-        }
-        if !packet.has_track_event() {
-            continue;
-        }
-        let event = packet.track_event();
-        let mut categories = event.categories.clone();
-        for iid in &event.category_iids {
-            categories.push(sequence.categories.get(iid).cloned().unwrap_or_default());
-        }
-        let name = match &event.name_field {
-            Some(track_event::Name_field::Name(name)) => name.clone(),
-            Some(track_event::Name_field::NameIid(iid)) => {
-                sequence.names.get(iid).cloned().unwrap_or_default()
-            }
-            _ => String::new(),
-        };
-        events.push(Event {
-            pid: packet.trusted_pid(),
-            sequence: id,
-            timestamp: packet.timestamp(),
-            kind: event.type_(),
-            name,
-            counter: match event.counter_value_field {
-                Some(track_event::Counter_value_field::CounterValue(value)) => Some(value),
-                _ => None,
-            },
-            categories,
-        });
     }
     events
 }
 
 /// The texts of all `TestEvent`s in the order of the file.
 #[must_use]
-pub fn test_texts(packets: &[TracePacket]) -> Vec<&str> {
-    packets
+pub fn texts(packets: &[Message]) -> Vec<String> {
+    with(packets, trace_packet::FOR_TESTING)
         .iter()
-        .filter(|packet| packet.has_for_testing())
-        .map(|packet| packet.for_testing().str())
+        .map(|packet| packet.message(trace_packet::FOR_TESTING))
+        .map(|event| event.text(test_event::STR).to_owned())
         .collect()
+}
+
+/// What the producers' command `numbers` wrote, in the order of the file.
+///
+/// # Panics
+///
+/// When a text is none of those.
+#[must_use]
+pub fn numbers(packets: &[Message]) -> Vec<u64> {
+    let texts = texts(packets);
+    let numbers = texts.iter().map(|text| text.trim_end_matches('.').parse());
+    numbers.map(|number| number.expect("a number")).collect()
+}
+
+/// The newest statistics in the trace.
+///
+/// # Panics
+///
+/// When there are none.
+#[must_use]
+pub fn stats(packets: &[Message]) -> Message {
+    let packet = packets
+        .iter()
+        .rfind(|packet| packet.has(trace_packet::TRACE_STATS));
+    packet
+        .expect("the trace holds statistics")
+        .message(trace_packet::TRACE_STATS)
+}
+
+/// The sum over all buffers of one of their statistics.
+#[must_use]
+pub fn in_buffers(stats: &Message, field: u32) -> u64 {
+    let buffers = stats.messages(trace_stats::BUFFER_STATS);
+    buffers.iter().map(|buffer| buffer.number(field)).sum()
 }
 
 /// Checks that the trace says of itself that nothing was lost: the newest
@@ -148,28 +269,33 @@ pub fn test_texts(packets: &[TracePacket]) -> Vec<&str> {
 /// # Panics
 ///
 /// When something was lost, or there are no statistics.
-pub fn assert_nothing_lost(packets: &[TracePacket]) {
-    let stats = packets
-        .iter()
-        .rfind(|packet| packet.has_trace_stats())
-        .expect("the trace holds statistics")
-        .trace_stats();
-    assert!(!stats.buffer_stats.is_empty());
-    for buffer in &stats.buffer_stats {
-        assert_eq!(buffer.trace_writer_packet_loss(), 0, "{buffer:?}");
-        assert_eq!(buffer.chunks_overwritten(), 0, "{buffer:?}");
-        assert_eq!(buffer.chunks_discarded(), 0, "{buffer:?}");
-        assert_eq!(buffer.patches_failed(), 0, "{buffer:?}");
-        assert_eq!(buffer.abi_violations(), 0, "{buffer:?}");
+pub fn assert_nothing_lost(packets: &[Message]) {
+    let stats = stats(packets);
+    assert!(stats.has(trace_stats::BUFFER_STATS));
+    for field in [
+        buffer_stats::TRACE_WRITER_PACKET_LOSS,
+        buffer_stats::CHUNKS_OVERWRITTEN,
+        buffer_stats::CHUNKS_DISCARDED,
+        buffer_stats::PATCHES_FAILED,
+        buffer_stats::ABI_VIOLATIONS,
+    ] {
+        assert_eq!(in_buffers(&stats, field), 0, "BufferStats.{field}");
     }
-    assert_eq!(stats.chunks_discarded(), 0);
-    assert_eq!(stats.patches_discarded(), 0);
-    assert_eq!(stats.invalid_packets(), 0);
+    for field in [
+        trace_stats::CHUNKS_DISCARDED,
+        trace_stats::PATCHES_DISCARDED,
+        trace_stats::INVALID_PACKETS,
+    ] {
+        assert_eq!(stats.number(field), 0, "TraceStats.{field}");
+    }
     // The first packet of a sequence carries the flag always: nobody can know
     // what came before it.
     let mut seen = HashSet::new();
     for packet in packets {
-        let first = seen.insert(packet.trusted_packet_sequence_id());
-        assert!(first || !packet.previous_packet_dropped(), "{packet:?}");
+        let first = seen.insert(sequence(packet));
+        assert!(
+            first || !packet.has(trace_packet::PREVIOUS_PACKET_DROPPED),
+            "{packet:?}"
+        );
     }
 }

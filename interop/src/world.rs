@@ -1,12 +1,19 @@
 //! One scenario's folder, sockets and programs.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
+use ferretto_proto::{Message as _, TraceConfig};
 use tempfile::TempDir;
 
+use crate::driver::PATIENCE;
 use crate::peer::{Peer, Programs, Whose};
+use crate::trace;
+use crate::wire::Message;
 
 /// Who plays which part.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +73,47 @@ impl World {
         world
     }
 
+    /// Makes the folder and starts a daemon in it that is not one of these
+    /// programs. It cannot be started again.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up.
+    #[must_use]
+    pub fn of_daemon(mut daemon: Command, programs: Programs) -> Self {
+        let folder = TempDir::with_prefix("ferretto-interop-").expect("a temporary folder");
+        let log = File::create(folder.path().join("daemon.log")).expect("a log");
+        let sockets = Sockets { folder };
+        daemon.stderr(log);
+        let service = Peer::start(daemon, &sockets);
+        for (_, socket) in sockets.environment() {
+            let deadline = Instant::now() + PATIENCE;
+            while UnixStream::connect(&socket).is_err() {
+                assert!(Instant::now() < deadline, "the daemon does not listen");
+                std::thread::yield_now();
+            }
+        }
+        let whose = Whose::Official;
+        Self {
+            cast: Cast {
+                service: whose,
+                producer: whose,
+                consumer: whose,
+            },
+            programs,
+            service: Some(service),
+            sockets,
+        }
+    }
+
+    /// Makes a command find the sockets and run in the scenario's folder.
+    #[must_use]
+    pub fn command(&self, mut command: Command) -> Command {
+        command.envs(self.sockets.environment());
+        command.current_dir(self.folder());
+        command
+    }
+
     /// Starts the service again after [`Self::stop_service`].
     ///
     /// # Panics
@@ -74,7 +122,7 @@ impl World {
     pub fn start_service(&mut self) {
         let command = match self.cast.service {
             Whose::Ours => self.driver(Whose::Ours, "service"),
-            Whose::Official => Command::new(env!("OFFICIAL_SERVICE")),
+            Whose::Official => core("service"),
         };
         let mut service = Peer::start(command, &self.sockets);
         service.answer();
@@ -89,13 +137,42 @@ impl World {
     /// Starts a producer.
     #[must_use]
     pub fn producer(&self) -> Peer {
-        Peer::start(self.driver(self.cast.producer, "producer"), &self.sockets)
+        self.producer_of(self.cast.producer)
     }
 
-    /// Starts a consumer.
+    /// Starts a producer, whoever plays it in the cast.
+    #[must_use]
+    pub fn producer_of(&self, whose: Whose) -> Peer {
+        Peer::start(self.driver(whose, "producer"), &self.sockets)
+    }
+
+    /// Starts a consumer; the official one is a tracing session of the SDK.
     #[must_use]
     pub fn consumer(&self) -> Peer {
-        Peer::start(self.driver(self.cast.consumer, "consumer"), &self.sockets)
+        self.consumer_of(self.cast.consumer)
+    }
+
+    /// Starts such a consumer, whoever plays it in the cast.
+    #[must_use]
+    pub fn consumer_of(&self, whose: Whose) -> Peer {
+        Peer::start(self.driver(whose, "consumer"), &self.sockets)
+    }
+
+    /// Starts a consumer that can do all the protocol offers; the official one
+    /// is the endpoint inside upstream's `perfetto` command.
+    #[must_use]
+    pub fn full_consumer(&self) -> Peer {
+        let command = match self.cast.consumer {
+            Whose::Ours => self.driver(Whose::Ours, "consumer"),
+            Whose::Official => core("consumer"),
+        };
+        Peer::start(command, &self.sockets)
+    }
+
+    /// Starts a program with startup tracing of the official C++ SDK.
+    #[must_use]
+    pub fn official_startup(&self) -> Peer {
+        Peer::start(core("startup"), &self.sockets)
     }
 
     fn driver(&self, whose: Whose, role: &str) -> Command {
@@ -113,19 +190,31 @@ impl World {
         self.sockets.folder.path()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// A path in the scenario's folder.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
 
-    /// Starts a session with an encoded `TraceConfig`.
+    /// Writes a config for a program to read and returns its path.
+    ///
+    /// # Panics
+    ///
+    /// When that fails.
+    #[must_use]
+    pub fn config_file(&self, config: &TraceConfig) -> String {
+        let path = self.file("config.pb");
+        std::fs::write(&path, config.encode_to_vec()).expect("the config is written");
+        path.display().to_string()
+    }
+
+    /// Starts a session.
     ///
     /// # Panics
     ///
     /// When the consumer cannot.
-    pub fn start_session(&self, consumer: &mut Peer, config: &[u8]) {
-        let path = self.file("config.pb");
-        std::fs::write(&path, config).expect("the config is written");
-        consumer.run(&format!("start {}", path.display()));
+    pub fn start_session(&self, consumer: &mut Peer, config: &TraceConfig) {
+        consumer.run(&format!("start {}", self.config_file(config)));
     }
 
     /// Reads what the session's buffers hold now.
@@ -139,13 +228,46 @@ impl World {
         std::fs::read(&path).expect("the trace was written")
     }
 
+    /// Reads until the trace in a file that the service writes satisfies a
+    /// condition. The consumer paces it with flushes.
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen.
+    #[must_use]
+    pub fn await_in_file(
+        &self,
+        consumer: &mut Peer,
+        path: &Path,
+        condition: impl Fn(&[Message]) -> bool,
+    ) -> Vec<Message> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            consumer.run("flush");
+            let written = std::fs::read(path).expect("the trace was written");
+            // It may end in the middle of a packet that is being written.
+            let packets = Message::try_decode(&written).map(|_| trace::decode(&written));
+            if let Some(packets) = packets.filter(|packets| condition(packets)) {
+                return packets;
+            }
+        }
+        panic!("the file never holds what was written");
+    }
+
     /// Stops the session and reads the rest of its trace.
     ///
     /// # Panics
     ///
     /// When the consumer cannot.
     pub fn stop_and_read(&self, consumer: &mut Peer) -> Vec<u8> {
-        consumer.run("stop");
+        assert_eq!(consumer.run("stop"), "", "the session ends well");
         self.read(consumer)
     }
+}
+
+/// A program on upstream's own classes.
+fn core(role: &str) -> Command {
+    let mut command = Command::new(env!("OFFICIAL_CORE"));
+    command.arg(role);
+    command
 }

@@ -1,8 +1,8 @@
 //! Our schema against the one published as `perfetto_protos` on crates.io.
 //!
-//! That package is a dependency of `interop`, so Cargo has its source. It holds
-//! the .proto files its Rust code is made from; those are compiled here, which
-//! takes seconds instead of the minutes its Rust code would.
+//! That package is listed as a dependency, so Cargo has its source. It holds the
+//! .proto files its Rust code is made from; those are compiled here, which takes
+//! seconds instead of the minutes its Rust code would.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

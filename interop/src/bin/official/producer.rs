@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferretto_interop::config::PACKETS;
-use ferretto_interop::driver::{PATIENCE, Role, Starts, number, unknown};
+use ferretto_interop::driver::{
+    NOT_STARTED, PATIENCE, Role, Starts, letters, number, numbered, unknown,
+};
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, TraceContext,
 };
@@ -57,7 +59,17 @@ impl Producer {
                     .buffer_exhausted_policy(DataSourceBufferExhaustedPolicy::StallAndDrop)
                     .will_notify_on_stop(true)
                     .on_start(move |_instance, _| on_start.started())
-                    .on_stop(move |_instance, _| on_stop.stopped())
+                    .on_stop(move |_instance, stop| {
+                        if on_stop.holds_stops() {
+                            let guard = stop.postpone();
+                            let starts = Arc::clone(&on_stop);
+                            std::thread::spawn(move || {
+                                starts.await_release();
+                                drop(guard);
+                            });
+                        }
+                        on_stop.stopped();
+                    })
                     .build(),
             )
             .map_err(|error| error.to_string())?;
@@ -95,20 +107,20 @@ impl Producer {
         String::new()
     }
 
-    /// Writes one packet with `length` bytes of text and waits until the
-    /// service has it.
-    fn write_packet(&self, length: usize) -> Result<String, String> {
-        let text: String = ('a'..='z').cycle().take(length).collect();
+    /// Writes one packet for each text and waits until the service has them.
+    fn write_texts(&self, texts: &[String]) -> Result<String, String> {
         let written = AtomicBool::new(false);
         let (sender, receiver) = std::sync::mpsc::channel();
         self.source.trace(|ctx: &mut TraceContext| {
-            ctx.add_packet(|packet: &mut TracePacket| {
-                packet
-                    .set_timestamp(1)
-                    .set_for_testing(|event: &mut TestEvent| {
-                        event.set_str(&text);
-                    });
-            });
+            for text in texts {
+                ctx.add_packet(|packet: &mut TracePacket| {
+                    packet
+                        .set_timestamp(1)
+                        .set_for_testing(|event: &mut TestEvent| {
+                            event.set_str(text);
+                        });
+                });
+            }
             let sender = sender.clone();
             ctx.flush(move || {
                 let _ = sender.send(());
@@ -116,11 +128,11 @@ impl Producer {
             written.store(true, Ordering::Relaxed);
         });
         if !written.load(Ordering::Relaxed) {
-            return Err("the data source is not started".to_owned());
+            return Err(NOT_STARTED.to_owned());
         }
         receiver
             .recv_timeout(PATIENCE)
-            .map_err(|_| "the packet was never flushed".to_owned())?;
+            .map_err(|_| "the packets were never flushed".to_owned())?;
         Ok(String::new())
     }
 }
@@ -131,7 +143,14 @@ impl Role for Producer {
             ["await-start", starts] => self.starts.await_starts(number(starts)?),
             ["await-stop", stops] => self.starts.await_stops(number(stops)?),
             ["slices", count] => Ok(self.write_slices(number(count)?)),
-            ["packet", length] => self.write_packet(number(length)?),
+            ["packet", length] => self.write_texts(&[letters(number(length)?)]),
+            ["numbers", from, count] => self.write_texts(&numbered(number(from)?, number(count)?)),
+            ["text", text] => self.write_texts(&[(*text).to_owned()]),
+            ["trigger", name] => SdkProducer::activate_trigger(name, PATIENCE)
+                .map(|()| String::new())
+                .map_err(|error| error.to_string()),
+            ["hold-stops"] => Ok(self.starts.hold_stops(true)),
+            ["release-stops"] => Ok(self.starts.hold_stops(false)),
             _ => unknown(words),
         }
     }

@@ -1,72 +1,208 @@
 //! Our consumer endpoint.
 
 use std::convert::Infallible;
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use ferretto_client::{Consumer as Endpoint, ConsumerEvent};
 use ferretto_interop::driver::{PATIENCE, Role, unknown};
-use ferretto_proto::observable_events::Type;
-use ferretto_proto::{Message as _, TraceConfig};
+use ferretto_ipc::port::consumer::{Reply, Request};
+use ferretto_proto::clone_session_request::Selector;
+use ferretto_proto::observable_events::{CloneTriggerHit, Type};
+use ferretto_proto::{ChangeTraceConfigRequest, CloneSessionRequest, Message as _, TraceConfig};
 
 #[derive(Default)]
 pub(crate) struct Consumer {
+    /// Connected by the first command.
     endpoint: Option<Endpoint>,
+    all_started: bool,
+    clone_trigger: Option<CloneTriggerHit>,
 }
 
 impl Consumer {
     fn endpoint(&mut self) -> Result<&mut Endpoint, String> {
-        self.endpoint
-            .as_mut()
-            .ok_or_else(|| "no session: say `start FILE` first".to_owned())
+        if self.endpoint.is_none() {
+            let mut endpoint = Endpoint::connect_default(PATIENCE).map_err(said)?;
+            let events = [
+                Type::TYPE_ALL_DATA_SOURCES_STARTED,
+                Type::TYPE_CLONE_TRIGGER_HIT,
+            ];
+            endpoint.observe_events(&events).map_err(said)?;
+            self.endpoint = Some(endpoint);
+        }
+        Ok(self.endpoint.as_mut().expect("it was just connected"))
     }
 
-    fn start_session(&mut self, config: &str) -> Result<String, String> {
-        let config = std::fs::read(config).map_err(said)?;
-        let config = TraceConfig::decode_from_slice(&config).map_err(said)?;
-        let mut endpoint = Endpoint::connect_default(PATIENCE).map_err(said)?;
-        endpoint
-            .observe_events(&[Type::TYPE_ALL_DATA_SOURCES_STARTED])
-            .map_err(said)?;
-        endpoint.enable_tracing(config, None).map_err(said)?;
-        wait_for_start(&mut endpoint)?;
-        self.endpoint = Some(endpoint);
+    fn enable(&mut self, config: &str, output: Option<&str>) -> Result<String, String> {
+        self.all_started = false;
+        let config = read_config(config)?;
+        let output = output.map(open).transpose()?;
+        let endpoint = self.endpoint()?;
+        endpoint.enable_tracing(config, output).map_err(said)?;
+        // When this is answered, the session is there.
+        endpoint.query_capabilities(PATIENCE).map_err(said)?;
         Ok(String::new())
     }
 
+    fn start(&mut self, config: &str, output: Option<&str>) -> Result<String, String> {
+        self.enable(config, output)?;
+        self.wait_for_start()
+    }
+
+    fn start_deferred(&mut self) -> Result<String, String> {
+        self.endpoint()?.start_tracing(PATIENCE).map_err(said)?;
+        self.wait_for_start()
+    }
+
+    fn wait_for_start(&mut self) -> Result<String, String> {
+        self.wait(|consumer| consumer.all_started)?;
+        Ok(String::new())
+    }
+
+    fn wait_for_clone_trigger(&mut self) -> Result<String, String> {
+        self.wait(|consumer| consumer.clone_trigger.is_some())?;
+        let hit = self.clone_trigger.take().unwrap_or_default();
+        let name = hit.trigger_name.unwrap_or_default();
+        let session = hit.tracing_session_id.unwrap_or_default();
+        Ok(format!("{session} {}", String::from_utf8_lossy(&name)))
+    }
+
+    fn change(&mut self, config: &str) -> Result<String, String> {
+        let request = Request::ChangeTraceConfig(ChangeTraceConfigRequest {
+            trace_config: read_config(config)?.into(),
+            ..Default::default()
+        });
+        let reply = self.endpoint()?.call(&request, None, PATIENCE);
+        reply.map(|_| String::new()).map_err(said)
+    }
+
     fn stop(&mut self) -> Result<String, String> {
-        let endpoint = self.endpoint()?;
-        endpoint.disable_tracing(PATIENCE).map_err(said)?;
-        let end = endpoint
-            .wait_for_end(PATIENCE)
-            .map_err(said)?
-            .ok_or("the session does not end")?;
-        end.error.map_or(Ok(String::new()), Err)
+        self.endpoint()?.disable_tracing(PATIENCE).map_err(said)?;
+        self.wait_for_end()
+    }
+
+    fn wait_for_end(&mut self) -> Result<String, String> {
+        match self.endpoint()?.wait_for_end(PATIENCE) {
+            Ok(Some(end)) => Ok(end.error.unwrap_or_default()),
+            Ok(None) => Err("the session does not end".to_owned()),
+            Err(error) => Ok(error.to_string()),
+        }
     }
 
     fn read(&mut self, output: &str) -> Result<String, String> {
         let mut trace = Vec::new();
-        let endpoint = self.endpoint()?;
         let keep = |packet: &[u8]| {
             trace.push(0x0a);
             varint(&mut trace, packet.len() as u64);
             trace.extend_from_slice(packet);
             Ok::<(), Infallible>(())
         };
-        endpoint.read_buffers(PATIENCE, keep).map_err(said)?;
+        self.endpoint()?
+            .read_buffers(PATIENCE, keep)
+            .map_err(said)?;
         std::fs::write(output, &trace).map_err(said)?;
         Ok(trace.len().to_string())
+    }
+
+    fn clone(&mut self, session: &str, output: Option<&str>) -> Result<String, String> {
+        let request = Request::CloneSession(CloneSessionRequest {
+            selector: Some(match session.parse() {
+                Ok(id) => Selector::SessionId(id),
+                Err(_) => Selector::UniqueSessionName(session.into()),
+            }),
+            ..Default::default()
+        });
+        let output = output.map(open).transpose()?;
+        let reply = self.endpoint()?.call(&request, output, PATIENCE);
+        let Ok(Reply::CloneSession(reply)) = reply.map_err(said)?.result else {
+            return Err("the clone is refused".to_owned());
+        };
+        if reply.success != Some(true) {
+            let error = reply.error.unwrap_or_default();
+            return Err(String::from_utf8_lossy(&error).into_owned());
+        }
+        let (lsb, msb) = (reply.uuid_lsb.unwrap_or(0), reply.uuid_msb.unwrap_or(0));
+        let file = match reply.was_write_into_file {
+            Some(true) => " file",
+            _ => "",
+        };
+        Ok(format!("{lsb} {msb}{file}"))
+    }
+
+    fn sessions(&mut self) -> Result<String, String> {
+        let state = self.endpoint()?.query_service_state(PATIENCE);
+        let sessions = state.map_err(said)?.tracing_sessions;
+        let sessions = sessions.iter().map(|session| {
+            let id = session.id.unwrap_or(0);
+            let name = text(&session.unique_session_name);
+            format!("{id}:{}:{name}", text(&session.state))
+        });
+        Ok(sessions.collect::<Vec<_>>().join(" "))
+    }
+
+    fn sources(&mut self) -> Result<String, String> {
+        let state = self.endpoint()?.query_service_state(PATIENCE);
+        let sources = state.map_err(said)?.data_sources;
+        let names = sources
+            .iter()
+            .map(|source| text(&source.ds_descriptor.name));
+        Ok(names.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Waits until something that happens by itself has happened.
+    fn wait(&mut self, happened: impl Fn(&Self) -> bool) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        while !happened(self) {
+            if Instant::now() > deadline {
+                return Err("that does not happen".to_owned());
+            }
+            let endpoint = self.endpoint()?;
+            endpoint.wait(PATIENCE);
+            endpoint.process();
+            while let Some(event) = self.endpoint()?.poll_event() {
+                self.note(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: ConsumerEvent) -> Result<(), String> {
+        let ConsumerEvent::Observed(mut events) = event else {
+            return Err(format!("{event:?}"));
+        };
+        self.all_started |= events.all_data_sources_started == Some(true);
+        if let Some(hit) = events.clone_trigger_hit.take() {
+            self.clone_trigger = Some(hit);
+        }
+        Ok(())
     }
 }
 
 impl Role for Consumer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
+        let found = |could: bool| Ok(could.to_string());
         match words {
-            ["start", config] => self.start_session(config),
-            ["flush"] => Ok(self.endpoint()?.flush(PATIENCE).is_ok().to_string()),
+            ["start", config] => self.start(config, None),
+            ["start", config, output] => self.start(config, Some(output)),
+            ["enable", config] => self.enable(config, None),
+            ["enable", config, output] => self.enable(config, Some(output)),
+            ["await-started"] => self.wait_for_start(),
+            ["start-deferred"] => self.start_deferred(),
+            ["change", config] => self.change(config),
+            ["flush"] => found(self.endpoint()?.flush(PATIENCE).is_ok()),
             ["stop"] => self.stop(),
+            ["await-end"] => self.wait_for_end(),
+            ["await-clone-trigger"] => self.wait_for_clone_trigger(),
             ["read", output] => self.read(output),
+            ["clone", session] => self.clone(session, None),
+            ["clone", session, output] => self.clone(session, Some(output)),
+            ["detach", key] => found(self.endpoint()?.detach(key, PATIENCE).is_ok()),
+            ["attach", key] => found(self.endpoint()?.attach(key, PATIENCE).is_ok()),
+            ["sessions"] => self.sessions(),
+            ["sources"] => self.sources(),
             ["end"] => {
-                self.endpoint = None;
+                *self = Self::default();
                 Ok(String::new())
             }
             _ => unknown(words),
@@ -74,24 +210,19 @@ impl Role for Consumer {
     }
 }
 
-fn wait_for_start(endpoint: &mut Endpoint) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
-        endpoint.process();
-        while let Some(event) = endpoint.poll_event() {
-            match event {
-                ConsumerEvent::Observed(events)
-                    if events.all_data_sources_started == Some(true) =>
-                {
-                    return Ok(());
-                }
-                ConsumerEvent::Observed(_) => {}
-                other => return Err(format!("{other:?}")),
-            }
-        }
-        endpoint.wait(PATIENCE);
-    }
-    Err("the data sources did not start".to_owned())
+fn read_config(path: &str) -> Result<TraceConfig, String> {
+    let config = std::fs::read(path).map_err(said)?;
+    TraceConfig::decode_from_slice(&config).map_err(said)
+}
+
+fn text(bytes: &Option<Vec<u8>>) -> String {
+    String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned()
+}
+
+fn open(path: &str) -> Result<OwnedFd, String> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    options.open(path).map(File::into).map_err(said)
 }
 
 fn varint(to: &mut Vec<u8>, mut value: u64) {

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Instant;
 
 use ferretto::proto::fields::{test_event, trace_packet};
 use ferretto::{DataSource, DataSourceHandle, Instance, register_data_source};
+use ferretto_client::{Producer as Endpoint, ProducerOptions};
 use ferretto_interop::config::PACKETS;
-use ferretto_interop::driver::{PATIENCE, Role, Starts, number, unknown};
+use ferretto_interop::driver::{
+    NOT_STARTED, PATIENCE, Role, Starts, letters, number, numbered, unknown,
+};
 
 struct Packets(Arc<Starts>);
 
@@ -17,6 +21,7 @@ impl DataSource for Packets {
 
     fn stop(&mut self, _instance: &Instance) {
         self.0.stopped();
+        self.0.await_release();
     }
 }
 
@@ -50,19 +55,18 @@ impl Producer {
         }
     }
 
-    /// Writes one packet with `length` bytes of text and waits until the
-    /// service has it.
-    fn write_packet(&self, length: usize) -> Result<String, String> {
-        let text: String = ('a'..='z').cycle().take(length).collect();
+    /// Writes one packet for each text and waits until the service has them.
+    fn write_texts(&self, texts: &[String]) -> Result<String, String> {
         let (sender, receiver) = channel();
         let mut written = false;
         self.packets.trace(|writer| {
-            let mut packet = writer.new_packet();
-            packet.varint(trace_packet::TIMESTAMP, 1);
-            packet.nested(trace_packet::FOR_TESTING, |event| {
-                event.string(test_event::STR, &text);
-            });
-            drop(packet);
+            for text in texts {
+                let mut packet = writer.new_packet();
+                packet.varint(trace_packet::TIMESTAMP, 1);
+                packet.nested(trace_packet::FOR_TESTING, |event| {
+                    event.string(test_event::STR, text);
+                });
+            }
             let sender = sender.clone();
             writer.flush(Some(Box::new(move || {
                 let _ = sender.send(());
@@ -70,13 +74,45 @@ impl Producer {
             written = true;
         });
         if !written {
-            return Err("the data source is not started".to_owned());
+            return Err(NOT_STARTED.to_owned());
         }
         receiver
             .recv_timeout(PATIENCE)
-            .map_err(|_| "the packet was never flushed".to_owned())?;
+            .map_err(|_| "the packets were never flushed".to_owned())?;
         Ok(String::new())
     }
+}
+
+/// Activates a trigger over a connection of its own: the library has no call
+/// for it.
+fn activate_trigger(name: &str) -> Result<String, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let mut endpoint = Endpoint::new(ProducerOptions {
+        name: "ferretto.interop.trigger".to_owned(),
+        ..Default::default()
+    })
+    .map_err(said)?;
+    let (sender, receiver) = channel();
+    let mut sent = false;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        endpoint.process(Instant::now());
+        while endpoint.poll_event().is_some() {}
+        let handle = endpoint.handle();
+        if !sent && handle.is_connected() {
+            handle.activate_triggers(&[name]);
+            let sender = sender.clone();
+            handle.sync(move || {
+                let _ = sender.send(());
+            });
+            sent = true;
+        }
+        if receiver.try_recv().is_ok() {
+            return Ok(String::new());
+        }
+        endpoint.wait(Some(PATIENCE));
+    }
+    Err("the service does not take the trigger".to_owned())
 }
 
 impl Role for Producer {
@@ -85,7 +121,12 @@ impl Role for Producer {
             ["await-start", starts] => self.starts.await_starts(number(starts)?),
             ["await-stop", stops] => self.starts.await_stops(number(stops)?),
             ["slices", count] => Self::write_slices(number(count)?),
-            ["packet", length] => self.write_packet(number(length)?),
+            ["packet", length] => self.write_texts(&[letters(number(length)?)]),
+            ["numbers", from, count] => self.write_texts(&numbered(number(from)?, number(count)?)),
+            ["text", text] => self.write_texts(&[(*text).to_owned()]),
+            ["trigger", name] => activate_trigger(name),
+            ["hold-stops"] => Ok(self.starts.hold_stops(true)),
+            ["release-stops"] => Ok(self.starts.hold_stops(false)),
             _ => unknown(words),
         }
     }

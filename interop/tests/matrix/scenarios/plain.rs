@@ -1,27 +1,19 @@
-//! The scenarios, written once.
+//! One session, its data in memory, read back by the consumer.
 
 use ferretto_interop::config::config;
-use ferretto_interop::trace::{self, Event};
-use ferretto_interop::{Cast, World};
-use perfetto_protos::track_event::track_event::Type;
+use ferretto_interop::trace::{self, Event, EventKind};
+use ferretto_interop::{Cast, Whose, World};
 
-use super::PROGRAMS;
-
-/// Fields of upstream's own that came after the schema package's release.
-const NEWER_THAN_THE_SCHEMA: [&str; 3] = [
-    "perfetto.protos.SystemInfo.16",
-    "perfetto.protos.TracePacket.124",
-    "perfetto.protos.TraceStats.BufferStats.20",
-];
+use crate::PROGRAMS;
 
 /// What one round of `slices` writes: begin, instant, counter, end.
 const EVENTS_A_ROUND: usize = 4;
 
-fn of(events: &[Event], kind: Type) -> Vec<&Event> {
+fn of(events: &[Event], kind: EventKind) -> Vec<&Event> {
     events.iter().filter(|event| event.kind == kind).collect()
 }
 
-pub(crate) fn track_events(cast: Cast) {
+pub(crate) fn track_events_arrive_complete_and_in_order(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -33,19 +25,15 @@ pub(crate) fn track_events(cast: Cast) {
 
     let events = trace::track_events(&packets);
     assert_eq!(events.len(), 500 * EVENTS_A_ROUND + 1);
-    assert_eq!(of(&events, Type::TYPE_SLICE_END).len(), 500);
-    assert_eq!(of(&events, Type::TYPE_INSTANT).len(), 501);
+    assert_eq!(of(&events, EventKind::SliceEnd).len(), 500);
+    assert_eq!(of(&events, EventKind::Instant).len(), 501);
     assert_eq!(events.last().map(|event| event.name.as_str()), Some("last"));
-    let counters = of(&events, Type::TYPE_COUNTER);
+    let counters = of(&events, EventKind::Counter);
     let values: Vec<_> = counters.iter().map(|event| event.counter).collect();
     assert_eq!(values, (0..500).map(Some).collect::<Vec<_>>());
     let unknown = trace::unknown_fields(&packets);
-    let wrong: Vec<&String> = unknown
-        .iter()
-        .filter(|field| !NEWER_THAN_THE_SCHEMA.contains(&field.as_str()))
-        .collect();
-    assert!(wrong.is_empty(), "not in upstream's schema: {wrong:?}");
-    let begins = of(&events, Type::TYPE_SLICE_BEGIN);
+    assert!(unknown.is_empty(), "not in the schema: {unknown:?}");
+    let begins = of(&events, EventKind::SliceBegin);
     assert_eq!(begins.len(), 500);
     for event in begins {
         assert_eq!(event.name, "round");
@@ -54,7 +42,15 @@ pub(crate) fn track_events(cast: Cast) {
     }
 }
 
-pub(crate) fn large_packet(cast: Cast, length: usize) {
+pub(crate) fn a_packet_of_74_kb_arrives_whole(cast: Cast) {
+    large_packet(cast, 74_000);
+}
+
+pub(crate) fn a_packet_of_20_mb_arrives_whole(cast: Cast) {
+    large_packet(cast, 20_000_000);
+}
+
+fn large_packet(cast: Cast, length: usize) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -64,12 +60,12 @@ pub(crate) fn large_packet(cast: Cast, length: usize) {
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     producer.run("await-stop 1");
     trace::assert_nothing_lost(&packets);
-    let texts = trace::test_texts(&packets);
+    let texts = trace::texts(&packets);
     assert_eq!(texts.len(), 1);
     assert!(texts[0].bytes().eq((b'a'..=b'z').cycle().take(length)));
 }
 
-pub(crate) fn flush_and_read(cast: Cast) {
+pub(crate) fn a_read_takes_out_what_was_flushed(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -84,7 +80,7 @@ pub(crate) fn flush_and_read(cast: Cast) {
     assert_eq!(trace::track_events(&packets).len(), 2 * EVENTS_A_ROUND + 1);
 }
 
-pub(crate) fn killed_producer(cast: Cast) {
+pub(crate) fn a_killed_producer_leaves_what_it_had_written(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -96,14 +92,11 @@ pub(crate) fn killed_producer(cast: Cast) {
     producer.kill();
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     trace::assert_nothing_lost(&packets);
-    let lengths: Vec<usize> = trace::test_texts(&packets)
-        .iter()
-        .map(|t| t.len())
-        .collect();
+    let lengths: Vec<usize> = trace::texts(&packets).iter().map(|t| t.len()).collect();
     assert_eq!(lengths, [10, 10000]);
 }
 
-pub(crate) fn next_service(cast: Cast) {
+pub(crate) fn a_producer_finds_the_next_service(cast: Cast) {
     let mut world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     for start in 1..=2 {
@@ -121,7 +114,7 @@ pub(crate) fn next_service(cast: Cast) {
     }
 }
 
-pub(crate) fn two_sessions(cast: Cast) {
+pub(crate) fn two_sessions_each_get_their_own(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut one = world.consumer();
@@ -136,6 +129,40 @@ pub(crate) fn two_sessions(cast: Cast) {
         let packets = trace::decode(&world.stop_and_read(consumer));
         trace::assert_nothing_lost(&packets);
         let events = trace::track_events(&packets);
-        assert_eq!(of(&events, Type::TYPE_SLICE_BEGIN).len(), rounds);
+        assert_eq!(of(&events, EventKind::SliceBegin).len(), rounds);
+    }
+}
+
+pub(crate) fn a_late_producer_joins(cast: Cast) {
+    let world = World::new(cast, PROGRAMS);
+    let mut consumer = world.consumer();
+    world.start_session(&mut consumer, &config(4096));
+    let mut producer = world.producer();
+    producer.run("await-start 1");
+    producer.run("numbers 0 3");
+    let packets = trace::decode(&world.stop_and_read(&mut consumer));
+    trace::assert_nothing_lost(&packets);
+    assert_eq!(trace::numbers(&packets), [0, 1, 2]);
+}
+
+pub(crate) fn both_kinds_of_producer_share_a_session(cast: Cast) {
+    let world = World::new(cast, PROGRAMS);
+    let mut ours = world.producer_of(Whose::Ours);
+    let mut official = world.producer_of(Whose::Official);
+    let mut consumer = world.consumer();
+    world.start_session(&mut consumer, &config(4096));
+    for producer in [&mut ours, &mut official] {
+        producer.run("await-start 1");
+        producer.run("slices 50");
+    }
+    let packets = trace::decode(&world.stop_and_read(&mut consumer));
+    trace::assert_nothing_lost(&packets);
+    let events = trace::track_events(&packets);
+    for producer in [&ours, &official] {
+        let of_it = |event: &&Event| event.pid == producer.pid();
+        let events: Vec<&Event> = events.iter().filter(of_it).collect();
+        assert_eq!(events.len(), 50 * EVENTS_A_ROUND + 1);
+        let sequence = events[0].sequence;
+        assert!(events.iter().all(|event| event.sequence == sequence));
     }
 }

@@ -1,14 +1,21 @@
-// The official tracing service on its two sockets, for the scenarios to run
+// Upstream's own service and endpoints as programs, for the scenarios to run
 // against. The core is the one amalgamated file the official SDK builds from;
-// its hosting classes are not part of the SDK's public interface, so it is
-// compiled into this program as a whole.
+// these classes are not part of the SDK's public interface, so it is compiled
+// into this program as a whole.
 
 #include PERFETTO_CORE
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
-int main() {
+#include "consumer.h"
+#include "startup.h"
+
+namespace {
+
+// Says `ok` when it listens; runs until it is killed.
+int RunService() {
   const char* producer = getenv("PERFETTO_PRODUCER_SOCK_NAME");
   const char* consumer = getenv("PERFETTO_CONSUMER_SOCK_NAME");
   if (!producer || !consumer) {
@@ -26,4 +33,19 @@ int main() {
   puts("ok");
   fflush(stdout);
   task_runner.Run();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* role = argc > 1 ? argv[1] : "";
+  if (!strcmp(role, "service"))
+    return RunService();
+  if (!strcmp(role, "consumer"))
+    return interop::Serve(interop::Consumer());
+  if (!strcmp(role, "startup"))
+    return interop::Serve(interop::Startup());
+  fputs("usage: official-core service|consumer|startup\n", stderr);
+  return 1;
 }

@@ -1,0 +1,184 @@
+//! A reader of encoded messages that shares nothing with the crates it checks.
+//!
+//! Fields are looked up by the numbers in [`ferretto_proto::fields`], which
+//! `xtask` compares with the schema upstream publishes.
+
+/// One decoded message: its fields in the order they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Message {
+    fields: Vec<(u32, Value)>,
+}
+
+/// What one field holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Of all wire types with a number.
+    Number(u64),
+    /// Text, bytes, a message or packed numbers.
+    Bytes(Vec<u8>),
+}
+
+impl Message {
+    /// Decodes a message.
+    ///
+    /// # Panics
+    ///
+    /// When the bytes are none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self::try_decode(bytes).expect("the message is well-formed")
+    }
+
+    /// Decodes a message, if the bytes are one.
+    #[must_use]
+    pub fn try_decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let mut fields = Vec::new();
+        while !rest.is_empty() {
+            fields.push(field(&mut rest)?);
+        }
+        Some(Self { fields })
+    }
+
+    /// All fields, as they came.
+    #[must_use]
+    pub fn fields(&self) -> &[(u32, Value)] {
+        &self.fields
+    }
+
+    /// Whether the field is there.
+    #[must_use]
+    pub fn has(&self, number: u32) -> bool {
+        self.fields.iter().any(|(found, _)| *found == number)
+    }
+
+    /// The number in a field; the last one counts. Zero when there is none.
+    #[must_use]
+    pub fn number(&self, number: u32) -> u64 {
+        let values = self.fields.iter().rev();
+        let mut numbers = values.filter_map(|(found, value)| match value {
+            Value::Number(value) if *found == number => Some(*value),
+            _ => None,
+        });
+        numbers.next().unwrap_or(0)
+    }
+
+    /// The numbers of a repeated field that is not packed.
+    #[must_use]
+    pub fn numbers(&self, number: u32) -> Vec<u64> {
+        let values = self.fields.iter().filter(|(found, _)| *found == number);
+        values
+            .filter_map(|(_, value)| match value {
+                Value::Number(value) => Some(*value),
+                Value::Bytes(_) => None,
+            })
+            .collect()
+    }
+
+    /// The contents of a repeated field of bytes, text or messages.
+    pub fn all(&self, number: u32) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.fields
+            .iter()
+            .filter_map(move |(found, value)| match value {
+                Value::Bytes(bytes) if *found == number => Some(bytes.as_slice()),
+                _ => None,
+            })
+    }
+
+    /// The text in a field; empty when there is none.
+    ///
+    /// # Panics
+    ///
+    /// When it is not UTF-8.
+    #[must_use]
+    pub fn text(&self, number: u32) -> &str {
+        let bytes = self.all(number).next_back().unwrap_or_default();
+        std::str::from_utf8(bytes).expect("the text is UTF-8")
+    }
+
+    /// The message in a field; empty when there is none.
+    ///
+    /// # Panics
+    ///
+    /// When the field holds no message.
+    #[must_use]
+    pub fn message(&self, number: u32) -> Self {
+        Self::decode(self.all(number).next_back().unwrap_or_default())
+    }
+
+    /// The messages of a repeated field.
+    ///
+    /// # Panics
+    ///
+    /// When the field holds something else.
+    #[must_use]
+    pub fn messages(&self, number: u32) -> Vec<Self> {
+        self.all(number).map(Self::decode).collect()
+    }
+}
+
+fn field(rest: &mut &[u8]) -> Option<(u32, Value)> {
+    let tag = varint(rest)?;
+    let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
+    let value = match tag & 7 {
+        0 => Value::Number(varint(rest)?),
+        1 => Value::Number(u64::from_le_bytes(take(rest, 8)?.try_into().ok()?)),
+        2 => {
+            let length = usize::try_from(varint(rest)?).ok()?;
+            Value::Bytes(take(rest, length)?.to_vec())
+        }
+        5 => {
+            let bytes = take(rest, 4)?.try_into().ok()?;
+            Value::Number(u64::from(u32::from_le_bytes(bytes)))
+        }
+        _ => return None,
+    };
+    Some((number, value))
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = take(rest, 1)?[0];
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wire_type_is_read() {
+        let message =
+            Message::decode(b"\x08\x96\x01\x11\x02\0\0\0\0\0\0\0\x1a\x02hi\x25\x03\0\0\0");
+        assert_eq!(message.number(1), 150);
+        assert_eq!(message.number(2), 2);
+        assert_eq!(message.text(3), "hi");
+        assert_eq!(message.number(4), 3);
+        assert!(!message.has(5));
+    }
+
+    #[test]
+    fn damage_is_not_read() {
+        for bytes in [
+            b"\x08".as_slice(),
+            b"\x00\x00",
+            b"\x1a\x02h",
+            b"\x0b",
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        ] {
+            assert_eq!(Message::try_decode(bytes), None, "{bytes:?}");
+        }
+    }
+}
