@@ -56,6 +56,8 @@ pub(crate) struct Client {
     pub(crate) announced: bool,
     /// Whether there may be something to read.
     pub(crate) readable: bool,
+    /// Whether it has a place among those to be read from.
+    pub(crate) in_turn: bool,
     /// Whether the peer has closed its end, which is only seen by reading on.
     pub(crate) peer_closed: bool,
     /// Whether the reactor waits for the socket to take more.
@@ -107,6 +109,7 @@ impl Client {
             connection,
             announced: false,
             readable: true,
+            in_turn: false,
             peer_closed: false,
             waits_for_room: false,
             wants_drained: false,

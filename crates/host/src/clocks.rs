@@ -29,6 +29,11 @@ pub(crate) fn process_cpu() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
 }
 
+/// Reads `CLOCK_BOOTTIME`, in nanoseconds.
+pub(crate) fn boottime() -> u64 {
+    nanoseconds(ClockId::Boottime)
+}
+
 /// Reads `CLOCK_MONOTONIC`, in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     nanoseconds(ClockId::Monotonic)

@@ -28,6 +28,7 @@ mod options;
 mod permissions;
 mod reactor;
 mod readiness;
+mod sending;
 mod system;
 mod time_zone;
 mod timer;

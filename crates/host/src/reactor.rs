@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::Address;
 use ferretto_ipc::host::{Action, Incoming, Peer, Request};
 use ferretto_ipc::port::PortKind;
-use ferretto_ipc::socket::{Listener, QueueError, RECEIVE_BUFFER_SIZE, Received};
+use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
 use ferretto_priority::ThreadBoost;
 use ferretto_service::{ClientId, Clocks, Event, Service};
 use mio::unix::SourceFd;
@@ -70,12 +70,12 @@ impl ListenerState {
 /// Everything between the event queue and the service.
 #[derive(Debug)]
 pub(crate) struct Reactor {
-    registry: Registry,
+    pub(crate) registry: Registry,
     listeners: Vec<ListenerState>,
     pub(crate) service: Service,
     pub(crate) files: Files,
     timer: Timer,
-    limits: Limits,
+    pub(crate) limits: Limits,
     pub(crate) admission: Admission,
     pub(crate) notices: NoticeSink,
     pub(crate) boost: ThreadBoost,
@@ -85,9 +85,9 @@ pub(crate) struct Reactor {
     /// Clients with something to read, in the order of their turns.
     readers: VecDeque<ClientId>,
     /// Clients with something new to send.
-    dirty: BTreeSet<ClientId>,
+    pub(crate) dirty: BTreeSet<ClientId>,
     /// Clients whose socket took no more.
-    unsent: BTreeSet<ClientId>,
+    pub(crate) unsent: BTreeSet<ClientId>,
     /// Clients that are gone but of which the service was not told yet.
     gone: Vec<ClientId>,
     accept_again: Option<u64>,
@@ -160,13 +160,20 @@ impl Reactor {
         let id = ClientId(id);
         if let Some(client) = self.clients.get_mut(&id) {
             client.peer_closed |= peer_closed;
-            if !client.readable {
-                client.readable = true;
-                self.readers.push_back(id);
-            }
+            client.readable = true;
             if client.waits_for_room {
                 self.dirty.insert(id);
             }
+            self.line_up(id);
+        }
+    }
+
+    /// Has a client read from in the next turn.
+    pub(crate) fn line_up(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id)
+            && !std::mem::replace(&mut client.in_turn, true)
+        {
+            self.readers.push_back(id);
         }
     }
 
@@ -190,22 +197,25 @@ impl Reactor {
 
     /// Does what there is to do, a bounded amount for each client.
     pub(crate) fn turn(&mut self) {
-        let now = clocks::read();
-        self.accept(&now);
+        self.accept();
         while let Some(event) = self.files.next_event() {
             self.tell(&clocks::read(), event);
         }
         for _ in 0..self.readers.len() {
-            if let Some(id) = self.readers.pop_front() {
+            let Some(id) = self.readers.pop_front() else {
+                break;
+            };
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.in_turn = false;
                 self.read(id);
             }
         }
-        let now = clocks::read();
         if self
             .service
             .poll_timeout()
-            .is_some_and(|at| at <= now.boottime)
+            .is_some_and(|at| at <= clocks::boottime())
         {
+            let now = clocks::read();
             self.service.handle_timeout(&now);
             self.carry_out(&now);
         }
@@ -213,7 +223,9 @@ impl Reactor {
             self.flush(id);
         }
         self.drop_stalled();
-        self.carry_out(&now);
+        if !self.gone.is_empty() {
+            self.carry_out(&clocks::read());
+        }
     }
 
     /// Ends the host when the process exceeds these limits.
@@ -255,8 +267,8 @@ impl Reactor {
         self.files.finish(deadline);
     }
 
-    fn accept(&mut self, now: &Clocks) {
-        if self.accept_again.is_some_and(|at| now.boottime < at) {
+    fn accept(&mut self) {
+        if self.accept_again.is_some_and(|at| clocks::boottime() < at) {
             return;
         }
         self.accept_again = None;
@@ -278,7 +290,7 @@ impl Reactor {
                         }
                     }
                     Err(error) => {
-                        self.accept_again = Some(now.boottime + ACCEPT_RETRY);
+                        self.accept_again = Some(clocks::boottime() + ACCEPT_RETRY);
                         self.notices.report(&Notice::AcceptFailed(error));
                         return;
                     }
@@ -298,8 +310,9 @@ impl Reactor {
             .register(&mut SourceFd(&fd), token, Interest::READABLE)
         {
             Ok(()) => {
-                self.readers.push_back(client.id);
-                self.clients.insert(client.id, client);
+                let id = client.id;
+                self.clients.insert(id, client);
+                self.line_up(id);
             }
             Err(error) => {
                 self.release(client.origin, 0);
@@ -347,7 +360,7 @@ impl Reactor {
                 }
             }
         }
-        self.readers.push_back(id);
+        self.line_up(id);
     }
 
     /// Takes `len` bytes in the buffer, received from a client.
@@ -400,146 +413,6 @@ impl Reactor {
     pub(crate) fn tell(&mut self, now: &Clocks, event: Event) {
         self.service.handle(now, event);
         self.carry_out(now);
-    }
-
-    /// Queues a frame for a client.
-    pub(crate) fn send(&mut self, id: ClientId, frame: Vec<u8>, fd: Option<OwnedFd>) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        if client.closing {
-            return;
-        }
-        match client.socket.queue(frame, fd) {
-            Ok(()) => {
-                self.dirty.insert(id);
-                self.account(id);
-            }
-            Err(error @ (QueueError::Overflow { .. } | QueueError::FrameTooLarge { .. })) => {
-                let client = client.name();
-                self.notices.report(&Notice::QueueFull { client, error });
-                self.lose(id);
-            }
-        }
-    }
-
-    /// Sends without waiting for the end of the turn, where it is looked at how that went.
-    pub(crate) fn send_at_once(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            let _ = client.socket.flush();
-            self.account(id);
-        }
-    }
-
-    /// Sends what a client's socket takes.
-    fn flush(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        let before = client.socket.queued();
-        let Ok(empty) = client.socket.flush() else {
-            return self.lose(id);
-        };
-        if empty && client.closing {
-            return self.lose(id);
-        }
-        self.account(id);
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        if empty {
-            client.stalled_since = None;
-            self.unsent.remove(&id);
-        } else {
-            let progress = client.socket.queued() < before;
-            if progress || client.stalled_since.is_none() {
-                client.stalled_since = Some(clocks::read().monotonic);
-            }
-            self.unsent.insert(id);
-        }
-        if client.waits_for_room == empty {
-            client.waits_for_room = !empty;
-            let interest = if empty {
-                Interest::READABLE
-            } else {
-                Interest::READABLE | Interest::WRITABLE
-            };
-            let (fd, token) = (client.raw_fd(), Token(id.0 as usize));
-            if self
-                .registry
-                .reregister(&mut SourceFd(&fd), token, interest)
-                .is_err()
-            {
-                return self.lose(id);
-            }
-        }
-        if client.may_read(&self.limits) && !self.readers.contains(&id) {
-            self.readers.push_back(id);
-        }
-        if client.wants_drained && client.socket.queued() < self.limits.consumer_low_water {
-            client.wants_drained = false;
-            self.tell(&clocks::read(), Event::ConsumerDrained { client: id });
-        }
-    }
-
-    /// When the next client counts as stalled, in `CLOCK_BOOTTIME`.
-    fn next_stall(&self) -> Option<u64> {
-        if self.unsent.is_empty() {
-            return None;
-        }
-        let now = clocks::read();
-        let patience = self.limits.consumer_stall;
-        self.stalling()
-            .map(|(_, since)| {
-                let left = since.saturating_add(patience).saturating_sub(now.monotonic);
-                now.boottime.saturating_add(left)
-            })
-            .min()
-    }
-
-    /// Clients whose patience runs: consumers, and those being disconnected.
-    fn stalling(&self) -> impl Iterator<Item = (ClientId, u64)> {
-        self.unsent.iter().filter_map(|id| {
-            let client = self.clients.get(id)?;
-            let counts = client.role == Role::Consumer || client.closing;
-            Some((*id, client.stalled_since.filter(|_| counts)?))
-        })
-    }
-
-    fn drop_stalled(&mut self) {
-        if self.unsent.is_empty() {
-            return;
-        }
-        let (now, patience) = (clocks::read().monotonic, self.limits.consumer_stall);
-        let stalled: Vec<ClientId> = self
-            .stalling()
-            .filter(|(_, since)| now.saturating_sub(*since) >= patience)
-            .map(|(id, _)| id)
-            .collect();
-        for id in stalled {
-            if let Some(client) = self.clients.get(&id) {
-                let (client, seconds) = (client.name(), patience / 1_000_000_000);
-                self.notices.report(&Notice::Stalled { client, seconds });
-            }
-            self.lose(id);
-        }
-    }
-
-    /// Tells the service when this consumer's queue is short, if only in the
-    /// next turn.
-    pub(crate) fn report_when_drained(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.wants_drained = true;
-            self.dirty.insert(id);
-        }
-    }
-
-    /// Ends a connection after what is queued was sent.
-    pub(crate) fn close_after_flush(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.closing = true;
-            self.dirty.insert(id);
-        }
     }
 
     /// Ends a connection now. The service is told by [`carry_out`](Self::carry_out), which

@@ -8,6 +8,9 @@ use rustix::time::{
     timerfd_settime,
 };
 
+/// How much later than asked for it may ring, in nanoseconds.
+const SLACK: u64 = 100_000;
+
 /// An alarm that makes its descriptor readable.
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -29,14 +32,23 @@ impl Timer {
         self.fd.as_raw_fd()
     }
 
-    /// Sets when to ring, in nanoseconds of `CLOCK_BOOTTIME`; `None` never. A
-    /// time in the past rings at once. Costs nothing if nothing changed.
+    /// Makes sure that it rings at this time, in nanoseconds of `CLOCK_BOOTTIME`, or a tenth of a
+    /// millisecond later. A time in the past rings at once.
+    ///
+    /// It may also ring before: one ring in vain is cheaper than a system call at every turn, as
+    /// deadlines on other clocks vary a little each time they are converted to this one.
     pub(crate) fn set(&mut self, at: Option<u64>) -> io::Result<()> {
-        if self.armed_for == at {
+        let Some(at) = at else {
+            return Ok(());
+        };
+        if self
+            .armed_for
+            .is_some_and(|armed| armed <= at.saturating_add(SLACK))
+        {
             return Ok(());
         }
         // A value of zero would disarm.
-        let value = at.map_or(0, |at| at.max(1));
+        let value = at.max(1);
         let zero = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -50,7 +62,7 @@ impl Timer {
             it_value,
         };
         timerfd_settime(self.fd.as_fd(), TimerfdTimerFlags::ABSTIME, &spec)?;
-        self.armed_for = at;
+        self.armed_for = Some(at);
         Ok(())
     }
 

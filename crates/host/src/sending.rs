@@ -1,0 +1,159 @@
+//! Sending: queues, what does not fit the socket, and clients that do not read.
+
+use std::os::fd::OwnedFd;
+
+use ferretto_ipc::socket::QueueError;
+use ferretto_service::{ClientId, Event};
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+
+use crate::client::Role;
+use crate::clocks;
+use crate::notice::Notice;
+use crate::reactor::Reactor;
+
+impl Reactor {
+    /// Queues a frame for a client.
+    pub(crate) fn send(&mut self, id: ClientId, frame: Vec<u8>, fd: Option<OwnedFd>) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if client.closing {
+            return;
+        }
+        match client.socket.queue(frame, fd) {
+            Ok(()) => {
+                self.dirty.insert(id);
+                self.account(id);
+            }
+            Err(error @ (QueueError::Overflow { .. } | QueueError::FrameTooLarge { .. })) => {
+                let client = client.name();
+                self.notices.report(&Notice::QueueFull { client, error });
+                self.lose(id);
+            }
+        }
+    }
+
+    /// Sends without waiting for the end of the turn, where it is looked at how that went.
+    pub(crate) fn send_at_once(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            let _ = client.socket.flush();
+            self.account(id);
+        }
+    }
+
+    /// Sends what a client's socket takes.
+    pub(crate) fn flush(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let before = client.socket.queued();
+        let Ok(empty) = client.socket.flush() else {
+            return self.lose(id);
+        };
+        if empty && client.closing {
+            return self.lose(id);
+        }
+        self.account(id);
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if empty {
+            client.stalled_since = None;
+            self.unsent.remove(&id);
+        } else {
+            let progress = client.socket.queued() < before;
+            if progress || client.stalled_since.is_none() {
+                client.stalled_since = Some(clocks::read().monotonic);
+            }
+            self.unsent.insert(id);
+        }
+        if client.waits_for_room == empty {
+            client.waits_for_room = !empty;
+            let interest = if empty {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            let (fd, token) = (client.raw_fd(), Token(id.0 as usize));
+            if self
+                .registry
+                .reregister(&mut SourceFd(&fd), token, interest)
+                .is_err()
+            {
+                return self.lose(id);
+            }
+        }
+        let may_read = client.may_read(&self.limits);
+        if may_read {
+            self.line_up(id);
+        }
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if client.wants_drained && client.socket.queued() < self.limits.consumer_low_water {
+            client.wants_drained = false;
+            self.tell(&clocks::read(), Event::ConsumerDrained { client: id });
+        }
+    }
+
+    /// When the next client counts as stalled, in `CLOCK_BOOTTIME`.
+    pub(crate) fn next_stall(&self) -> Option<u64> {
+        if self.unsent.is_empty() {
+            return None;
+        }
+        let now = clocks::read();
+        let patience = self.limits.consumer_stall;
+        self.stalling()
+            .map(|(_, since)| {
+                let left = since.saturating_add(patience).saturating_sub(now.monotonic);
+                now.boottime.saturating_add(left)
+            })
+            .min()
+    }
+
+    /// Clients whose patience runs: consumers, and those being disconnected.
+    fn stalling(&self) -> impl Iterator<Item = (ClientId, u64)> {
+        self.unsent.iter().filter_map(|id| {
+            let client = self.clients.get(id)?;
+            let counts = client.role == Role::Consumer || client.closing;
+            Some((*id, client.stalled_since.filter(|_| counts)?))
+        })
+    }
+
+    pub(crate) fn drop_stalled(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let (now, patience) = (clocks::read().monotonic, self.limits.consumer_stall);
+        let stalled: Vec<ClientId> = self
+            .stalling()
+            .filter(|(_, since)| now.saturating_sub(*since) >= patience)
+            .map(|(id, _)| id)
+            .collect();
+        for id in stalled {
+            if let Some(client) = self.clients.get(&id) {
+                let (client, seconds) = (client.name(), patience / 1_000_000_000);
+                self.notices.report(&Notice::Stalled { client, seconds });
+            }
+            self.lose(id);
+        }
+    }
+
+    /// Tells the service when this consumer's queue is short, if only in the
+    /// next turn.
+    pub(crate) fn report_when_drained(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.wants_drained = true;
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Ends a connection after what is queued was sent.
+    pub(crate) fn close_after_flush(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.closing = true;
+            self.dirty.insert(id);
+        }
+    }
+}
