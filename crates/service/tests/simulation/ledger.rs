@@ -1,0 +1,154 @@
+//! Who wrote what for which session, and what came out of it.
+
+use std::collections::BTreeMap;
+
+use ferretto_proto::TraceStats;
+use ferretto_service::ClientId;
+
+use crate::stamp::{Look, Stamp};
+use crate::tally::Tally;
+use crate::world::Packet;
+
+/// An honest writer.
+#[derive(Debug)]
+pub struct Record {
+    pub producer: ClientId,
+    pub uid: u32,
+    pub pid: Option<i32>,
+    pub machine: u32,
+    /// The session it writes for.
+    pub label: u64,
+    /// Index of the buffer in the session's config.
+    pub buffer: usize,
+    pub written: u64,
+    /// Until when what the service had been given, which is everything up to some packet.
+    pub delivered: Vec<(u64, u64)>,
+    /// Something of it was lost on the way to the service, or given up by itself.
+    pub harmed: bool,
+}
+
+/// What is to be expected of a session's trace.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plan {
+    /// The trace holds the fields of honest packets, but not who wrote them, and no events.
+    pub filtered: bool,
+    /// Some data may be left out on purpose: before a trigger, beyond a size.
+    pub partial: bool,
+    /// Data may go to clones, or be thrown away for them.
+    pub gives_away: bool,
+}
+
+/// What was read of one writer.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub last: u64,
+    /// Ranges that are missing, both ends included.
+    pub gaps: Vec<(u64, u64)>,
+}
+
+/// What was read of one session, clone or file.
+#[derive(Debug, Default)]
+pub struct Trace {
+    pub label: Option<u64>,
+    /// It begins in the middle.
+    pub clone: bool,
+    /// Its end is not known to have arrived.
+    pub broken: bool,
+    pub seen: BTreeMap<usize, Seen>,
+    sequences: BTreeMap<u64, ClientId>,
+    /// When the session was over, and its statistics then.
+    pub ended: Option<u64>,
+    pub stats: Option<TraceStats>,
+}
+
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub writers: Vec<Record>,
+    pub traces: Vec<Trace>,
+    pub plans: BTreeMap<u64, Plan>,
+}
+
+impl Ledger {
+    pub fn new_trace(&mut self, label: Option<u64>) -> usize {
+        self.traces.push(Trace {
+            label,
+            ..Trace::default()
+        });
+        self.traces.len() - 1
+    }
+
+    /// Clones are being asked for: which sessions they will be of does not matter much.
+    pub fn give_away(&mut self) {
+        for plan in self.plans.values_mut().filter(|plan| plan.gives_away) {
+            plan.partial = true;
+        }
+    }
+
+    /// An honest writer's packet was read: is it the right one in the right place?
+    pub fn read(&mut self, trace: usize, stamp: Stamp, look: &Look<'_>, tally: &mut Tally) {
+        let trace = &mut self.traces[trace];
+        let label = *trace.label.get_or_insert(stamp.label);
+        assert_eq!(label, stamp.label, "{stamp:?} in the trace of {label}");
+        let record = self.writers.get(stamp.writer).expect("a writer");
+        assert_eq!(record.label, label, "a label of its own");
+        assert!(stamp.count <= record.written, "{stamp:?} was never written");
+        let filtered = self.plans.get(&label).is_some_and(|plan| plan.filtered);
+        if !filtered {
+            assert_eq!(look.uid, Some(record.uid.into()), "{stamp:?}");
+            assert_eq!(look.pid, record.pid.map(|pid| pid as u64), "{stamp:?}");
+            assert_eq!(
+                look.machine.unwrap_or(0),
+                record.machine.into(),
+                "{stamp:?}"
+            );
+        }
+        let sequence = look.sequence.expect("a sequence");
+        let owner = *trace.sequences.entry(sequence).or_insert(record.producer);
+        assert_eq!(owner, record.producer, "sequence {sequence} is of two");
+        let seen = trace.seen.entry(stamp.writer);
+        let first = matches!(seen, std::collections::btree_map::Entry::Vacant(_));
+        let seen = seen.or_default();
+        let last = seen.last;
+        assert!(stamp.count > last, "{stamp:?} after {last}");
+        if stamp.count > last + 1 {
+            assert!(
+                first || look.loss != 0,
+                "{stamp:?} after {last} and nobody says so"
+            );
+            seen.gaps.push((last + 1, stamp.count - 1));
+            tally.gaps += u64::from(!first);
+        }
+        seen.last = stamp.count;
+        tally.packets += 1;
+    }
+
+    /// Takes note of what a packet of the service says about its trace.
+    pub fn note(&mut self, trace: usize, look: Look<'_>) {
+        let trace = &mut self.traces[trace];
+        if let Some(lsb) = look.uuid_lsb {
+            let label = *trace.label.get_or_insert(lsb);
+            assert_eq!(label, lsb, "the trace of another session");
+        }
+        if look.disabled {
+            trace.ended = Some(look.timestamp);
+            trace.stats = None;
+        }
+        if look.stats.is_some() {
+            trace.stats = look.stats;
+        }
+    }
+
+    /// Looks at all packets of a file, which is a trace of its own.
+    pub fn read_file(&mut self, packets: &[Packet], tally: &mut Tally) -> usize {
+        let trace = self.new_trace(None);
+        for packet in packets {
+            let look = Look::at(packet);
+            if !look.is_data() {
+                self.note(trace, look);
+            } else if let Some(stamp) = look.text.and_then(Stamp::of) {
+                self.read(trace, stamp, &look, tally);
+            }
+        }
+        trace
+    }
+}

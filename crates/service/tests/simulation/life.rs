@@ -1,0 +1,310 @@
+//! One life: what may happen at each step, and how it ends.
+
+use std::collections::BTreeMap;
+
+use ferretto_ipc::port::consumer::Request;
+use ferretto_proto::AttachRequest;
+use ferretto_service::{ClientId, Inventory};
+use ferretto_shm::TraceWriter;
+
+use crate::consumers::{Reader, Reading};
+use crate::ledger::Ledger;
+use crate::producers::Person;
+use crate::random::Random;
+use crate::requests::{Kind, Requests};
+use crate::tally::Tally;
+use crate::world::{File, IO_ERROR, Log, NO_SPACE, World, WriteFault, split_file};
+
+/// How many steps the life of a seed has.
+pub fn length(seed: u64) -> u64 {
+    20 + Random(!seed).below(160)
+}
+
+/// A writer of an honest producer, by its place in the ledger.
+pub struct Writer {
+    pub producer: ClientId,
+    pub index: usize,
+    pub writer: TraceWriter,
+}
+
+pub struct Life {
+    pub world: World,
+    pub random: Random,
+    /// Whether there are producers that mean harm.
+    pub hostile: bool,
+    /// Whether files and memory fail.
+    pub faulty: bool,
+    pub people: BTreeMap<ClientId, Person>,
+    pub readers: BTreeMap<ClientId, Reader>,
+    pub reading: BTreeMap<u64, Reading>,
+    pub writers: Vec<Writer>,
+    pub requests: Requests,
+    /// Traces of whoever left a session, by user and name.
+    pub left: BTreeMap<(u32, u8), Vec<usize>>,
+    pub ledger: Ledger,
+    pub last_label: u64,
+    pub tally: Tally,
+}
+
+impl Life {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        Self {
+            world: World::new(),
+            hostile: random.one_in(2),
+            faulty: random.one_in(2),
+            random,
+            people: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            writers: Vec::new(),
+            requests: Requests::default(),
+            left: BTreeMap::new(),
+            ledger: Ledger::default(),
+            last_label: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Lives this many steps, then ends in order.
+    pub fn live(mut self, steps: u64) -> (Tally, Option<Log>) {
+        self.tally.lives = 1;
+        for _ in 0..2 {
+            self.connect_consumer();
+            self.connect_producer();
+            self.enable();
+        }
+        for _ in 0..steps {
+            self.step();
+            self.collect();
+            self.tally.steps += 1;
+        }
+        self.end();
+        (self.tally, self.world.log)
+    }
+
+    fn step(&mut self) {
+        match self.random.below(60) {
+            0 => self.connect_producer(),
+            1 if self.random.one_in(3) => self.disconnect_producer(),
+            1..=3 => self.register(),
+            4 => self.connect_consumer(),
+            5 if self.random.one_in(4) => self.disconnect_consumer(),
+            5..=9 => self.enable(),
+            10 | 11 => self.control(Request::StartTracing(Default::default())),
+            12 => self.control(Request::DisableTracing(Default::default())),
+            13 if self.random.one_in(2) => self.free(),
+            14 => self.flush(),
+            15..=18 => self.read(),
+            19 => self.ask(),
+            20 => self.attach_or_detach(),
+            21..=25 => self.create_writer(),
+            26..=42 => self.write(),
+            43 => self.call_out_of_order(),
+            44 | 45 if self.hostile => self.attack(),
+            46 if self.faulty => self.break_something(),
+            47 => self.stick(),
+            48 => self.world.slow = self.random.one_in(2),
+            49 | 53 => self.clone_session(),
+            50 => self.pay_debts(),
+            51 => self.nonsense(),
+            52 if self.random.one_in(4) => self.suspend(),
+            _ => self.wait(),
+        }
+    }
+
+    fn wait(&mut self) {
+        let ms = self.random.of(&[1, 10, 100, 1000, 6000]);
+        self.world.run_for(ms);
+        self.world.deliver_late();
+    }
+
+    /// Time passes for some clocks only.
+    fn suspend(&mut self) {
+        let ns = 1_000_000 * self.random.of(&[1, 500, 20_000]);
+        let now = &mut self.world.now;
+        now.boottime += ns;
+        now.realtime += ns;
+        now.realtime_coarse += ns;
+        self.world.run_for(0);
+    }
+
+    fn break_something(&mut self) {
+        match self.random.below(4) {
+            0 => self.world.memory_available = !self.random.one_in(3),
+            1 => self.world.copies = !self.random.one_in(3),
+            2 => self.world.disk = self.random.of(&[usize::MAX, usize::MAX, 20_000]),
+            _ => {
+                let faults = [
+                    WriteFault::None,
+                    WriteFault::Short,
+                    WriteFault::Short,
+                    WriteFault::Error(NO_SPACE),
+                    WriteFault::Error(IO_ERROR),
+                ];
+                for _ in 0..3 {
+                    let fault = self.random.of(&faults);
+                    self.world.write_faults.push_back(fault);
+                }
+            }
+        }
+    }
+
+    /// Looks at everything that came out of the service since the last time.
+    pub fn collect(&mut self) {
+        self.forget_the_gone();
+        self.collect_answers();
+        self.collect_commands();
+        self.collect_files();
+        self.check_bounds();
+    }
+
+    fn forget_the_gone(&mut self) {
+        for client in std::mem::take(&mut self.world.disconnects) {
+            self.tally.disconnected += 1;
+            self.forget(client);
+        }
+    }
+
+    /// Nothing is heard of this client again.
+    pub fn forget(&mut self, client: ClientId) {
+        self.requests.forget_client(client);
+        self.readers.remove(&client);
+        self.reading.retain(|_, reading| reading.client != client);
+        self.people.remove(&client);
+        self.writers.retain(|writer| writer.producer != client);
+    }
+
+    fn collect_files(&mut self) {
+        for file in self.world.files.values_mut().filter(|file| file.closed) {
+            let bytes = std::mem::take(&mut file.bytes);
+            if bytes.is_empty() {
+                continue;
+            }
+            self.tally.files += 1;
+            self.tally.failed_files += u64::from(file.failed);
+            let packets = crate::consumers::unpacked(split_file(&bytes));
+            let trace = self.ledger.read_file(&packets, &mut self.tally);
+            self.ledger.traces[trace].broken = file.failed;
+            self.ledger.settle(trace, &mut self.tally);
+        }
+    }
+
+    /// What the service keeps is no more than its clients may ask for.
+    fn check_bounds(&self) {
+        let held = self.world.service.inventory();
+        let (sessions, people) = (held.sessions, self.world.producers.len());
+        assert!(sessions <= 15, "{held:?}");
+        assert!(held.buffers <= 3 * sessions, "{held:?}");
+        assert!(
+            held.buffer_bytes <= (3 * 256 * 1024) * sessions as u64,
+            "{held:?}"
+        );
+        assert!(held.producers <= people, "{held:?}");
+        assert!(held.consumers <= self.world.consumers.len(), "{held:?}");
+        assert!(held.permissions <= held.buffers * people, "{held:?}");
+        let pending = held.flushes + 80 * sessions;
+        assert!(
+            held.timers <= pending && held.flushes <= 1001 * sessions,
+            "{held:?}"
+        );
+        if sessions == 0 {
+            let left = [
+                held.instances,
+                held.buffers,
+                held.flushes,
+                held.clones,
+                held.timers,
+            ];
+            assert_eq!(left, [0; 5], "{held:?}");
+        }
+        if people == 0 {
+            let left = [held.instances, held.data_sources, held.writers];
+            assert_eq!(left, [0; 3], "{held:?}");
+        }
+    }
+
+    /// Everybody finishes and leaves; then nothing may be left.
+    fn end(&mut self) {
+        self.world.slow = false;
+        self.world.write_faults.clear();
+        self.world.deliver_late();
+        self.finish_sessions();
+        self.requests
+            .check(&[Kind::Enable, Kind::Detached, Kind::Watch]);
+        if self.random.one_in(2) {
+            self.part_with_producers();
+            self.part_with_consumers();
+        } else {
+            self.part_with_consumers();
+            self.part_with_producers();
+        }
+        assert_eq!(self.world.service.inventory(), Inventory::default());
+        assert_eq!(self.world.service.poll_timeout(), None);
+        assert!(self.world.files.values().all(|file: &File| file.closed));
+    }
+
+    fn finish_sessions(&mut self) {
+        let consumers: Vec<_> = self.readers.keys().copied().collect();
+        for consumer in &consumers {
+            self.world.unstick(*consumer);
+        }
+        self.collect();
+        self.deliver_everything();
+        self.world.run_for(1);
+        for consumer in &consumers {
+            self.call(
+                *consumer,
+                Request::DisableTracing(Default::default()),
+                Kind::Once,
+            );
+        }
+        self.world.run_for(10_000);
+        self.collect();
+        for consumer in &consumers {
+            self.read_all(*consumer);
+        }
+        self.collect();
+    }
+
+    fn part_with_producers(&mut self) {
+        for producer in self.world.producers.keys().copied().collect::<Vec<_>>() {
+            self.world.disconnect(producer);
+            self.forget(producer);
+        }
+        self.collect();
+    }
+
+    fn part_with_consumers(&mut self) {
+        for consumer in self.readers.keys().copied().collect::<Vec<_>>() {
+            if self.random.one_in(2) {
+                self.call(
+                    consumer,
+                    Request::FreeBuffers(Default::default()),
+                    Kind::Once,
+                );
+                self.collect();
+            }
+            if self.requests.is_open(consumer, |kind| kind == Kind::Enable) {
+                let held = self.world.sessions();
+                assert!(held > 0, "a session ended and its consumer was not told");
+            }
+            self.world.disconnect(consumer);
+            self.forget(consumer);
+        }
+        // Detached sessions of unlimited duration wait for ever to be picked up.
+        for uid in crate::consumers::UIDS {
+            for key in crate::consumers::KEYS {
+                let consumer = self.world.consumer_of(uid);
+                let request = AttachRequest {
+                    key: Some(vec![key]),
+                    ..Default::default()
+                };
+                self.world.call(consumer, Request::Attach(request));
+                self.world.disconnect(consumer);
+            }
+        }
+        self.world.deliver_late();
+        self.collect();
+    }
+}

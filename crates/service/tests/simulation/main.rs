@@ -1,0 +1,78 @@
+//! Lives of services among random clients: producers, honest and hostile, and consumers that come and go,
+//! lose messages, answer late or never, call out of order and send nonsense; disks that fail; time that
+//! jumps. Whatever happens, some things must hold:
+//!
+//! * what an honest writer wrote is read once, whole, in order, by the session it was written for and no
+//!   other, or is missing and the next packet says so, or the session's statistics name a cause;
+//! * every request is answered, and none twice;
+//! * producers get their commands in an order that makes sense;
+//! * nothing is kept without bound, and nothing at all once everybody has left.
+//!
+//! A life follows from its seed alone. `SERVICE_LIVES=n` lives n of them; `SERVICE_SEED=s` shows one,
+//! `SERVICE_STEPS=n` its first n steps only.
+#![allow(unreachable_pub, missing_debug_implementations)]
+
+mod account;
+mod config;
+mod consumers;
+mod hostile;
+mod ledger;
+mod life;
+mod producers;
+mod random;
+mod requests;
+mod runner;
+mod stamp;
+mod tally;
+#[path = "../service/world/mod.rs"]
+mod world;
+
+use crate::life::{Life, length};
+use crate::world::Log;
+
+/// Lives of an ordinary test run; a hundred times as many with optimisation take minutes.
+const LIVES: u64 = 1000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn many_lives() {
+    if let Some(seed) = number("SERVICE_SEED") {
+        return runner::replay(seed, number("SERVICE_STEPS"));
+    }
+    let lives = number("SERVICE_LIVES").unwrap_or(LIVES);
+    let tally = runner::live_many(lives, number("SERVICE_THREADS").unwrap_or(2));
+    println!("{tally:?}");
+    // The lives are worth living.
+    assert_eq!(tally.lives, lives);
+    assert!(
+        tally.sessions > lives && tally.packets > 10 * lives,
+        "{tally:?}"
+    );
+    assert!(
+        tally.files > lives / 4 && tally.clones > lives / 16,
+        "{tally:?}"
+    );
+    assert!(
+        tally.settled > lives / 4 && tally.gaps > lives / 16,
+        "{tally:?}"
+    );
+}
+
+/// The log holds every event and command, with all bytes.
+#[test]
+fn a_seed_gives_the_same_life_again() {
+    let log_of = |seed| {
+        let mut life = Life::new(seed);
+        life.world.log = Some(Log::new(false));
+        life.live(length(seed)).1.expect("a log")
+    };
+    for seed in 0..20 {
+        let first = log_of(seed);
+        assert!(first.lines() > 50, "{first:?}");
+        assert_eq!(first, log_of(seed), "seed {seed}");
+        assert_ne!(first, log_of(seed + 1000));
+    }
+}
