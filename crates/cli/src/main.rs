@@ -15,6 +15,7 @@ mod perfetto;
 mod print;
 mod record;
 mod session;
+mod snapshots;
 mod summary;
 mod text;
 mod tracebox;

@@ -11,7 +11,6 @@ mod notify;
 mod query;
 mod run;
 mod service;
-mod snapshots;
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

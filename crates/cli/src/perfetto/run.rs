@@ -1,21 +1,25 @@
 //! Doing a job with a tracing service, and upstream's words and exit codes for how it ended.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Socket;
+use ferretto_proto::CloneSessionRequest;
 use ferretto_proto::observable_events::CloneTriggerHit;
 
 use super::bugreport;
 use super::job::{Job, Work, session_name};
 use super::notify::Listeners;
 use super::service::Provider;
-use super::snapshots::Snapshots;
 use crate::errors::message;
-use crate::session::{Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then};
+use crate::session::{
+    Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then, clone_session,
+};
+use crate::snapshots::{Snapshot, Snapshots};
 use crate::trigger_perfetto;
 
 /// Everything that ends with an error ends with this.
@@ -79,19 +83,6 @@ impl Control for PerfettoControl<'_> {
     }
 }
 
-/// A clone made beside other work: signals are not its own.
-struct CloneControl<F>(F);
-
-impl<F: FnMut()> Control for CloneControl<F> {
-    fn cloned(&mut self) {
-        self.0();
-    }
-
-    fn signal(&mut self, _: Signal) -> Reaction {
-        Reaction::GoOn
-    }
-}
-
 /// Does a job. Whoever waits for its start hears of it, or of its failure.
 pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
     let code = attempt(job, listeners).unwrap_or_else(|error| {
@@ -152,7 +143,7 @@ fn session(
     let mut control = PerfettoControl {
         ttl,
         listeners,
-        snapshots: out.map(|out| Snapshots::new(service.clone(), out, job.no_clobber)),
+        snapshots: out.map(|out| snapshots(out, job.no_clobber, service.clone())),
         signalled: false,
     };
     let end = session.run(signals, &mut control)?;
@@ -170,14 +161,28 @@ fn session(
 /// Clones a session into the job's file. `cloned` is called when the service has made the copy, before it is read.
 /// Returns the exit code.
 pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Result<u8> {
-    let Work::Session(task) = &job.work else {
+    let (Work::Session(Task::Clone(request)), Some(file)) = (&job.work, &job.file) else {
         return Ok(FAILURE);
     };
-    let Some(mut session) = connect(service, plan(job, task)?) else {
-        return Ok(FAILURE);
-    };
-    let end = session.run(&mut Signals::elsewhere(), &mut CloneControl(cloned))?;
+    let end = clone_session(service, (**request).clone(), file, cloned)?;
     Ok(finish(job, end))
+}
+
+/// The snapshots that triggers ask for.
+fn snapshots(out: PathBuf, no_clobber: bool, service: Address) -> Snapshots {
+    let make = move |request: CloneSessionRequest, out: &Path| {
+        let work = Work::Session(Task::Clone(Box::new(request)));
+        let job = Job::new(work, Provider::System).into(out, super::open(out, no_clobber)?);
+        clone(&job, &service, || ())
+    };
+    Snapshots::new(out, no_clobber, move |Snapshot { request, out }| {
+        let failed = match make(request, &out) {
+            Ok(0) => return,
+            Ok(code) => code.to_string(),
+            Err(error) => message(&error),
+        };
+        eprintln!("The snapshot {} failed: {failed}", out.display());
+    })
 }
 
 fn connect(service: &Address, plan: Plan) -> Option<Session> {

@@ -4,21 +4,23 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use ferretto_proto::observable_events::CloneTriggerHit;
 
 use super::child::Running;
 use super::progress::Progress;
 use crate::session::{Control, Reaction, Signal};
+use crate::snapshots::Snapshots;
 
 /// How long a command may take to end after Ctrl-C before it is asked to terminate and is waited for no longer.
 const CHILD_GRACE: Duration = Duration::from_secs(2);
 
 /// The controls of `ferretto record`.
-#[derive(Debug)]
 pub(super) struct RecordControl {
     command: Vec<OsString>,
     variables: Vec<(&'static str, OsString)>,
     pub(super) child: Option<Running>,
     pub(super) progress: Progress,
+    pub(super) snapshots: Option<Snapshots>,
     /// Somebody ended the recording by a signal.
     pub(super) interrupted: Option<Instant>,
 }
@@ -28,12 +30,14 @@ impl RecordControl {
         command: Vec<OsString>,
         variables: Vec<(&'static str, OsString)>,
         progress: Progress,
+        snapshots: Option<Snapshots>,
     ) -> Self {
         Self {
             command,
             variables,
             child: None,
             progress,
+            snapshots,
             interrupted: None,
         }
     }
@@ -78,6 +82,13 @@ impl Control for RecordControl {
             self.child = Some(child);
         }
         Ok(())
+    }
+
+    fn snapshot(&mut self, hit: &CloneTriggerHit) -> Result<()> {
+        match &mut self.snapshots {
+            Some(snapshots) => snapshots.add(hit),
+            None => Ok(()),
+        }
     }
 
     fn signal(&mut self, signal: Signal) -> Reaction {

@@ -10,10 +10,12 @@ mod sources;
 mod tee;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ferretto_ipc::address::Address;
 use ferretto_probes::ftrace::OwnInstance;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_trace::text::message_to_text;
@@ -24,7 +26,9 @@ use self::output::Target;
 use self::progress::Progress;
 use crate::args::RecordArgs;
 use crate::backend::Backend;
-use crate::session::{End, Plan, Session, Signal, Signals, Task};
+use crate::errors::message;
+use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
+use crate::snapshots::{Snapshot, Snapshots};
 
 /// How long a recording of the machine takes when nobody says otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -99,6 +103,12 @@ fn plan_config(args: &RecordArgs, instance: Option<&str>) -> Result<TraceConfig>
     if let Some(duration) = duration {
         config.duration_ms = Some(duration.as_millis().try_into().unwrap_or(u32::MAX));
     }
+    if !config.activate_triggers.is_empty() {
+        bail!(
+            "the config activates triggers, which records nothing; use ferretto perfetto with it, \
+             or ferretto trigger_perfetto"
+        );
+    }
     // The file is the one of the command line.
     config.output_path = None;
     Ok(config)
@@ -128,6 +138,9 @@ fn record(
         output: Some(target.writer().context("cannot use the file")?),
         start_patience: START_PATIENCE,
     };
+    if plan.makes_snapshots() && target.path().is_none() {
+        bail!("the config asks for snapshots, which go beside the trace file; give one with -o");
+    }
     // A command that writes to the same terminal would garble the line.
     let visible = !args.quiet && args.command.is_empty();
     let mut progress = Progress::new(visible, plan.duration(), target.sized());
@@ -143,10 +156,14 @@ fn record(
             .iter()
             .for_each(|m| tell(m));
     }
-    let mut control = RecordControl::new(args.command.clone(), backend.variables(), progress);
+    let snapshots = target
+        .path()
+        .map(|out| snapshots(out, backend.consumer(), progress.teller()));
+    let (command, variables) = (args.command.clone(), backend.variables());
+    let mut control = RecordControl::new(command, variables, progress, snapshots);
     let ended = Session::connect(&backend.consumer(), plan)
         .map_err(|error| not_connected(&backend, error))
-        .and_then(|mut session| session.run(signals, &mut control));
+        .and_then(|session| run_session(session, signals, &mut control));
     control.progress.finish();
     let stopped = backend.stop();
     let give_up = ended.is_err() || control.interrupted.is_some();
@@ -158,6 +175,45 @@ fn record(
     };
     stopped?;
     Ok(Ended { aborted, code })
+}
+
+/// Runs the session, and then waits for its snapshots, which go with it.
+fn run_session(
+    mut session: Session,
+    signals: &mut Signals,
+    control: &mut RecordControl,
+) -> Result<End> {
+    let end = session.run(signals, control)?;
+    let interrupted = control.interrupted.is_some();
+    let complete = match &mut control.snapshots {
+        Some(snapshots) => snapshots.finish(signals, interrupted),
+        None => true,
+    };
+    Ok(if complete { end } else { End::Aborted })
+}
+
+/// The snapshots that triggers ask for.
+fn snapshots(out: PathBuf, service: Address, tell: impl Fn(&str) + Send + 'static) -> Snapshots {
+    Snapshots::new(out, false, move |Snapshot { request, out }| {
+        let trigger = request.clone_trigger_name.clone().unwrap_or_default();
+        let trigger = String::from_utf8_lossy(&trigger).into_owned();
+        let made = Target::open(&out).and_then(|target| {
+            let end = clone_session(&service, request, &target.writer()?, || ())?;
+            if matches!(end, End::Complete) {
+                return Ok(());
+            }
+            target.discard_if_empty();
+            bail!("{}", reason(end))
+        });
+        let shown = out.display();
+        match made {
+            Ok(()) => tell(&format!("{shown}: a snapshot, for the trigger {trigger}")),
+            Err(error) => tell(&format!(
+                "{shown}: no snapshot for the trigger {trigger}: {}",
+                message(&error)
+            )),
+        }
+    })
 }
 
 /// Starts service and data sources in this process, and says which of them this user cannot have.

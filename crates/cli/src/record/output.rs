@@ -78,6 +78,14 @@ impl Target {
         self.file.try_clone()
     }
 
+    /// Its path, unless it is standard output.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        match &self.kind {
+            Kind::Path { path, .. } => Some(path.clone()),
+            Kind::Standard(_) => None,
+        }
+    }
+
     /// The file, if it is one whose size grows.
     pub(super) fn sized(&self) -> Option<File> {
         is_regular(&self.file)

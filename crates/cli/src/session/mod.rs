@@ -8,6 +8,7 @@ mod output;
 mod plan;
 mod signals;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ use ferretto_ipc::client::{Connection, Event, InvokeError, Reply as Answer};
 use ferretto_ipc::port::consumer::{Method, Port, Reply, Request};
 use ferretto_ipc::socket::{ConnectError, Socket};
 use ferretto_proto::{
-    DisableTracingRequest, EnableTracingResponse, FlushRequest, ReadBuffersRequest,
+    CloneSessionRequest, DisableTracingRequest, EnableTracingResponse, FlushRequest,
+    ReadBuffersRequest, TraceConfig,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -51,6 +53,39 @@ enum State {
     Reading,
 }
 
+/// Clones a session into a file beside other work: signals are not looked at. `cloned` is called when the service has
+/// made the copy, before it is read.
+///
+/// # Errors
+///
+/// If there is no service, or the file cannot be written.
+pub(crate) fn clone_session(
+    service: &Address,
+    request: CloneSessionRequest,
+    file: &File,
+    cloned: impl FnMut(),
+) -> Result<End> {
+    struct Beside<F>(F);
+
+    impl<F: FnMut()> Control for Beside<F> {
+        fn cloned(&mut self) {
+            self.0();
+        }
+
+        fn signal(&mut self, _: Signal) -> Reaction {
+            Reaction::GoOn
+        }
+    }
+
+    let plan = Plan {
+        task: Task::Clone(Box::new(request)),
+        config: TraceConfig::default(),
+        output: Some(file.try_clone().context("cannot use the file")?),
+        start_patience: Duration::ZERO,
+    };
+    Session::connect(service, plan)?.run(&mut Signals::elsewhere(), &mut Beside(cloned))
+}
+
 /// A session that runs.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -65,6 +100,8 @@ pub(crate) struct Session {
     output: Option<Output>,
     /// Why the service refused the config.
     refusal: Option<String>,
+    /// The session may have ended before it was taken up.
+    may_be_over: bool,
     plan: Plan,
 }
 
@@ -81,6 +118,7 @@ impl Session {
             state_deadline: Some(Instant::now() + BIND_TIMEOUT),
             output: None,
             refusal: None,
+            may_be_over: false,
             plan,
         })
     }
@@ -214,6 +252,7 @@ impl Session {
                 }
                 Method::Flush => {
                     eprintln!("Final flush unsuccessful.");
+                    self.may_be_over = matches!(self.plan.task, Task::Attach { .. });
                     self.disable()?;
                 }
                 _ => {}
@@ -309,7 +348,9 @@ impl Session {
         let timeout = self
             .plan
             .timeout(self.plan.config.data_source_stop_timeout_ms);
-        self.state_deadline = Some(Instant::now() + timeout + GRACE);
+        // An upstream service does not tell the end of what had ended before.
+        let grace = if self.may_be_over { READ_GAP } else { GRACE };
+        self.state_deadline = Some(Instant::now() + timeout + grace);
         Ok(())
     }
 
@@ -326,6 +367,7 @@ impl Session {
                 End::ReadGap
             }
             State::NotDetached => End::DetachRefused(None),
+            State::Stopping if self.may_be_over => End::Complete,
             _ => End::Stuck,
         }))
     }

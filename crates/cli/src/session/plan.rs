@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// Whether triggers ask for snapshots, which consumers make.
-    pub(super) fn makes_snapshots(&self) -> bool {
+    pub(crate) fn makes_snapshots(&self) -> bool {
         let triggers = &self.config.trigger_config;
         triggers.use_clone_snapshot_if_available.unwrap_or(false)
             || triggers.trigger_mode == Some(TriggerMode::CLONE_SNAPSHOT)

@@ -54,7 +54,7 @@ impl Signals {
     }
 
     /// None: they are somebody else's.
-    pub(crate) fn elsewhere() -> Self {
+    pub(super) fn elsewhere() -> Self {
         Self {
             streams: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use rustix::process::Signal;
 
 use crate::daemons::{traced, traced_probes};
-use crate::world::{Running, World, until};
+use crate::world::{FERRETTO, Running, World, until};
 
 const CONFIG: &str = r#"
 buffers { size_kb: 1024 }
@@ -121,6 +121,31 @@ fn cli_028_a_config_may_activate_triggers() {
         .run("perfetto", &["--txt", "-c", "triggers", "-o", "none"])
         .returned(0);
     assert!(!world.path("none").exists());
+}
+
+#[test]
+fn record_makes_snapshots_too() {
+    let world = World::new();
+    world.write("config", CONFIG);
+    let args = ["record", "-c", "config", "-o", "out", "--"];
+    // The command finds the service of the recording.
+    let command = ["sh", "-c", "exec \"$0\" trigger_perfetto one two", FERRETTO];
+    let said = world
+        .run("ferretto", &[&args[..], &command].concat())
+        .returned(0)
+        .complained("out.0: a snapshot, for the trigger one\n")
+        .complained("out.1: a snapshot, for the trigger two\n");
+    assert!(holds(&world, "out.1", "two"), "{}", said.stderr);
+
+    world
+        .run("ferretto", &["record", "-c", "config", "-o", "-"])
+        .returned(1)
+        .complained("the config asks for snapshots");
+    world.write("config", "activate_triggers: \"one\"");
+    world
+        .run("ferretto", &["record", "-c", "config"])
+        .returned(1)
+        .complained("the config activates triggers");
 }
 
 /// A recording with a bug report score.

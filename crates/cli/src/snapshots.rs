@@ -7,37 +7,42 @@
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
-use ferretto_ipc::address::Address;
 use ferretto_proto::CloneSessionRequest;
 use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::observable_events::CloneTriggerHit;
 
-use super::job::{Job, Work};
-use super::open;
-use super::run::clone;
-use super::service::Provider;
-use crate::errors::message;
-use crate::session::{Signals, Task};
+use crate::session::Signals;
 
 /// Most snapshots that wait.
 const MAX_WAITING: usize = 1024;
 
-/// Makes the snapshots of one recording.
+/// A snapshot to be made.
 #[derive(Debug)]
-pub(super) struct Snapshots {
-    service: Address,
+pub(crate) struct Snapshot {
+    /// What to ask the service for.
+    pub(crate) request: CloneSessionRequest,
+    /// Where it goes.
+    pub(crate) out: PathBuf,
+}
+
+/// Makes a snapshot, and says how that went.
+type Maker = Box<dyn FnMut(Snapshot) + Send>;
+
+/// The snapshots of one recording.
+pub(crate) struct Snapshots {
     /// Path of the recording itself, to which a number is added.
     out: PathBuf,
     no_clobber: bool,
     count: u64,
+    /// Until there is a worker that has it.
+    make: Option<Maker>,
     worker: Option<Worker>,
 }
 
-#[derive(Debug)]
 struct Worker {
     wanted: SyncSender<Snapshot>,
     thread: JoinHandle<()>,
@@ -45,34 +50,33 @@ struct Worker {
     ended: UnixStream,
 }
 
-#[derive(Debug)]
-struct Snapshot {
-    request: CloneSessionRequest,
-    out: PathBuf,
-}
-
 impl Snapshots {
-    pub(super) fn new(service: Address, out: PathBuf, no_clobber: bool) -> Self {
+    /// Snapshots beside `out`, made by `make` in a thread of its own. With `no_clobber` files that are there stay.
+    pub(crate) fn new(
+        out: PathBuf,
+        no_clobber: bool,
+        make: impl FnMut(Snapshot) + Send + 'static,
+    ) -> Self {
         Self {
-            service,
             out,
             no_clobber,
             count: 0,
+            make: Some(Box::new(make)),
             worker: None,
         }
     }
 
     /// Makes one, in time.
-    pub(super) fn add(&mut self, hit: &CloneTriggerHit) -> Result<()> {
+    pub(crate) fn add(&mut self, hit: &CloneTriggerHit) -> Result<()> {
         let snapshot = Snapshot {
             request: request(hit),
             out: self.next_path(),
         };
-        let worker = match &self.worker {
-            Some(worker) => worker,
-            None => self
-                .worker
-                .insert(start(self.service.clone(), self.no_clobber)?),
+        if let Some(make) = self.make.take() {
+            self.worker = Some(start(make)?);
+        }
+        let Some(worker) = &self.worker else {
+            return Ok(());
         };
         if worker.wanted.try_send(snapshot).is_err() {
             let trigger = hit.trigger_name.as_deref().unwrap_or_default();
@@ -95,7 +99,7 @@ impl Snapshots {
     }
 
     /// Waits for those that are under way. Returns whether they are complete: a second signal ends the wait.
-    pub(super) fn finish(&mut self, signals: &mut Signals, signalled: bool) -> bool {
+    pub(crate) fn finish(&mut self, signals: &mut Signals, signalled: bool) -> bool {
         let Some(worker) = self.worker.take() else {
             return true;
         };
@@ -112,7 +116,7 @@ impl Snapshots {
     }
 }
 
-fn start(service: Address, no_clobber: bool) -> Result<Worker> {
+fn start(mut make: Maker) -> Result<Worker> {
     let (wanted, snapshots) = sync_channel(MAX_WAITING);
     let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
     let thread = std::thread::Builder::new()
@@ -120,7 +124,7 @@ fn start(service: Address, no_clobber: bool) -> Result<Worker> {
         .spawn(move || {
             // Closed with the thread.
             let _ending = ending;
-            make(&service, &snapshots, no_clobber);
+            snapshots.iter().for_each(|snapshot| make(snapshot));
         })
         .context("cannot start a thread")?;
     Ok(Worker {
@@ -128,21 +132,6 @@ fn start(service: Address, no_clobber: bool) -> Result<Worker> {
         thread,
         ended,
     })
-}
-
-fn make(service: &Address, snapshots: &Receiver<Snapshot>, no_clobber: bool) {
-    for Snapshot { request, out } in snapshots {
-        let task = Task::Clone(Box::new(request));
-        let done = open(&out, no_clobber).and_then(|opened| {
-            let job = Job::new(Work::Session(task), Provider::System).into(&out, opened);
-            clone(&job, service, || ())
-        });
-        match done {
-            Ok(0) => {}
-            Ok(code) => eprintln!("The snapshot {} failed ({code})", out.display()),
-            Err(error) => eprintln!("The snapshot {} failed: {}", out.display(), message(&error)),
-        }
-    }
 }
 
 /// The clone that a trigger asks for; the service notes in it which trigger that was.
