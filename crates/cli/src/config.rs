@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ferretto_proto::{Message, TraceConfig};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::config_text::{self, Parsed, Unknown};
 
@@ -54,4 +56,47 @@ pub(crate) fn decode(parsed: &Parsed) -> Result<TraceConfig> {
         anstream::eprintln!("{warning}");
     }
     Ok(TraceConfig::decode_from_slice(&parsed.bytes)?)
+}
+
+/// How long the config wants to be waited before the recording starts: a random time between two limits.
+pub(crate) fn start_delay(config: &TraceConfig) -> Result<Duration> {
+    let delay = &config.cmd_trace_start_delay;
+    let (Some(min), Some(max)) = (delay.min_delay_ms, delay.max_delay_ms) else {
+        return Ok(Duration::ZERO);
+    };
+    let mut random = [0; 8];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    let span = u64::from(max.saturating_sub(min)) + 1;
+    Ok(Duration::from_millis(
+        u64::from(min) + u64::from_le_bytes(random) % span,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_proto::trace_config::CmdTraceStartDelay;
+
+    use super::*;
+
+    #[test]
+    fn the_delay_lies_between_its_limits() {
+        let with = |min, max| TraceConfig {
+            cmd_trace_start_delay: CmdTraceStartDelay {
+                min_delay_ms: min,
+                max_delay_ms: max,
+                ..Default::default()
+            }
+            .into(),
+            ..Default::default()
+        };
+        let of = |min, max| {
+            start_delay(&with(Some(min), Some(max)))
+                .unwrap()
+                .as_millis()
+        };
+        assert_eq!(of(7, 7), 7);
+        assert_eq!(of(9, 3), 9, "limits the wrong way round");
+        assert!((0..100).map(|_| of(3, 5)).all(|ms| (3..=5).contains(&ms)));
+        assert_eq!(start_delay(&with(None, Some(5))).unwrap(), Duration::ZERO);
+    }
 }

@@ -116,7 +116,7 @@ impl Snapshots {
     }
 }
 
-fn start(mut make: Maker) -> Result<Worker> {
+fn start(make: Maker) -> Result<Worker> {
     let (wanted, snapshots) = sync_channel(MAX_WAITING);
     let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
     let thread = std::thread::Builder::new()
@@ -124,7 +124,7 @@ fn start(mut make: Maker) -> Result<Worker> {
         .spawn(move || {
             // Closed with the thread.
             let _ending = ending;
-            snapshots.iter().for_each(|snapshot| make(snapshot));
+            snapshots.iter().for_each(make);
         })
         .context("cannot start a thread")?;
     Ok(Worker {

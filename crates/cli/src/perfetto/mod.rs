@@ -19,12 +19,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
-use ferretto_proto::TraceConfig;
 use ferretto_proto::clone_session_request::Selector;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::args::{Action, Background, CloneOptions, Manner, Options, Refusal, Source};
 use self::job::{Job, Work};
@@ -156,18 +153,4 @@ fn open(path: &Path, no_clobber: bool) -> Result<(String, File)> {
         ),
         Err(error) => bail!("Failed to open {name}. {}", reason(&error)),
     }
-}
-
-/// Waits for a random time, if the config asks for it.
-fn start_delay(config: &TraceConfig) -> Result<()> {
-    let delay = &config.cmd_trace_start_delay;
-    let (Some(min), Some(max)) = (delay.min_delay_ms, delay.max_delay_ms) else {
-        return Ok(());
-    };
-    let mut random = [0; 8];
-    getrandom(&mut random, GetRandomFlags::empty())?;
-    let span = u64::from(max.saturating_sub(min)) + 1;
-    let ms = u64::from(min) + u64::from_le_bytes(random) % span;
-    std::thread::sleep(Duration::from_millis(ms));
-    Ok(())
 }

@@ -15,6 +15,7 @@ use super::bugreport;
 use super::job::{Job, Work, session_name};
 use super::notify::Listeners;
 use super::service::Provider;
+use crate::config::start_delay;
 use crate::errors::message;
 use crate::session::{
     Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then, clone_session,
@@ -95,7 +96,7 @@ pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
 
 fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
     if matches!(job.work, Work::Session(Task::Record | Task::Detach(_))) {
-        super::start_delay(&job.config)?;
+        std::thread::sleep(start_delay(&job.config)?);
     }
     // Before the service is there: a signal ends what it started.
     let mut signals = Signals::new()?;

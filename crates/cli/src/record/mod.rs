@@ -12,7 +12,7 @@ mod tee;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ferretto_ipc::address::Address;
@@ -54,6 +54,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let instance = own_instance(&args);
     let config = plan_config(&args, instance.as_ref().map(OwnInstance::name))?;
     let mut signals = Signals::new().context("cannot take over signals")?;
+    if !delay(&config, &mut signals)? {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     let target = Target::open(&args.output)?;
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
@@ -68,6 +71,18 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     report::closing(target, args.quiet)?;
     Ok(end.code.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Waits for as long as the config says; `false` if a signal came first.
+fn delay(config: &TraceConfig, signals: &mut Signals) -> Result<bool> {
+    let start = Instant::now() + crate::config::start_delay(config)?;
+    while Instant::now() < start {
+        signals.wait(Some(start));
+        if signals.take().iter().any(|signal| signal.ends()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Without a config nothing is said about where kernel events come from, so recordings get buffers of their own and do
