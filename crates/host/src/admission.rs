@@ -31,19 +31,19 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The connections of each origin, and what is queued for them.
+/// The connections of each origin, and what is held for them.
 #[derive(Debug)]
 pub(crate) struct Admission {
     most_connections: usize,
-    most_queued: usize,
+    most_held: usize,
     origins: HashMap<Origin, Usage>,
 }
 
 #[derive(Debug, Default)]
 struct Usage {
     connections: usize,
-    /// Bytes of commands and replies that are not sent yet.
-    queued: usize,
+    /// Bytes of what is not sent yet and of unfinished frames.
+    held: usize,
     /// Whether the operator knows that connections are refused.
     is_told: bool,
 }
@@ -52,7 +52,7 @@ impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             most_connections: limits.connections_per_user.unwrap_or_else(affordable),
-            most_queued: limits.queued_per_user,
+            most_held: limits.held_per_user,
             origins: HashMap::new(),
         }
     }
@@ -85,13 +85,13 @@ impl Admission {
         }
     }
 
-    /// Notes that a client's queue changed, and returns whether its user's clients have too much unread.
-    fn requeued(&mut self, origin: Origin, before: usize, after: usize) -> bool {
+    /// Notes that what is held for a client changed, and returns whether it is too much for its user.
+    fn changed(&mut self, origin: Origin, before: usize, after: usize) -> bool {
         let Some(usage) = self.origins.get_mut(&origin) else {
             return false;
         };
-        usage.queued = usage.queued.saturating_sub(before).saturating_add(after);
-        usage.queued > self.most_queued
+        usage.held = usage.held.saturating_sub(before).saturating_add(after);
+        usage.held > self.most_held
     }
 }
 
@@ -125,26 +125,27 @@ impl Reactor {
     }
 
     /// To be called when a connection is over.
-    pub(crate) fn release(&mut self, origin: Origin, queued: usize) {
-        self.admission.requeued(origin, queued, 0);
+    pub(crate) fn release(&mut self, origin: Origin, held: usize) {
+        self.admission.changed(origin, held, 0);
         self.admission.release(origin);
     }
 
-    /// To be called after a client's queue changed. If the clients of its user leave too much unread
-    /// together, the one with the most has to go.
+    /// To be called after a client's queue or unfinished frame changed. If the clients of its user have
+    /// too much of both together, the one with the most has to go.
     pub(crate) fn account(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        let (origin, after) = (client.origin, client.socket.queued());
+        let after = client.socket.queued() + client.connection.held();
+        let origin = client.origin;
         let before = std::mem::replace(&mut client.accounted, after);
-        if before == after || !self.admission.requeued(origin, before, after) {
+        if before == after || !self.admission.changed(origin, before, after) {
             return;
         }
         let of_origin = self.clients.values().filter(|c| c.origin == origin);
         if let Some(worst) = of_origin.max_by_key(|client| client.accounted) {
-            let (id, client, limit) = (worst.id, worst.name(), self.admission.most_queued);
-            self.notices.report(&Notice::TooMuchUnread {
+            let (id, client, limit) = (worst.id, worst.name(), self.admission.most_held);
+            self.notices.report(&Notice::TooMuchHeld {
                 client,
                 origin,
                 limit,

@@ -48,7 +48,7 @@ pub(crate) struct Client {
     pub(crate) role: Role,
     /// With whose it is counted.
     pub(crate) origin: Origin,
-    /// How much of its queue is counted.
+    /// How much of its queue and unfinished frame is counted.
     pub(crate) accounted: usize,
     pub(crate) socket: Socket,
     pub(crate) connection: Connection,

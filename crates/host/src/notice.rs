@@ -74,14 +74,14 @@ pub enum Notice {
         /// How many there may be.
         limit: usize,
     },
-    /// The clients of one user do not read, and the one with the most unread was disconnected.
-    #[error("{client} was disconnected: clients of {origin} have more than {limit} bytes unread")]
-    TooMuchUnread {
+    /// The clients of one user do not read, or do not finish their frames, and the one with the most was disconnected.
+    #[error("{client} was disconnected: more than {limit} bytes are held for clients of {origin}")]
+    TooMuchHeld {
         /// Who.
         client: ClientName,
         /// Whose it is.
         origin: Origin,
-        /// How much they may have unread together.
+        /// How much may be held for them together.
         limit: usize,
     },
     /// An installed description of fields could not be read; traces are made without it.

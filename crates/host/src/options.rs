@@ -77,9 +77,9 @@ pub struct Limits {
     /// Connections that the processes of one user may have, and those of other machines together;
     /// `None` for as many as leave half of this process's descriptors to everyone else.
     pub connections_per_user: Option<usize>,
-    /// Bytes of unread commands and replies that they may have together, before the one with the most
-    /// is disconnected.
-    pub queued_per_user: usize,
+    /// Bytes of unread commands and replies and of unfinished frames that they may have together,
+    /// before the one with the most is disconnected.
+    pub held_per_user: usize,
     /// How long a pipe that nobody reads may hold its last bytes when its
     /// session, or the host, ends.
     pub file_patience: Duration,
@@ -94,7 +94,7 @@ impl Default for Limits {
             consumer_low_water: 64 << 10,
             consumer_stall: 10_000_000_000,
             connections_per_user: None,
-            queued_per_user: 64 << 20,
+            held_per_user: 64 << 20,
             file_patience: Duration::from_secs(5),
         }
     }

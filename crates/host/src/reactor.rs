@@ -242,7 +242,7 @@ impl Reactor {
         if !watchdog.is_due(now) {
             return Ok(());
         }
-        let queues: usize = self.clients.values().map(|c| c.socket.queued()).sum();
+        let queues: usize = self.clients.values().map(|c| c.accounted).sum();
         let explained = self.service.memory_needed() + queues as u64 + self.files.memory_needed();
         watchdog.check(Usage {
             explained,
@@ -390,6 +390,7 @@ impl Reactor {
             }
             self.act(&now, id, newcomer, action);
         }
+        self.account(id);
         actions.clear();
         actions.shrink_to(KEPT_ACTIONS);
         self.actions = actions;

@@ -271,6 +271,24 @@ fn two_hundred_connections_are_served() {
 }
 
 #[test]
+fn a_thousand_idle_connections_keep_nobody_out() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if limit.maximum.is_some_and(|most| most < 4096) || setrlimit(Resource::Nofile, limit).is_err()
+    {
+        return println!("skipped: this process may not open 4096 descriptors");
+    }
+    let host = TestHost::start_with(|options| options.limits.connections_per_user = Some(2000));
+    let idle: Vec<_> = (0..500)
+        .map(|_| (host.producer(), host.consumer()))
+        .collect();
+    host.assert_alive();
+    drop(idle);
+    host.assert_alive();
+}
+
+#[test]
 fn ipc_038_a_producer_that_never_reads_is_disconnected_and_serves_as_no_obstacle() {
     let host = TestHost::start_with(|options| options.limits.producer_queue = 64 << 10);
     let socket = host.producer_socket();
@@ -374,7 +392,7 @@ fn the_connections_of_one_user_are_bounded() {
 
 #[test]
 fn what_the_clients_of_one_user_leave_unread_is_bounded() {
-    let host = TestHost::start_with(|options| options.limits.queued_per_user = 256 << 10);
+    let host = TestHost::start_with(|options| options.limits.held_per_user = 256 << 10);
     // Each stays far below its own limit.
     let binds = bind_frame("ProducerPort").repeat(500);
     let mut idle = Vec::new();
@@ -392,7 +410,31 @@ fn what_the_clients_of_one_user_leave_unread_is_bounded() {
         }
         assert!(idle.len() < 1000);
     };
-    assert!(notice.contains("bytes unread"), "{notice}");
+    assert!(
+        notice.contains("bytes are held for clients of user"),
+        "{notice}"
+    );
+    host.assert_alive();
+}
+
+#[test]
+fn frames_that_one_user_s_clients_do_not_finish_are_bounded() {
+    let host = TestHost::start_with(|options| options.limits.held_per_user = 1 << 20);
+    let mut unfinished = framed(&vec![0; MAX_PAYLOAD_SIZE]);
+    unfinished.pop();
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let socket = host.producer_socket();
+            send_raw(&socket, &unfinished);
+            socket
+        })
+        .collect();
+    let notice = host.notice();
+    assert!(
+        notice.contains("bytes are held for clients of user"),
+        "{notice}"
+    );
+    drop(clients);
     host.assert_alive();
 }
 

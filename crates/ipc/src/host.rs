@@ -134,6 +134,11 @@ impl Connection {
         self.remote.is_some()
     }
 
+    /// The memory that an unfinished frame takes, in bytes.
+    pub fn held(&self) -> usize {
+        self.decoder.held()
+    }
+
     /// Takes the bytes and the descriptor of one receive, and calls `act` with
     /// what follows from each frame completed by it.
     ///

@@ -102,6 +102,11 @@ impl FrameDecoder {
         !self.partial.is_empty()
     }
 
+    /// The memory that the unfinished frame takes, in bytes.
+    pub fn held(&self) -> usize {
+        self.partial.capacity()
+    }
+
     /// Checks every header that the input completes, and returns the position
     /// (counted from the start of the unfinished frame) of the frame that owns
     /// a descriptor received with this input.
