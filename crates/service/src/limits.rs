@@ -64,10 +64,6 @@ pub(crate) const MAX_PENDING_HITS: usize = 64;
 /// Longest name of a producer or data source. Upstream sets no bound; a longer one would not fit the
 /// replies it appears in.
 pub(crate) const MAX_NAME: usize = 16 * 1024;
-/// Size of all descriptors of one producer, in bytes. Upstream sets no bound.
-pub(crate) const MAX_DESCRIPTOR_BYTES: usize = 16 * 1024 * 1024;
-/// Registrations one producer may hold. Upstream sets no bound.
-pub(crate) const MAX_DATA_SOURCES_PER_PRODUCER: usize = 4096;
 /// Comparisons of clocks kept for each relay; the oldest go first.
 pub(crate) const MAX_EXCHANGES: usize = 5;
 /// Clocks of one comparison. Upstream's relays send seven, and upstream sets no bound.
@@ -77,7 +73,5 @@ pub(crate) const MAX_CLOCKS_PER_EXCHANGE: usize = 64;
 pub(crate) const MAX_CONCURRENT_EVENTS: usize = 4096;
 /// What the session names among them may take. Upstream sets no bound.
 pub(crate) const MAX_CONCURRENT_NAME_BYTES: usize = 1024 * 1024;
-/// Commands kept for a producer that does not fetch them. Upstream drops them all.
-pub(crate) const MAX_PENDING_COMMANDS: usize = 4096;
 /// Requests kept while the driver prepares a client's memory or file.
 pub(crate) const MAX_DEFERRED_REQUESTS: usize = 1024;

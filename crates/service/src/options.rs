@@ -2,6 +2,8 @@
 
 use ferretto_proto::SystemInfo;
 
+use crate::quota::Quotas;
+
 /// Settings of a [`Service`](crate::Service), fixed for its life.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
@@ -22,6 +24,8 @@ pub struct ServiceOptions {
     /// Whether producers that do not say are scraped: whether packets still in their shared memory
     /// are copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
     pub scrape_by_default: bool,
+    /// What producers may make the service keep.
+    pub quotas: Quotas,
     /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace took;
     /// `None` if that need not be known. Nothing else depends on it.
     pub stopwatch: Option<fn() -> u64>,
@@ -53,6 +57,7 @@ impl Default for ServiceOptions {
             version: DEFAULT_VERSION.to_owned(),
             system_info: SystemInfo::default(),
             scrape_by_default: false,
+            quotas: Quotas::default(),
             stopwatch: None,
             utc_offset_minutes: None,
             extension_descriptors: Vec::new(),

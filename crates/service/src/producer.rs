@@ -10,15 +10,16 @@ use ferretto_proto::get_async_command_response::SetupTracing;
 use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;
 use ferretto_proto::{
     GetAsyncCommandResponse, InitializeConnectionRequest, InitializeConnectionResponse,
+    RegisterDataSourceResponse,
 };
 use ferretto_shm::{PageSize, Region, ServiceRegion};
 
 use crate::command::Command;
 use crate::event::{ClientId, Peer};
 use crate::limits::{
-    BufferId, MAX_DEFERRED_REQUESTS, MAX_NAME, MAX_PENDING_COMMANDS, MAX_PRODUCERS, ProducerId,
-    WriterId,
+    BufferId, MAX_DEFERRED_REQUESTS, MAX_NAME, MAX_PRODUCERS, ProducerId, WriterId,
 };
+use crate::registry::Ignored;
 use crate::service::Service;
 use crate::smb_size::SmbSize;
 
@@ -167,15 +168,22 @@ impl Service {
             Request::InitializeConnection(_) => None,
             Request::GetAsyncCommand(_) => return self.open_command_stream(id, request_id),
             Request::RegisterDataSource(request) => {
-                self.register_data_source(id, request.data_source_descriptor.into_option());
-                Some(Reply::RegisterDataSource(Default::default()))
+                let descriptor = request.data_source_descriptor.into_option();
+                let error = match self.register_data_source(id, descriptor) {
+                    Err(Ignored::Refused(refused)) => Some(refused.to_string().into_bytes()),
+                    _ => None,
+                };
+                Some(Reply::RegisterDataSource(RegisterDataSourceResponse {
+                    error,
+                    ..Default::default()
+                }))
             }
             Request::UpdateDataSource(request) => {
-                if let Some(descriptor) = request.data_source_descriptor.into_option() {
-                    // The reply is a success either way.
-                    let _ = self.registry.update(id, descriptor);
-                }
-                Some(Reply::UpdateDataSource(Default::default()))
+                let descriptor = request.data_source_descriptor.into_option();
+                let updated = self.registry.update(id, descriptor.unwrap_or_default());
+                // There is nowhere to say why it is refused.
+                let refused = matches!(updated, Err(Ignored::Refused(_)));
+                (!refused).then(|| Reply::UpdateDataSource(Default::default()))
             }
             Request::UnregisterDataSource(request) => {
                 self.unregister_data_source(id, &request.data_source_name.unwrap_or_default());
@@ -202,8 +210,8 @@ impl Service {
                 Some(Reply::NotifyDataSourceStopped(Default::default()))
             }
             Request::ActivateTriggers(request) => {
-                self.activate_triggers(id, &request.trigger_names);
-                Some(Reply::ActivateTriggers(Default::default()))
+                let all = self.activate_triggers(id, &request.trigger_names);
+                all.then(|| Reply::ActivateTriggers(Default::default()))
             }
             Request::Sync(_) => Some(Reply::Sync(Default::default())),
         };
@@ -407,7 +415,7 @@ impl Service {
         if producer.given_up {
             return;
         }
-        if producer.outbox.len() >= MAX_PENDING_COMMANDS {
+        if producer.outbox.len() >= self.options.quotas.pending_commands {
             producer.given_up = true;
             let client = producer.client;
             return self.commands.push_back(Command::Disconnect { client });

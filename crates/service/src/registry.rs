@@ -5,16 +5,36 @@ use std::sync::Arc;
 
 use ferretto_proto::{DataSourceDescriptor, Message};
 
-use crate::limits::{MAX_DATA_SOURCES_PER_PRODUCER, MAX_DESCRIPTOR_BYTES, MAX_NAME, ProducerId};
+use crate::limits::{MAX_NAME, ProducerId};
+use crate::quota::{Quotas, User};
 
-/// Why a registration was ignored. Producers are not told: the reply is always a success.
-#[derive(Debug, PartialEq, Eq)]
+/// Why a registration was ignored.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Ignored {
+    /// As with upstream, producers are not told of this, nor of the next two: the reply is a success.
+    #[error("a data source needs a name")]
     EmptyName,
+    #[error("there is a data source with this id already")]
     IdInUse,
-    /// One of the bounds that keep a producer from filling the memory.
-    TooMuch,
+    #[error("there is no such data source")]
     Unknown,
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// A registration that would make the service keep too much.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("names of data sources may have {MAX_NAME} bytes, this one has {0}")]
+    Name(usize),
+    #[error("one producer may offer {0} data sources")]
+    Producer(usize),
+    #[error("all producers of one user may offer {0} data sources")]
+    User(usize),
+    #[error("data source descriptors of one producer may have {0} bytes")]
+    ProducerBytes(usize),
+    #[error("data source descriptors of all producers of one user may have {0} bytes")]
+    UserBytes(usize),
 }
 
 /// One offer of one producer.
@@ -33,8 +53,32 @@ struct Own {
     offers: BTreeSet<(Arc<[u8]>, Number)>,
     /// By the ids the producer chose, if any.
     ids: BTreeMap<u64, Number>,
+    held: Held,
+    user: Option<User>,
+}
+
+/// How much there is.
+#[derive(Debug, Default, Clone, Copy)]
+struct Held {
+    offers: usize,
     /// Size of the descriptors.
     bytes: usize,
+}
+
+impl Held {
+    fn with(self, bytes: usize) -> Self {
+        Self {
+            offers: self.offers + 1,
+            bytes: self.bytes + bytes,
+        }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self {
+            offers: self.offers - other.offers,
+            bytes: self.bytes - other.bytes,
+        }
+    }
 }
 
 /// All offers, by data source name. Equal names keep the order of registration.
@@ -44,15 +88,25 @@ struct Own {
 pub(crate) struct Registry {
     by_name: BTreeMap<Arc<[u8]>, BTreeMap<Number, Registration>>,
     by_producer: BTreeMap<ProducerId, Own>,
+    by_user: BTreeMap<User, Held>,
+    quotas: Quotas,
     count: usize,
     last: Number,
 }
 
 impl Registry {
-    /// Adds an offer.
+    pub(crate) fn new(quotas: Quotas) -> Self {
+        Self {
+            quotas,
+            ..Self::default()
+        }
+    }
+
+    /// Adds an offer of a producer of this user.
     pub(crate) fn register(
         &mut self,
         producer: ProducerId,
+        user: User,
         descriptor: DataSourceDescriptor,
     ) -> Result<(), Ignored> {
         let name = descriptor.name.as_deref().unwrap_or_default();
@@ -60,21 +114,25 @@ impl Registry {
         if name.is_empty() {
             return Err(Ignored::EmptyName);
         }
-        let own = self.by_producer.entry(producer).or_default();
-        if own.ids.contains_key(&id) {
+        let own = self.by_producer.get(&producer);
+        if own.is_some_and(|own| own.ids.contains_key(&id)) {
             return Err(Ignored::IdInUse);
         }
-        let bytes = own.bytes + descriptor.encoded_len() as usize;
-        if own.offers.len() >= MAX_DATA_SOURCES_PER_PRODUCER
-            || name.len() > MAX_NAME
-            || bytes > MAX_DESCRIPTOR_BYTES
-        {
-            return Err(Ignored::TooMuch);
+        if name.len() > MAX_NAME {
+            return Err(Refused::Name(name.len()).into());
         }
+        let bytes = descriptor.encoded_len() as usize;
+        let of_producer = own.map(|own| own.held).unwrap_or_default().with(bytes);
+        let of_user = self.by_user.get(&user).copied().unwrap_or_default();
+        let of_user = of_user.with(bytes);
+        self.quotas.check(of_producer, of_user)?;
+        self.by_user.insert(user, of_user);
+        let own = self.by_producer.entry(producer).or_default();
+        own.held = of_producer;
+        own.user = Some(user);
         let known = self.by_name.get_key_value(name);
         let name = known.map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
         self.last += 1;
-        own.bytes = bytes;
         own.offers.insert((Arc::clone(&name), self.last));
         if id != 0 {
             own.ids.insert(id, self.last);
@@ -104,12 +162,18 @@ impl Registry {
         let number = own.ids.get(&id).ok_or(Ignored::Unknown)?;
         let offers = self.by_name.get_mut(name).ok_or(Ignored::Unknown)?;
         let offer = offers.get_mut(number).ok_or(Ignored::Unknown)?;
-        let bytes =
-            own.bytes - offer.descriptor.encoded_len() as usize + descriptor.encoded_len() as usize;
-        if bytes > MAX_DESCRIPTOR_BYTES {
-            return Err(Ignored::TooMuch);
-        }
-        own.bytes = bytes;
+        let old = Held {
+            offers: 1,
+            bytes: offer.descriptor.encoded_len() as usize,
+        };
+        let bytes = descriptor.encoded_len() as usize;
+        let of_producer = own.held.without(old).with(bytes);
+        let of_user = own.user.and_then(|user| self.by_user.get_mut(&user));
+        let of_user = of_user.ok_or(Ignored::Unknown)?;
+        let wanted = of_user.without(old).with(bytes);
+        self.quotas.check(of_producer, wanted)?;
+        own.held = of_producer;
+        *of_user = wanted;
         offer.descriptor = descriptor;
         Ok(())
     }
@@ -142,6 +206,18 @@ impl Registry {
         for (name, number) in own.offers {
             self.take(&name, number);
         }
+        self.give_back(own.user, own.held);
+    }
+
+    fn give_back(&mut self, user: Option<User>, given: Held) {
+        let Some(user) = user else { return };
+        let Some(held) = self.by_user.get_mut(&user) else {
+            return;
+        };
+        *held = held.without(given);
+        if held.offers == 0 {
+            self.by_user.remove(&user);
+        }
     }
 
     fn take(&mut self, name: &[u8], number: Number) -> Option<DataSourceDescriptor> {
@@ -159,11 +235,17 @@ impl Registry {
         let Some(own) = self.by_producer.get_mut(&producer) else {
             return;
         };
-        own.bytes -= removed.encoded_len() as usize;
+        let given = Held {
+            offers: 1,
+            bytes: removed.encoded_len() as usize,
+        };
+        own.held = own.held.without(given);
         own.ids.remove(&removed.id.unwrap_or(0));
+        let user = own.user;
         if own.offers.is_empty() {
             self.by_producer.remove(&producer);
         }
+        self.give_back(user, given);
     }
 
     /// Offers of exactly this name, oldest first.
@@ -181,7 +263,7 @@ impl Registry {
 
     /// Size of all descriptors.
     pub(crate) fn bytes(&self) -> u64 {
-        self.by_producer.values().map(|own| own.bytes as u64).sum()
+        self.by_user.values().map(|held| held.bytes as u64).sum()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -189,9 +271,30 @@ impl Registry {
     }
 }
 
+impl Quotas {
+    fn check(&self, of_producer: Held, of_user: Held) -> Result<(), Refused> {
+        if of_producer.offers > self.data_sources_per_producer {
+            Err(Refused::Producer(self.data_sources_per_producer))
+        } else if of_user.offers > self.data_sources_per_user {
+            Err(Refused::User(self.data_sources_per_user))
+        } else if of_producer.bytes > self.descriptor_bytes_per_producer {
+            Err(Refused::ProducerBytes(self.descriptor_bytes_per_producer))
+        } else if of_user.bytes > self.descriptor_bytes_per_user {
+            Err(Refused::UserBytes(self.descriptor_bytes_per_user))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Peer;
+
+    fn user() -> User {
+        User::of(&Peer::default())
+    }
 
     fn descriptor(name: &str, id: u64) -> DataSourceDescriptor {
         DataSourceDescriptor {
@@ -205,17 +308,17 @@ mod tests {
     fn service_006_registration_rules() {
         let mut registry = Registry::default();
         assert_eq!(
-            registry.register(1, descriptor("", 1)),
+            registry.register(1, user(), descriptor("", 1)),
             Err(Ignored::EmptyName)
         );
-        assert_eq!(registry.register(1, descriptor("a", 7)), Ok(()));
+        assert_eq!(registry.register(1, user(), descriptor("a", 7)), Ok(()));
         assert_eq!(
-            registry.register(1, descriptor("b", 7)),
+            registry.register(1, user(), descriptor("b", 7)),
             Err(Ignored::IdInUse)
         );
-        assert_eq!(registry.register(2, descriptor("a", 7)), Ok(()));
-        assert_eq!(registry.register(1, descriptor("a", 0)), Ok(()));
-        assert_eq!(registry.register(1, descriptor("a", 0)), Ok(()));
+        assert_eq!(registry.register(2, user(), descriptor("a", 7)), Ok(()));
+        assert_eq!(registry.register(1, user(), descriptor("a", 0)), Ok(()));
+        assert_eq!(registry.register(1, user(), descriptor("a", 0)), Ok(()));
         let producers: Vec<_> = registry.offers(b"a").map(|o| o.producer).collect();
         assert_eq!(producers, [1, 2, 1, 1]);
         registry.unregister(1, b"a");
@@ -232,8 +335,8 @@ mod tests {
     #[test]
     fn service_007_update_rules() {
         let mut registry = Registry::default();
-        registry.register(1, descriptor("a", 7)).unwrap();
-        registry.register(1, descriptor("z", 0)).unwrap();
+        registry.register(1, user(), descriptor("a", 7)).unwrap();
+        registry.register(1, user(), descriptor("z", 0)).unwrap();
         let updated = |name, id| DataSourceDescriptor {
             no_flush: Some(true),
             ..descriptor(name, id)

@@ -100,7 +100,6 @@ impl Service {
     pub fn new(options: ServiceOptions) -> Self {
         Self {
             rng: Rng::new(options.seed),
-            options,
             now: Clocks::default(),
             commands: VecDeque::new(),
             timers: Timers::new(),
@@ -109,7 +108,7 @@ impl Service {
             relays: BTreeMap::new(),
             consumers: BTreeMap::new(),
             observed: false,
-            registry: Registry::default(),
+            registry: Registry::new(options.quotas.clone()),
             sessions: BTreeMap::new(),
             buffers: BufferPool::default(),
             last: LastIds::default(),
@@ -119,6 +118,7 @@ impl Service {
             trigger_history: TriggerHistory::default(),
             chunks_discarded: 0,
             patches_discarded: 0,
+            options,
         }
     }
 

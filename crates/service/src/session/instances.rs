@@ -11,6 +11,8 @@ use super::{Session, State};
 use crate::limits::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::matching::Pattern;
 use crate::producer::Producer;
+use crate::quota::User;
+use crate::registry::Ignored;
 use crate::service::Service;
 
 /// How far one data source instance has come.
@@ -54,16 +56,12 @@ impl Service {
         &mut self,
         producer: ProducerId,
         descriptor: Option<DataSourceDescriptor>,
-    ) {
-        let Some(descriptor) = descriptor else { return };
+    ) -> Result<(), Ignored> {
+        let descriptor = descriptor.unwrap_or_default();
         let name = descriptor.name.clone().unwrap_or_default();
-        if self
-            .registry
-            .register(producer, descriptor.clone())
-            .is_err()
-        {
-            return;
-        }
+        let peer = self.producers.get(&producer).map(|producer| &producer.peer);
+        let user = User::of(peer.ok_or(Ignored::Unknown)?);
+        self.registry.register(producer, user, descriptor.clone())?;
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in sessions {
             for source in self.sources_named(id, &name) {
@@ -77,6 +75,7 @@ impl Service {
                 }
             }
         }
+        Ok(())
     }
 
     /// UnregisterDataSource: its instances stop and go.

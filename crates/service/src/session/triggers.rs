@@ -13,6 +13,7 @@ use crate::limits::{
     TRIGGER_WINDOW_NS,
 };
 use crate::matching::Pattern;
+use crate::quota::User;
 use crate::service::{Service, Timer};
 use crate::timers::TimeBase;
 
@@ -101,37 +102,59 @@ impl Session {
 /// When triggers of each name were last heeded, by any session.
 #[derive(Debug, Default)]
 pub(crate) struct TriggerHistory {
-    /// `CLOCK_BOOTTIME` and the hash of the name, oldest first.
-    entries: VecDeque<(u64, u64)>,
+    /// Oldest first.
+    entries: VecDeque<Activation>,
     counts: BTreeMap<u64, u32>,
+    by_user: BTreeMap<User, usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Activation {
+    /// `CLOCK_BOOTTIME`.
+    time: u64,
+    /// Hash of the name.
+    name: u64,
+    user: User,
 }
 
 impl TriggerHistory {
     /// How often the name was heeded during the last 24 hours.
     fn count(&mut self, now: u64, name: u64) -> u32 {
         let since = now.saturating_sub(TRIGGER_WINDOW_NS);
-        while self.entries.front().is_some_and(|(time, _)| *time < since) {
+        while self.entries.front().is_some_and(|entry| entry.time < since) {
             self.forget_oldest();
         }
         self.counts.get(&name).copied().unwrap_or(0)
     }
 
-    fn add(&mut self, now: u64, name: u64) {
+    /// How many triggers of the user were heeded lately.
+    fn count_of(&self, user: User) -> usize {
+        self.by_user.get(&user).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, time: u64, name: u64, user: User) {
         if self.entries.len() >= MAX_TRIGGER_HISTORY {
             self.forget_oldest();
         }
-        self.entries.push_back((now, name));
+        self.entries.push_back(Activation { time, name, user });
+        *self.by_user.entry(user).or_default() += 1;
         *self.counts.entry(name).or_default() += 1;
     }
 
     fn forget_oldest(&mut self) {
-        let Some((_, name)) = self.entries.pop_front() else {
+        let Some(Activation { name, user, .. }) = self.entries.pop_front() else {
             return;
         };
         if let Some(count) = self.counts.get_mut(&name) {
             *count -= 1;
             if *count == 0 {
                 self.counts.remove(&name);
+            }
+        }
+        if let Some(count) = self.by_user.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_user.remove(&user);
             }
         }
     }
@@ -144,11 +167,18 @@ fn hash(name: &[u8]) -> u64 {
 }
 
 impl Service {
-    /// A producer activates triggers by name. Names no session has are ignored.
-    pub(crate) fn activate_triggers(&mut self, producer: ProducerId, names: &[Vec<u8>]) {
+    /// A producer activates triggers by name. Names no session has are ignored. Returns whether its user
+    /// may still do that; if not, the names that are left are not looked at.
+    pub(crate) fn activate_triggers(&mut self, producer: ProducerId, names: &[Vec<u8>]) -> bool {
+        let Some(user) = self.producers.get(&producer).map(|p| User::of(&p.peer)) else {
+            return false;
+        };
         for name in names {
             let key = hash(name);
             let count = self.trigger_history.count(self.now.boottime, key);
+            if self.trigger_history.count_of(user) >= self.options.quotas.triggers_per_user {
+                return false;
+            }
             let mut heeded = false;
             let sessions: Vec<_> = self.sessions.keys().copied().collect();
             for id in sessions {
@@ -158,9 +188,10 @@ impl Service {
                 }
             }
             if heeded {
-                self.trigger_history.add(self.now.boottime, key);
+                self.trigger_history.add(self.now.boottime, key, user);
             }
         }
+        true
     }
 
     /// What the session makes of the trigger; `None` if it is not for it. `count` is how often it
@@ -326,16 +357,18 @@ mod tests {
     #[test]
     fn history_is_bounded_and_forgets_after_a_day() {
         let mut history = TriggerHistory::default();
-        history.add(1, 7);
-        history.add(2, 7);
+        let user = User::of(&crate::event::Peer::default());
+        history.add(1, 7, user);
+        history.add(2, 7, user);
         assert_eq!(history.count(1 + TRIGGER_WINDOW_NS, 7), 2);
         assert_eq!(history.count(2 + TRIGGER_WINDOW_NS, 7), 1);
         assert_eq!(history.count(3 + TRIGGER_WINDOW_NS, 7), 0);
         for name in 0..=MAX_TRIGGER_HISTORY as u64 {
-            history.add(5, name);
+            history.add(5, name, user);
         }
         assert_eq!(history.count(5, 0), 0);
         assert_eq!(history.count(5, 1), 1);
         assert_eq!(history.counts.len(), MAX_TRIGGER_HISTORY);
+        assert_eq!(history.count_of(user), MAX_TRIGGER_HISTORY);
     }
 }

@@ -21,6 +21,7 @@ mod flushing;
 mod lifecycle;
 mod priority;
 mod queries;
+mod quotas;
 mod reading;
 mod recording;
 mod relays;

@@ -1,0 +1,48 @@
+//! How much producers may make the service keep.
+
+use crate::event::Peer;
+
+/// What producers may make the service keep for them. Upstream sets none of these bounds.
+///
+/// A user is everyone with the same user id on this machine; producers on other machines count as one,
+/// as their user ids are not vouched for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quotas {
+    /// Data sources one producer may offer at a time. More are refused with an error.
+    pub data_sources_per_producer: usize,
+    /// Data sources that all producers of one user may offer together.
+    pub data_sources_per_user: usize,
+    /// Size of all descriptors of one producer, in bytes.
+    pub descriptor_bytes_per_producer: usize,
+    /// Size of the descriptors of all producers of one user, in bytes.
+    pub descriptor_bytes_per_user: usize,
+    /// Activations of triggers by one user that are heeded in 24 hours, whatever their names. Requests
+    /// with more are rejected.
+    pub triggers_per_user: usize,
+    /// Commands kept for a producer that does not fetch them; it is disconnected then.
+    pub pending_commands: usize,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            data_sources_per_producer: 4096,
+            data_sources_per_user: 262_144,
+            descriptor_bytes_per_producer: 16 << 20,
+            descriptor_bytes_per_user: 128 << 20,
+            triggers_per_user: 16_384,
+            pending_commands: 4096,
+        }
+    }
+}
+
+/// Whose quota a producer counts against: a user of this machine, or all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct User(Option<u32>);
+
+impl User {
+    pub(crate) fn of(peer: &Peer) -> Self {
+        let vouched_for = peer.machine_id == 0 && peer.can_share_memory;
+        Self(vouched_for.then_some(peer.uid))
+    }
+}

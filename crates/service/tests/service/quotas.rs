@@ -1,0 +1,220 @@
+//! What producers may make the service keep, each and all of one user together.
+
+use ferretto_ipc::port::producer::{Reply, Request};
+use ferretto_proto::trace_config::{TriggerConfig, trigger_config::Trigger};
+use ferretto_proto::{
+    ActivateTriggersRequest, DataSourceDescriptor, RegisterDataSourceRequest,
+    UpdateDataSourceRequest,
+};
+use ferretto_service::{ClientId, Quotas, ServiceOptions};
+
+use crate::world::{Behaviour, ConfigBuilder, World};
+
+fn world(change: impl FnOnce(&mut Quotas)) -> World {
+    let mut options = ServiceOptions::default();
+    change(&mut options.quotas);
+    World::with(options)
+}
+
+fn producer_of(world: &mut World, uid: u32) -> ClientId {
+    let behaviour = Behaviour {
+        uid,
+        ..Default::default()
+    };
+    world.producer_with("p", behaviour)
+}
+
+fn descriptor(id: u64, size: usize) -> DataSourceDescriptor {
+    let unknown = ferretto_wire::encode(|e| e.bytes(99_999, &vec![0; size]));
+    let unknown = ferretto_proto::buffa::UnknownFields::decode_from_slice(&unknown).unwrap();
+    DataSourceDescriptor {
+        name: Some(b"s".to_vec()),
+        id: Some(id),
+        __buffa_unknown_fields: unknown,
+        ..Default::default()
+    }
+}
+
+/// Offers a data source; returns why it was refused.
+fn offer(world: &mut World, producer: ClientId, id: u64, size: usize) -> Option<String> {
+    let request = Request::RegisterDataSource(RegisterDataSourceRequest {
+        data_source_descriptor: descriptor(id, size).into(),
+        ..Default::default()
+    });
+    let id = world.produce(producer, request);
+    match world.produced(producer, id) {
+        Some(Reply::RegisterDataSource(reply)) => {
+            let error = reply.error.clone()?;
+            Some(String::from_utf8(error).unwrap())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn data_sources_of_one_producer() {
+    let mut world = world(|quotas| quotas.data_sources_per_producer = 2);
+    let producer = producer_of(&mut world, 1);
+    assert_eq!(offer(&mut world, producer, 1, 0), None);
+    assert_eq!(offer(&mut world, producer, 2, 0), None);
+    assert_eq!(
+        offer(&mut world, producer, 3, 0).unwrap(),
+        "one producer may offer 2 data sources"
+    );
+    let other = producer_of(&mut world, 1);
+    assert_eq!(offer(&mut world, other, 3, 0), None);
+    // What is withdrawn makes room.
+    world.unregister(producer, "s");
+    assert_eq!(offer(&mut world, producer, 3, 0), None);
+}
+
+#[test]
+fn data_sources_of_all_producers_of_a_user() {
+    let mut world = world(|quotas| quotas.data_sources_per_user = 2);
+    let [first, second, foreign] = [1, 1, 2].map(|uid| producer_of(&mut world, uid));
+    assert_eq!(offer(&mut world, first, 1, 0), None);
+    assert_eq!(offer(&mut world, second, 1, 0), None);
+    assert_eq!(
+        offer(&mut world, second, 2, 0).unwrap(),
+        "all producers of one user may offer 2 data sources"
+    );
+    assert_eq!(offer(&mut world, foreign, 1, 0), None);
+    world.disconnect(first);
+    assert_eq!(offer(&mut world, second, 2, 0), None);
+}
+
+#[test]
+fn descriptors_of_one_producer_and_of_all_of_a_user() {
+    let mut world = world(|quotas| {
+        quotas.descriptor_bytes_per_producer = 3000;
+        quotas.descriptor_bytes_per_user = 4000;
+    });
+    let [first, second] = [1, 1].map(|uid| producer_of(&mut world, uid));
+    assert_eq!(offer(&mut world, first, 1, 2500), None);
+    assert_eq!(
+        offer(&mut world, first, 2, 1000).unwrap(),
+        "data source descriptors of one producer may have 3000 bytes"
+    );
+    assert_eq!(
+        offer(&mut world, second, 1, 2500).unwrap(),
+        "data source descriptors of all producers of one user may have 4000 bytes"
+    );
+    assert_eq!(offer(&mut world, second, 1, 1000), None);
+    // A larger descriptor counts by what it adds.
+    let mut update = |producer, size| {
+        let request = Request::UpdateDataSource(UpdateDataSourceRequest {
+            data_source_descriptor: descriptor(1, size).into(),
+            ..Default::default()
+        });
+        let id = world.produce(producer, request);
+        world.produced(producer, id).is_some()
+    };
+    assert!(!update(second, 2000));
+    assert!(!update(first, 3500));
+    assert!(update(first, 100));
+    assert!(update(second, 2000));
+}
+
+#[test]
+fn names_have_a_length_and_are_told() {
+    let mut world = world(|_| {});
+    let producer = producer_of(&mut world, 1);
+    let request = Request::RegisterDataSource(RegisterDataSourceRequest {
+        data_source_descriptor: DataSourceDescriptor {
+            name: Some(vec![b'n'; 20_000]),
+            ..Default::default()
+        }
+        .into(),
+        ..Default::default()
+    });
+    let id = world.produce(producer, request);
+    let Some(Reply::RegisterDataSource(reply)) = world.produced(producer, id) else {
+        panic!()
+    };
+    assert_eq!(
+        reply.error.as_deref().unwrap(),
+        b"names of data sources may have 16384 bytes, this one has 20000"
+    );
+}
+
+#[test]
+fn triggers_of_a_user_in_24_hours() {
+    let mut world = world(|quotas| quotas.triggers_per_user = 3);
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().with(|c| {
+        let triggers = ["t", "u"].map(|name| Trigger {
+            name: Some(name.into()),
+            ..Default::default()
+        });
+        c.trigger_config = TriggerConfig {
+            triggers: triggers.into(),
+            ..Default::default()
+        }
+        .into();
+    });
+    world.enable(consumer, config);
+    let [first, second, foreign] = [1, 1, 2].map(|uid| producer_of(&mut world, uid));
+    let activate = |world: &mut World, producer, names: &[&str]| {
+        let request = Request::ActivateTriggers(ActivateTriggersRequest {
+            trigger_names: names.iter().map(|name| name.as_bytes().to_vec()).collect(),
+            ..Default::default()
+        });
+        let id = world.produce(producer, request);
+        world.produced(producer, id).is_some()
+    };
+    // Names that mean nothing to anyone are free.
+    assert!(activate(&mut world, first, &["x"; 10]));
+    assert!(activate(&mut world, first, &["t", "u"]));
+    assert!(
+        !activate(&mut world, second, &["t", "u"]),
+        "the last is too many"
+    );
+    assert!(!activate(&mut world, first, &["t"]));
+    assert!(activate(&mut world, foreign, &["t"]));
+    let received = |world: &mut World| {
+        let packets = world.read(consumer);
+        let trigger = ferretto_proto::fields::trace_packet::TRIGGER;
+        packets.iter().filter(|packet| packet.has(trigger)).count()
+    };
+    assert_eq!(received(&mut world), 4);
+    world.run_for(24 * 3600 * 1000 + 1);
+    assert!(activate(&mut world, first, &["t"]));
+    assert_eq!(received(&mut world), 1);
+}
+
+#[test]
+fn commands_for_a_producer_that_fetches_none() {
+    let mut world = world(|quotas| quotas.pending_commands = 4);
+    let behaviour = Behaviour {
+        opens_stream: false,
+        ..Default::default()
+    };
+    let producer = world.producer_with("p", behaviour);
+    world.register(producer, "s");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("s"));
+    world.free(consumer);
+    assert_eq!(world.disconnects, []);
+    world.enable(consumer, ConfigBuilder::new().source("s"));
+    assert_eq!(world.disconnects, [producer]);
+}
+
+#[test]
+fn producers_elsewhere_count_as_one_user() {
+    let mut world = world(|quotas| quotas.data_sources_per_user = 1);
+    let remote = |world: &mut World, uid, machine_id| {
+        let behaviour = Behaviour {
+            uid,
+            machine_id,
+            shares_memory: false,
+            ..Default::default()
+        };
+        world.producer_with("p", behaviour)
+    };
+    let first = remote(&mut world, 1, 7);
+    let second = remote(&mut world, 2, 8);
+    let local = producer_of(&mut world, 1);
+    assert_eq!(offer(&mut world, first, 1, 0), None);
+    assert!(offer(&mut world, second, 1, 0).is_some());
+    assert_eq!(offer(&mut world, local, 1, 0), None);
+}
