@@ -14,8 +14,10 @@ pub use out_queue::QueueError;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -29,6 +31,21 @@ use out_queue::OutQueue;
 pub const DEFAULT_OUT_LIMIT: usize = 8 * 1024 * 1024;
 /// A good size for the buffer given to [`Socket::receive`].
 pub const RECEIVE_BUFFER_SIZE: usize = MAX_FRAME_SIZE;
+
+/// How long a TCP connection is silent before the other machine is asked whether it is still there, how
+/// long it may take to answer, and how often it is asked again.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_COUNT: u32 = 3;
+
+/// Has the connection end, within a minute, when the other machine is gone without a word. Upstream
+/// would wait for ever.
+fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL)?;
+    Ok(sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)?)
+}
 
 /// Room for the control message of exactly one descriptor, which on 64-bit
 /// machines has padding for a second. More than two is thus noticed, and the
@@ -97,9 +114,10 @@ impl Socket {
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
-        let family = rustix::net::sockopt::socket_domain(&fd)?;
+        let family = sockopt::socket_domain(&fd)?;
         if family == AddressFamily::INET || family == AddressFamily::INET6 {
-            rustix::net::sockopt::set_tcp_nodelay(&fd, true)?;
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            notice_lost_peers(&fd)?;
         }
         let is_unix = family == AddressFamily::UNIX;
         Ok(Self {
@@ -344,6 +362,18 @@ mod tests {
             receiver.receive(&mut buffer).unwrap(),
             Received::Closed
         ));
+    }
+
+    #[test]
+    fn a_machine_that_vanishes_ends_its_connections() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Socket::from_fd(stream.into()).unwrap();
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        let idle = sockopt::tcp_keepidle(&socket).unwrap();
+        let answer = sockopt::tcp_keepintvl(&socket).unwrap();
+        let minute = Duration::from_secs(60);
+        assert!(idle + answer * sockopt::tcp_keepcnt(&socket).unwrap() <= minute);
     }
 
     #[test]
