@@ -11,12 +11,14 @@ mod buffer;
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../crates/cli/src/config_text/mod.rs"]
 mod config_text;
+mod filter;
 mod input;
 mod ipc;
 mod smb;
 mod wire;
 
 pub use buffer::{commits, packets, patches};
+pub use filter::trace_filter;
 pub use ipc::ipc_frames;
 pub use smb::smb_pages;
 pub use wire::wire_fields;
@@ -40,7 +42,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -48,6 +50,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("patches", patches),
     ("packets", packets),
     ("config_text", config_text),
+    ("trace_filter", trace_filter),
 ];
 
 /// Runs a target over the files named on the command line.

@@ -29,7 +29,7 @@ mod command;
 mod compress;
 mod consumer;
 mod event;
-mod filter;
+pub mod filter;
 mod inventory;
 mod limits;
 mod matching;

@@ -21,21 +21,35 @@ const TRACE_PACKET: u32 = 1;
 
 /// Why a config's filter was refused. The texts without a pattern or number are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FilterError {
+pub enum FilterError {
+    /// A rule says to do something that does not exist.
     #[error("Trace filter has invalid string filtering rules")]
     StringPolicy,
+    /// A rule is for strings of a kind that does not exist.
     #[error("Trace filter has invalid semantic types in string filtering rules")]
     SemanticType,
+    /// The bytecode is damaged or makes no sense.
     #[error("Trace filter bytecode invalid")]
     Bytecode,
+    /// The bytecode says nothing about packets.
     #[error("Failed to set filter root.")]
     Root,
     /// Upstream aborts instead.
     #[error("Invalid regular expression \"{pattern}\" in trace_filter: {reason}")]
-    Pattern { pattern: String, reason: String },
+    Pattern {
+        /// The expression.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Upstream has no bound.
     #[error("Trace filter has too many string filtering rules ({count}, at most {limit})")]
-    TooManyRules { count: usize, limit: usize },
+    TooManyRules {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
 }
 
 impl FilterError {
@@ -47,11 +61,11 @@ impl FilterError {
 
 /// A packet that is not an encoded message: nothing of it is let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// A config's filter, ready for use.
 #[derive(Debug)]
-pub(crate) struct TraceFilter {
+pub struct TraceFilter {
     program: Program,
     strings: StringRules,
     scratch: Scratch,
@@ -59,7 +73,10 @@ pub(crate) struct TraceFilter {
 
 impl TraceFilter {
     /// Compiles what a config says.
-    pub(crate) fn load(config: &trace_config::TraceFilter) -> Result<Self, FilterError> {
+    ///
+    /// # Errors
+    /// If it does not make sense, see [`FilterError`].
+    pub fn load(config: &trace_config::TraceFilter) -> Result<Self, FilterError> {
         let base = config.string_filter_chain.rules.iter();
         let strings = StringRules::load(base.chain(&config.string_filter_chain_v54.rules))?;
         let bytes = |field: &'_ Option<Vec<u8>>| field.clone().unwrap_or_default();
@@ -82,7 +99,10 @@ impl TraceFilter {
     }
 
     /// Filters a packet given in pieces. The result is never longer than the packet.
-    pub(crate) fn filter<'a>(
+    ///
+    /// # Errors
+    /// If the packet is not an encoded message; then nothing of it is to be let through.
+    pub fn filter<'a>(
         &mut self,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> Result<&[u8], Malformed> {
