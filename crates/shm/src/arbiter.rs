@@ -127,7 +127,8 @@ struct State {
 }
 
 impl Arbiter {
-    /// An arbiter over `region`; `None` if the region holds no page of this size.
+    /// An arbiter over `region`; `None` if the region holds no page of this size, or has an arbiter in this process
+    /// already.
     pub fn new(
         region: Arc<Region>,
         page_size: PageSize,
@@ -135,6 +136,9 @@ impl Arbiter {
         outlet: Box<dyn Outlet>,
     ) -> Option<Arc<Self>> {
         let pages = Pages::new(region, page_size)?;
+        if !pages.region().owned().claim() {
+            return None;
+        }
         Some(Arc::new(Self {
             finder: Finder::new(pages, options.layout),
             emulated: AtomicBool::new(options.emulated),

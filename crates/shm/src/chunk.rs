@@ -254,6 +254,7 @@ impl Released {
     pub(crate) fn take_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.place.size];
         self.pages.region().copy_out(self.place.offset, &mut bytes);
+        let _reading = self.pages.region().lock_reading();
         // The word is only ever changed by this process here, so this cannot fail.
         let _ = self.pages.release_free(&self.place, State::Complete);
         bytes

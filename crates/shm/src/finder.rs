@@ -8,6 +8,9 @@ use crate::primitive::{AtomicBool, AtomicU32, Ordering};
 /// How many pages are looked at for a better place once there is one that would do.
 const PATIENCE: u32 = 64;
 
+/// How often a search begins anew because others were faster. That many others never are; then the page words lie.
+const MAX_PASSES: u32 = 1000;
+
 /// Where chunks come from. Writers search at the same time, without a lock: whoever changes a page word first has the
 /// chunk, the others look on.
 ///
@@ -74,7 +77,7 @@ impl Finder {
     /// Takes a free chunk, if there is one.
     pub(crate) fn find(&self, header: ChunkHeader) -> Option<OwnedChunk> {
         let preferred = self.preferred();
-        loop {
+        for _ in 0..MAX_PASSES {
             match self.pass(header, preferred) {
                 Pass::Found(chunk) => {
                     self.count(&chunk, 1);
@@ -84,6 +87,7 @@ impl Finder {
                 Pass::Nothing => return None,
             }
         }
+        None
     }
 
     /// Says that a writer no longer holds a chunk.

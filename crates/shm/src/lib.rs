@@ -26,6 +26,7 @@ mod inherited;
 mod layout;
 #[cfg(all(loom, test))]
 mod model;
+mod owned;
 mod pages;
 mod patch;
 mod pending;

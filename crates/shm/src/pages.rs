@@ -139,7 +139,14 @@ impl Pages {
         let place = self
             .place(word, page, index)
             .ok_or(TransitionError::WrongState)?;
-        self.transition(&place, State::Free, State::BeingWritten)?;
+        if !self.region.owned().take(page, place.layout, index) {
+            // Free by the page's word only, which somebody else must have changed.
+            return Err(TransitionError::WrongState);
+        }
+        if let Err(error) = self.transition(&place, State::Free, State::BeingWritten) {
+            self.region.owned().give_back(page, index);
+            return Err(error);
+        }
         self.region
             .half_word(place.offset + 4)
             .store(header.writer_id, Ordering::Relaxed);
@@ -161,6 +168,7 @@ impl Pages {
 
     /// Gives a chunk that was being written to the service.
     pub(crate) fn release_complete(&self, place: &Place) -> Result<(), TransitionError> {
+        self.region.owned().give_back(place.page, place.index);
         self.transition(place, State::BeingWritten, State::Complete)
     }
 
@@ -258,5 +266,47 @@ impl Pages {
             }
         }
         Err(TransitionError::Contention)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::chunk::OwnedChunk;
+
+    #[test]
+    fn no_two_writers_share_bytes_whatever_the_other_side_says() {
+        let region = Arc::new(Region::heap(8192).unwrap());
+        let pages = Pages::new(region, PageSize::DEFAULT).unwrap();
+        assert!(pages.try_partition(0, Layout::Div4));
+        let header = ChunkHeader::default();
+        let first = OwnedChunk::acquire(&pages, 0, 1, header).unwrap();
+        for (word, index) in [
+            // Free again, or the whole page cut anew.
+            (Layout::Div4.word(), 1),
+            (Layout::Div1.word(), 0),
+            (Layout::Div14.word(), 5),
+            (Layout::Div14.word(), 13),
+        ] {
+            pages.word(0).store(word, Ordering::Relaxed);
+            assert!(OwnedChunk::acquire(&pages, 0, index, header).is_none());
+        }
+        // Others are to be had.
+        pages.word(0).store(Layout::Div4.word(), Ordering::Relaxed);
+        let second = OwnedChunk::acquire(&pages, 0, 2, header).unwrap();
+        drop((first, second));
+        pages.word(0).store(Layout::Div1.word(), Ordering::Relaxed);
+        assert!(OwnedChunk::acquire(&pages, 0, 0, header).is_some());
+    }
+
+    #[test]
+    fn a_search_ends_if_chunks_only_look_free() {
+        let region = Arc::new(Region::heap(4096).unwrap());
+        let pages = Pages::new(region, PageSize::DEFAULT).unwrap();
+        let finder = crate::finder::Finder::new(pages.clone(), None);
+        let held = finder.find(ChunkHeader::default()).unwrap();
+        pages.word(0).store(Layout::Div1.word(), Ordering::Relaxed);
+        assert!(finder.find(ChunkHeader::default()).is_none());
+        drop(held);
     }
 }

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::owned::Owned;
 use crate::primitive::{AtomicU16, AtomicU32, Shadow};
 
 /// The largest region either side accepts: 32 MiB.
@@ -64,6 +66,11 @@ pub struct Region {
     base: NonNull<u8>,
     size: usize,
     backing: Backing,
+    /// What this process writes.
+    owned: Owned,
+    /// Held while chunks are freed and while they are scraped, which must not happen at the same time: a chunk that is
+    /// freed may be written again at once. Not in a model, which knows this and cannot wait for it.
+    reading: Mutex<()>,
     /// Nothing, except in a model of concurrency.
     shadow: Shadow,
 }
@@ -105,6 +112,8 @@ impl Region {
             base,
             size,
             backing: Backing::Heap(layout),
+            owned: Owned::new(size / GRANULE),
+            reading: Mutex::new(()),
             shadow: Shadow::default(),
         })
     }
@@ -156,6 +165,8 @@ impl Region {
             base,
             size,
             backing: Backing::Mapping(fd),
+            owned: Owned::new(size / GRANULE),
+            reading: Mutex::new(()),
             shadow: Shadow::default(),
         })
     }
@@ -171,6 +182,17 @@ impl Region {
             Backing::Mapping(fd) => Some(fd.as_fd()),
             Backing::Heap(_) => None,
         }
+    }
+
+    /// Which chunks this process is writing.
+    pub(crate) fn owned(&self) -> &Owned {
+        &self.owned
+    }
+
+    /// Keeps chunks from being freed while they are scraped, and the other way round.
+    pub(crate) fn lock_reading(&self) -> Option<MutexGuard<'_, ()>> {
+        let locked = || self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        (!cfg!(any(loom, tsan))).then(locked)
     }
 
     /// The aligned 32-bit word at `offset`.
@@ -251,12 +273,17 @@ impl Region {
         }
     }
 
-    /// A copy of the `length` bytes from `offset` on, for diagnosis: what another side writes meanwhile may be torn.
+    /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: what another process writes meanwhile may
+    /// be torn.
     ///
     /// # Panics
     ///
     /// If the range is not inside the region.
-    pub fn snapshot(&self, offset: usize, length: usize) -> Vec<u8> {
+    ///
+    /// # Safety
+    ///
+    /// No thread of this process may write to these bytes meanwhile: no writer may hold a chunk there.
+    pub unsafe fn snapshot(&self, offset: usize, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.copy_out(offset, &mut bytes);
         bytes

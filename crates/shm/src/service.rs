@@ -67,8 +67,9 @@ impl ServiceRegion {
 
     /// Visits every chunk that holds something its producer has not committed, in memory order, changing nothing.
     ///
-    /// Must not run while chunks of this region are being read and freed elsewhere.
+    /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so `visit` must not.
     pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
+        let _reading = self.region().lock_reading();
         for page in 0..self.pages.count() {
             let word = self.pages.load(page, Ordering::Acquire);
             for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
@@ -170,6 +171,7 @@ impl ReadChunk<'_> {
 
 impl Drop for ReadChunk<'_> {
     fn drop(&mut self) {
+        let _reading = self.region.region().lock_reading();
         if self
             .region
             .pages

@@ -65,11 +65,11 @@ fn shm_005_and_006_the_last_chunk_freed_frees_the_page() {
     first.flush(None);
     world.deliver();
     assert_eq!(world.page_word(0), 0x2000_0000 | 1 << 2);
-    assert_eq!(world.region.snapshot(8, 8), [0; 8]);
+    assert_eq!(world.bytes(8, 8), [0; 8]);
     second.flush(None);
     world.deliver();
     assert_eq!(world.page_word(0), 0);
-    assert_eq!(world.region.snapshot(8 + 2044, 8), [0; 8]);
+    assert_eq!(world.bytes(8 + 2044, 8), [0; 8]);
 }
 
 #[test]

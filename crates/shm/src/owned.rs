@@ -1,0 +1,62 @@
+//! Which chunks this process is writing, by its own account.
+//!
+//! What the page words say can be changed by the other side, which may be mistaken or mean harm. Two threads of this
+//! process must not write the same bytes whatever it does, so before a chunk is taken it is looked up here.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::layout::Layout;
+
+/// The bits that say which chunks are taken; the others are the page's layout.
+const CHUNKS: u32 = (1 << 14) - 1;
+
+/// A word for each page that a region can have.
+pub(crate) struct Owned {
+    pages: Box<[AtomicU32]>,
+    claimed: AtomicBool,
+}
+
+impl Owned {
+    /// For a region of at most so many pages.
+    pub(crate) fn new(pages: usize) -> Self {
+        Self {
+            pages: (0..pages).map(|_| AtomicU32::new(0)).collect(),
+            claimed: AtomicBool::new(false),
+        }
+    }
+
+    /// True the first time. There is one place from which chunks are taken, so that all mean the same by a page.
+    pub(crate) fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes a chunk of a page cut like this. False if it is taken, or any other is with the page cut differently.
+    pub(crate) fn take(&self, page: u32, layout: Layout, index: u32) -> bool {
+        let Some(word) = self.pages.get(page as usize) else {
+            return false;
+        };
+        let bit = 1 << index;
+        let taken = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, |current| {
+            let fits = current == 0 || current & !CHUNKS == layout.word();
+            (fits && current & bit == 0).then_some(current | layout.word() | bit)
+        });
+        taken.is_ok()
+    }
+
+    /// Gives a chunk back. What was written to it comes before.
+    pub(crate) fn give_back(&self, page: u32, index: u32) {
+        if let Some(word) = self.pages.get(page as usize) {
+            let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |current| {
+                let rest = current & !(1 << index);
+                Some(if rest & CHUNKS == 0 { 0 } else { rest })
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owned").finish_non_exhaustive()
+    }
+}
