@@ -10,6 +10,7 @@ mod packets;
 mod patches;
 mod reassembly;
 mod scrape;
+mod sizes;
 mod storage;
 mod support;
 mod turnover;

@@ -180,3 +180,37 @@ fn a_writer_number_that_is_used_again_is_another_writer() {
     let data = packets.iter().find(|packet| packet.is_data()).unwrap();
     assert_ne!(data.loss(), 0, "something was lost before it");
 }
+
+#[test]
+fn a_packet_of_64_megabytes_reaches_the_consumer() {
+    const SIZE: usize = 64 * 1000 * 1000;
+    let config = ConfigBuilder::default().buffer(128 * 1024).source("p");
+    let (mut world, producer, consumer) = recording(config);
+    let body = vec![b'x'; SIZE];
+    let packet = ferretto_wire::encode(|packet| packet.bytes(TEST_FIELD, &body));
+    let pieces: Vec<_> = packet.chunks(60_000).collect();
+    for (id, piece) in (0u32..).zip(&pieces) {
+        let mut packets = 1_u16;
+        packets |= u16::from(id > 0) << 10;
+        packets |= u16::from((id as usize) < pieces.len() - 1) << 11;
+        let mut data = id.to_le_bytes().to_vec();
+        data.extend(7_u16.to_le_bytes());
+        data.extend(packets.to_le_bytes());
+        data.extend(ferretto_wire::redundant_length(piece.len() as u32));
+        data.extend(*piece);
+        let moved = ChunksToMove {
+            target_buffer: Some(1),
+            data: Some(data),
+            ..Default::default()
+        };
+        let request = CommitDataRequest {
+            chunks_to_move: vec![moved],
+            ..Default::default()
+        };
+        world.produce(producer, Request::CommitData(request));
+    }
+    let packets = world.read(consumer);
+    let large = packets.iter().find(|packet| packet.is_data()).unwrap();
+    assert!(large.bytes(TEST_FIELD) == Some(&body), "every byte");
+    assert_eq!(large.loss(), 1, "the first of a writer, to the older mode");
+}
