@@ -197,6 +197,8 @@ impl TraceBuffer {
             let payload = self.ring.payload(at, 0, header.len.into());
             if header.unread == header.len && mode == Mode::Read {
                 touch(payload);
+                // What is read next most likely: the record behind it, if it is as large.
+                self.ring.prefetch(at + header.units(), header.units());
             }
             match fragment::next(&header, payload) {
                 Next::Fragment(found) => {
@@ -450,7 +452,7 @@ impl TraceBuffer {
 
 /// Loads the bytes into the cache, all at once. Going from fragment to fragment instead waits for memory
 /// at each, since each tells where the next one is.
-fn touch(payload: &[u8]) {
+pub(super) fn touch(payload: &[u8]) {
     let sum = payload.iter().step_by(64).fold(0, |sum, byte| sum ^ byte);
     std::hint::black_box(sum);
 }

@@ -3,6 +3,8 @@
 //! The address space is reserved when the buffer is made, but memory is only touched as the buffer
 //! fills for the first time, so a large buffer of an idle session costs nothing.
 
+use ferretto_shm::prefetch;
+
 use super::BufferError;
 
 /// Bytes of a unit. Records start and end at multiples of it, and a header is one unit.
@@ -192,9 +194,15 @@ impl Ring {
         }
     }
 
-    /// Has the record at `at` loaded into the cache, without waiting for it.
-    pub(super) fn touch(&self, at: u32) {
-        std::hint::black_box(self.units.get(at as usize).map_or(0, |raw| raw[0]));
+    /// Has up to `units` units from `at` on loaded into the cache, without waiting for them.
+    pub(super) fn prefetch(&self, at: u32, units: u32) {
+        let end = self.units.len().min(at as usize + units as usize);
+        prefetch(
+            self.units
+                .get(at as usize..end)
+                .unwrap_or_default()
+                .as_flattened(),
+        );
     }
 
     pub(super) fn set(&mut self, at: u32, record: Record) {

@@ -1,9 +1,11 @@
 //! Storing chunks and making room for them.
 
+use ferretto_shm::prefetch;
+
 use super::fragment::measure;
 use super::packet::Loss;
 use super::read::Mode;
-use super::ring::{ChunkHeader, Record, bytes, flag};
+use super::ring::{ChunkHeader, Record, bytes, flag, units_for};
 use super::sequence::{Entry, Place};
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
@@ -11,6 +13,10 @@ impl TraceBuffer {
     /// Stores a chunk. Whatever is wrong with it shows in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
         self.current = None;
+        // What is replaced, and what replaces it: both come while other things are done.
+        let place = units_for(chunk.payload.len()) + 1;
+        self.ring.prefetch(self.write.at, place);
+        prefetch(chunk.payload);
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
             self.stats.chunks_discarded += 1;
             return;
@@ -265,8 +271,6 @@ impl TraceBuffer {
             self.ring.set(end, Record::Padding { units: rest });
             self.stats.padding_bytes_written += bytes(rest);
         }
-        // The next to make room, whose header is then in the cache when its turn comes.
-        self.ring.touch(at);
     }
 
     fn evict_chunk(&mut self, at: u32, header: ChunkHeader) {

@@ -1,0 +1,25 @@
+//! Loading memory into the cache before it is needed.
+
+/// Bytes that are loaded at once.
+const LINE: usize = 64;
+
+/// Asks the processor to load these bytes into its cache, and does not wait for them. Where it cannot be asked, nothing
+/// happens.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE) {
+        prefetch_line(line);
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+#[inline]
+fn prefetch_line(line: &[u8]) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: the instruction is part of every such processor, accesses nothing, and cannot fail for any address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+#[inline]
+fn prefetch_line(_: &[u8]) {}
