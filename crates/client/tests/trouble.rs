@@ -45,7 +45,7 @@ fn a_producer_waits_for_a_service_that_is_not_there_yet() {
 }
 
 #[test]
-fn a_producer_notices_a_new_socket_at_once() {
+fn ipc_030_a_producer_notices_a_new_socket_at_once() {
     let directory = std::env::temp_dir().join(format!("ferretto-watch-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let socket = Address::Path(directory.join("producer.sock"));

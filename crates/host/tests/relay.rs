@@ -2,15 +2,17 @@
 
 mod common;
 
-use common::{Client, TestHost, bind_frame, read_frame, send_raw};
+use common::{Client, TestHost, bind_frame, enable, read_frame, send_raw};
 use ferretto_host::{Host, HostError, HostOptions, RelayEndpoints};
 use ferretto_ipc::Address;
 use ferretto_ipc::client::Connection;
 use ferretto_ipc::frame::{self, Frame, Identity, Message};
-use ferretto_ipc::port::relay;
+use ferretto_ipc::port::{consumer, relay};
 use ferretto_ipc::socket::Socket;
+use ferretto_proto::fields::trace_packet::{MACHINE_ID, REMOTE_CLOCK_SYNC};
 use ferretto_proto::sync_clock_request::{self, Phase};
-use ferretto_proto::{InitRelayRequest, SyncClockRequest};
+use ferretto_proto::{InitRelayRequest, Message as _, RemoteClockSync, SyncClockRequest};
+use ferretto_wire::Fields;
 
 fn abstract_address(name: &str) -> Address {
     Address::Abstract(format!("ferretto-relay-{name}-{}", std::process::id()).into_bytes())
@@ -119,6 +121,95 @@ fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
     let expected = frame::method_reply(9, false, 0, |_| {});
     assert_eq!(read_frame(&socket).unwrap(), expected[4..]);
     host.assert_alive();
+}
+
+/// `CLOCK_BOOTTIME`, in nanoseconds.
+fn boottime() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[test]
+fn ipc_068_the_last_five_exchanges_are_in_the_trace_with_clocks_read_before_the_answer() {
+    let host = TestHost::start_with(|options| {
+        options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.relays = RelayEndpoints::Everywhere;
+    });
+    let tcp = Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: host.port.unwrap(),
+    };
+    let identity = Identity {
+        pid: 1,
+        uid: 0,
+        machine_id_hint: b"test_machine_id_hint",
+        machine_name: b"guest",
+    };
+    let socket = Socket::connect(&tcp).unwrap();
+    let connection = Connection::<relay::Port>::with_identity(socket, &identity);
+    let mut client = Client::bound(connection);
+    let mut times = Vec::new();
+    for number in 0..7u64 {
+        let phase = [Phase::PING, Phase::UPDATE][number as usize % 2];
+        let before = boottime();
+        let clocks = vec![sync_clock_request::Clock {
+            clock_id: Some(6),
+            timestamp: Some(1000 + number),
+            ..Default::default()
+        }];
+        let request = SyncClockRequest {
+            phase: Some(phase),
+            clocks,
+            ..Default::default()
+        };
+        assert!(
+            client
+                .call(&relay::Request::SyncClock(request))
+                .result
+                .is_ok()
+        );
+        times.push((1000 + number, before, boottime()));
+    }
+    let mut consumer = host.consumer();
+    consumer
+        .0
+        .invoke(&enable("none", |_| {}), None, true)
+        .unwrap();
+    let disable = consumer::Request::DisableTracing(Default::default());
+    consumer.0.invoke(&disable, None, false).unwrap();
+    let reply = consumer.call(&consumer::Request::ReadBuffers(Default::default()));
+    let Ok(consumer::Reply::ReadBuffers(reply)) = reply.result else {
+        panic!("{reply:?}")
+    };
+    let packets = reply
+        .slices
+        .chunk_by(|slice, _| slice.last_slice_for_packet != Some(true));
+    let packets = packets.map(|slices| -> Vec<u8> {
+        let bytes = slices.iter().filter_map(|slice| slice.data.clone());
+        bytes.flatten().collect()
+    });
+    let of_machines: Vec<_> = packets
+        .filter(|packet| Fields::find(REMOTE_CLOCK_SYNC, packet).is_some())
+        .collect();
+    let [packet] = &of_machines[..] else {
+        panic!("{of_machines:?}")
+    };
+    // The hash of the hint.
+    let machine = Fields::find(MACHINE_ID, packet).and_then(|field| field.as_u64());
+    assert_eq!(machine, Some(3_820_972_779));
+    let sync = Fields::find(REMOTE_CLOCK_SYNC, packet).and_then(|field| field.as_bytes());
+    let sync = RemoteClockSync::decode_from_slice(sync.unwrap()).unwrap();
+    assert_eq!(sync.synced_clocks.len(), 5);
+    for (exchange, (sent, before, after)) in sync.synced_clocks.iter().zip(&times[2..]) {
+        assert_eq!(exchange.client_clocks.clocks[0].timestamp, Some(*sent));
+        let here = exchange
+            .host_clocks
+            .clocks
+            .iter()
+            .find(|clock| clock.clock_id == Some(6));
+        let here = here.and_then(|clock| clock.timestamp).unwrap();
+        assert!((before..=after).contains(&&here), "{before} {here} {after}");
+    }
 }
 
 #[test]
