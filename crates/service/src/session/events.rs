@@ -24,6 +24,8 @@ impl EventKind {
         match self {
             Self::FlushStarted | Self::AllDataSourcesFlushed => 64,
             Self::BufferCloned => MAX_BUFFERS_PER_SESSION,
+            // Before a clone there are two flushes.
+            Self::LastFlushSlowDataSources => 2,
             _ => 1,
         }
     }

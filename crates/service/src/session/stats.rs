@@ -26,7 +26,7 @@ impl Service {
             flushes_requested: Some(session.flushes.requested),
             flushes_succeeded: Some(session.flushes.succeeded),
             flushes_failed: Some(session.flushes.failed),
-            final_flush_outcome: session.flushes.final_outcome,
+            final_flush_outcome: Some(session.flushes.final_outcome.unwrap_or_default()),
             filter_stats: session
                 .filter
                 .as_ref()

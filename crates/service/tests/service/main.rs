@@ -26,5 +26,6 @@ mod reading;
 mod recording;
 mod relays;
 mod scale;
+mod statistics;
 mod triggers;
 mod world;
