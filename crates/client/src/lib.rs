@@ -16,7 +16,7 @@ mod packets;
 mod producer;
 mod wake;
 
-pub use consumer::{CallError, Consumer, ConsumerEvent, EndOfSession, ReadError};
+pub use consumer::{CallError, ClonedSession, Consumer, ConsumerEvent, EndOfSession, ReadError};
 pub use ferretto_ipc::Address;
 pub use ferretto_shm::{ChunkSink, ExhaustedPolicy, FlushCallback, Packet, TraceWriter};
 pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};

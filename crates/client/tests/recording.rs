@@ -5,7 +5,9 @@ mod common;
 use std::sync::mpsc;
 
 use common::{LIMIT, Recorder, Service, config, producer_at, texts, write_text};
-use ferretto_client::{Consumer, ConsumerEvent, Event, ExhaustedPolicy};
+use ferretto_client::{CallError, Consumer, ConsumerEvent, Event, ExhaustedPolicy};
+use ferretto_proto::CloneSessionRequest;
+use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::observable_events::Type as ObservableType;
 use ferretto_wire::Fields;
 
@@ -283,4 +285,35 @@ fn over_tcp_a_flush_fetches_what_no_writer_has_flushed() {
         std::thread::yield_now();
     }
     assert_eq!(texts(&read(&mut consumer)), [b"third"]);
+}
+
+#[test]
+fn a_session_can_be_left_and_copied() {
+    let (service, _recorder, mut consumer) =
+        connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"kept"));
+    let mut named = config(64);
+    named.unique_session_name = Some(b"named".to_vec());
+    start(&mut consumer, named);
+    consumer.detach("key", LIMIT).unwrap();
+    assert!(consumer.detach("key", LIMIT).is_err(), "there is none left");
+
+    let clone = |name: &str| CloneSessionRequest {
+        selector: Some(Selector::UniqueSessionName(name.into())),
+        ..Default::default()
+    };
+    let mut copier = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    let cloned = copier.clone_session(clone("named"), None, LIMIT).unwrap();
+    assert!(!cloned.in_file);
+    assert_eq!(texts(&read(&mut copier)), [b"kept"]);
+    match consumer.clone_session(clone("other"), None, LIMIT) {
+        Err(CallError::Refused { reason, .. }) => assert_eq!(reason, "Tracing session not found"),
+        other => panic!("{other:?}"),
+    }
+
+    let mut heir = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    assert!(heir.attach("wrong", LIMIT).is_err());
+    let config = heir.attach("key", LIMIT).unwrap();
+    assert_eq!(config.unique_session_name.as_deref(), Some(&b"named"[..]));
+    stop(&mut heir);
+    assert_eq!(texts(&read(&mut heir)), [b"kept"]);
 }

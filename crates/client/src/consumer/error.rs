@@ -39,6 +39,14 @@ pub enum CallError {
         /// The method.
         method: &'static str,
     },
+    /// The service said no, and why.
+    #[error("the tracing service refused {method}: {reason}")]
+    Refused {
+        /// The method.
+        method: &'static str,
+        /// The service's words.
+        reason: String,
+    },
     /// The time limit passed. An answer that comes later is ignored.
     #[error("the tracing service did not answer {method} in time")]
     TimedOut {

@@ -1,9 +1,11 @@
 //! The consumer endpoint.
 
+mod clone;
 mod detach;
 mod error;
 mod read;
 
+pub use clone::ClonedSession;
 pub use error::{CallError, ReadError};
 
 use std::collections::VecDeque;
