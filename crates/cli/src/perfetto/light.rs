@@ -95,15 +95,18 @@ fn data_sources(light: &Light) -> Vec<DataSource> {
         );
         sources.push(wrap(kernel));
     }
-    sources.push(source("linux.process_stats"));
-    sources.push(source("linux.system_info"));
+    // As upstream, these two name the buffer that is the default of all.
+    for name in ["linux.process_stats", "linux.system_info"] {
+        let mut config = source_config(name);
+        config.target_buffer = Some(0);
+        sources.push(wrap(config));
+    }
     sources
 }
 
 fn source_config(name: &str) -> DataSourceConfig {
     DataSourceConfig {
         name: Some(name.into()),
-        target_buffer: Some(0),
         ..Default::default()
     }
 }

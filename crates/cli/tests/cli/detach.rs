@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use ferretto_client::{Address, Consumer};
-use ferretto_ipc::port::consumer::Request;
+use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::BufferConfig;
-use ferretto_proto::{DetachRequest, TraceConfig};
 
 use crate::daemons::{traced, traced_probes};
 use crate::world::World;
@@ -105,11 +104,7 @@ fn a_session_without_a_file_stays_where_it_is() {
         ..Default::default()
     };
     consumer.enable_tracing(config, None).unwrap();
-    let detach = Request::Detach(DetachRequest {
-        key: Some(b"k".to_vec()),
-        ..Default::default()
-    });
-    consumer.call(&detach, None, limit).unwrap();
+    consumer.detach("k", limit).unwrap();
     world
         .run("perfetto", &["--attach", "k", "--stop"])
         .returned(1)

@@ -93,11 +93,7 @@ fn cli_017_the_daemon_dies_while_tracing() {
     let world = World::new();
     let service = traced(&world);
     world.write("config", endless());
-    let running = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
-    until("a session runs", || {
-        let state = world.run("perfetto", &["--query"]).returned(0);
-        state.text().contains("Tracing sessions: 1").then_some(())
-    });
+    let running = world.start_recording(&["-o", "out"]);
     drop(service);
     running
         .finish()
@@ -143,11 +139,7 @@ fn cli_019_signals_end_with_a_complete_trace() {
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", endless());
     for signal in [Signal::INT, Signal::TERM] {
-        let running = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
-        until("the session runs", || {
-            let state = world.run("perfetto", &["--query"]).returned(0);
-            state.text().contains("(started: 1)").then_some(())
-        });
+        let running = world.start_recording(&["-o", "out"]);
         running.signal(signal);
         running
             .finish()
