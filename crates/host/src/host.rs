@@ -291,22 +291,22 @@ fn listen_for_consumers(options: &HostOptions) -> Result<Listener, HostError> {
     listen(&options.consumer, permissions)
 }
 
+/// Listens, and lets nobody in before the permissions are set.
 fn listen(address: &Address, permissions: Option<&FilePermissions>) -> Result<Listener, HostError> {
-    let listener = Listener::bind(address)?;
-    if let Some(permissions) = permissions {
-        let applied = match address {
-            Address::Path(path) => permissions.apply(path),
-            _ => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "it is not a file",
-            )),
-        };
-        applied.map_err(|source| HostError::Permissions {
-            address: address.clone(),
-            source,
-        })?;
-    }
-    Ok(listener)
+    let Some(permissions) = permissions else {
+        return Ok(Listener::bind(address)?);
+    };
+    let apply = || match address {
+        Address::Path(path) => permissions.apply(path),
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "it is not a file",
+        )),
+    };
+    Listener::bind_prepared(address, apply).map_err(|error| match error {
+        BindError::Prepare { address, source } => HostError::Permissions { address, source },
+        other => HostError::Bind(other),
+    })
 }
 
 fn register(poll: &Poll, fd: std::os::fd::RawFd, token: Token) -> io::Result<()> {

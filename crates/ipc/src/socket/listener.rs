@@ -17,7 +17,7 @@ use super::vsock::bind_vsock;
 use crate::address::Address;
 
 /// The backlog: as long as the system allows.
-pub(super) const BACKLOG: i32 = 4096;
+const BACKLOG: i32 = 4096;
 /// How often and at what interval the lock on a folder is tried.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
@@ -36,6 +36,14 @@ pub enum BindError {
     NotASocket {
         /// The path.
         path: PathBuf,
+    },
+    /// The socket could not be made ready for its clients. It is gone again.
+    #[error("cannot prepare {address}: {source}")]
+    Prepare {
+        /// The address.
+        address: Address,
+        /// Why not.
+        source: io::Error,
     },
     /// The system refused.
     #[error("cannot listen at {address}: {source}")]
@@ -70,33 +78,38 @@ impl Listener {
     /// See [`BindError`]. Without the feature `vsock`, those addresses are not
     /// supported.
     pub fn bind(address: &Address) -> Result<Self, BindError> {
-        let io_error = |source: io::Error| BindError::Io {
-            address: address.clone(),
-            source,
-        };
-        let fd = match address {
-            Address::Path(path) => {
-                let _lock = lock_folder(path);
-                clear_stale(path, address)?;
-                bind_unix(address).map_err(io_error)?
+        Self::bind_prepared(address, || Ok(()))
+    }
+
+    /// Like [`bind`](Self::bind), and calls `prepare` when the socket exists but nobody can connect yet:
+    /// the time to set its permissions.
+    ///
+    /// # Errors
+    ///
+    /// See [`BindError`].
+    pub fn bind_prepared(
+        address: &Address,
+        prepare: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Self, BindError> {
+        let io_error = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse if !matches!(address, Address::Tcp { .. }) => {
+                let address = address.clone();
+                BindError::InUse { address }
             }
-            Address::Abstract(_) => match bind_unix(address) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    return Err(BindError::InUse {
-                        address: address.clone(),
-                    });
-                }
-                bound => bound.map_err(io_error)?,
+            _ => BindError::Io {
+                address: address.clone(),
+                source,
             },
-            Address::Tcp { host, port } => bind_tcp(host, *port).map_err(io_error)?,
-            Address::Vsock { cid, port } => match bind_vsock(*cid, *port) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    return Err(BindError::InUse {
-                        address: address.clone(),
-                    });
-                }
-                bound => bound.map_err(io_error)?,
-            },
+        };
+        let (fd, _lock) = match address {
+            Address::Path(path) => {
+                let lock = lock_folder(path);
+                clear_stale(path, address)?;
+                (bind_unix(address).map_err(io_error)?, lock)
+            }
+            Address::Abstract(_) => (bind_unix(address).map_err(io_error)?, None),
+            Address::Tcp { host, port } => (bind_tcp(host, *port).map_err(io_error)?, None),
+            Address::Vsock { cid, port } => (bind_vsock(*cid, *port).map_err(io_error)?, None),
         };
         let file = match address {
             Address::Path(path) => rustix::fs::lstat(path)
@@ -104,11 +117,18 @@ impl Listener {
                 .map(|status| (path.clone(), status.st_dev, status.st_ino)),
             _ => None,
         };
-        Ok(Self {
+        // Removes the file if what follows fails.
+        let listener = Self {
             fd,
             address: address.clone(),
             file,
-        })
+        };
+        prepare().map_err(|source| BindError::Prepare {
+            address: address.clone(),
+            source,
+        })?;
+        rustix::net::listen(&listener.fd, BACKLOG).map_err(|errno| io_error(errno.into()))?;
+        Ok(listener)
     }
 
     /// Listens on a stream socket that whoever started this program has bound. Its file, if it has
@@ -244,10 +264,10 @@ fn clear_stale(path: &Path, address: &Address) -> Result<(), BindError> {
     }
 }
 
+/// Binds; nobody can connect yet.
 fn bind_unix(address: &Address) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::bind(&socket, &unix_address(address)?)?;
-    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
@@ -282,6 +302,25 @@ mod tests {
         );
         assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
         drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn nobody_connects_before_a_socket_is_prepared_and_a_failure_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let refused = || {
+            let error = Socket::connect(&at(&path)).unwrap_err().source;
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        };
+        let listener = Listener::bind_prepared(&at(&path), || {
+            refused();
+            Ok(())
+        });
+        assert!(Socket::connect(&at(&path)).is_ok());
+        drop(listener.unwrap());
+        let error = Listener::bind_prepared(&at(&path), || Err(Errno::PERM.into())).unwrap_err();
+        assert!(matches!(error, BindError::Prepare { .. }), "{error}");
         assert!(!path.exists());
     }
 

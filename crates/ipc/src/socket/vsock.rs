@@ -7,8 +7,6 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, VsockAddr, bind, connect, getsockname, socket,
 };
 
-use super::listener::BACKLOG;
-
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC;
     Ok(socket(AddressFamily::Vsock, SockType::Stream, flags, None)?)
@@ -26,11 +24,10 @@ pub(super) fn connect_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Binds and listens, without blocking from then on.
+/// Binds, without blocking from then on; nobody can connect yet.
 pub(super) fn bind_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
     let socket = new_socket()?;
     bind(socket.as_raw_fd(), &VsockAddr::new(cid, port))?;
-    rustix::net::listen(&socket, BACKLOG)?;
     rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
 }
