@@ -67,6 +67,42 @@ fn garbage_on_either_socket_harms_nobody() {
 }
 
 #[test]
+fn garbage_from_other_machines_harms_nobody() {
+    let host = TestHost::start_with(|options| {
+        options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.relays = ferretto_host::RelayEndpoints::Everywhere;
+    });
+    let address = ferretto_ipc::Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: host.port.unwrap(),
+    };
+    for seed in 0..50 {
+        let socket = Socket::connect(&address).unwrap();
+        // Who it is, if anything; then calls of the relay's methods, with arguments that are none.
+        send_raw(
+            &socket,
+            &framed(&[b"\x42\x0b", &noise(seed, 11)[..]].concat()),
+        );
+        for method in 0..4 {
+            let arguments = noise(seed + 100, 3 * seed as usize);
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&arguments);
+            let call = frame::invoke_method(seed, 2, method, seed % 2 == 0, arguments.len(), write);
+            send_raw(&socket, &call);
+        }
+        assert!(send_raw(&socket, &bind_frame("RelayPort")));
+        while let Some(reply) = read_frame(&socket) {
+            if let Message::BindServiceReply { success: true, .. } =
+                Frame::decode(&reply).unwrap().message
+            {
+                break;
+            }
+        }
+        send_raw(&socket, &noise(seed, 10_000));
+    }
+    host.assert_alive();
+}
+
+#[test]
 fn ipc_001_ipc_002_an_oversize_header_ends_the_connection_and_no_other() {
     let host = TestHost::start();
     let witness = host.producer_socket();
