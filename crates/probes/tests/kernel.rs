@@ -120,7 +120,7 @@ fn probes_040_switches_and_wakings_are_compact_unless_refused() {
 }
 
 #[test]
-fn probes_007_and_009_groups_are_expanded_and_missing_events_reported() {
+fn probes_007_and_009_and_011_groups_are_expanded_and_missing_events_reported() {
     let Some(instance) = TestInstance::new("groups") else {
         return;
     };
@@ -140,7 +140,7 @@ fn probes_007_and_009_groups_are_expanded_and_missing_events_reported() {
     let name = |text: &str| text.as_bytes().to_vec();
     let mut unknown = stats[0].unknown_ftrace_events.clone();
     unknown.sort();
-    // The reserved group is not looked at, probes_011.
+    // The reserved group is not looked at.
     assert_eq!(
         unknown,
         [name("no_such_group/x"), name("sched/no_such_event")]

@@ -3,7 +3,7 @@
 use super::support::*;
 
 #[test]
-fn probes_053_addresses_become_small_numbers() {
+fn probes_053_and_054_addresses_become_small_numbers() {
     let fields = [("void * work", 8, 8, 0), ("void * function", 16, 8, 0)];
     let decoder = known("workqueue", "workqueue_execute_start", FREE, &fields);
     let mut plan = plan();
@@ -22,7 +22,7 @@ fn probes_053_addresses_become_small_numbers() {
         [[(1, 1), (2, 2)], [(1, 1), (2, 2)]]
     );
 
-    // probes_054: names come with the first packet of a pass, which says so.
+    // Names come with the first packet of a pass, which says so.
     let symbols = format!("{address:x} T do_it\n");
     plan.symbols = Some(Arc::new(ferretto_probes::ftrace::KernelSymbols::parse(
         symbols.as_bytes(),
