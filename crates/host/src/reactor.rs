@@ -33,6 +33,8 @@ const READ_PER_TURN: usize = 32 * 1024;
 /// How many bytes are read from a consumer before its answers are looked at:
 /// a short request can have a long answer.
 const CONSUMER_READ: usize = 4 * 1024;
+/// What a connection takes besides what is held for it.
+const PER_CLIENT: u64 = 8 * 1024;
 /// For how many calls memory is kept from one receive to the next.
 const KEPT_ACTIONS: usize = 256;
 /// How many connections one socket accepts in a turn.
@@ -242,8 +244,11 @@ impl Reactor {
         if !watchdog.is_due(now) {
             return Ok(());
         }
-        let queues: usize = self.clients.values().map(|c| c.accounted).sum();
-        let explained = self.service.memory_needed() + queues as u64 + self.files.memory_needed();
+        let held: usize = self.clients.values().map(|c| c.accounted).sum();
+        let explained = self.service.memory_needed()
+            + self.files.memory_needed()
+            + held as u64
+            + self.clients.len() as u64 * PER_CLIENT;
         watchdog.check(Usage {
             explained,
             ..watchdog::usage(now)

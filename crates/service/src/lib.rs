@@ -36,6 +36,7 @@ mod matching;
 mod memory;
 mod observe;
 mod options;
+mod outbox;
 pub mod packet;
 mod priority;
 mod producer;

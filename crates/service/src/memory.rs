@@ -1,19 +1,51 @@
 //! What the service needs memory for.
 
+use ferretto_proto::Message as _;
+
 use crate::service::Service;
+use crate::session::Session;
+
+/// What a thing that is counted takes at most, besides its bytes: a producer, a data source taking part in a
+/// session and the like.
+const PER_OBJECT: u64 = 1024;
+/// How many times its size a decoded message takes at most: one of many tiny unknown fields.
+const DECODED: u64 = 32;
+/// What a session has besides its buffers: a batch on its way to file or compressor, events, filter.
+const PER_SESSION: u64 = 4 << 20;
+/// How many times its size what was made of a config takes: above all, compiled patterns.
+const COMPILED: u64 = 1024;
 
 impl Service {
-    /// Bytes that buffers, shared memory and what producers registered account for, at most. A process
-    /// that uses much more than that has a leak.
+    /// Bytes that buffers, shared memory and what clients made the service keep account for, at most. A
+    /// process that uses much more than that has a leak.
     pub fn memory_needed(&self) -> u64 {
-        let shared = self
-            .producers
-            .values()
-            .map(|producer| producer.memory.size());
-        let copies = self.sessions.values().flat_map(|s| s.clones.values());
+        let holdings = self.inventory();
+        let objects = holdings.producers
+            + holdings.consumers
+            + holdings.data_sources
+            + holdings.writers
+            + holdings.permissions
+            + holdings.instances
+            + holdings.timers;
+        let shared = self.producers.values().map(|p| p.memory.size());
+        let unsent = self.producers.values().map(|p| p.outbox.bytes() as u64);
         self.buffers.memory_needed()
+            + self
+                .sessions
+                .values()
+                .map(Session::memory_needed)
+                .sum::<u64>()
             + shared.sum::<u64>()
-            + copies.map(|clone| clone.memory_needed()).sum::<u64>()
-            + self.registry.bytes()
+            + (self.registry.bytes() + unsent.sum::<u64>()) * DECODED
+            + objects as u64 * PER_OBJECT
+    }
+}
+
+impl Session {
+    /// The same for a session, without its buffers.
+    fn memory_needed(&self) -> u64 {
+        let copies = self.clones.values().map(|clone| clone.memory_needed());
+        let config = u64::from(self.config.encoded_len());
+        PER_SESSION + config * COMPILED + copies.sum::<u64>()
     }
 }

@@ -19,6 +19,7 @@ use crate::event::{ClientId, Peer};
 use crate::limits::{
     BufferId, MAX_DEFERRED_REQUESTS, MAX_NAME, MAX_PRODUCERS, ProducerId, WriterId,
 };
+use crate::outbox::{Outbox, Outgoing};
 use crate::registry::Ignored;
 use crate::service::Service;
 use crate::smb_size::SmbSize;
@@ -71,15 +72,9 @@ pub(crate) struct Producer {
     /// The request commands are sent in answer to, once the producer asked for them.
     stream: Option<u64>,
     /// Commands not sent yet: the stream is not open, or the memory is not there.
-    outbox: VecDeque<Outgoing>,
+    pub(crate) outbox: Outbox,
     /// It fetched no commands for too long and is being disconnected.
     given_up: bool,
-}
-
-#[derive(Debug)]
-struct Outgoing {
-    message: GetAsyncCommandResponse,
-    region_fd: bool,
 }
 
 /// Where a producer's chunks are.
@@ -108,6 +103,27 @@ impl Memory {
 impl Producer {
     pub(crate) fn is_remote(&self) -> bool {
         self.peer.machine_id != 0
+    }
+
+    /// The request commands can be sent in answer to now.
+    fn open_stream(&self) -> Option<u64> {
+        let ready = !matches!(self.memory, Memory::Requested(_));
+        self.stream.filter(|_| ready)
+    }
+
+    fn command(
+        &self,
+        request_id: u64,
+        message: GetAsyncCommandResponse,
+        region_fd: bool,
+    ) -> Command {
+        Command::ProducerReply {
+            client: self.client,
+            request_id,
+            reply: Some(Reply::GetAsyncCommand(message)),
+            has_more: true,
+            region_fd,
+        }
     }
 
     /// Whether chunk bytes travel inside its commits.
@@ -287,12 +303,9 @@ impl Service {
             use_shmem_emulation: Some(!peer.can_share_memory),
             ..Default::default()
         };
-        let mut outbox = VecDeque::new();
+        let mut outbox = Outbox::default();
         if adopted.is_some() {
-            outbox.push_back(Outgoing {
-                message: setup_tracing(None),
-                region_fd: false,
-            });
+            outbox.push(setup_tracing(None));
         }
         let scraped = match request.smb_scraping_mode {
             Some(ProducerSMBScrapingMode::SMB_SCRAPING_ENABLED) => true,
@@ -368,17 +381,13 @@ impl Service {
             self.remove_instances_of(id);
             if let Some(producer) = self.producers.get_mut(&id) {
                 producer.memory = Memory::None;
-                producer.outbox.clear();
+                producer.outbox.take();
             }
             return;
         };
         producer.memory = Memory::Shared(service_region);
         let page_kb = (size.page / 1024) as u32;
-        let message = setup_tracing(Some(page_kb));
-        producer.outbox.push_front(Outgoing {
-            message,
-            region_fd: true,
-        });
+        producer.outbox.push_memory(setup_tracing(Some(page_kb)));
         self.send_pending_commands(id);
     }
 
@@ -394,12 +403,8 @@ impl Service {
         let size = SmbSize::choose(config_kb, producer.size_hint);
         if producer.is_emulated() {
             producer.memory = Memory::Inline;
-            let message = setup_tracing(Some((size.page / 1024) as u32));
-            producer.outbox.push_back(Outgoing {
-                message,
-                region_fd: false,
-            });
-            return;
+            let page_kb = (size.page / 1024) as u32;
+            return producer.outbox.push(setup_tracing(Some(page_kb)));
         }
         producer.memory = Memory::Requested(size);
         let (client, size) = (producer.client, size.size as usize);
@@ -409,46 +414,43 @@ impl Service {
 
     /// Sends the producer a command, as soon as it can receive it.
     pub(crate) fn command_producer(&mut self, id: ProducerId, command: impl Into<Cmd>) {
+        self.send_pending_commands(id);
         let Some(producer) = self.producers.get_mut(&id) else {
             return;
         };
         if producer.given_up {
             return;
         }
-        if producer.outbox.len() >= self.options.quotas.pending_commands {
-            producer.given_up = true;
-            let client = producer.client;
-            return self.commands.push_back(Command::Disconnect { client });
-        }
         let message = GetAsyncCommandResponse {
             cmd: Some(command.into()),
             ..Default::default()
         };
-        producer.outbox.push_back(Outgoing {
-            message,
-            region_fd: false,
-        });
-        self.send_pending_commands(id);
+        if let Some(request_id) = producer.open_stream() {
+            let command = producer.command(request_id, message, false);
+            return self.commands.push_back(command);
+        }
+        producer.outbox.push(message);
+        let quotas = &self.options.quotas;
+        if producer.outbox.len() > quotas.pending_commands
+            || producer.outbox.bytes() > quotas.pending_command_bytes
+        {
+            producer.given_up = true;
+            producer.outbox.take();
+            let client = producer.client;
+            self.commands.push_back(Command::Disconnect { client });
+        }
     }
 
     fn send_pending_commands(&mut self, id: ProducerId) {
         let Some(producer) = self.producers.get_mut(&id) else {
             return;
         };
-        let Some(request_id) = producer.stream else {
+        let Some(request_id) = producer.open_stream() else {
             return;
         };
-        if matches!(producer.memory, Memory::Requested(_)) {
-            return;
-        }
-        for Outgoing { message, region_fd } in producer.outbox.drain(..) {
-            self.commands.push_back(Command::ProducerReply {
-                client: producer.client,
-                request_id,
-                reply: Some(Reply::GetAsyncCommand(message)),
-                has_more: true,
-                region_fd,
-            });
+        for Outgoing { message, region_fd } in producer.outbox.take() {
+            let command = producer.command(request_id, message, region_fd);
+            self.commands.push_back(command);
         }
     }
 

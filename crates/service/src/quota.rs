@@ -21,17 +21,20 @@ pub struct Quotas {
     pub triggers_per_user: usize,
     /// Commands kept for a producer that does not fetch them; it is disconnected then.
     pub pending_commands: usize,
+    /// Size of those commands, in bytes.
+    pub pending_command_bytes: usize,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
         Self {
             data_sources_per_producer: 4096,
-            data_sources_per_user: 262_144,
+            data_sources_per_user: 65_536,
             descriptor_bytes_per_producer: 16 << 20,
-            descriptor_bytes_per_user: 128 << 20,
+            descriptor_bytes_per_user: 64 << 20,
             triggers_per_user: 16_384,
             pending_commands: 4096,
+            pending_command_bytes: 4 << 20,
         }
     }
 }

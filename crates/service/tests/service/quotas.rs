@@ -200,6 +200,30 @@ fn commands_for_a_producer_that_fetches_none() {
 }
 
 #[test]
+fn large_commands_for_a_producer_that_fetches_none() {
+    let mut world = world(|quotas| quotas.pending_command_bytes = 100_000);
+    let behaviour = Behaviour {
+        opens_stream: false,
+        ..Default::default()
+    };
+    let producer = world.producer_with("p", behaviour);
+    world.register(producer, "s");
+    let consumer = world.consumer();
+    let config = |size| {
+        ConfigBuilder::new().source("s").with(|c| {
+            let source = c.data_sources[0].config.get_or_insert_default();
+            source.legacy_config = Some(vec![b'x'; size]);
+        })
+    };
+    // It comes twice: with the setup and with the start.
+    world.enable(consumer, config(40_000));
+    assert_eq!(world.disconnects, []);
+    world.free(consumer);
+    world.enable(consumer, config(40_000));
+    assert_eq!(world.disconnects, [producer]);
+}
+
+#[test]
 fn producers_elsewhere_count_as_one_user() {
     let mut world = world(|quotas| quotas.data_sources_per_user = 1);
     let remote = |world: &mut World, uid, machine_id| {
