@@ -107,6 +107,14 @@ Usage: perfetto [OPTIONS] -c CONFIG -o FILE
       --query-raw          write that state to standard output in binary
       --version            show the version
 
+Without a config:
+  -t, --time N{ms,s,m,h}   how long (default 10s)
+  -b, --buffer N{kb,mb,gb} size of the buffer (default 32mb)
+  -s, --size N{kb,mb,gb}   stream into the file, up to this size
+  -a, --app NAME           trace this Android app
+  GROUP/EVENT              kernel events, for example sched/sched_switch
+  CATEGORY                 atrace categories, for example sched, freq
+
 Copies of sessions that run:
       --clone ID           write what the session of this number holds into -o
       --clone-by-name NAME the same for the session of this name
@@ -128,14 +136,6 @@ Exit codes:
 Environment:
   PERFETTO_CONSUMER_SOCK_NAME   where the tracing service listens
   FERRETTO_STRICT_EXIT=1        return 1 for what the service refuses, too
-
-Without a config:
-  -t, --time N{ms,s,m,h}   how long (default 10s)
-  -b, --buffer N{kb,mb,gb} size of the buffer (default 32mb)
-  -s, --size N{kb,mb,gb}   stream into the file, up to this size
-  -a, --app NAME           trace this Android app
-  GROUP/EVENT              kernel events, for example sched/sched_switch
-  CATEGORY                 atrace categories, for example sched, freq
 ";
 
 pub(super) fn by_short(short: char) -> Result<(&'static str, Flag), Refusal> {

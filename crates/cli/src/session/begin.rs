@@ -44,7 +44,6 @@ impl Session {
             }
             Task::Attach { key, .. } => {
                 let key = Some(key.clone());
-                self.observe()?;
                 let attach = AttachRequest {
                     key,
                     ..Default::default()
@@ -177,6 +176,8 @@ impl Session {
         self.invoke(Request::EnableTracing(enable), None)?;
         self.state = State::Tracing;
         self.state_deadline = None;
+        // Only now, because a session whose data sources have started long ago tells that to late observers.
+        self.observe()?;
         if then == Then::Stop || self.stop_early {
             control.stopping();
             self.flush()?;

@@ -374,7 +374,7 @@ impl Session {
 
     fn report_start<C: Control>(&mut self, all: bool, control: &mut C) -> Result<()> {
         self.start_deadline = None;
-        if self.started || !matches!(self.state, State::Tracing | State::Attaching) {
+        if self.started || self.state != State::Tracing {
             return Ok(());
         }
         self.started = true;

@@ -7,7 +7,7 @@ use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::BufferConfig;
 
 use crate::daemons::{traced, traced_probes};
-use crate::world::World;
+use crate::world::{Running, World};
 
 const CONFIG: &str = r#"
 buffers { size_kb: 1024 }
@@ -47,10 +47,11 @@ fn cli_023_attaching_waits_for_the_end() {
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
     world.run("perfetto", &START).returned(0);
-    let attached = world.start("perfetto", &["--attach", "k"]);
-    crate::world::until("it is attached", || {
-        (world.run("perfetto", &["--is_detached", "k"]).code == 2).then_some(())
-    });
+    let attach = ["--attach", "k", "--notify-fd", "9"];
+    let mut command = world.command_with_9("perfetto", &attach);
+    let mut attached = Running::new(command.spawn().unwrap());
+    attached.wait_for("\0");
+    world.run("perfetto", &["--is_detached", "k"]).returned(2);
     attached.signal(rustix::process::Signal::INT);
     attached
         .finish()
