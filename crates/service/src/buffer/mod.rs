@@ -209,8 +209,8 @@ impl TraceBuffer {
     }
 
     /// A copy that will return what this one would return next, to be read on its own: what was
-    /// read before does not reappear. Counters of reading start at zero, and the histograms empty;
-    /// all other counters are kept. It refuses chunks and patches.
+    /// read before does not reappear. Counters of reading start at zero; all others, and the
+    /// histograms, are kept. It refuses chunks and patches.
     ///
     /// # Errors
     /// If the memory is not there. This buffer is unchanged.
@@ -221,7 +221,7 @@ impl TraceBuffer {
             write: self.write,
             read: self.read,
             current: None,
-            sequences: self.sequences.clone_without_histograms(),
+            sequences: self.sequences.clone(),
             ready: self.ready.clone(),
             sealed: self.sealed,
             read_only: true,
@@ -232,7 +232,7 @@ impl TraceBuffer {
                 readaheads_failed: 0,
                 ..self.stats
             },
-            histograms: Histograms::default(),
+            histograms: self.histograms.clone(),
             pieces: Vec::new(),
             examined: 0,
         })

@@ -83,7 +83,7 @@ impl WriterStats {
 }
 
 /// The histograms of all writers of a buffer, kept also for writers that are gone.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Histograms {
     list: Vec<WriterStats>,
     by_writer: FxHashMap<(ProducerId, WriterId), u32>,
