@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod document;
 pub mod driver;
 mod peer;
 pub mod trace;

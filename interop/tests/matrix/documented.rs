@@ -1,29 +1,14 @@
 //! The list in the documentation is the list that runs.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use ferretto_interop::Whose;
+use ferretto_interop::{Whose, document};
 
 use crate::{CASTS, Parts, SCENARIOS};
 
-/// The lines of the document between which the tables are.
-const BEGIN: &str = "<!-- tables: begin -->\n";
-const END: &str = "<!-- tables: end -->\n";
-
 #[test]
 fn the_tables_of_the_document_are_these_tests() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md");
-    let document = std::fs::read_to_string(&path).expect("docs/interop.md is there");
-    let (before, rest) = document.split_once(BEGIN).expect("the tables begin");
-    let (_, after) = rest.split_once(END).expect("the tables end");
-    let wanted = format!("{before}{BEGIN}{}{END}{after}", tables());
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, wanted).expect("docs/interop.md is written");
-    } else {
-        let advice = "run this test with UPDATE_DOCS=1 to write docs/interop.md";
-        assert!(document == wanted, "{advice}");
-    }
+    document::check("casts and scenarios", &tables());
 }
 
 fn tables() -> String {
