@@ -5,6 +5,9 @@ use thiserror::Error;
 /// Longest length-delimited field.
 const MAX_LENGTH: u64 = (1 << 28) - 1;
 
+/// Largest field number.
+const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
+
 /// Top-level fields of TracePacket that only the service may write. Upstream's service lets a producer claim to be
 /// the trace's identity, its triggers, the clocks of other machines or what other sessions did (46, 89, 107, 113, 134).
 pub const RESERVED_FIELDS: [u32; 17] = [
@@ -35,6 +38,9 @@ pub enum InvalidPacket {
     /// It holds a field only the service may write.
     #[error("field {0} is for the tracing service alone")]
     Reserved(u32),
+    /// A field number that protobuf does not have: 0, or above 2^29 - 1.
+    #[error("field number {0} does not exist")]
+    FieldNumber(u64),
     /// A field has a wire type other than varint, 64-bit, length-delimited or 32-bit.
     #[error("wire type {0} is not used in trace packets")]
     WireType(u8),
@@ -49,21 +55,24 @@ pub enum InvalidPacket {
     Truncated,
 }
 
-/// What the next byte is part of.
+/// What the next byte that is not skipped is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Key,
     Value,
     Length,
-    Skip(u64),
 }
 
 /// Checks a packet piece by piece: its top-level fields must be well-formed and none reserved. What
-/// is inside a field is skipped, so the cost goes by the number of fields, not of bytes.
+/// is inside a field is skipped, so the cost goes by the number of fields and pieces, not of bytes.
 ///
-/// Otherwise as upstream's service does: in particular, a field number is cut to 32 bits, and 0 is let pass.
+/// These are upstream's rules (a field number is cut to 32 bits before it is looked up among the reserved ones) and one
+/// more: field numbers that protobuf does not have are refused. Upstream lets them pass, but every strict decoder
+/// refuses the whole trace for one such packet, and no correct producer writes one.
 #[derive(Debug, Clone)]
 pub struct Validator {
+    /// Bytes of a field that are not looked at, still to come.
+    skip: u64,
     state: State,
     /// The varint being read, when it is split between pieces.
     value: u64,
@@ -73,6 +82,7 @@ pub struct Validator {
 impl Default for Validator {
     fn default() -> Self {
         Self {
+            skip: 0,
             state: State::Key,
             value: 0,
             shift: 0,
@@ -85,33 +95,67 @@ impl Validator {
     ///
     /// # Errors
     /// If the packet is not to be passed on. Nothing more may then be fed.
-    pub fn feed(&mut self, mut piece: &[u8]) -> Result<(), InvalidPacket> {
-        while !piece.is_empty() {
-            if let State::Skip(left) = self.state {
-                let Some(rest) = usize::try_from(left)
-                    .ok()
-                    .and_then(|left| piece.get(left..))
-                else {
-                    self.state = State::Skip(left - piece.len() as u64);
-                    return Ok(());
-                };
-                self.state = State::Key;
-                piece = rest;
-                continue;
-            }
+    #[inline]
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), InvalidPacket> {
+        let length = piece.len() as u64;
+        if length <= self.skip {
+            // Most pieces of a large packet.
+            self.skip -= length;
+            return Ok(());
+        }
+        self.walk(piece)
+    }
+
+    /// As [`feed`](Self::feed), for a piece that is longer than what is to be skipped.
+    fn walk(&mut self, mut piece: &[u8]) -> Result<(), InvalidPacket> {
+        loop {
+            // Fits, being less than the length of a slice.
+            piece = piece.get(self.skip as usize..).unwrap_or_default();
+            self.skip = 0;
             let Some(value) = self.varint(&mut piece)? else {
                 return Ok(());
             };
             self.state = match self.state {
-                State::Key => after_key(value)?,
+                State::Key => self.after_key(value)?,
+                State::Value => State::Key,
                 State::Length if value > MAX_LENGTH => {
                     return Err(InvalidPacket::TooLong(value));
                 }
-                State::Length => State::Skip(value),
-                State::Value | State::Skip(_) => State::Key,
+                State::Length => {
+                    self.skip = value;
+                    State::Key
+                }
             };
+            let left = piece.len() as u64;
+            if left <= self.skip {
+                self.skip -= left;
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    fn after_key(&mut self, key: u64) -> Result<State, InvalidPacket> {
+        // Upstream cuts the number to 32 bits before it looks it up.
+        let field = (key >> 3) as u32;
+        if is_reserved(field) {
+            return Err(InvalidPacket::Reserved(field));
+        }
+        if !(1..=MAX_FIELD_NUMBER).contains(&(key >> 3)) {
+            return Err(InvalidPacket::FieldNumber(key >> 3));
+        }
+        match key & 7 {
+            0 => Ok(State::Value),
+            1 => {
+                self.skip = 8;
+                Ok(State::Key)
+            }
+            2 => Ok(State::Length),
+            5 => {
+                self.skip = 4;
+                Ok(State::Key)
+            }
+            other => Err(InvalidPacket::WireType(other as u8)),
+        }
     }
 
     /// Says that the packet is over.
@@ -119,11 +163,10 @@ impl Validator {
     /// # Errors
     /// If it ended inside a field.
     pub fn finish(self) -> Result<(), InvalidPacket> {
-        match self.state {
-            State::Key if self.shift == 0 => Ok(()),
-            State::Skip(0) => Ok(()),
-            _ => Err(InvalidPacket::Truncated),
-        }
+        let is_between_fields = self.skip == 0 && self.shift == 0 && self.state == State::Key;
+        is_between_fields
+            .then_some(())
+            .ok_or(InvalidPacket::Truncated)
     }
 
     /// Reads on in a varint; `None` if the piece ends before it does.
@@ -144,29 +187,14 @@ impl Validator {
     }
 }
 
-fn after_key(key: u64) -> Result<State, InvalidPacket> {
-    // Upstream cuts the number to 32 bits before it looks it up.
-    let field = (key >> 3) as u32;
-    if is_reserved(field) {
-        return Err(InvalidPacket::Reserved(field));
-    }
-    match key & 7 {
-        0 => Ok(State::Value),
-        1 => Ok(State::Skip(8)),
-        2 => Ok(State::Length),
-        5 => Ok(State::Skip(4)),
-        other => Err(InvalidPacket::WireType(other as u8)),
-    }
-}
-
 /// Checks a whole packet, given as its pieces. See [`Validator`].
 ///
 /// # Errors
 /// If it is not to be passed on.
 pub fn validate<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), InvalidPacket> {
     let mut validator = Validator::default();
-    pieces
-        .into_iter()
-        .try_for_each(|piece| validator.feed(piece))?;
+    for piece in pieces {
+        validator.feed(piece)?;
+    }
     validator.finish()
 }
