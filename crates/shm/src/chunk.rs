@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 
 use crate::layout::{ChunkFlags, ChunkHeader, Layout};
-use crate::pages::{Pages, Place, State};
+use crate::pages::{Pages, Place, State, TransitionError};
 
 /// The right to write one chunk, from acquiring it to releasing it; it cannot be copied.
 ///
@@ -39,14 +39,14 @@ impl OwnedChunk {
         }
     }
 
-    /// Acquires a chunk of a page for writing; `None` if it is not free.
+    /// Acquires a chunk of a page for writing, if it is free.
     pub(crate) fn acquire(
         pages: &Pages,
         page: u32,
         index: u32,
         header: ChunkHeader,
-    ) -> Option<Self> {
-        let place = pages.try_acquire(page, index, &header).ok()?;
+    ) -> Result<Self, TransitionError> {
+        let place = pages.try_acquire(page, index, &header)?;
         let size = place.payload_size();
         let payload = pages.region().address(place.payload_offset(), size);
         let held = Some(Held {
@@ -54,7 +54,7 @@ impl OwnedChunk {
             place,
             header,
         });
-        Some(Self {
+        Ok(Self {
             payload,
             size,
             used: 0,

@@ -2,7 +2,7 @@
 
 use crate::chunk::OwnedChunk;
 use crate::layout::{ChunkHeader, Layout};
-use crate::pages::{Pages, State};
+use crate::pages::{Pages, State, TransitionError};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering};
 
 /// How many pages are looked at for a better place once there is one that would do.
@@ -143,36 +143,55 @@ impl Finder {
                 }
             } else if Layout::of_word(word) == Some(preferred) && has_free(word) {
                 match self.acquire_in(page, header) {
-                    Some(chunk) => return Pass::Found(chunk),
-                    None => beaten = true,
+                    Pass::Found(chunk) => return Pass::Found(chunk),
+                    Pass::Beaten => beaten = true,
+                    Pass::Nothing => {}
                 }
             } else if has_free(word) {
-                any.get_or_insert(page);
+                any.get_or_insert(step);
             }
         }
         if let Some(page) = free_page {
             self.pages.try_partition(page, preferred);
-        }
-        for page in [free_page, any].into_iter().flatten() {
             match self.acquire_in(page, header) {
-                Some(chunk) => return Pass::Found(chunk),
-                None => beaten = true,
+                Pass::Found(chunk) => return Pass::Found(chunk),
+                // Whoever has it: there may be more free pages behind it.
+                Pass::Beaten | Pass::Nothing => beaten = true,
+            }
+        }
+        let rest = any.map_or(0..0, |first| first..count);
+        for step in rest {
+            let page = (start + step) % count;
+            if has_free(self.pages.load(page, Ordering::Relaxed)) {
+                match self.acquire_in(page, header) {
+                    Pass::Found(chunk) => return Pass::Found(chunk),
+                    Pass::Beaten => beaten = true,
+                    Pass::Nothing => {}
+                }
             }
         }
         if beaten { Pass::Beaten } else { Pass::Nothing }
     }
 
-    /// Takes a free chunk of a page.
-    fn acquire_in(&self, page: u32, header: ChunkHeader) -> Option<OwnedChunk> {
+    /// Takes a free chunk of a page. There is nothing to be had in it if all that look free are being taken by other
+    /// threads of this process; waiting for these would not help.
+    fn acquire_in(&self, page: u32, header: ChunkHeader) -> Pass {
         let word = self.pages.load(page, Ordering::Relaxed);
         let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
-        let chunk = (0..chunks)
-            .filter(|&index| State::of_word(word, index) == State::Free)
-            .find_map(|index| OwnedChunk::acquire(&self.pages, page, index, header))?;
-        if self.cursor.load(Ordering::Relaxed) != page {
-            self.cursor.store(page, Ordering::Relaxed);
+        let mut result = Pass::Beaten;
+        for index in (0..chunks).filter(|&index| State::of_word(word, index) == State::Free) {
+            match OwnedChunk::acquire(&self.pages, page, index, header) {
+                Ok(chunk) => {
+                    if self.cursor.load(Ordering::Relaxed) != page {
+                        self.cursor.store(page, Ordering::Relaxed);
+                    }
+                    return Pass::Found(chunk);
+                }
+                Err(TransitionError::Owned) => result = Pass::Nothing,
+                Err(_) => return Pass::Beaten,
+            }
         }
-        Some(chunk)
+        result
     }
 }
 

@@ -65,6 +65,8 @@ pub(crate) enum TransitionError {
     WrongState,
     /// The word kept changing.
     Contention,
+    /// The chunk is free by its page's word, but a thread of this process writes it or is about to.
+    Owned,
 }
 
 /// A region seen as pages.
@@ -140,8 +142,7 @@ impl Pages {
             .place(word, page, index)
             .ok_or(TransitionError::WrongState)?;
         if !self.region.owned().take(page, place.layout, index) {
-            // Free by the page's word only, which somebody else must have changed.
-            return Err(TransitionError::WrongState);
+            return Err(TransitionError::Owned);
         }
         if let Err(error) = self.transition(&place, State::Free, State::BeingWritten) {
             self.region.owned().give_back(page, index);
@@ -289,14 +290,14 @@ mod tests {
             (Layout::Div14.word(), 13),
         ] {
             pages.word(0).store(word, Ordering::Relaxed);
-            assert!(OwnedChunk::acquire(&pages, 0, index, header).is_none());
+            assert!(OwnedChunk::acquire(&pages, 0, index, header).is_err());
         }
         // Others are to be had.
         pages.word(0).store(Layout::Div4.word(), Ordering::Relaxed);
         let second = OwnedChunk::acquire(&pages, 0, 2, header).unwrap();
         drop((first, second));
         pages.word(0).store(Layout::Div1.word(), Ordering::Relaxed);
-        assert!(OwnedChunk::acquire(&pages, 0, 0, header).is_some());
+        assert!(OwnedChunk::acquire(&pages, 0, 0, header).is_ok());
     }
 
     #[test]
