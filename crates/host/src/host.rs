@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::client::Role;
 use crate::files::Files;
+use crate::heartbeat::Heartbeat;
 use crate::inherited::{InheritedError, InheritedSockets};
 use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
@@ -242,7 +243,12 @@ impl Host {
                     }
                 }
             }
+            self.reactor
+                .heartbeat
+                .iter()
+                .for_each(Heartbeat::begin_turn);
             self.reactor.turn();
+            self.reactor.heartbeat.iter().for_each(Heartbeat::end_turn);
             if let Err(wild) = self.reactor.check_usage() {
                 stopped();
                 self.reactor.finish();

@@ -21,6 +21,7 @@ mod clocks;
 mod commands;
 mod extensions;
 mod files;
+mod heartbeat;
 mod host;
 mod inherited;
 mod notice;

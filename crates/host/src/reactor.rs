@@ -23,6 +23,7 @@ use crate::admission::Admission;
 use crate::client::{Client, Role};
 use crate::clocks;
 use crate::files::Files;
+use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
 use crate::timer::Timer;
@@ -82,6 +83,7 @@ pub(crate) struct Reactor {
     pub(crate) notices: NoticeSink,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
+    pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) clients: HashMap<ClientId, Client>,
     next_client: u64,
     /// Clients with something to read, in the order of their turns.
@@ -118,6 +120,7 @@ impl Reactor {
             notices,
             boost: ThreadBoost::new(),
             watchdog: None,
+            heartbeat: None,
             clients: HashMap::new(),
             next_client: 1,
             readers: VecDeque::new(),
@@ -232,6 +235,13 @@ impl Reactor {
 
     /// Ends the host when the process exceeds these limits.
     pub(crate) fn watch(&mut self, limits: WatchdogLimits) {
+        let seconds = limits.turn / 1_000_000_000;
+        self.heartbeat = Heartbeat::new(limits.turn, move || {
+            eprintln!(
+                "the service ended itself: it has been busy with the same thing for {seconds} s"
+            );
+            std::process::abort();
+        });
         self.watchdog = Some(Watchdog::new(limits));
     }
 

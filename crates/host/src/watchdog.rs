@@ -18,6 +18,8 @@ pub struct WatchdogLimits {
     pub cpu_window: u64,
     /// Least time between two samples, in nanoseconds.
     pub interval: u64,
+    /// How long one turn of the loop may take, in nanoseconds, before the process is aborted.
+    pub turn: u64,
 }
 
 impl Default for WatchdogLimits {
@@ -28,6 +30,7 @@ impl Default for WatchdogLimits {
             cpu_percent: 90,
             cpu_window: 600 * SECOND,
             interval: 30 * SECOND,
+            turn: 180 * SECOND,
         }
     }
 }

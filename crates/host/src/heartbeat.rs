@@ -1,0 +1,125 @@
+//! Ends a process whose loop hangs: nobody else could say that it does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crate::clocks::monotonic;
+
+/// Tells a thread of its own when turns of a loop begin and end. That thread sleeps while there are none.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    shared: Arc<Shared>,
+    watcher: Thread,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// When the present turn began (`CLOCK_MONOTONIC`, nanoseconds), 0 between turns.
+    busy_since: AtomicU64,
+    turns: AtomicU64,
+    /// The watcher waits to be woken.
+    asleep: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Heartbeat {
+    /// Calls `hangs` on another thread once a turn has lasted for `limit` nanoseconds, or up to a third more.
+    /// `None` if there can be no such thread.
+    pub(crate) fn new(limit: u64, hangs: impl FnOnce() + Send + 'static) -> Option<Self> {
+        let shared = Arc::new(Shared::default());
+        let watched = Arc::clone(&shared);
+        let builder = thread::Builder::new().name("watchdog".into());
+        let watcher = builder.spawn(move || watched.watch(limit, hangs)).ok()?;
+        Some(Self {
+            shared,
+            watcher: watcher.thread().clone(),
+        })
+    }
+
+    pub(crate) fn begin_turn(&self) {
+        self.shared.busy_since.store(monotonic(), Ordering::SeqCst);
+        self.shared.turns.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.swap(false, Ordering::SeqCst) {
+            self.watcher.unpark();
+        }
+    }
+
+    pub(crate) fn end_turn(&self) {
+        self.shared.busy_since.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        self.watcher.unpark();
+    }
+}
+
+impl Shared {
+    fn watch(&self, limit: u64, hangs: impl FnOnce()) {
+        let period = Duration::from_nanos((limit / 6).max(1));
+        let mut late_turn = None;
+        loop {
+            let turns = self.turns.load(Ordering::SeqCst);
+            thread::park_timeout(period);
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let since = self.busy_since.load(Ordering::SeqCst);
+            let is_late = since != 0 && monotonic().saturating_sub(since) >= limit;
+            // A process that was stopped and goes on is late, but has a period to show that it does not hang.
+            let was_late = late_turn.replace(if is_late { since } else { 0 });
+            if is_late && was_late == Some(since) {
+                return hangs();
+            }
+            if since == 0 && self.turns.load(Ordering::SeqCst) == turns {
+                self.sleep(turns);
+            }
+        }
+    }
+
+    /// Until the next turn, or the end.
+    fn sleep(&self, turns: u64) {
+        self.asleep.store(true, Ordering::SeqCst);
+        while self.turns.load(Ordering::SeqCst) == turns && !self.over.load(Ordering::SeqCst) {
+            thread::park();
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_that_does_not_end_is_noticed() {
+        let (hung, told) = mpsc::channel();
+        let heartbeat = Heartbeat::new(1000, move || hung.send(()).unwrap()).unwrap();
+        // It may have gone to sleep before.
+        while !heartbeat.shared.asleep.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        heartbeat.begin_turn();
+        told.recv().unwrap();
+    }
+
+    #[test]
+    fn turns_that_end_are_fine_and_so_is_doing_nothing() {
+        let (hung, told) = mpsc::channel();
+        let hour = 3_600_000_000_000;
+        let heartbeat = Heartbeat::new(hour, move || hung.send(()).unwrap()).unwrap();
+        for _ in 0..1000 {
+            heartbeat.begin_turn();
+            heartbeat.end_turn();
+        }
+        drop(heartbeat);
+        // The watcher ends without a word.
+        assert!(told.recv().is_err());
+    }
+}
