@@ -98,6 +98,12 @@ pub enum Notice {
         /// Why.
         error: BoostError,
     },
+    /// The host hangs, and is about to abort the process.
+    #[error("the service ends itself: it has been busy with the same thing for {seconds} s")]
+    Hangs {
+        /// For at least so long.
+        seconds: u64,
+    },
     /// A connection could not be accepted; it is tried again soon.
     #[error("a connection could not be accepted: {0}")]
     AcceptFailed(#[source] io::Error),

@@ -236,10 +236,9 @@ impl Reactor {
     /// Ends the host when the process exceeds these limits.
     pub(crate) fn watch(&mut self, limits: WatchdogLimits) {
         let seconds = limits.turn / 1_000_000_000;
+        let notices = self.notices.clone();
         self.heartbeat = Heartbeat::new(limits.turn, move || {
-            eprintln!(
-                "the service ended itself: it has been busy with the same thing for {seconds} s"
-            );
+            notices.report(&Notice::Hangs { seconds });
             std::process::abort();
         });
         self.watchdog = Some(Watchdog::new(limits));
