@@ -30,11 +30,11 @@ const BUGREPORT_SESSION: u64 = u64::MAX;
 /// A clone waiting for producers to commit what they have.
 #[derive(Debug)]
 pub(crate) struct PendingClone {
-    requester: Requester,
+    pub(super) requester: Requester,
     filtered: bool,
     trigger: Option<Received>,
     /// Where the copy of the session's file goes, if it writes one.
-    output: Option<OwnedFd>,
+    pub(super) output: Option<OwnedFd>,
     /// `CLOCK_BOOTTIME`.
     started: u64,
     /// Flushes not over yet.
@@ -46,8 +46,8 @@ pub(crate) struct PendingClone {
 /// Who is to be told how it went.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requester {
-    client: ClientId,
-    request_id: Option<u64>,
+    pub(super) client: ClientId,
+    pub(super) request_id: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub(crate) struct Cloned {
     /// What it was made for.
     pub(crate) trigger: Option<Received>,
     /// To be told once its file is complete.
-    requester: Option<Requester>,
+    pub(super) requester: Option<Requester>,
 }
 
 impl Service {
@@ -418,21 +418,6 @@ impl Service {
         }
     }
 
-    /// The session is being freed, and its data with it.
-    pub(crate) fn fail_clones(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let waiting = std::mem::take(&mut session.clones);
-        let own = session.cloned.as_mut().and_then(|c| c.requester.take());
-        for pending in waiting.into_values() {
-            self.reply_not_cloned(pending.requester, &CloneError::SourceEnded);
-        }
-        if let Some(requester) = own {
-            self.reply_not_cloned(requester, &CloneError::Freed);
-        }
-    }
-
     /// The consumer is gone: its clones need not be made.
     pub(crate) fn forget_clones_of(&mut self, client: ClientId) {
         for session in self.sessions.values_mut() {
@@ -486,22 +471,6 @@ impl Service {
             uuid_msb: Some(uuid.msb),
             uuid_lsb: Some(uuid.lsb),
             was_write_into_file: Some(with_file),
-            ..Default::default()
-        };
-        let reply = Some(Reply::CloneSession(reply));
-        self.reply_to_consumer(requester.client, requester.request_id, reply);
-    }
-
-    fn reply_not_cloned(&mut self, requester: Requester, error: &CloneError) {
-        if !self.consumers.contains_key(&requester.client) {
-            return;
-        }
-        let reply = CloneSessionResponse {
-            success: Some(false),
-            error: Some(error.to_string().into_bytes()),
-            uuid_msb: Some(0),
-            uuid_lsb: Some(0),
-            was_write_into_file: Some(false),
             ..Default::default()
         };
         let reply = Some(Reply::CloneSession(reply));

@@ -1,5 +1,12 @@
 //! Refusals of CloneSession.
 
+use ferretto_ipc::port::consumer::Reply;
+use ferretto_proto::CloneSessionResponse;
+
+use super::clone::Requester;
+use crate::limits::SessionId;
+use crate::service::Service;
+
 /// Why there is no clone, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CloneError {
@@ -33,4 +40,50 @@ pub(crate) enum CloneError {
     TooManySessions(usize),
     #[error("The clone was freed")]
     Freed,
+}
+
+impl Service {
+    /// The session's file could not be written. What was on its way there is in no buffer any more: clones
+    /// that wait would miss it, and nothing in them would say so.
+    pub(crate) fn fail_file_clones(&mut self, id: SessionId, reason: &str) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let waiting = session.clones.extract_if(.., |_, c| c.output.is_some());
+        for (_, pending) in waiting.collect::<Vec<_>>() {
+            let error = CloneError::WriteFile(reason.to_owned());
+            self.reply_not_cloned(pending.requester, &error);
+        }
+    }
+
+    /// The session is being freed, and its data with it.
+    pub(crate) fn fail_clones(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let waiting = std::mem::take(&mut session.clones);
+        let own = session.cloned.as_mut().and_then(|c| c.requester.take());
+        for pending in waiting.into_values() {
+            self.reply_not_cloned(pending.requester, &CloneError::SourceEnded);
+        }
+        if let Some(requester) = own {
+            self.reply_not_cloned(requester, &CloneError::Freed);
+        }
+    }
+
+    pub(super) fn reply_not_cloned(&mut self, requester: Requester, error: &CloneError) {
+        if !self.consumers.contains_key(&requester.client) {
+            return;
+        }
+        let reply = CloneSessionResponse {
+            success: Some(false),
+            error: Some(error.to_string().into_bytes()),
+            uuid_msb: Some(0),
+            uuid_lsb: Some(0),
+            was_write_into_file: Some(false),
+            ..Default::default()
+        };
+        let reply = Some(Reply::CloneSession(reply));
+        self.reply_to_consumer(requester.client, requester.request_id, reply);
+    }
 }

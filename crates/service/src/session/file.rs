@@ -212,6 +212,7 @@ impl Service {
         if self.clone_file_failed(id, file, &error) {
             return;
         }
+        self.fail_file_clones(id, &error);
         if let Some(session) = self.sessions.get_mut(&id) {
             session
                 .error

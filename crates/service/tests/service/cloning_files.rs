@@ -4,7 +4,7 @@ use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
 use crate::cloning::{ask, by_name, clone, cloned, named, outcome, record, refusal, refused};
-use crate::world::{Behaviour, ConfigBuilder, Packet, split_file, texts};
+use crate::world::{Behaviour, ConfigBuilder, NO_SPACE, Packet, WriteFault, split_file, texts};
 
 fn into_file() -> ConfigBuilder {
     named("s").with(|c| c.write_into_file = Some(true))
@@ -124,6 +124,27 @@ fn a_file_that_cannot_be_copied() {
     let original = r.world.files.values().next().unwrap();
     assert_eq!(texts(&split_file(&original.bytes)), ["one"]);
     // Its file is closed; it is cloned like any other.
+    let (_, reply) = clone(&mut r.world, by_name("s"));
+    assert_eq!(reply.was_write_into_file, Some(false));
+}
+
+/// Found by simulation: the clone was made without what the failed write had taken out of the buffers.
+#[test]
+fn a_session_whose_file_fails_has_no_complete_clone() {
+    let mut r = record(into_file());
+    let behaviour = &mut r.world.producers.get_mut(&r.producer).unwrap().behaviour;
+    behaviour.confirms_flush = false;
+    r.write("one");
+    let reader = r.world.consumer();
+    let id = ask(&mut r.world, reader, by_name("s"));
+    r.world.write_faults.push_back(WriteFault::Error(NO_SPACE));
+    r.world.disable(r.consumer);
+    assert_eq!(
+        refused(&r.world, reader, id),
+        "Failed to write the trace file: No space left on device (os error 28)"
+    );
+    assert_eq!(r.world.files.len(), 1);
+    // What is left can still be cloned, as of any session that is over.
     let (_, reply) = clone(&mut r.world, by_name("s"));
     assert_eq!(reply.was_write_into_file, Some(false));
 }

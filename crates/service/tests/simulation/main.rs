@@ -8,7 +8,8 @@
 //! * producers get their commands in an order that makes sense;
 //! * nothing is kept without bound, and nothing at all once everybody has left.
 //!
-//! A life follows from its seed alone. `SERVICE_LIVES=n` lives n of them; `SERVICE_SEED=s` shows one,
+//! A life follows from its seed alone. `SERVICE_LIVES=n` lives n of them, from seed
+//! `SERVICE_FIRST` on; `SERVICE_SEED=s` shows one,
 //! `SERVICE_STEPS=n` its first n steps only.
 #![allow(unreachable_pub, missing_debug_implementations)]
 
@@ -30,8 +31,8 @@ mod world;
 use crate::life::{Life, length};
 use crate::world::Log;
 
-/// Lives of an ordinary test run; a hundred times as many with optimisation take minutes.
-const LIVES: u64 = 1000;
+/// Lives of an ordinary test run, some seconds without optimisation.
+const LIVES: u64 = 400;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -43,7 +44,8 @@ fn many_lives() {
         return runner::replay(seed, number("SERVICE_STEPS"));
     }
     let lives = number("SERVICE_LIVES").unwrap_or(LIVES);
-    let tally = runner::live_many(lives, number("SERVICE_THREADS").unwrap_or(2));
+    let first = number("SERVICE_FIRST").unwrap_or(0);
+    let tally = runner::live_many(first, lives, number("SERVICE_THREADS").unwrap_or(2));
     println!("{tally:?}");
     // The lives are worth living.
     assert_eq!(tally.lives, lives);

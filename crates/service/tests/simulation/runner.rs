@@ -8,21 +8,21 @@ use crate::life::{Life, length};
 use crate::tally::Tally;
 use crate::world::Log;
 
-/// Lives the seeds from 0 on, on a few threads, and says what they consisted of. Ends at the first that
+/// Lives the seeds from `first` on, on a few threads, and says what they consisted of. Ends at the first that
 /// breaks, with the command that shows it again.
-pub fn live_many(lives: u64, threads: u64) -> Tally {
-    let next = AtomicU64::new(0);
+pub fn live_many(first: u64, lives: u64, threads: u64) -> Tally {
+    let (next, end) = (AtomicU64::new(first), first + lives);
     let work = || {
         let mut tally = Tally::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= lives {
+            if seed >= end {
                 return Ok(tally);
             }
             match catch_unwind(|| Life::new(seed).live(length(seed)).0) {
                 Ok(life) => tally.add(&life),
                 Err(_) => {
-                    next.store(lives, Ordering::Relaxed);
+                    next.store(end, Ordering::Relaxed);
                     return Err(seed);
                 }
             }
