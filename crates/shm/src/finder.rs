@@ -159,15 +159,16 @@ impl Finder {
                 Pass::Beaten | Pass::Nothing => beaten = true,
             }
         }
-        let rest = any.map_or(0..0, |first| first..count);
-        for step in rest {
+        let first = any.unwrap_or(count);
+        for step in first..count {
             let page = (start + step) % count;
-            if has_free(self.pages.load(page, Ordering::Relaxed)) {
-                match self.acquire_in(page, header) {
-                    Pass::Found(chunk) => return Pass::Found(chunk),
-                    Pass::Beaten => beaten = true,
-                    Pass::Nothing => {}
-                }
+            if step > first && !has_free(self.pages.load(page, Ordering::Relaxed)) {
+                continue;
+            }
+            match self.acquire_in(page, header) {
+                Pass::Found(chunk) => return Pass::Found(chunk),
+                Pass::Beaten => return Pass::Beaten,
+                Pass::Nothing => {}
             }
         }
         if beaten { Pass::Beaten } else { Pass::Nothing }
