@@ -6,9 +6,12 @@
 
 use std::process::ExitCode;
 
-use ferretto_bench::service::{Measured, SCENARIOS, StartError, Who};
+use ferretto_bench::service::{Measured, SCENARIOS, SERVE, StartError, Who, serve};
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(SERVE) {
+        return finish(serve());
+    }
     let mut filter = String::new();
     let mut numbers = Vec::new();
     for argument in std::env::args().skip(1) {
@@ -19,7 +22,11 @@ fn main() -> ExitCode {
     }
     let rounds = numbers.first().copied().unwrap_or(5).max(1);
     let megabytes = numbers.get(1).copied().unwrap_or(1000).max(1);
-    match run(&filter, rounds, megabytes) {
+    finish(run(&filter, rounds, megabytes))
+}
+
+fn finish<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -7,5 +7,5 @@ mod load;
 mod process;
 mod scenarios;
 
-pub use process::{StartError, Who};
+pub use process::{SERVE, StartError, Who, serve};
 pub use scenarios::{Measured, SCENARIOS, Scenario};

@@ -3,22 +3,36 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ferretto_client::Address;
+use ferretto_host::HostOptions;
 use tempfile::TempDir;
 use thiserror::Error;
 
 /// How long a service may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The argument that makes the program our service.
+pub const SERVE: &str = "traced";
+
+/// Serves as `ferretto traced` does.
+///
+/// # Errors
+///
+/// When it cannot, or not any more.
+pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    let options = HostOptions::from_environment()?;
+    Ok(ferretto_host::traced::run(options, |_| ())?)
+}
+
 /// Whose service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
-    /// `ferretto traced`, found beside the running program.
+    /// Ours: the running program, called with [`SERVE`].
     Ours,
     /// The official core's, if it is built in.
     Official,
@@ -45,13 +59,8 @@ impl Who {
     fn command(self) -> Result<Command, StartError> {
         match self {
             Self::Ours => {
-                let mut program = std::env::current_exe()?;
-                program.set_file_name("ferretto");
-                if !program.exists() {
-                    return Err(StartError::NotBuilt(program));
-                }
-                let mut command = Command::new(program);
-                command.arg("traced");
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg(SERVE);
                 Ok(command)
             }
             Self::Official => Ok(Command::new(
@@ -64,9 +73,6 @@ impl Who {
 /// Why there is no service to measure.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The command was not built.
-    #[error("{0} does not exist: run `cargo build --release -p ferretto-cli` first")]
-    NotBuilt(PathBuf),
     /// It could not be run.
     #[error("the service does not run: {0}")]
     Run(#[from] std::io::Error),

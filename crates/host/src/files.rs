@@ -262,14 +262,20 @@ fn not_open() -> io::Error {
 }
 
 fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Reporter) {
+    let mut broken = false;
     for job in queue {
         match job {
+            // What stands behind a gap is of no use, even if there is room again.
+            Job::Write(_) if broken => reporter.failed(file, &not_open()),
             Job::Write(bytes) => match writer.write_whole(&bytes) {
                 Ok(()) => {
                     let bytes = bytes.len() as u64;
                     reporter.report(Event::FileWritten { file, bytes });
                 }
-                Err(error) => reporter.failed(file, &error),
+                Err(error) => {
+                    broken = true;
+                    reporter.failed(file, &error);
+                }
             },
             Job::Sync => {
                 // Pipes and the like have no medium to sync to.

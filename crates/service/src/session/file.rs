@@ -12,6 +12,9 @@ use crate::limits::{DEFAULT_WRITE_PERIOD_MS, FILE_BATCH, MIN_WRITE_PERIOD_MS, Se
 use crate::service::{Service, Timer};
 use crate::timers::{TimeBase, aligned_delay_ms};
 
+/// How many batches are under way at a time: one is made while the last is written.
+const MAX_WRITES: u32 = 2;
+
 /// A session's file, while it is open.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -25,8 +28,10 @@ pub(crate) struct Output {
     syncs: bool,
     /// A pass is under way.
     draining: bool,
-    /// The driver has not answered the last write.
-    writing: bool,
+    /// How many writes the driver has not answered.
+    writing: u32,
+    /// The driver has not copied the beginning yet, behind which everything else goes.
+    copying: bool,
     /// The next packet would make the file too large.
     full: bool,
 }
@@ -48,7 +53,8 @@ impl Output {
             period_ms: write_period_ms(config),
             syncs: config.fflush_post_write == Some(FFlushMode::FFLUSH_ENABLED),
             draining: false,
-            writing: false,
+            writing: 0,
+            copying: false,
             full: false,
         }
     }
@@ -62,7 +68,8 @@ impl Output {
             period_ms: 0,
             syncs: false,
             draining: true,
-            writing: true,
+            writing: 0,
+            copying: true,
             full: false,
         }
     }
@@ -113,20 +120,29 @@ impl Service {
         self.continue_drain(id);
     }
 
-    /// Writes the next batch of a pass; at its end does what follows it.
+    /// Writes the next batches of a pass; at its end does what follows it.
     fn continue_drain(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else {
+        while let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) {
+            if output.copying {
+                return;
+            }
+            if !output.draining || output.full {
+                if output.writing == 0 {
+                    self.end_pass(id);
+                }
+                return;
+            }
+            if output.writing == MAX_WRITES {
+                return;
+            }
+            self.write_batch(id);
+        }
+    }
+
+    fn write_batch(&mut self, id: SessionId) {
+        let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) else {
             return;
         };
-        let Some(output) = &mut session.output else {
-            return;
-        };
-        if output.writing {
-            return;
-        }
-        if !output.draining || output.full {
-            return self.end_pass(id);
-        }
         let mut sink = FileSink::new(output.bytes, output.max_bytes);
         let more = self.read_batch(id, FILE_BATCH, &mut sink);
         let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) else {
@@ -136,10 +152,10 @@ impl Service {
         output.full = sink.full;
         if sink.bytes.is_empty() {
             // Nothing but refused packets, or a full file.
-            return self.continue_drain(id);
+            return;
         }
         output.bytes += sink.bytes.len() as u64;
-        output.writing = true;
+        output.writing += 1;
         self.commands.push_back(Command::WriteFile {
             file: output.file,
             bytes: sink.bytes,
@@ -192,16 +208,13 @@ impl Service {
             return;
         };
         if let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) {
-            output.writing = false;
+            if output.copying {
+                output.copying = false;
+            } else {
+                output.writing = output.writing.saturating_sub(1);
+            }
         }
-        let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) else {
-            return;
-        };
-        if output.draining || output.full {
-            self.continue_drain(id);
-        } else {
-            self.end_pass(id);
-        }
+        self.continue_drain(id);
     }
 
     /// The disk is full, or gone. What was written stays; the session ends and says why.
@@ -244,7 +257,8 @@ struct FileSink {
 impl FileSink {
     fn new(before: u64, max_bytes: u64) -> Self {
         Self {
-            bytes: Vec::new(),
+            // With room for the packets' lengths; what is not filled costs nothing.
+            bytes: Vec::with_capacity(FILE_BATCH + FILE_BATCH / 16),
             before,
             max_bytes,
             full: false,

@@ -9,7 +9,7 @@ use ferretto_proto::trace_config::{FFlushMode, WriteFlushMode};
 use ferretto_service::ClientId;
 use ferretto_shm::TraceWriter;
 
-use crate::world::{ConfigBuilder, File, World, split_file, texts};
+use crate::world::{ConfigBuilder, File, IO_ERROR, World, WriteFault, split_file, texts};
 
 pub fn null() -> OwnedFd {
     std::fs::File::options()
@@ -304,6 +304,40 @@ fn a_large_backlog_is_written_in_pieces() {
     }
     r.world.run_for(5000);
     assert_eq!(r.texts().len(), 1000);
+}
+
+#[test]
+fn one_batch_is_made_while_the_last_is_written_and_no_more() {
+    let mut r = record(|c| c.buffers[0].size_kb = Some(8192));
+    let line = "x".repeat(3900);
+    for _ in 0..1000 {
+        r.write(&line);
+    }
+    // The first of four writes takes its time.
+    r.world.write_faults.push_back(WriteFault::Short);
+    r.world.run_for(5000);
+    assert!(r.file().bytes.len() < 1 << 20);
+    assert!((2 << 20..3 << 20).contains(&r.file().handed_over()));
+    r.world.deliver_late();
+    assert_eq!(r.texts().len(), 1000);
+}
+
+#[test]
+fn a_failed_write_ends_the_session_though_another_is_under_way() {
+    let mut r = record(|c| c.buffers[0].size_kb = Some(8192));
+    let line = "x".repeat(3900);
+    for _ in 0..1000 {
+        r.write(&line);
+    }
+    r.world
+        .write_faults
+        .extend([WriteFault::Error(IO_ERROR), WriteFault::None]);
+    r.world.run_for(5000);
+    assert_eq!(
+        r.world.ended(r.consumer, r.session).unwrap(),
+        "Failed to write the trace file: Input/output error (os error 5)"
+    );
+    assert!(r.file().closed && r.file().bytes.is_empty());
 }
 
 #[test]

@@ -91,7 +91,11 @@ impl World {
 
     fn write_file(&mut self, file: FileId, mut bytes: Vec<u8>) -> Option<Event> {
         let target = self.files.get_mut(&file).expect("an open file");
-        assert!(!target.closed && target.rest.is_empty());
+        assert!(!target.closed);
+        if target.failed {
+            let error = "the file is not open".into();
+            return Some(Event::FileFailed { file, error });
+        }
         let mut fault = self.write_faults.pop_front().unwrap_or(WriteFault::None);
         let size = bytes.len() as u64;
         if bytes.len() > self.disk {
@@ -104,9 +108,13 @@ impl World {
         }
         self.disk -= bytes.len();
         let written = Event::FileWritten { file, bytes: size };
-        if fault == WriteFault::Short {
-            target.rest = bytes.split_off(bytes.len() / 2);
-            target.bytes.append(&mut bytes);
+        if fault == WriteFault::Short || !target.rest.is_empty() {
+            if target.rest.is_empty() {
+                target.rest = bytes.split_off(bytes.len() / 2);
+                target.bytes.append(&mut bytes);
+            } else {
+                target.rest.append(&mut bytes);
+            }
             self.late.push_back(written);
             return None;
         }
@@ -125,6 +133,11 @@ impl World {
 }
 
 impl File {
+    /// How many bytes the service wants to be in it.
+    pub fn handed_over(&self) -> usize {
+        self.bytes.len() + self.rest.len()
+    }
+
     fn complete(&mut self) {
         let mut rest = std::mem::take(&mut self.rest);
         self.bytes.append(&mut rest);
