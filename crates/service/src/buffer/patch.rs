@@ -2,7 +2,7 @@
 
 use super::read::Link;
 use super::ring::{Record, flag};
-use super::{ProducerId, TraceBuffer, WriterId};
+use super::{ProducerId, TraceBuffer, WriterId, fragment};
 
 /// Four bytes to be put into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,11 @@ impl TraceBuffer {
         let index = sequence.find(chunk_id)?;
         let at = sequence.chunks.get(index)?.at;
         let mut header = self.ring.chunk(at)?;
-        if !patches.is_empty() {
+        let payload = self.ring.payload(at, 0, header.len.into());
+        let harmless = |patch: &Patch| {
+            fragment::is_inside_one(payload, patch.offset as usize, patch.data.len())
+        };
+        if !header.has(flag::CHANGED) && !patches.iter().all(harmless) {
             header.flags |= flag::CHANGED;
             self.ring.set(at, Record::Chunk(header));
         }

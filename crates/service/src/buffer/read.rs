@@ -226,6 +226,72 @@ impl TraceBuffer {
         false
     }
 
+    /// Erases what is left of the chunk at `at` if it is its sequence's first, with the end of a packet that begins in
+    /// it, without looking at each packet: their sizes are as they were when it was stored. Returns whether packets
+    /// were lost; what is left undone is for [`advance`](Self::advance).
+    pub(super) fn erase_at_once(&mut self, slot: u32, at: u32) -> bool {
+        let Some((header, first)) = self.next_of_front(slot, at) else {
+            return false;
+        };
+        let orphan = matches!(first.part, Part::Continue | Part::End);
+        if orphan {
+            self.take(slot, at, header, &first, Mode::Erase);
+        }
+        let Some((header, first)) = self.next_of_front(slot, at) else {
+            return false;
+        };
+        if first.part != Part::Whole || first.len == 0 {
+            return false;
+        }
+        self.pieces.clear();
+        self.pieces.push(Piece {
+            total: header.unread,
+            ..Piece::new(at, &first)
+        });
+        let loss = if header.has(flag::LAST_CONTINUES) {
+            self.reassembly_loss(slot, header)
+        } else {
+            Loss::NONE
+        };
+        self.consume_pieces(slot, header, Mode::Erase);
+        if !loss.is_none() {
+            self.add_loss(slot, loss);
+        }
+        true
+    }
+
+    /// What is told of a packet that begins at the end of a sequence's first chunk, as that is erased.
+    fn reassembly_loss(&mut self, slot: u32, header: ChunkHeader) -> Loss {
+        match self.reassemble(slot, header, Mode::Erase) {
+            Reassembly::Complete => {
+                self.stats.readaheads_succeeded += 1;
+                Loss::NONE
+            }
+            Reassembly::NotEnough => {
+                self.stats.readaheads_failed += 1;
+                Loss::OVERWRITE
+            }
+            Reassembly::Lost(loss) => {
+                self.stats.readaheads_failed += 1;
+                loss
+            }
+        }
+    }
+
+    /// The next fragment of the chunk at `at`, if it is its sequence's first and complete, and its sizes are as they
+    /// were when it was stored.
+    fn next_of_front(&self, slot: u32, at: u32) -> Option<(ChunkHeader, Fragment)> {
+        let (front, header) = self.front(slot)?;
+        if front != at || header.has(flag::CHANGED | flag::INCOMPLETE) {
+            return None;
+        }
+        let payload = self.ring.payload(at, 0, header.len.into());
+        match fragment::next(&header, payload) {
+            Next::Fragment(found) => Some((header, found)),
+            Next::Empty | Next::Corrupt => None,
+        }
+    }
+
     /// Deals with the next fragment of a sequence's first chunk. True if that gave a packet.
     fn take(
         &mut self,

@@ -28,7 +28,7 @@ pub(super) mod flag {
     pub(crate) const PRODUCER: u8 = 7;
     /// Holds at least one fragment that is not empty.
     pub(crate) const NON_EMPTY: u8 = 0x10;
-    /// Bytes changed since they were tokenised, by a patch or another commit.
+    /// Sizes may have changed since they were read, by a patch or another commit.
     pub(crate) const CHANGED: u8 = 0x20;
     /// Copied while the writer still owned it; more may come.
     pub(crate) const INCOMPLETE: u8 = 0x80;

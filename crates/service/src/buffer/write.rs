@@ -279,7 +279,7 @@ impl TraceBuffer {
         }
         let sequence = self.sequences.get(header.slot);
         let writer = sequence.map(|sequence| (sequence.producer, sequence.writer));
-        let mut lost = false;
+        let mut lost = self.erase_at_once(header.slot, at);
         while self.advance(header.slot, Some(at), Mode::Erase) {
             lost = true;
         }
