@@ -46,6 +46,8 @@ pub struct Service {
     pub(crate) trigger_history: TriggerHistory,
     /// Chunks and patches refused before they reached a buffer, since the service began.
     pub(crate) chunks_discarded: u64,
+    /// Where chunks are copied to before they are looked at.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) patches_discarded: u64,
 }
 
@@ -117,6 +119,7 @@ impl Service {
             cooldown: BTreeMap::new(),
             trigger_history: TriggerHistory::default(),
             chunks_discarded: 0,
+            scratch: Vec::new(),
             patches_discarded: 0,
             options,
         }

@@ -167,6 +167,20 @@ impl ReadChunk<'_> {
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
         self.region.copy_payload(&self.place, out);
     }
+
+    /// The payload, all of it, used or not, copied into `scratch`, which grows to what is needed and is meant to be
+    /// used again. Call it once; a second copy may differ.
+    pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8] {
+        let size = self.place.payload_size();
+        if scratch.len() < size {
+            scratch.resize(size, 0);
+        }
+        let out = &mut scratch[..size];
+        self.region
+            .region()
+            .copy_out(self.place.payload_offset(), out);
+        out
+    }
 }
 
 impl Drop for ReadChunk<'_> {

@@ -23,7 +23,7 @@ impl Service {
         if !matches!(producer.memory, Memory::Shared(_) | Memory::Inline) {
             return false;
         }
-        let mut payload = Vec::new();
+        let mut payload = std::mem::take(&mut self.scratch);
         for moved in &request.chunks_to_move {
             let accepted = match &moved.data {
                 Some(data) => move_inline(&mut self.buffers, id, producer, moved, data),
@@ -31,6 +31,7 @@ impl Service {
             };
             self.chunks_discarded += u64::from(accepted == Moved::Refused);
         }
+        self.scratch = payload;
         for patched in &request.chunks_to_patch {
             self.patches_discarded += apply_patches(&mut self.buffers, id, producer, patched);
         }
@@ -67,8 +68,7 @@ fn move_shared(
     let Some(chunk) = region.try_read(page, chunk) else {
         return Moved::Nothing;
     };
-    payload.clear();
-    chunk.copy_payload(payload);
+    let payload = chunk.payload(payload);
     store(
         buffers,
         id,
