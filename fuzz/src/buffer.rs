@@ -34,6 +34,7 @@ pub fn commits(data: &[u8]) {
             1..=3 => drop(take(&mut buffer)),
             4 | 5 => patch(&mut buffer, &mut input),
             6 => same_as_clone(&mut buffer),
+            7 => turn_over(&mut buffer, &mut input),
             _ => copy(&mut buffer, &mut input, &mut payload),
         }
         check(&buffer);
@@ -147,6 +148,20 @@ fn patch(buffer: &mut TraceBuffer, input: &mut Input<'_>) {
         })
         .collect();
     buffer.try_patch(1, writer, id, &patches, choice & 0x80 != 0);
+}
+
+/// A writer's number, or the producer's, passes on to another.
+fn turn_over(buffer: &mut TraceBuffer, input: &mut Input<'_>) {
+    let writer = u16::from(input.u8() % 4);
+    match input.u8() % 4 {
+        0 => buffer.writer_ended(1, writer),
+        1 => buffer.writer_began(1, writer),
+        2 => buffer.producer_gone(1),
+        _ => {
+            buffer.writer_ended(1, writer);
+            buffer.writer_began(1, writer);
+        }
+    }
 }
 
 /// Reads one packet, and looks at all of it.
