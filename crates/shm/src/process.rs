@@ -1,15 +1,15 @@
 //! Which process this is, known without asking the kernel each time.
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(loom, miri, tsan)))]
 pub(crate) use wiped::process_id;
 
-/// The process id, asked for.
-#[cfg(any(loom, miri))]
+/// The process id, asked for: the thread sanitizer does not see how the standard library makes something once.
+#[cfg(any(loom, miri, tsan))]
 pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(loom, miri, tsan)))]
 mod wiped {
     use std::ptr::{self, NonNull};
     use std::sync::OnceLock;
