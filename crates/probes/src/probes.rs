@@ -25,6 +25,9 @@ const PRODUCER_NAME: &str = "perfetto.traced_probes";
 const MEMORY_SIZE: u32 = 2 << 20;
 /// Page size of the shared memory.
 const PAGE_SIZE: u32 = 32 << 10;
+/// Time between reads of kernel buffers that fill up, milliseconds: a level of a page or two is
+/// reached again at once, and must not keep this thread from everything else.
+const FILLED_PAUSE_MS: u32 = 1;
 
 /// Runs the data sources for whatever recordings the service starts.
 ///
@@ -39,6 +42,8 @@ pub struct Probes {
     stop: Arc<AtomicBool>,
     ftrace: Controller,
     drain: Option<Timer>,
+    /// Until when full kernel buffers are left alone.
+    pause: Option<Timer>,
     instances: BTreeMap<InstanceId, Instance>,
     boost: ThreadBoost,
 }
@@ -123,6 +128,7 @@ impl Probes {
             stop: Arc::default(),
             ftrace: Controller::new(),
             drain: None,
+            pause: None,
             instances: BTreeMap::new(),
             boost: ThreadBoost::new(),
         })
@@ -149,8 +155,14 @@ impl Probes {
                 .instances
                 .values()
                 .filter_map(|instance| instance.poll)
-                .chain(self.drain);
-            self.producer.wait(due.map(|timer| timer.until(now)).min());
+                .chain(self.drain)
+                .chain(self.pause);
+            let limit = due.map(|timer| timer.until(now)).min();
+            let full = match self.pause {
+                Some(_) => Vec::new(),
+                None => self.ftrace.watched(),
+            };
+            self.producer.wait_also_for(&full, limit);
         }
         let ids: Vec<InstanceId> = self.instances.keys().copied().collect();
         for id in ids {
@@ -383,7 +395,24 @@ impl Probes {
             .map(|period| Timer::next(now, period));
     }
 
+    /// Reads kernel buffers that have filled up, at most once in [`FILLED_PAUSE_MS`].
+    fn read_filled(&mut self, now: u64) {
+        if self.pause.is_some_and(|pause| !pause.is_due(now)) {
+            return;
+        }
+        self.pause = None;
+        let Some(more) = self.ftrace.read_filled() else {
+            return;
+        };
+        self.pass_metadata_on();
+        self.pause = Some(Timer::next(now, FILLED_PAUSE_MS));
+        if more {
+            self.drain = Some(Timer::now(now));
+        }
+    }
+
     fn run_timers(&mut self, now: u64) {
+        self.read_filled(now);
         if self.drain.is_some_and(|timer| timer.is_due(now)) {
             let more = self.ftrace.read();
             self.pass_metadata_on();

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::TestInstance;
+use common::{TestInstance, fill};
 use ferretto_client::{Address, Consumer};
 use ferretto_host::{Host, HostOptions};
 use ferretto_probes::{Notice, Probes, ProbesOptions};
@@ -252,6 +252,48 @@ fn every_data_source_records_through_the_service() {
         .read("events/sched/sched_switch/enable")
         .expect("readable");
     assert_eq!(on.trim(), "0");
+}
+
+#[test]
+fn probes_023_a_full_buffer_is_read_long_before_the_period_ends() {
+    let Some(instance) = TestInstance::new("service-watermark") else {
+        return;
+    };
+    let world = World::new();
+    let wanted = source("linux.ftrace", |config| {
+        let wanted = FtraceConfig {
+            ftrace_events: vec![b"ftrace/print".to_vec()],
+            instance_name: Some(instance.name.clone().into_bytes()),
+            buffer_size_kb: Some(256),
+            drain_period_ms: Some(60_000),
+            drain_buffer_percent: Some(10),
+            ..Default::default()
+        };
+        config.ftrace_config = Some(wanted.encode_to_vec());
+    });
+    let events_read = || -> u64 {
+        let cpus = instance.fs.cpus();
+        cpus.iter()
+            .map(|&cpu| instance.fs.cpu_stats(cpu).read_events)
+            .sum()
+    };
+    world.record(config(vec![wanted]), || {
+        if world
+            .notices
+            .try_iter()
+            .any(|notice| matches!(notice, Notice::Failed { .. }))
+        {
+            println!("skipped: this kernel does not wake readers at a level");
+            return;
+        }
+        let before = events_read();
+        fill(&instance);
+        let started = std::time::Instant::now();
+        while events_read() == before {
+            assert!(started.elapsed() < LIMIT, "nothing was read");
+            std::thread::yield_now();
+        }
+    });
 }
 
 #[test]

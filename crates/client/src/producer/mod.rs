@@ -251,6 +251,11 @@ impl Producer {
     /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
     /// there are events to take.
     pub fn wait(&self, limit: Option<Duration>) {
+        self.wait_also_for(&[], limit);
+    }
+
+    /// Like [`wait`](Self::wait), but also ends when one of `others` can be read, or has failed.
+    pub fn wait_also_for(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
         if !self.events.is_empty() {
             return;
         }
@@ -259,7 +264,8 @@ impl Producer {
             .map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = [due, limit].into_iter().flatten().min();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.epoll, PollFlags::IN)];
+        fds.extend(others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _ = rustix::event::poll(&mut fds, timeout.as_ref());
     }

@@ -7,7 +7,9 @@ use super::print_filter::{Match, Rule};
 use super::syscalls::{self, Wanted};
 
 /// Drain period when the config does not say, milliseconds.
-pub(super) const DEFAULT_DRAIN_MS: u32 = 100;
+const DEFAULT_DRAIN_MS: u32 = 100;
+/// The same where a fill level of the kernel's buffers causes reads, too.
+const WATERMARK_DRAIN_MS: u32 = 1000;
 /// Longest drain period accepted, milliseconds.
 const MAX_DRAIN_MS: u32 = 60_000;
 
@@ -125,8 +127,10 @@ pub struct FtraceOptions {
     pub buffer_size_kb: u32,
     /// The buffer may be larger than asked for.
     pub buffer_size_lower_bound: bool,
-    /// Time between reads, milliseconds.
-    pub drain_period_ms: u32,
+    /// Time between reads as the config has it, milliseconds.
+    pub drain_period_ms: Option<u32>,
+    /// Fill level of a kernel buffer that causes a read, per cent.
+    pub drain_buffer_percent: Option<u32>,
     /// Encode `sched_switch` and `sched_waking` compactly.
     pub compact_sched: bool,
     /// Write names for kernel addresses.
@@ -186,9 +190,11 @@ impl FtraceOptions {
             buffer_size_kb: config.buffer_size_kb.unwrap_or(0),
             buffer_size_lower_bound: config.buffer_size_lower_bound.unwrap_or(false),
             drain_period_ms: match config.drain_period_ms {
-                Some(period @ 1..=MAX_DRAIN_MS) => period,
-                _ => DEFAULT_DRAIN_MS,
+                Some(period @ 1..=MAX_DRAIN_MS) => Some(period),
+                Some(_) => Some(DEFAULT_DRAIN_MS),
+                None => None,
             },
+            drain_buffer_percent: config.drain_buffer_percent.filter(|&percent| percent > 0),
             compact_sched: config
                 .compact_sched
                 .as_option()
@@ -207,6 +213,14 @@ impl FtraceOptions {
             instance,
             kprobes: kprobes(config),
             exclusive: exclusive(config)?,
+        })
+    }
+
+    /// Time between reads, milliseconds, where the kernel also wakes us at a fill level, or not.
+    pub fn period_ms(&self, woken_at_fill_level: bool) -> u32 {
+        self.drain_period_ms.unwrap_or(match woken_at_fill_level {
+            true => WATERMARK_DRAIN_MS,
+            false => DEFAULT_DRAIN_MS,
         })
     }
 }
@@ -358,7 +372,7 @@ mod tests {
                 drain_period_ms: ms,
                 ..Default::default()
             };
-            FtraceOptions::new(&config).expect("valid").drain_period_ms
+            FtraceOptions::new(&config).expect("valid").period_ms(false)
         };
         assert_eq!(period(None), 100);
         assert_eq!(period(Some(0)), 100);

@@ -1,6 +1,7 @@
 //! All ftrace data sources of this process.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
 use ferretto_proto::FtraceConfig;
@@ -12,6 +13,7 @@ use super::kernel_state::KernelError;
 use super::metadata::Metadata;
 use super::symbols::KernelSymbols;
 use super::tracefs::Tracefs;
+use super::watermark;
 use crate::PacketSink;
 
 /// Owns the kernel's tracing while any ftrace data source exists.
@@ -94,6 +96,30 @@ impl Controller {
             more |= instance.read(TICK_PAGES, &mut self.scratch);
         }
         more
+    }
+
+    /// What becomes readable when a kernel buffer has filled up to the level a data source wants.
+    pub fn watched(&self) -> Vec<BorrowedFd<'_>> {
+        self.instances
+            .values()
+            .flat_map(Instance::watched)
+            .collect()
+    }
+
+    /// Like [`Controller::read`], for the instances with a buffer that has filled up to the level a
+    /// data source wants; `None` if there are none.
+    pub fn read_filled(&mut self) -> Option<bool> {
+        let mut result = None;
+        for instance in self.instances.values_mut() {
+            if instance
+                .watched()
+                .any(|reader| watermark::state(reader).unwrap_or(false))
+            {
+                let more = instance.read(TICK_PAGES, &mut self.scratch);
+                result = Some(result.unwrap_or(false) | more);
+            }
+        }
+        result
     }
 
     /// Reads all that was recorded until now; then writes statistics for the data sources `ids` and

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -19,6 +20,7 @@ use super::symbols::KernelSymbols;
 use super::syscalls::Wanted;
 use super::tracefs::Tracefs;
 use super::translator::Translator;
+use super::watermark::Watermark;
 use crate::PacketSink;
 use crate::clock::boottime_ns;
 
@@ -41,6 +43,7 @@ pub(crate) struct Instance {
     fs: Tracefs,
     translator: Translator,
     taken: Taken,
+    watermark: Watermark,
     page_size: usize,
     cpus: Vec<u32>,
     readers: Vec<(u32, File)>,
@@ -58,6 +61,7 @@ impl Instance {
             translator: Translator::new(&fs),
             page_size: fs.page_size(),
             cpus: fs.cpus(),
+            watermark: Watermark::new(&fs),
             taken,
             fs,
             readers: Vec::new(),
@@ -83,7 +87,22 @@ impl Instance {
     /// Shortest drain period of the data sources that run, milliseconds.
     pub(crate) fn drain_period_ms(&self) -> Option<u32> {
         let running = self.sources.iter().filter(|source| source.started);
-        running.map(|source| source.options.drain_period_ms).min()
+        let woken = self.watermark.is_set();
+        running.map(|source| source.options.period_ms(woken)).min()
+    }
+
+    /// What can be read when a buffer has filled up to the level the data sources want.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let readers = self.readers.iter().filter(|_| self.watermark.is_set());
+        readers.map(|(_, file)| file.as_fd())
+    }
+
+    /// Has the kernel wake us at the lowest fill level a running data source wants.
+    fn set_watermark(&mut self) -> Result<(), KernelError> {
+        let running = self.sources.iter().filter(|source| source.started);
+        let wanted = running.filter_map(|source| source.options.drain_buffer_percent);
+        let readers = self.readers.iter().map(|(_, file)| file.as_fd());
+        self.watermark.set(wanted.min(), readers)
     }
 
     /// Adds a data source: enables its events without recording yet.
@@ -155,7 +174,8 @@ impl Instance {
         if source.options.preserve_buffer {
             source.sink.write_packet(&preserve_packet());
         }
-        turned_on
+        let watermark = self.set_watermark();
+        turned_on.and(watermark)
     }
 
     /// Removes a data source, after what is left for it has been read.
@@ -183,6 +203,8 @@ impl Instance {
             self.taken.turn_off();
             self.readers.clear();
         }
+        // Of those that remain, whoever wanted a level was told at the start whether that works.
+        let _ = self.set_watermark();
         if source.options.exclusive.is_used() {
             self.taken.restore_exclusive();
             self.exclusive = false;
@@ -213,6 +235,7 @@ impl Instance {
             self.release_event(&key);
         }
         self.readers.clear();
+        self.watermark.clear();
         self.taken.give_back();
     }
 

@@ -51,6 +51,12 @@ pub enum KernelError {
         /// The tracer that is active.
         tracer: String,
     },
+    /// The kernel does not wake readers when its buffers fill up.
+    #[error(
+        "drain_buffer_percent has no effect, as that needs Linux 6.9: events are read once in \
+         drain_period_ms only"
+    )]
+    NoWatermark,
     /// A file could not be read or written.
     #[error("{path}: {error}")]
     File {
@@ -86,7 +92,6 @@ struct Before {
     clock: Option<String>,
     buffer_kb: Option<u32>,
     events: String,
-    buffer_percent: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -131,7 +136,6 @@ impl Taken {
             clock: current.clone(),
             buffer_kb: buffer_kb_to_restore(fs),
             events: fs.read("set_event").unwrap_or_default(),
-            buffer_percent: fs.read("buffer_percent").ok(),
         });
         fs.write("tracing_on", "0").map_err(failed("tracing_on"))?;
         // May be refused by access rules; what is on then stays on but is filtered out.
@@ -260,9 +264,6 @@ impl Taken {
         if let Some(before) = &self.rest {
             if let Some(kb) = before.buffer_kb {
                 let _ = fs.write("buffer_size_kb", &kb.to_string());
-            }
-            if let Some(percent) = &before.buffer_percent {
-                let _ = fs.write("buffer_percent", percent.trim());
             }
             let (_, current) = fs.clocks();
             if let Some(clock) = before

@@ -28,6 +28,7 @@ mod syscalls;
 mod table;
 mod tracefs;
 mod translator;
+mod watermark;
 
 pub use bundle::{Action, Batch, Bundler, ClockSnapshot, CpuState, Plan};
 pub use compact::{CompactFormat, NAME_THRESHOLD};

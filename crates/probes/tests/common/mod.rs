@@ -96,3 +96,14 @@ impl Drop for TestInstance {
         }
     }
 }
+
+/// Fills at least one of the instance's buffers, of 256 KiB, to more than a tenth.
+pub(crate) fn fill(instance: &TestInstance) {
+    let mut marker = std::fs::OpenOptions::new()
+        .write(true)
+        .open(instance.fs.root().join("trace_marker"))
+        .expect("a marker");
+    for _ in 0..1000 * instance.fs.cpus().len() {
+        std::io::Write::write_all(&mut marker, &[b'x'; 100]).expect("written");
+    }
+}
