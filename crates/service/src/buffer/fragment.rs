@@ -27,13 +27,12 @@ pub(super) enum Token {
 /// Reads what starts at `at`.
 pub(super) fn token(payload: &[u8], at: usize) -> Token {
     let rest = payload.get(at..).unwrap_or_default();
-    let (size, prefix) = match *rest {
-        [] => return Token::End,
-        [a, ..] if a < 0x80 => (u64::from(a), 1),
-        _ => match varint(rest) {
-            Some(parsed) => parsed,
-            None => return Token::Corrupt,
-        },
+    let Some((size, prefix)) = size(rest) else {
+        return if rest.is_empty() {
+            Token::End
+        } else {
+            Token::Corrupt
+        };
     };
     if size == ABORT_MARKER {
         return Token::Abort;
@@ -45,6 +44,22 @@ pub(super) fn token(payload: &[u8], at: usize) -> Token {
         prefix,
         len: size as usize,
     }
+}
+
+/// The size at the beginning, and the bytes it takes. Without a branch on how many these are, which sizes around 128
+/// make hard to foresee.
+fn size(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = match bytes.first_chunk() {
+        Some(first) => u32::from_le_bytes(*first),
+        None => return varint(bytes),
+    };
+    let ends = !word & 0x8080_8080;
+    if ends == 0 {
+        return varint(bytes);
+    }
+    let word = word & (ends ^ (ends - 1));
+    let size = word & 0x7f | word >> 1 & 0x3f80 | word >> 2 & 0x001f_c000 | word >> 3 & 0x0fe0_0000;
+    Some((size.into(), ends.trailing_zeros() as usize / 8 + 1))
 }
 
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -135,6 +150,8 @@ pub(super) fn is_inside_one(payload: &[u8], offset: usize, count: usize) -> bool
 pub(super) struct Measure {
     /// Bytes of the announced fragments that are really there.
     pub(super) len: usize,
+    /// Where the last of them starts, past its size.
+    pub(super) last: usize,
     /// Whether one of them, beyond the bytes to skip, is not empty.
     pub(super) non_empty: bool,
     /// Whether the abort marker ended it early.
@@ -149,7 +166,8 @@ pub(super) fn measure(payload: &[u8], count: u16) -> Measure {
     for _ in 0..count {
         match token(payload, found.len) {
             Token::Fragment { prefix, len } => {
-                found.len += prefix + len;
+                found.last = found.len + prefix;
+                found.len = found.last + len;
                 found.non_empty |= len > 0;
             }
             Token::Abort => {

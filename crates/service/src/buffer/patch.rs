@@ -2,6 +2,7 @@
 
 use super::read::Link;
 use super::ring::{Record, flag};
+use super::sequence::Entry;
 use super::{ProducerId, TraceBuffer, WriterId, fragment};
 
 /// Four bytes to be put into a chunk.
@@ -49,11 +50,14 @@ impl TraceBuffer {
         let slot = self.sequences.slot(producer, writer)?;
         let sequence = self.sequences.get(slot)?;
         let index = sequence.find(chunk_id)?;
-        let at = sequence.chunks.get(index)?.at;
+        let &Entry { at, last, .. } = sequence.chunks.get(index)?;
         let mut header = self.ring.chunk(at)?;
         let payload = self.ring.payload(at, 0, header.len.into());
-        let harmless = |patch: &Patch| {
-            fragment::is_inside_one(payload, patch.offset as usize, patch.data.len())
+        // Nearly always in the last fragment, as what does not end in a chunk has sizes to be filled in.
+        let harmless = |&Patch { offset, data }: &Patch| {
+            let (offset, count) = (offset as usize, data.len());
+            let is_in_last = offset >= last.into() && offset.saturating_add(count) <= payload.len();
+            is_in_last || fragment::is_inside_one(payload, offset, count)
         };
         if !header.has(flag::CHANGED) && !patches.iter().all(harmless) {
             header.flags |= flag::CHANGED;

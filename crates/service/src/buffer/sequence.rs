@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub(super) id: u32,
     /// Position of its record.
     pub(super) at: u32,
+    /// Where the bytes of its last fragment started when it was stored.
+    pub(super) last: u16,
 }
 
 /// The last chunk that left the buffer, or one before the first that is being read.

@@ -1,8 +1,6 @@
 //! Storing chunks and making room for them.
 
-use ferretto_shm::prefetch;
-
-use super::fragment::measure;
+use super::fragment::{Measure, measure};
 use super::packet::Loss;
 use super::read::Mode;
 use super::ring::{ChunkHeader, Record, bytes, flag, units_for};
@@ -13,10 +11,9 @@ impl TraceBuffer {
     /// Stores a chunk. Whatever is wrong with it shows in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
         self.current = None;
-        // What is replaced, and what replaces it: both come while other things are done.
+        // What is replaced comes while other things are done.
         let place = units_for(chunk.payload.len()) + 1;
         self.ring.prefetch(self.write.at, place);
-        prefetch(chunk.payload);
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
             self.stats.chunks_discarded += 1;
             return;
@@ -57,14 +54,20 @@ impl TraceBuffer {
             return;
         }
         let payload = chunk.payload.get(..found.len).unwrap_or_default();
-        self.store(chunk, header, payload, found.aborted);
+        self.store(chunk, header, payload, found);
         self.sequences.forget_idle();
     }
 
-    fn store(&mut self, chunk: &Chunk<'_>, mut header: ChunkHeader, payload: &[u8], aborted: bool) {
+    fn store(
+        &mut self,
+        chunk: &Chunk<'_>,
+        mut header: ChunkHeader,
+        payload: &[u8],
+        found: Measure,
+    ) {
         let slot = self.slot_for(chunk, header.len);
         header.slot = slot;
-        if aborted {
+        if found.aborted {
             self.stats.trace_writer_packet_loss += 1;
             self.add_loss(slot, Loss::WRITER_ABORT);
         }
@@ -100,7 +103,8 @@ impl TraceBuffer {
             return;
         };
         header.unread = header.len.saturating_sub(read);
-        self.append(slot, header, payload);
+        // No larger than its end, so it fits.
+        self.append(slot, header, payload, found.last as u16);
     }
 
     fn slot_for(&mut self, chunk: &Chunk<'_>, len: u16) -> u32 {
@@ -193,7 +197,7 @@ impl TraceBuffer {
     }
 
     /// Writes the chunk at the write position, where room has been made.
-    fn append(&mut self, slot: u32, header: ChunkHeader, payload: &[u8]) {
+    fn append(&mut self, slot: u32, header: ChunkHeader, payload: &[u8], last: u16) {
         let Some(sequence) = self.sequences.get(slot) else {
             return;
         };
@@ -206,8 +210,8 @@ impl TraceBuffer {
         }
         let at = self.write.at;
         self.ring.write(at, header, payload);
-        self.sequences
-            .insert(slot, index, Entry { id: header.id, at });
+        let id = header.id;
+        self.sequences.insert(slot, index, Entry { id, at, last });
         self.write.at += header.units();
         self.stats.chunks_written += 1;
         self.stats.bytes_written += header.bytes();

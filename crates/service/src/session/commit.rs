@@ -32,8 +32,10 @@ impl Service {
             self.chunks_discarded += u64::from(accepted == Moved::Refused);
         }
         self.scratch = payload;
+        let mut patches = Vec::new();
         for patched in &request.chunks_to_patch {
-            self.patches_discarded += apply_patches(&mut self.buffers, id, producer, patched);
+            self.patches_discarded +=
+                apply_patches(&mut self.buffers, id, producer, patched, &mut patches);
         }
         if let Some(flush @ 1..) = request.flush_request_id {
             self.flush_acked(id, flush);
@@ -138,12 +140,13 @@ fn store(
     Moved::Done
 }
 
-/// Returns how many patches were refused before they reached a buffer.
+/// Returns how many patches were refused before they reached a buffer. `patches` is memory to work in.
 fn apply_patches(
     buffers: &mut BufferPool,
     id: ProducerId,
     producer: &Producer,
     patched: &ChunkToPatch,
+    patches: &mut Vec<Patch>,
 ) -> u64 {
     let all = patched.patches.len() as u64;
     let Ok(target) = BufferId::try_from(patched.target_buffer.unwrap_or(0)) else {
@@ -159,7 +162,7 @@ fn apply_patches(
     let Some(buffer) = buffers.get_mut(target) else {
         return all;
     };
-    let mut patches = Vec::with_capacity(patched.patches.len());
+    patches.clear();
     let mut refused = 0;
     for patch in &patched.patches {
         let data: Option<[u8; PATCH_SIZE]> =
@@ -175,7 +178,7 @@ fn apply_patches(
     let more = patched.has_more_patches.unwrap_or(false);
     let chunk = patched.chunk_id.unwrap_or(0);
     // A chunk that is gone already is in the buffer's own counters.
-    let _ = buffer.try_patch(id, writer as WriterId, chunk, &patches, more);
+    let _ = buffer.try_patch(id, writer as WriterId, chunk, patches, more);
     refused
 }
 

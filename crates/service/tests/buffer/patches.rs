@@ -123,3 +123,17 @@ fn a_patched_size_is_judged_anew() {
     chunk(1, 1, 1).packet(20, 3).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(3, 1 | 4)]);
 }
+
+#[test]
+fn a_patched_size_of_the_last_fragment_is_judged_anew() {
+    let mut buffer = ring(4096);
+    chunk(1, 1, 0)
+        .packet(20, 1)
+        .packet(20, 2)
+        .copy_to(&mut buffer);
+    // Within its bytes, which changes no size, and then the size itself.
+    assert!(buffer.try_patch(1, 1, 0, &[patch(21, [2; 4])], true));
+    assert!(buffer.try_patch(1, 1, 0, &[patch(20, [0xff, 0x7f, 0, 0])], false));
+    chunk(1, 1, 1).packet(20, 3).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(1, 0), (3, 1 | 4)]);
+}
