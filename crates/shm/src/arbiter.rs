@@ -11,8 +11,8 @@ use crate::ids::WriterIds;
 use crate::layout::{ChunkHeader, Layout, PageSize};
 use crate::pages::Pages;
 use crate::patch::PatchList;
-use crate::pending::Pending;
-use crate::primitive::{Arc, AtomicBool, Mutex, Ordering, lock, sleep};
+use crate::pending::{Pending, PendingChunk};
+use crate::primitive::{Apart, Arc, AtomicBool, Mutex, Ordering, lock, sleep};
 use crate::process::process_id;
 use crate::region::Region;
 use crate::service::ServiceRegion;
@@ -106,7 +106,18 @@ pub struct Arbiter {
     held_back: AtomicBool,
     /// The process that may use the chunks. A forked child inherits writers and memory, but must not touch them.
     process: u32,
-    state: Mutex<State>,
+    /// Locked before `state` by who needs both.
+    outgoing: Mutex<Outgoing>,
+    state: Apart<Mutex<State>>,
+}
+
+/// What only the owner of the connection works on. Commits are put together here, where no writer has to wait for it.
+#[derive(Debug, Default)]
+struct Outgoing {
+    /// Parts of a commit that was too large for one request, last one first.
+    ready: Vec<Commit>,
+    /// Nothing, with room for as much as was pending lately.
+    spare: Pending,
 }
 
 #[derive(Debug, Default)]
@@ -120,10 +131,10 @@ struct State {
     /// before the service has been told, or it would take the new writer for the old one.
     unregistered: VecDeque<(u16, u32)>,
     pending: Option<Pending>,
+    /// What becomes the next `pending`.
+    spare: Pending,
     /// When what is pending has waited long enough; set when the owner first hears of it.
     due: Option<Instant>,
-    /// Parts of a commit that was too large for one request, last one first.
-    ready: Vec<Commit>,
 }
 
 impl Arbiter {
@@ -147,7 +158,8 @@ impl Arbiter {
             closed: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
             process: process_id(),
-            state: Mutex::default(),
+            outgoing: Mutex::default(),
+            state: Apart::default(),
         }))
     }
 
@@ -262,8 +274,10 @@ impl Arbiter {
         });
     }
 
-    /// Adds copies of the unfinished chunks to what is pending. The lock keeps them from being freed meanwhile.
+    /// Adds copies of the unfinished chunks to what is pending. The locks keep them from being finished and sent before
+    /// their copies.
     fn scrape(&self) {
+        let _no_commit = lock(&self.outgoing);
         let mut state = lock(&self.state);
         let State {
             pending, targets, ..
@@ -308,6 +322,7 @@ impl Arbiter {
     }
 
     fn next_output(&self, now: Option<Instant>) -> Output {
+        let mut outgoing = lock(&self.outgoing);
         let mut state = lock(&self.state);
         if !state.reservations.are_resolved() {
             return Output::Idle;
@@ -318,21 +333,15 @@ impl Arbiter {
                 target_buffer,
             };
         }
-        if state.ready.is_empty() && state.pending.is_some() {
-            if let Some(due) = state.due_after(now, self.options.batch) {
-                return Output::WaitUntil(due);
-            }
-            state.due = None;
-            let commit = state
-                .pending
-                .take()
-                .map(|p| p.into_commit(self.is_emulated()));
-            let mut parts = commit.map_or(Vec::new(), |commit| commit.split(MAX_COMMIT_BYTES));
-            parts.reverse();
-            state.ready = parts;
-        }
-        if let Some(commit) = state.ready.pop() {
+        if let Some(commit) = outgoing.ready.pop() {
             return Output::Commit(commit);
+        }
+        if let Some(due) = state.due_after(now, self.options.batch) {
+            return Output::WaitUntil(due);
+        }
+        if let Some(pending) = state.take_pending(&mut outgoing.spare) {
+            drop(state);
+            return outgoing.commit(pending, self.is_emulated());
         }
         match state.unregistered.pop_front() {
             Some((writer_id, next_chunk)) => {
@@ -405,6 +414,14 @@ impl Arbiter {
         }
         let direct = self.options.direct_patching;
         let half = self.finder.pages().region().size() / 2;
+        let mut chunk = chunk.and_then(PendingChunk::new);
+        if let Some(chunk) = &mut chunk
+            && !self.is_emulated()
+        {
+            // Before the lock is taken, as others use the page as well. Without shared memory it is the lock that keeps
+            // the chunk in sight of who sends copies: unfinished before, pending afterwards.
+            chunk.settle(direct);
+        }
         self.update(|pending, targets| {
             let none = Target::Buffer(0);
             let target = targets.get(&writer_id).copied().unwrap_or(none);
@@ -421,10 +438,13 @@ impl Arbiter {
         let wake = {
             let mut state = lock(&self.state);
             let State {
-                pending, targets, ..
+                pending,
+                spare,
+                targets,
+                ..
             } = &mut *state;
             let is_new = pending.is_none();
-            let pending = pending.get_or_insert_default();
+            let pending = pending.get_or_insert_with(|| std::mem::take(spare));
             let urgent = change(pending, targets);
             let newly_urgent = urgent && !pending.urgent;
             pending.urgent |= urgent;
@@ -512,6 +532,25 @@ impl State {
         }
         let due = *self.due.get_or_insert(now + batch);
         (due > now).then_some(due)
+    }
+
+    /// Takes what is pending, if anything is, and leaves room for as much as `spare` has.
+    fn take_pending(&mut self, spare: &mut Pending) -> Option<Pending> {
+        let pending = self.pending.take()?;
+        self.due = None;
+        std::mem::swap(&mut self.spare, spare);
+        Some(pending)
+    }
+}
+
+impl Outgoing {
+    /// The first part of the commit of what was pending.
+    fn commit(&mut self, mut pending: Pending, emulated: bool) -> Output {
+        let mut parts = pending.take_commit(emulated).split(MAX_COMMIT_BYTES);
+        parts.reverse();
+        self.ready = parts;
+        self.spare = pending;
+        self.ready.pop().map_or(Output::Idle, Output::Commit)
     }
 }
 

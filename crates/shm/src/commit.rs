@@ -77,6 +77,11 @@ impl Commit {
     /// Splits the commit into requests whose encodings stay below `limit` bytes, in order. The flush acknowledgement
     /// and the callbacks go with the last one.
     pub(crate) fn split(self, limit: usize) -> Vec<Self> {
+        let moves = self.moves.iter().map(Self::size_of_move);
+        let patches = self.patches.iter().map(Self::size_of_patches);
+        if moves.chain(patches).sum::<usize>() < limit {
+            return vec![self];
+        }
         let mut parts = Vec::new();
         let mut part = Self::default();
         let mut bytes = 0;
@@ -88,21 +93,27 @@ impl Commit {
             *bytes += more;
         };
         for chunk in self.moves {
-            start_new(
-                &mut part,
-                &mut bytes,
-                32 + chunk.data.as_ref().map_or(0, Vec::len),
-            );
+            start_new(&mut part, &mut bytes, Self::size_of_move(&chunk));
             part.moves.push(chunk);
         }
         for chunk in self.patches {
-            start_new(&mut part, &mut bytes, 32 + 20 * chunk.patches.len());
+            start_new(&mut part, &mut bytes, Self::size_of_patches(&chunk));
             part.patches.push(chunk);
         }
         part.flush_request_id = self.flush_request_id;
         part.callbacks = self.callbacks;
         parts.push(part);
         parts
+    }
+
+    /// No less than the encoding of a move, in bytes.
+    fn size_of_move(chunk: &ChunkToMove) -> usize {
+        32 + chunk.data.as_ref().map_or(0, Vec::len)
+    }
+
+    /// No less than the encoding of the patches of a chunk, in bytes.
+    fn size_of_patches(chunk: &ChunkToPatch) -> usize {
+        32 + 20 * chunk.patches.len()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::chunk::OwnedChunk;
 use crate::layout::{ChunkHeader, Layout};
 use crate::pages::{Pages, State, TransitionError};
-use crate::primitive::{AtomicBool, AtomicU32, Ordering};
+use crate::primitive::{Apart, AtomicBool, AtomicU32, Ordering};
 
 /// How many pages are looked at for a better place once there is one that would do.
 const PATIENCE: u32 = 64;
@@ -25,11 +25,11 @@ pub(crate) struct Finder {
     /// How all pages are cut, if that is not left to the finder.
     fixed: Option<Layout>,
     /// Where the search begins.
-    cursor: AtomicU32,
+    cursor: Apart<AtomicU32>,
     writers: AtomicU32,
     /// Chunks held by writers that are a whole page, and those that are a quarter.
-    whole: AtomicU32,
-    quarters: AtomicU32,
+    whole: Apart<AtomicU32>,
+    quarters: Apart<AtomicU32>,
     crowded: AtomicBool,
 }
 
@@ -46,10 +46,10 @@ impl Finder {
         Self {
             pages,
             fixed,
-            cursor: AtomicU32::new(0),
+            cursor: Apart::default(),
             writers: AtomicU32::new(0),
-            whole: AtomicU32::new(0),
-            quarters: AtomicU32::new(0),
+            whole: Apart::default(),
+            quarters: Apart::default(),
             crowded: AtomicBool::new(false),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::layout::{ChunkHeader, HEADER_SIZE, Layout, PageSize, STATES_MASK};
-use crate::primitive::{Arc, AtomicU32, Ordering, sleep, yield_now};
+use crate::primitive::{Arc, AtomicU32, Ordering, sleep, spin_loop, yield_now};
 use crate::region::Region;
 
 /// How often a transition is tried before giving up under contention.
@@ -262,7 +262,9 @@ impl Pages {
                 return Ok(());
             }
             match attempt {
-                0..32 => yield_now(),
+                // Whoever was faster is done already.
+                0..8 => spin_loop(),
+                8..32 => yield_now(),
                 _ => sleep(Duration::from_millis(u64::from(attempt / 10))),
             }
         }

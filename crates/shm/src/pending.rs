@@ -9,10 +9,11 @@ use crate::service::ScrapedChunk;
 use crate::startup::Target;
 
 /// A chunk that goes out with the next commit.
-struct PendingChunk {
+pub(crate) struct PendingChunk {
     target: Target,
     page: u32,
     index: u32,
+    size: usize,
     chunk: Chunk,
 }
 
@@ -53,22 +54,11 @@ impl Pending {
     }
 
     /// Adds a chunk. With `direct` patching it is kept back while it has holes.
-    pub(crate) fn add_chunk(&mut self, chunk: OwnedChunk, target: Target, direct: bool) {
-        let Some((page, index, size)) = chunk.location() else {
-            return;
-        };
-        let chunk = if direct && chunk.needs_patching() {
-            Chunk::Held(chunk)
-        } else {
-            chunk.release().map_or(Chunk::Gone, Chunk::Released)
-        };
-        self.bytes += size;
-        self.chunks.push(PendingChunk {
-            target,
-            page,
-            index,
-            chunk,
-        });
+    pub(crate) fn add_chunk(&mut self, mut chunk: PendingChunk, target: Target, direct: bool) {
+        chunk.settle(direct);
+        chunk.target = target;
+        self.bytes += chunk.size;
+        self.chunks.push(chunk);
     }
 
     /// Adds a copy of a chunk that is still being written.
@@ -162,10 +152,14 @@ impl Pending {
         }
     }
 
-    /// The commit to send, with all buffers known. `emulated`: with the chunks inside.
-    pub(crate) fn into_commit(mut self, emulated: bool) -> Commit {
-        let mut moves = self.copies;
-        for mut pending in self.chunks.drain(..) {
+    /// The commit to send, with all buffers known. `emulated`: with the chunks inside. Leaves nothing, but room for as
+    /// many chunks.
+    pub(crate) fn take_commit(&mut self, emulated: bool) -> Commit {
+        let mut chunks = std::mem::take(&mut self.chunks);
+        let all = std::mem::take(self);
+        let mut moves = all.copies;
+        moves.reserve_exact(chunks.len());
+        for mut pending in chunks.drain(..) {
             pending.release();
             let Chunk::Released(released) = pending.chunk else {
                 continue;
@@ -178,23 +172,42 @@ impl Pending {
                 is_incomplete: false,
             });
         }
-        let patches = self
-            .patches
-            .into_iter()
-            .map(|(target, chunk)| ChunkToPatch {
-                target_buffer: target.buffer(),
-                ..chunk
-            });
+        self.chunks = chunks;
+        let patches = all.patches.into_iter().map(|(target, chunk)| ChunkToPatch {
+            target_buffer: target.buffer(),
+            ..chunk
+        });
         Commit {
             moves,
             patches: patches.collect(),
-            flush_request_id: self.flush_request_id,
-            callbacks: self.callbacks,
+            flush_request_id: all.flush_request_id,
+            callbacks: all.callbacks,
         }
     }
 }
 
 impl PendingChunk {
+    /// A chunk as it is, for no buffer yet; `None` if detached.
+    pub(crate) fn new(chunk: OwnedChunk) -> Option<Self> {
+        let (page, index, size) = chunk.location()?;
+        Some(Self {
+            target: Target::Buffer(0),
+            page,
+            index,
+            size,
+            chunk: Chunk::Held(chunk),
+        })
+    }
+
+    /// Gives the chunk to the service, unless its holes may be filled by `direct` patching.
+    pub(crate) fn settle(&mut self, direct: bool) {
+        if let Chunk::Held(chunk) = &self.chunk
+            && !(direct && chunk.needs_patching())
+        {
+            self.release();
+        }
+    }
+
     fn release(&mut self) {
         self.chunk = match std::mem::replace(&mut self.chunk, Chunk::Gone) {
             Chunk::Held(chunk) => chunk.release().map_or(Chunk::Gone, Chunk::Released),

@@ -9,6 +9,8 @@ pub(crate) use loom::sync::{
     atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
 #[cfg(not(loom))]
+pub(crate) use std::hint::spin_loop;
+#[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
@@ -21,7 +23,7 @@ pub(crate) use std::sync::{Arc, PoisonError};
 #[cfg(loom)]
 pub(crate) use crate::shadow::Shadow;
 #[cfg(loom)]
-pub(crate) use loom::thread::yield_now;
+pub(crate) use loom::{hint::spin_loop, thread::yield_now};
 
 /// Time does not pass in a model: sleeping is letting others run.
 #[cfg(loom)]
@@ -60,5 +62,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
             Err(TryLockError::Poisoned(error)) => return PoisonError::into_inner(error),
             Err(TryLockError::WouldBlock) => yield_now(),
         }
+    }
+}
+
+/// In cache lines of its own, as threads that write to it would slow down those that read what lies next to it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::owned::Owned;
-use crate::primitive::{AtomicU16, AtomicU32, Shadow};
+use crate::primitive::{Apart, AtomicU16, AtomicU32, Shadow};
 
 /// The largest region either side accepts: 32 MiB.
 pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
@@ -62,6 +62,8 @@ enum Backing {
 ///
 /// There is no way to borrow its bytes. Everything goes through bounds-checked atomic words and copies. The memory
 /// stays mapped for as long as the value lives; share it in an [`Arc`](std::sync::Arc).
+// Aligned so that the counts of that `Arc`, which change with every chunk, are not in one cache line with the fields.
+#[repr(align(128))]
 pub struct Region {
     base: NonNull<u8>,
     size: usize,
@@ -70,7 +72,7 @@ pub struct Region {
     owned: Owned,
     /// Held while chunks are freed and while they are scraped, which must not happen at the same time: a chunk that is
     /// freed may be written again at once. Not in a model, which knows this and cannot wait for it.
-    reading: Mutex<()>,
+    reading: Apart<Mutex<()>>,
     /// Nothing, except in a model of concurrency.
     shadow: Shadow,
 }
@@ -113,7 +115,7 @@ impl Region {
             size,
             backing: Backing::Heap(layout),
             owned: Owned::new(size / GRANULE),
-            reading: Mutex::new(()),
+            reading: Apart::default(),
             shadow: Shadow::default(),
         })
     }
@@ -166,7 +168,7 @@ impl Region {
             size,
             backing: Backing::Mapping(fd),
             owned: Owned::new(size / GRANULE),
-            reading: Mutex::new(()),
+            reading: Apart::default(),
             shadow: Shadow::default(),
         })
     }
