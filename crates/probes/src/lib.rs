@@ -1,6 +1,7 @@
 //! System data sources: ftrace, process and system statistics.
 //!
 //! - `linux.ftrace`: kernel events, read as raw pages from tracefs ([`ftrace`]).
+//! - `linux.sysfs_power`: what batteries say ([`Batteries`]).
 //! - `linux.process_stats`: processes, threads and what they use ([`ProcessStats`]).
 //! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
 //! - `linux.system_info`: its processors and interrupts.
@@ -21,6 +22,7 @@ mod availability;
 mod clock;
 pub mod ftrace;
 mod options;
+mod power;
 mod probes;
 mod process_stats;
 mod procfs;
@@ -32,8 +34,9 @@ mod system_info;
 
 pub use availability::{Unavailable, availability};
 pub use options::{Notice, NoticeHandler, ProbesOptions};
+pub use power::Batteries;
 pub use probes::{Probes, Stopper};
 pub use process_stats::ProcessStats;
-pub use registration::{FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, descriptors};
+pub use registration::{FTRACE, PROCESS_STATS, SYS_STATS, SYSFS_POWER, SYSTEM_INFO, descriptors};
 pub use sink::PacketSink;
 pub use sys_stats::SysStats;

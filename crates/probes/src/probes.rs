@@ -15,9 +15,11 @@ use ferretto_proto::{DataSourceConfig, SystemInfoConfig, decode_lazy};
 use crate::clock::monotonic_ns;
 use crate::ftrace::Controller;
 use crate::options::{Notice, ProbesOptions};
-use crate::registration::{FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, descriptors};
+use crate::registration::{
+    FTRACE, PROCESS_STATS, SYS_STATS, SYSFS_POWER, SYSTEM_INFO, descriptors,
+};
 use crate::schedule::Timer;
-use crate::{PacketSink, ProcessStats, SysStats, system_info};
+use crate::{Batteries, PacketSink, ProcessStats, SysStats, system_info};
 
 /// Name under which the producer is known.
 const PRODUCER_NAME: &str = "perfetto.traced_probes";
@@ -78,6 +80,7 @@ struct Instance {
 enum Source {
     /// Lives in the controller.
     Ftrace,
+    Batteries(Batteries),
     ProcessStats(ProcessStats),
     SysStats(Box<SysStats>),
     SystemInfo(SystemInfoConfig, Box<dyn PacketSink>),
@@ -87,6 +90,7 @@ impl Source {
     fn name(&self) -> &'static str {
         match self {
             Self::Ftrace => FTRACE,
+            Self::Batteries(_) => SYSFS_POWER,
             Self::ProcessStats(_) => PROCESS_STATS,
             Self::SysStats(_) => SYS_STATS,
             Self::SystemInfo(..) => SYSTEM_INFO,
@@ -95,6 +99,7 @@ impl Source {
 
     fn poll_period_ms(&self) -> Option<u32> {
         match self {
+            Self::Batteries(source) => source.poll_period_ms(),
             Self::ProcessStats(source) => source.poll_period_ms(),
             Self::SysStats(source) => source.poll_period_ms(),
             Self::Ftrace | Self::SystemInfo(..) => None,
@@ -242,6 +247,7 @@ impl Probes {
                     .map_err(|error| error.to_string())?;
                 Ok(Source::Ftrace)
             }
+            SYSFS_POWER => Ok(Source::Batteries(Batteries::new(sink))),
             PROCESS_STATS => {
                 let wanted = decode_lazy(&config.process_stats_config).map_err(unusable)?;
                 Ok(Source::ProcessStats(ProcessStats::new(&wanted, sink)))
@@ -311,7 +317,7 @@ impl Probes {
                 }
             }
             Source::ProcessStats(source) => source.start(),
-            Source::SysStats(_) => {}
+            Source::Batteries(_) | Source::SysStats(_) => {}
             Source::SystemInfo(config, sink) => system_info::write(config, sink.as_mut()),
         }
         instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
@@ -333,6 +339,7 @@ impl Probes {
                 self.ftrace.stop(id.0);
                 self.reset_drain_timer();
             }
+            Source::Batteries(mut source) => source.flush(),
             Source::ProcessStats(mut source) => source.flush(),
             Source::SysStats(mut source) => source.flush(),
             Source::SystemInfo(_, mut sink) => sink.flush(),
@@ -357,6 +364,7 @@ impl Probes {
             };
             match &mut instance.source {
                 Source::Ftrace => {}
+                Source::Batteries(source) => source.flush(),
                 Source::ProcessStats(source) => source.flush(),
                 Source::SysStats(source) => source.flush(),
                 Source::SystemInfo(_, sink) => sink.flush(),
@@ -426,6 +434,7 @@ impl Probes {
                 continue;
             }
             match &mut instance.source {
+                Source::Batteries(source) => source.poll(),
                 Source::ProcessStats(source) => source.poll(),
                 Source::SysStats(source) => source.poll(),
                 Source::Ftrace | Source::SystemInfo(..) => {}

@@ -4,6 +4,8 @@ use ferretto_proto::{DataSourceDescriptor, FtraceDescriptor, Message};
 
 /// Name of the ftrace data source.
 pub const FTRACE: &str = "linux.ftrace";
+/// Name of the battery data source.
+pub const SYSFS_POWER: &str = "linux.sysfs_power";
 /// Name of the process data source.
 pub const PROCESS_STATS: &str = "linux.process_stats";
 /// Name of the system counter data source.
@@ -13,7 +15,7 @@ pub const SYSTEM_INFO: &str = "linux.system_info";
 
 /// Every data source of this crate, in the order they are registered.
 pub fn descriptors() -> Vec<DataSourceDescriptor> {
-    [FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO]
+    [FTRACE, SYSFS_POWER, PROCESS_STATS, SYS_STATS, SYSTEM_INFO]
         .map(descriptor)
         .into()
 }

@@ -14,7 +14,7 @@ use ferretto_client::Address;
 use ferretto_ipc::host::{self, Action, Connection, Incoming, Peer};
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::port::producer::{Reply, Request};
-use ferretto_probes::{Probes, ProbesOptions, Stopper};
+use ferretto_probes::{Batteries, Probes, ProbesOptions, Stopper};
 use ferretto_proto::get_async_command_response::{
     Cmd, Flush, SetupDataSource, SetupTracing, StartDataSource, StopDataSource,
 };
@@ -224,6 +224,27 @@ fn prints(instance: &str, buffer: u32) -> DataSourceConfig {
 }
 
 #[test]
+fn probes_001_sources_are_registered_in_upstreams_order() {
+    let mut script = Script::start();
+    let mut names = Vec::new();
+    while names.len() < 5 {
+        if let Request::RegisterDataSource(request) = script.next() {
+            let descriptor = request.data_source_descriptor.as_option();
+            let name = descriptor.and_then(|it| it.name.clone());
+            names.push(String::from_utf8(name.expect("a name")).expect("text"));
+        }
+    }
+    let wanted = [
+        "linux.ftrace",
+        "linux.sysfs_power",
+        "linux.process_stats",
+        "linux.sys_stats",
+        "linux.system_info",
+    ];
+    assert_eq!(names, wanted);
+}
+
+#[test]
 fn probes_004_sources_that_cannot_answer_do_not_hold_a_flush_up() {
     let mut script = Script::start();
     let refused = prints("../nowhere", 1);
@@ -285,5 +306,30 @@ fn probes_005_a_stop_is_confirmed_after_the_last_data_was_committed() {
         }
         let afterwards = script.flush(id, &[]);
         assert!(chunks(&afterwards, id as u32).is_empty(), "source {id}");
+    }
+}
+
+#[test]
+fn probes_068_the_battery_source_is_confirmed_with_or_without_a_battery() {
+    let mut script = Script::start();
+    let battery = config("linux.sysfs_power", 1);
+    script.set_up(1, &battery);
+    script.start_instance(1, &battery);
+    script.wait_started(1);
+    let mut commits = script.flush(5, &[1]);
+    script.command(Cmd::StopDataSource(Box::new(StopDataSource {
+        instance_id: Some(1),
+        ..Default::default()
+    })));
+    loop {
+        match script.next() {
+            Request::CommitData(commit) => commits.push(commit),
+            Request::NotifyDataSourceStopped(it) if it.data_source_id == Some(1) => break,
+            _ => {}
+        }
+    }
+    let batteries = Batteries::new(Box::new(Vec::new()));
+    if batteries.poll_period_ms().is_none() {
+        assert!(chunks(&commits, 1).is_empty());
     }
 }

@@ -178,7 +178,7 @@ fn ftrace(instance: &TestInstance, events: &[&str]) -> trace_config::DataSource 
 }
 
 #[test]
-fn probes_001_and_002_registered_in_order_and_again_after_a_restart() {
+fn probes_002_registered_again_after_a_restart() {
     let mut world = World::new();
     let names = |world: &World| {
         let state = world
@@ -201,6 +201,7 @@ fn probes_001_and_002_registered_in_order_and_again_after_a_restart() {
         "linux.ftrace",
         "linux.process_stats",
         "linux.sys_stats",
+        "linux.sysfs_power",
         "linux.system_info",
     ];
     assert_eq!(names(&world), wanted);

@@ -10,13 +10,48 @@ use super::selection::{EventKey, KPROBE_GROUP, KRETPROBE_GROUP};
 use super::stats::SetupReport;
 use super::tracefs::Tracefs;
 
-/// Creates the probes `options` asks for. Those that work end up in `installed`.
-pub(crate) fn install(
+/// The probes that can be used, and how to decode them.
+pub(crate) type Decoders = BTreeMap<EventKey, Arc<EventDecoder>>;
+
+/// Why a probe cannot be used.
+enum Unusable {
+    /// The kernel does not allow it.
+    Refused,
+    /// Its format is missing, or not understood.
+    Unknown,
+}
+
+/// Creates the probes `options` asks for.
+pub(crate) fn install(options: &FtraceOptions, fs: &Tracefs, report: &mut SetupReport) -> Decoders {
+    decoders(options, report, |group, name| {
+        if !create(fs, group, name) {
+            return Err(Unusable::Refused);
+        }
+        read_format(fs, group, name).inspect_err(|_| remove(fs, group, name))
+    })
+}
+
+/// The probes `options` asks for as they are, without creating any.
+pub(crate) fn existing(
     options: &FtraceOptions,
     fs: &Tracefs,
     report: &mut SetupReport,
-    installed: &mut BTreeMap<EventKey, Arc<EventDecoder>>,
-) {
+) -> Decoders {
+    decoders(options, report, |group, name| read_format(fs, group, name))
+}
+
+fn read_format(fs: &Tracefs, group: &str, name: &str) -> Result<EventFormat, Unusable> {
+    let text = fs.format(group, name).ok();
+    let format = text.as_deref().and_then(EventFormat::parse);
+    format.ok_or(Unusable::Unknown)
+}
+
+fn decoders(
+    options: &FtraceOptions,
+    report: &mut SetupReport,
+    format_of: impl Fn(&str, &str) -> Result<EventFormat, Unusable>,
+) -> Decoders {
+    let mut found = Decoders::new();
     for (name, kind) in &options.kprobes {
         let wanted: &[(&str, Mark)] = match kind {
             KprobeKind::Entry => &[(KPROBE_GROUP, Mark::Instant)],
@@ -24,20 +59,21 @@ pub(crate) fn install(
             KprobeKind::Both => &[(KPROBE_GROUP, Mark::Begin), (KRETPROBE_GROUP, Mark::End)],
         };
         for &(group, mark) in wanted {
-            if !is_symbol(name) || !create(fs, group, name) {
-                report.failed.push(format!("{group}/{name}"));
-                continue;
-            }
-            let format = fs.format(group, name).ok();
-            let Some(format) = format.as_deref().and_then(EventFormat::parse) else {
-                remove(fs, group, name);
-                report.unknown.push(format!("{group}/{name}"));
-                continue;
+            let format = match is_symbol(name) {
+                true => format_of(group, name),
+                false => Err(Unusable::Refused),
             };
-            let decoder = EventDecoder::kprobe(group, &format, mark);
-            installed.insert((group.to_owned(), name.clone()), Arc::new(decoder));
+            match format {
+                Ok(format) => {
+                    let decoder = EventDecoder::kprobe(group, &format, mark);
+                    found.insert((group.to_owned(), name.clone()), Arc::new(decoder));
+                }
+                Err(Unusable::Refused) => report.failed.push(format!("{group}/{name}")),
+                Err(Unusable::Unknown) => report.unknown.push(format!("{group}/{name}")),
+            }
         }
     }
+    found
 }
 
 fn is_symbol(name: &str) -> bool {

@@ -8,6 +8,7 @@ use ferretto_proto::FtraceConfig;
 use super::bundle::{Action, CpuState, Plan};
 use super::config::{ConfigError, FtraceOptions};
 use super::decoder::EventDecoder;
+use super::kprobes;
 use super::metadata::Metadata;
 use super::page::ParseStatus;
 use super::print_filter::PrintFilter;
@@ -61,8 +62,7 @@ pub(crate) fn enable(
     already: impl Fn(&EventKey) -> bool,
 ) -> Enabled {
     let mut report = SetupReport::default();
-    let mut kprobes = BTreeMap::new();
-    super::kprobes::install(options, fs, &mut report, &mut kprobes);
+    let kprobes = kprobes::install(options, fs, &mut report);
     let turn_on = |key: &EventKey| {
         // Events of the group `ftrace` are always on and have no switch.
         if key.0 == "ftrace" || already(key) {
@@ -84,7 +84,8 @@ impl Plan {
     pub fn from_formats(config: &FtraceConfig, fs: &Tracefs) -> Result<Self, ConfigError> {
         let options = FtraceOptions::new(config)?;
         let mut translator = Translator::new(fs);
-        let (kprobes, report) = (BTreeMap::new(), SetupReport::default());
+        let mut report = SetupReport::default();
+        let kprobes = kprobes::existing(&options, fs, &mut report);
         Ok(
             prepare(&options, fs, &mut translator, None, kprobes, report, |_| {
                 true
@@ -100,7 +101,7 @@ fn prepare(
     fs: &Tracefs,
     translator: &mut Translator,
     symbols: Option<Arc<KernelSymbols>>,
-    kprobes: BTreeMap<EventKey, Arc<EventDecoder>>,
+    kprobes: kprobes::Decoders,
     mut report: SetupReport,
     turn_on: impl Fn(&EventKey) -> bool,
 ) -> Enabled {

@@ -5,6 +5,7 @@ mod common;
 
 mod compact;
 mod generic;
+mod kprobes;
 mod records;
 mod support;
 mod symbols;

@@ -1,0 +1,107 @@
+//! `linux.sysfs_power`: what batteries say (kernel documentation: `sysfs-class-power`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use ferretto_proto::fields::{battery_counters as field, trace_packet};
+
+use crate::PacketSink;
+use crate::clock::boottime_ns;
+
+/// Time between readings, milliseconds.
+const PERIOD_MS: u32 = 1000;
+/// Batteries read at most; others are left out.
+const MAX_BATTERIES: usize = 64;
+
+/// Counters of a battery and the files they come from: amounts are in micro-units, such as µA.
+const COUNTERS: [(&str, u32); 5] = [
+    ("charge_now", field::CHARGE_COUNTER_UAH),
+    ("current_now", field::CURRENT_UA),
+    // Upstream's probes write the average as if it were the current.
+    ("current_avg", field::CURRENT_AVG_UA),
+    ("energy_now", field::ENERGY_COUNTER_UWH),
+    ("voltage_now", field::VOLTAGE_UV),
+];
+
+/// A `linux.sysfs_power` data source.
+#[derive(Debug)]
+pub struct Batteries {
+    /// Names and folders, in the order of the names.
+    found: Vec<(String, PathBuf)>,
+    sink: Box<dyn PacketSink>,
+}
+
+impl Batteries {
+    /// The batteries this machine has now.
+    pub fn new(sink: Box<dyn PacketSink>) -> Self {
+        Self::with_root(Path::new("/"), sink)
+    }
+
+    /// Those found in `sys` under another directory.
+    pub fn with_root(root: &Path, sink: Box<dyn PacketSink>) -> Self {
+        Self {
+            found: find(&root.join("sys/class/power_supply")),
+            sink,
+        }
+    }
+
+    /// Time between calls of [`Batteries::poll`], milliseconds; `None` if there is no battery.
+    pub fn poll_period_ms(&self) -> Option<u32> {
+        (!self.found.is_empty()).then_some(PERIOD_MS)
+    }
+
+    /// Reads every battery and writes a packet for each.
+    pub fn poll(&mut self) {
+        let named = self.found.len() > 1;
+        for (name, folder) in &self.found {
+            let timestamp = boottime_ns();
+            let counters = ferretto_wire::encode(|out| {
+                for (file, number) in COUNTERS {
+                    if let Some(value) = read::<i64>(&folder.join(file)) {
+                        out.int(number, value);
+                    }
+                }
+                if let Some(percent) = read::<u8>(&folder.join("capacity")) {
+                    out.float(field::CAPACITY_PERCENT, percent.into());
+                }
+                if named {
+                    out.string(field::NAME, name);
+                }
+            });
+            self.sink.write_packet(&ferretto_wire::encode(|packet| {
+                packet.varint(trace_packet::TIMESTAMP, timestamp);
+                packet.bytes(trace_packet::BATTERY, &counters);
+            }));
+        }
+    }
+
+    /// Hands everything written so far to the service.
+    pub fn flush(&mut self) {
+        self.sink.flush();
+    }
+}
+
+fn find(supplies: &Path) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(supplies).into_iter().flatten().flatten();
+    let is_battery = |folder: &PathBuf| {
+        read::<String>(&folder.join("type")).as_deref() == Some("Battery")
+            && read::<u8>(&folder.join("present")) == Some(1)
+    };
+    let mut found: Vec<_> = entries
+        .map(|entry| {
+            (
+                entry.file_name().to_string_lossy().into_owned(),
+                entry.path(),
+            )
+        })
+        .filter(|(_, folder)| is_battery(folder))
+        .collect();
+    found.sort();
+    found.truncate(MAX_BATTERIES);
+    found
+}
+
+fn read<T: FromStr>(file: &Path) -> Option<T> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
