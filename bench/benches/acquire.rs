@@ -1,18 +1,55 @@
 //! Taking chunks of shared memory and giving them back, by one, two and eight threads at once.
 //!
-//! A cycle is everything that is done once a chunk: a writer takes one, writes a packet and gives it back, the commit is
-//! made, the service takes the chunk and frees it.
+//! `filled`: every packet fills a chunk, so each takes a new one and gives it back, as in a stream of events. `flushed`:
+//! a writer takes a chunk, writes a small packet and flushes, which is the most that can be asked of a commit.
+//!
+//! The service's part is done by whichever thread finds nobody doing it, as there is one owner of a connection. What is
+//! shown is the time for one cycle on every thread: on as many processors as threads, ideally that of one thread.
 
 use std::hint::black_box;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ferretto_shm::{
-    Arbiter, ArbiterOptions, ExhaustedPolicy, Outlet, Output, PageSize, Region, ServiceRegion,
+    Arbiter, ArbiterOptions, ExhaustedPolicy, Layout, Outlet, Output, PageSize, Region,
+    ServiceRegion,
 };
 
-const MEMORY: usize = 256 * 1024;
+/// More than eight threads can fill between two times that all wait for the service.
+const MEMORY: usize = 1024 * 1024;
+
+/// A packet that fills a chunk of a page cut in fourteen.
+const FILLING: [u8; 250] = [7; 250];
+
+/// What is done in a cycle.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    layout: Layout,
+    flush: bool,
+    /// A thread does the service's part every so many cycles, if nobody else does.
+    service: u64,
+    /// Every so many cycles it waits until it can do that.
+    wait: u64,
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        name: "filled",
+        layout: Layout::Div14,
+        flush: false,
+        service: 32,
+        wait: 256,
+    },
+    Kind {
+        name: "flushed",
+        layout: Layout::Div1,
+        flush: true,
+        service: 1,
+        wait: 16,
+    },
+];
 
 struct Deaf;
 
@@ -24,52 +61,74 @@ impl Outlet for Deaf {
 /// Both sides of one region.
 struct Sides {
     arbiter: Arc<Arbiter>,
-    service: ServiceRegion,
+    service: Mutex<ServiceRegion>,
 }
 
 impl Sides {
-    fn new() -> Self {
+    fn new(layout: Layout) -> Self {
         let region = Arc::new(Region::create(MEMORY).expect("shared memory"));
         let page = PageSize::DEFAULT;
-        let options = ArbiterOptions::default();
+        let options = ArbiterOptions {
+            layout: Some(layout),
+            ..ArbiterOptions::default()
+        };
         Self {
             arbiter: Arbiter::new(Arc::clone(&region), page, options, Box::new(Deaf))
                 .expect("a region of whole pages"),
-            service: ServiceRegion::new(region, page).expect("a region of whole pages"),
+            service: Mutex::new(ServiceRegion::new(region, page).expect("a region of whole pages")),
         }
     }
 
     /// As the service does for each commit.
-    fn drain(&self) {
-        while let Output::Commit(commit) = self.arbiter.poll_output_urgently() {
-            for chunk in commit.moves {
-                drop(black_box(self.service.try_read(chunk.page, chunk.chunk)));
+    fn serve(&self, wait: bool) {
+        let service = if wait {
+            self.service.lock().unwrap_or_else(PoisonError::into_inner)
+        } else if let Ok(service) = self.service.try_lock() {
+            service
+        } else {
+            return;
+        };
+        loop {
+            match self.arbiter.poll_output_urgently() {
+                Output::Commit(commit) => commit.moves.iter().for_each(|chunk| {
+                    drop(black_box(service.try_read(chunk.page, chunk.chunk)));
+                }),
+                Output::Register { .. } | Output::Unregister { .. } => {}
+                Output::WaitUntil(_) | Output::Idle => return,
             }
         }
+    }
+
+    /// What one thread does.
+    fn write(&self, kind: Kind, cycles: u64, barrier: &Barrier) {
+        let mut writer = self.arbiter.create_writer(1, ExhaustedPolicy::Drop);
+        barrier.wait();
+        for cycle in 0..cycles {
+            if kind.flush {
+                writer.new_packet().varint(1, 1);
+                writer.flush(None);
+            } else {
+                writer.write_packet(&FILLING);
+            }
+            if cycle % kind.service == 0 {
+                self.serve(cycle % kind.wait == 0);
+            }
+        }
+        assert_eq!(writer.drop_count(), 0);
     }
 }
 
 /// How long so many cycles take on each of so many threads.
-fn run(threads: usize, cycles: u64) -> Duration {
-    let sides = Sides::new();
+fn run(kind: Kind, threads: usize, cycles: u64) -> Duration {
+    let sides = Sides::new(kind.layout);
     let barrier = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut writer = sides.arbiter.create_writer(1, ExhaustedPolicy::Drop);
-                    barrier.wait();
-                    for _ in 0..cycles {
-                        writer.new_packet().varint(1, 1);
-                        writer.flush(None);
-                        sides.drain();
-                    }
-                    assert_eq!(writer.drop_count(), 0);
-                })
-            })
+            .map(|_| scope.spawn(|| sides.write(kind, cycles, &barrier)))
             .collect();
-        barrier.wait();
+        // Not after the barrier: this thread may be the last to go on.
         let start = Instant::now();
+        barrier.wait();
         for worker in workers {
             worker.join().expect("a worker");
         }
@@ -79,11 +138,13 @@ fn run(threads: usize, cycles: u64) -> Duration {
 
 fn acquisition(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("chunk acquisition");
-    for threads in [1, 2, 8] {
-        group.throughput(Throughput::Elements(threads as u64));
-        group.bench_function(BenchmarkId::new("threads", threads), |bencher| {
-            bencher.iter_custom(|cycles| run(threads, cycles));
-        });
+    for kind in KINDS {
+        for threads in [1, 2, 8] {
+            group.throughput(Throughput::Elements(threads as u64));
+            group.bench_function(BenchmarkId::new(kind.name, threads), |bencher| {
+                bencher.iter_custom(|cycles| run(kind, threads, cycles));
+            });
+        }
     }
     group.finish();
 }
