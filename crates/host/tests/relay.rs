@@ -78,8 +78,8 @@ fn sync(phase: Option<Phase>) -> relay::Request {
     })
 }
 
-#[test]
-fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
+/// A host that serves relays, where it does, and a relay of another machine connected to it.
+fn host_and_relay() -> (TestHost, Address, Client<relay::Port>) {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
         options.relays = RelayEndpoints::Everywhere;
@@ -96,7 +96,12 @@ fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
     };
     let socket = Socket::connect(&tcp).unwrap();
     let connection = Connection::<relay::Port>::with_identity(socket, &identity);
-    let mut client = Client::bound(connection);
+    (host, tcp, Client::bound(connection))
+}
+
+#[test]
+fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
+    let (host, tcp, mut client) = host_and_relay();
     let init = relay::Request::InitRelay(InitRelayRequest::default());
     // Also before InitRelay, and again.
     for request in [
@@ -131,23 +136,7 @@ fn boottime() -> u64 {
 
 #[test]
 fn ipc_068_the_last_five_exchanges_are_in_the_trace_with_clocks_read_before_the_answer() {
-    let host = TestHost::start_with(|options| {
-        options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.relays = RelayEndpoints::Everywhere;
-    });
-    let tcp = Address::Tcp {
-        host: "127.0.0.1".to_owned(),
-        port: host.port.unwrap(),
-    };
-    let identity = Identity {
-        pid: 1,
-        uid: 0,
-        machine_id_hint: b"test_machine_id_hint",
-        machine_name: b"guest",
-    };
-    let socket = Socket::connect(&tcp).unwrap();
-    let connection = Connection::<relay::Port>::with_identity(socket, &identity);
-    let mut client = Client::bound(connection);
+    let (host, _, mut client) = host_and_relay();
     let mut times = Vec::new();
     for number in 0..7u64 {
         let phase = [Phase::PING, Phase::UPDATE][number as usize % 2];
