@@ -3,15 +3,15 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::runtime::Command;
-use crate::{data_source, init, track_event};
+use crate::engine::{self, Command};
+use crate::{data_source, track_event};
 
 /// Hands over what this thread has written and waits until the service has it, at most for as long as `limit`. Returns
 /// whether it has. The service then also knows every data source registered before.
 ///
 /// Other threads hand over what they have written by and by, at their end, or when they call this.
 pub fn flush(limit: Duration) -> bool {
-    let Some(runtime) = init::runtime() else {
+    let Some(runtime) = engine::runtime() else {
         return false;
     };
     track_event::flush_thread();

@@ -33,11 +33,11 @@
 #![forbid(unsafe_code)]
 
 mod data_source;
+#[doc(hidden)]
+pub mod engine;
 mod flush;
-mod init;
 mod macros;
-mod runtime;
-mod slots;
+mod options;
 pub mod track_event;
 
 pub use data_source::{
@@ -47,5 +47,5 @@ pub use ferretto_client::{Address, Packet, TraceWriter};
 pub use ferretto_proto as proto;
 pub use ferretto_wire::Encoder;
 pub use flush::flush;
-pub use init::{InitError, Options, init};
+pub use options::{InitError, Options, init};
 pub use track_event::Category;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferretto_proto::fields::{track_event_category, track_event_descriptor};
 
 use super::filter::Filter;
-use crate::slots::lock;
+use crate::engine::lock;
 
 /// Set until the category has been evaluated for the first time.
 const UNKNOWN: u32 = 1 << 31;

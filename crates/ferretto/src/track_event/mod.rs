@@ -22,10 +22,9 @@ use rustix::time::{ClockId, clock_gettime};
 use self::filter::Filter;
 use self::identity::{Process, Thread};
 use self::sequence::Sequence;
-use crate::data_source::exhausted_policy;
-use crate::init;
-use crate::runtime::{Command, Runtime, Source};
-use crate::slots::{MAX_INSTANCES, Slots, Target, bits};
+use crate::engine::{
+    Command, MAX_INSTANCES, Runtime, Slots, Source, Target, bits, exhausted_policy, point, runtime,
+};
 
 /// The recordings that want track events.
 static SLOTS: Slots<Arc<Filter>> = Slots::new();
@@ -39,21 +38,17 @@ thread_local! {
 struct ThreadState {
     /// For each slot the sequence, with the epoch and the number of clears it belongs to.
     sequences: [Option<(u64, u32, Box<Sequence>)>; MAX_INSTANCES],
-    generation: u32,
 }
 
 impl ThreadState {
     const fn new() -> Self {
         Self {
             sequences: [const { None }; MAX_INSTANCES],
-            generation: 0,
         }
     }
 
     /// Ends the sequences of recordings that have stopped.
-    #[cold]
-    fn collect(&mut self, generation: u32) {
-        self.generation = generation;
+    fn collect(&mut self) {
         for (slot, entry) in self.sequences.iter_mut().enumerate() {
             if entry
                 .as_ref()
@@ -90,18 +85,26 @@ impl ThreadState {
     }
 }
 
+/// Ends this thread's sequences of recordings that have stopped.
+fn collect() {
+    let _ = THREAD.try_with(|thread| {
+        if let Ok(mut thread) = thread.try_borrow_mut() {
+            thread.collect();
+        }
+    });
+}
+
 /// Calls `write` with this thread's sequence in every recording that is named by a bit.
 #[inline]
 fn for_each_sequence(slots: u32, mut write: impl FnMut(&mut Sequence)) {
-    // Fails while the thread ends; events from there are lost. So are events from within an event.
+    let Some(_point) = point::enter() else {
+        return;
+    };
+    // Fails while the thread ends; events from there are lost.
     let _ = THREAD.try_with(|thread| {
         let Ok(mut thread) = thread.try_borrow_mut() else {
             return;
         };
-        let generation = SLOTS.generation();
-        if thread.generation != generation {
-            thread.collect(generation);
-        }
         for slot in bits(slots) {
             if let Some(sequence) = thread.sequence(slot) {
                 write(sequence);
@@ -177,12 +180,13 @@ pub(crate) fn flush_thread() {
 
 /// Offers track events to recordings.
 pub(crate) fn register(runtime: &Runtime) {
+    point::on_collect(collect);
     runtime.send(Command::Register(descriptor(), Some(Box::new(TrackEvents))));
 }
 
 /// Tells the service of new categories.
 fn announce() {
-    if let Some(runtime) = init::runtime() {
+    if let Some(runtime) = runtime() {
         runtime.send(Command::Register(descriptor(), None));
     }
 }

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferretto_client::{ExhaustedPolicy, ProducerHandle, TraceWriter};
-use ferretto_proto::data_source_config::BufferExhaustedPolicy;
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
-use crate::init::runtime;
-use crate::runtime::{Command, Source};
-use crate::slots::{Slots, Target, bits};
+use crate::engine::{Command, Slots, Source, Target, bits, exhausted_policy, point, runtime};
 
 /// Reacts to recordings that want this data source.
 ///
@@ -127,6 +124,9 @@ impl DataSourceHandle {
     }
 
     fn trace_active(&self, active: u32, mut write: impl FnMut(&mut TraceWriter)) {
+        let Some(_point) = point::enter() else {
+            return;
+        };
         // Fails while the thread ends; what is traced then is lost.
         let _ = WRITERS.try_with(|writers| {
             let Ok(mut writers) = writers.try_borrow_mut() else {
@@ -234,18 +234,5 @@ impl<D: DataSource> Source for Custom<D> {
     fn clear_incremental_state(&mut self, place: usize) {
         self.slots.clear(place);
         self.with_instance(place, D::clear_incremental_state);
-    }
-}
-
-/// What the config says about full memory; by default events are dropped.
-pub(crate) fn exhausted_policy(config: &DataSourceConfig) -> ExhaustedPolicy {
-    match config.buffer_exhausted_policy {
-        Some(BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_ABORT) => {
-            ExhaustedPolicy::StallThenAbort
-        }
-        Some(BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP) => {
-            ExhaustedPolicy::StallThenDrop
-        }
-        _ => ExhaustedPolicy::Drop,
     }
 }

@@ -4,16 +4,40 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferretto_client::{Event, InstanceId, Producer, ProducerHandle, ProducerOptions};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
-use crate::slots::lock;
+use super::slots::lock;
+
+static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
+
+/// Held while starting, so that only one thread does.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// The process's background thread, if it was started.
+pub fn runtime() -> Option<&'static Arc<Runtime>> {
+    RUNTIME.get()
+}
+
+/// The process's background thread. The first call starts it, and `introduce` can then offer data sources.
+pub(crate) fn start(
+    options: ProducerOptions,
+    introduce: impl FnOnce(&Runtime),
+) -> io::Result<&'static Arc<Runtime>> {
+    let _starting = lock(&STARTING);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = Runtime::start(options)?;
+    introduce(&runtime);
+    Ok(RUNTIME.get_or_init(|| runtime))
+}
 
 /// A data source, whatever its type. Called on the background thread only.
-pub(crate) trait Source: Send {
+pub trait Source: Send {
     /// Prepares an instance and returns its place; `None` if there are too many.
     fn setup(&mut self, config: &DataSourceConfig, handle: &ProducerHandle) -> Option<usize>;
     /// Starts recording.
@@ -27,16 +51,25 @@ pub(crate) trait Source: Send {
 }
 
 /// What other threads ask of the background thread.
-pub(crate) enum Command {
+pub enum Command {
     /// Offer a data source, or an updated description of one.
     Register(DataSourceDescriptor, Option<Box<dyn Source>>),
     /// Call this once the service has processed everything before; drop it if there is no service.
     Sync(Box<dyn FnOnce() + Send>),
 }
 
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Register(..) => "Register",
+            Self::Sync(_) => "Sync",
+        })
+    }
+}
+
 /// How far the connection is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Progress {
+enum Progress {
     #[default]
     Connecting,
     /// Sessions that were running when this process connected have been started.
@@ -46,7 +79,7 @@ pub(crate) enum Progress {
 }
 
 /// The link between the background thread and everyone else.
-pub(crate) struct Runtime {
+pub struct Runtime {
     commands: Mutex<VecDeque<Command>>,
     handle: ProducerHandle,
     progress: Mutex<Progress>,
@@ -55,7 +88,7 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Starts the background thread.
-    pub(crate) fn start(options: ProducerOptions) -> io::Result<Arc<Self>> {
+    fn start(options: ProducerOptions) -> io::Result<Arc<Self>> {
         let producer = Producer::new(options)?;
         let runtime = Arc::new(Self {
             commands: Mutex::default(),
@@ -70,13 +103,13 @@ impl Runtime {
         Ok(runtime)
     }
 
-    pub(crate) fn send(&self, command: Command) {
+    pub fn send(&self, command: Command) {
         lock(&self.commands).push_back(command);
         self.handle.wake();
     }
 
     /// Waits until the connection is ready or there is none; returns whether it is ready.
-    pub(crate) fn wait_until_ready(&self, limit: Duration) -> bool {
+    pub fn wait_until_ready(&self, limit: Duration) -> bool {
         let progress = lock(&self.progress);
         let waiting = |progress: &mut Progress| *progress == Progress::Connecting;
         let (progress, _) = self

@@ -1,19 +1,11 @@
 //! Starting up.
 
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ferretto_client::{Address, ProducerOptions, Scraping};
 
-use crate::runtime::Runtime;
-use crate::slots::lock;
-use crate::track_event;
-
-static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
-
-/// Held while starting, so that only one thread does.
-static STARTING: Mutex<()> = Mutex::new(());
+use crate::{engine, track_event};
 
 /// Why tracing could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -82,32 +74,19 @@ impl Options {
     ///
     /// See [`InitError`]. The absence of a service is none.
     pub fn init(self) -> Result<(), InitError> {
-        let wait = self.wait;
-        let runtime = match RUNTIME.get() {
-            Some(runtime) => runtime,
-            None => self.start()?,
-        };
-        if let Some(limit) = wait {
-            runtime.wait_until_ready(limit);
-        }
-        Ok(())
-    }
-
-    fn start(self) -> Result<&'static Arc<Runtime>, InitError> {
-        let _starting = lock(&STARTING);
-        if let Some(runtime) = RUNTIME.get() {
-            return Ok(runtime);
-        }
-        let runtime = Runtime::start(ProducerOptions {
+        let options = ProducerOptions {
             name: self.name.unwrap_or_else(process_name),
             address: self.address,
             memory_size_hint: self.memory_kb.saturating_mul(1024),
             scraping: Scraping::Enabled,
             sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..ProducerOptions::default()
-        })?;
-        track_event::register(&runtime);
-        Ok(RUNTIME.get_or_init(|| runtime))
+        };
+        let runtime = engine::start(options, track_event::register)?;
+        if let Some(limit) = self.wait {
+            runtime.wait_until_ready(limit);
+        }
+        Ok(())
     }
 }
 
@@ -118,10 +97,6 @@ impl Options {
 /// See [`InitError`]. The absence of a service is none: it is waited for in the background.
 pub fn init() -> Result<(), InitError> {
     Options::new().init()
-}
-
-pub(crate) fn runtime() -> Option<&'static Arc<Runtime>> {
-    RUNTIME.get()
 }
 
 /// What the process was started as.

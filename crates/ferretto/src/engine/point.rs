@@ -1,0 +1,81 @@
+//! Where a thread enters a trace point.
+//!
+//! Everything here is shared by all kinds of trace points, so that one inside another is noticed whatever they are, and
+//! so that any of them gives up what the thread holds of recordings that have stopped.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Kinds of trace points that keep something for each thread.
+const MAX_KINDS: usize = 8;
+
+/// Changes whenever a thread should look through what it holds.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+static COLLECTORS: [OnceLock<fn()>; MAX_KINDS] = [const { OnceLock::new() }; MAX_KINDS];
+
+/// What a thread needs to know. It has no destructor, so that it can be used for as long as the thread runs.
+struct Point {
+    is_inside: Cell<bool>,
+    generation: Cell<u32>,
+}
+
+thread_local! {
+    static POINT: Point = const {
+        Point { is_inside: Cell::new(false), generation: Cell::new(0) }
+    };
+}
+
+/// A thread inside a trace point, until this is dropped.
+#[derive(Debug)]
+pub struct Guard(PhantomData<*const ()>);
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        POINT.with(|point| point.is_inside.set(false));
+    }
+}
+
+/// Enters a trace point; `None` inside another one of this thread.
+#[inline]
+pub fn enter() -> Option<Guard> {
+    POINT.with(|point| {
+        if point.is_inside.replace(true) {
+            return None;
+        }
+        let guard = Guard(PhantomData);
+        let generation = GENERATION.load(Ordering::Acquire);
+        if point.generation.get() != generation {
+            point.generation.set(generation);
+            collect();
+        }
+        Some(guard)
+    })
+}
+
+#[cold]
+fn collect() {
+    COLLECTORS
+        .iter()
+        .map_while(OnceLock::get)
+        .for_each(|collect| collect());
+}
+
+/// Has `collect` called on every thread, inside its next trace point of any kind, after an instance has stopped. It
+/// drops what the thread holds of such instances. To be called once for each kind of trace point.
+///
+/// # Panics
+///
+/// If there are more than eight kinds.
+pub fn on_collect(collect: fn()) {
+    let is_stored = COLLECTORS.iter().any(|place| place.set(collect).is_ok());
+    assert!(is_stored, "more kinds of trace points than places");
+}
+
+/// Has every thread look through what it holds.
+pub(crate) fn request_collection() {
+    GENERATION.fetch_add(1, Ordering::Release);
+}
