@@ -16,8 +16,12 @@ mod packets;
 mod producer;
 mod wake;
 
-pub use consumer::{CallError, ClonedSession, Consumer, ConsumerEvent, EndOfSession, ReadError};
+pub use consumer::{
+    CallError, ClonedSession, Consumer, ConsumerEvent, ConsumerWaker, EndOfSession, ReadError,
+    Submitted,
+};
 pub use ferretto_ipc::Address;
+pub use ferretto_ipc::port::consumer as consumer_port;
 pub use ferretto_shm::{ChunkSink, ExhaustedPolicy, FlushCallback, Packet, TraceWriter};
 pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};
 pub use producer::{

@@ -4,11 +4,13 @@ mod clone;
 mod detach;
 mod error;
 mod read;
+mod submit;
 
 pub use clone::ClonedSession;
 pub use error::{CallError, ReadError};
+pub use submit::{ConsumerWaker, Submitted};
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,12 @@ pub enum ConsumerEvent {
     SessionEnded(EndOfSession),
     /// Something that was subscribed to with [`Consumer::observe_events`].
     Observed(Box<ObservableEvents>),
+    /// The service answers calls from now on. Only after [`Consumer::open`].
+    Connected,
+    /// What listens there has no consumer port. Only after [`Consumer::open`].
+    NoConsumerPort,
+    /// An answer to what was asked with [`Consumer::submit`].
+    Answered(Box<Submitted>),
     /// The connection is lost; the session with it. Comes once.
     Disconnected(DisconnectReason),
 }
@@ -53,6 +61,9 @@ pub struct Consumer {
     events: VecDeque<ConsumerEvent>,
     /// The request id of EnableTracing, whose answer tells the end of the session.
     session: Option<u64>,
+    /// Calls whose answers nobody waits for here.
+    submitted: HashSet<u64>,
+    waker: Option<ConsumerWaker>,
 }
 
 /// What the loop behind every call found.
@@ -77,14 +88,12 @@ impl Consumer {
     ///
     /// If there is none, or it does not answer within `limit`.
     pub fn connect(address: &Address, limit: Duration) -> Result<Self, CallError> {
-        let connection = Connection::new(Socket::connect(address)?);
-        let mut consumer = Self {
-            connection,
-            events: VecDeque::new(),
-            session: None,
-        };
+        let mut consumer = Self::open(address)?;
         match consumer.step("BindService", Deadline::after(limit))? {
-            Step::Bound => Ok(consumer),
+            Step::Bound => {
+                consumer.events.clear();
+                Ok(consumer)
+            }
             Step::Reply(_) => Err(CallError::NoConsumerPort),
         }
     }
@@ -307,6 +316,22 @@ impl Consumer {
         }
     }
 
+    /// Connects to the service at `address` without waiting for it to answer:
+    /// [`ConsumerEvent::Connected`] tells when calls can be made.
+    ///
+    /// # Errors
+    ///
+    /// If there is no service.
+    pub fn open(address: &Address) -> Result<Self, CallError> {
+        Ok(Self {
+            connection: Connection::new(Socket::connect(address)?),
+            events: VecDeque::new(),
+            session: None,
+            submitted: HashSet::new(),
+            waker: None,
+        })
+    }
+
     fn invoke(&mut self, request: &Request) -> Result<u64, CallError> {
         Ok(self.connection.invoke(request, None, true)?)
     }
@@ -314,8 +339,11 @@ impl Consumer {
     /// Keeps what happened by itself. Returns what somebody waits for.
     fn sort(&mut self, event: IpcEvent<Port>) -> Option<Step> {
         match event {
-            IpcEvent::Bound => return Some(Step::Bound),
-            IpcEvent::BindFailed => {}
+            IpcEvent::Bound => {
+                self.events.push_back(ConsumerEvent::Connected);
+                return Some(Step::Bound);
+            }
+            IpcEvent::BindFailed => self.events.push_back(ConsumerEvent::NoConsumerPort),
             IpcEvent::Disconnected(reason) => {
                 self.events.push_back(ConsumerEvent::Disconnected(reason));
             }
@@ -334,6 +362,10 @@ impl Consumer {
                 }
                 (Method::ObserveEvents | Method::EnableTracing, _) => {}
                 (method, result) => {
+                    if self.submitted.contains(&reply.request_id) {
+                        self.keep_answer(reply.request_id, result, reply.has_more);
+                        return None;
+                    }
                     let IpcReply {
                         request_id,
                         has_more,
@@ -403,10 +435,19 @@ impl Consumer {
         }
         let mut flags = PollFlags::IN;
         flags.set(PollFlags::OUT, self.connection.wants_write());
-        let mut fds = [PollFd::new(&self.connection, flags)];
+        let connection = PollFd::new(&self.connection, flags);
         let timeout = Timespec::try_from(left).ok();
         // An interrupted wait is a short one: whoever waits looks again.
-        !matches!(rustix::event::poll(&mut fds, timeout.as_ref()), Ok(0))
+        let ready = match &self.waker {
+            Some(waker) => {
+                let mut fds = [connection, PollFd::new(waker, PollFlags::IN)];
+                let ready = rustix::event::poll(&mut fds, timeout.as_ref());
+                waker.clear();
+                ready
+            }
+            None => rustix::event::poll(&mut [connection], timeout.as_ref()),
+        };
+        !matches!(ready, Ok(0))
     }
 }
 
