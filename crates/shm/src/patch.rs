@@ -47,6 +47,7 @@ impl PatchList {
     }
 
     /// Whether the first hole has been filled.
+    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.holes.front().is_some_and(|hole| hole.data.is_some())
     }

@@ -207,6 +207,36 @@ impl ChunkSink {
         self.send_patches();
     }
 
+    /// Appends a packet that is complete. Lays it out as the calls above would; but in the usual case, where it has been
+    /// counted ahead and fits, all that takes is a copy and a store of the count.
+    #[inline]
+    pub(crate) fn append_packet(&mut self, packet: &[u8]) {
+        let fits = self.inflated
+            && self.chunk.room() > packet.len() + MIN_ROOM
+            && self.chunk.count() <= MAX_FRAGMENTS
+            && !self.patches.is_ready()
+            && !self.is_crowded();
+        if !fits {
+            return self.append_packet_slowly(packet);
+        }
+        // Being counted ahead, it is not the first and there is a chunk.
+        if packet.len() < COMPACT {
+            self.chunk.append(&[packet.len() as u8]);
+        } else {
+            self.chunk.append(&redundant_length(packet.len() as u32));
+        }
+        self.chunk.append(packet);
+        self.written += packet.len() as u64;
+        self.chunk.count_fragment();
+    }
+
+    #[cold]
+    fn append_packet_slowly(&mut self, packet: &[u8]) {
+        self.start_packet();
+        self.write(packet);
+        self.finish_packet();
+    }
+
     /// Whether there are too many writers to keep a chunk between packets.
     #[inline]
     fn is_crowded(&self) -> bool {

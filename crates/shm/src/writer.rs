@@ -88,9 +88,10 @@ impl TraceWriter {
         }
     }
 
-    /// Appends a packet that is encoded already.
+    /// Appends a packet that is encoded already. For short packets this is quicker than encoding them in place.
+    #[inline]
     pub fn write_packet(&mut self, packet: &[u8]) {
-        self.new_packet().raw(packet);
+        self.sink.append_packet(packet);
     }
 
     /// Hands over what was written so far and has it committed at once. `callback` is called when the service has it;

@@ -1,0 +1,107 @@
+//! Packets that are written whole leave the memory as packets do that are encoded in place.
+
+mod common;
+
+use common::World;
+use ferretto_shm::{ArbiterOptions, ChunkHeader, ExhaustedPolicy, Layout, TraceWriter};
+use ferretto_wire::decode_varint;
+use proptest::prelude::*;
+
+/// The length that marks a fragment as cut off by a loss.
+const ABANDONED: u64 = 0x0fff_ffff;
+
+/// The bytes of a payload that `count` fragments take, their lengths included.
+fn used(payload: &[u8], count: u16) -> Vec<u8> {
+    let mut at = 0;
+    for _ in 0..count {
+        let (length, width) = decode_varint(&payload[at..]).unwrap();
+        at += width;
+        if length != ABANDONED {
+            at += length as usize;
+        }
+    }
+    payload[..at].to_vec()
+}
+
+/// What a service sees: headers, whether the chunk is complete, and the fragments that count.
+type Seen = Vec<(ChunkHeader, bool, Vec<u8>)>;
+
+/// What one writer did: the uncommitted chunks after each packet, the chunks handed over, and what the writer counted.
+fn outcome(
+    lengths: &[usize],
+    pages: usize,
+    layout: Layout,
+    deliver: bool,
+    write: impl Fn(&mut TraceWriter, &[u8]),
+) -> (Vec<Seen>, Seen, u64, u64) {
+    let options = ArbiterOptions {
+        layout: Some(layout),
+        ..Default::default()
+    };
+    let mut world = World::new(pages, options);
+    let mut writer = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
+    let mut scraped = Vec::new();
+    for (index, &length) in lengths.iter().enumerate() {
+        let body: Vec<u8> = (0..length).map(|at| (at + index) as u8 | 1).collect();
+        write(&mut writer, &body);
+        let mut seen = Vec::new();
+        world.service.for_each_uncommitted(|chunk| {
+            let (header, complete) = (chunk.header(), chunk.is_complete());
+            let mut payload = Vec::new();
+            chunk.copy_payload(&mut payload);
+            let count = header.count - u16::from(!complete);
+            seen.push((header, complete, used(&payload, count)));
+        });
+        scraped.push(seen);
+        if deliver && index % 16 == 15 {
+            world.deliver();
+        }
+    }
+    writer.flush(None);
+    world.deliver();
+    let stored = world.stored.iter();
+    let stored = stored.map(|chunk| (chunk.header, true, used(&chunk.payload, chunk.header.count)));
+    (
+        scraped,
+        stored.collect(),
+        writer.drop_count(),
+        writer.written(),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whole_packets_are_laid_out_like_others(
+        lengths in prop::collection::vec(
+            prop_oneof![8 => 0usize..40, 4 => 100usize..140, 1 => 0usize..5000], 1..120),
+        pages in 2usize..8,
+        layout in prop::sample::select(Layout::ALL.to_vec()),
+        deliver: bool,
+    ) {
+        let whole = outcome(&lengths, pages, layout, deliver, TraceWriter::write_packet);
+        let in_place = outcome(&lengths, pages, layout, deliver, |writer, body| {
+            writer.new_packet().raw(body);
+        });
+        prop_assert_eq!(whole.2, in_place.2, "losses");
+        prop_assert_eq!(whole.3, in_place.3, "bytes written");
+        prop_assert!(whole.1 == in_place.1, "chunks that were handed over");
+        for (index, (whole, in_place)) in whole.0.iter().zip(&in_place.0).enumerate() {
+            prop_assert!(whole == in_place, "what is scraped after packet {index}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_packet_is_not_begun_where_only_its_length_would_fit() {
+    // The length of a packet, and what is left in the chunk when it comes.
+    for (length, left) in [(8, 12), (20, 24), (20, 25), (20, 32), (20, 33), (127, 131)] {
+        let filler = vec![1; 4080 - 7 - left];
+        let lengths = [filler.len(), length, 3];
+        let write_whole = outcome(&lengths, 4, Layout::Div1, false, TraceWriter::write_packet);
+        let in_place = outcome(&lengths, 4, Layout::Div1, false, |writer, body| {
+            writer.new_packet().raw(body);
+        });
+        assert!(write_whole == in_place, "{length} bytes into {left}");
+    }
+}
