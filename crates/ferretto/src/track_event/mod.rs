@@ -1,5 +1,6 @@
 //! Track events: slices, moments and counters of this program's threads.
 
+mod buffer;
 mod category;
 mod event;
 mod filter;
@@ -8,9 +9,12 @@ mod interner;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod value;
 
+pub use buffer::{EventBuffer, EventEncoder};
 pub use category::Category;
-pub use event::{Annotation, Argument, CounterValue, Kind, Name};
+pub use event::{CounterValue, Kind, Name};
+pub use value::{Annotation, Argument};
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -38,12 +42,14 @@ thread_local! {
 struct ThreadState {
     /// For each slot the sequence, with the epoch and the number of clears it belongs to.
     sequences: [Option<(u64, u32, Box<Sequence>)>; MAX_INSTANCES],
+    buffer: EventBuffer,
 }
 
 impl ThreadState {
     const fn new() -> Self {
         Self {
             sequences: [const { None }; MAX_INSTANCES],
+            buffer: EventBuffer::new(),
         }
     }
 
@@ -96,7 +102,7 @@ fn collect() {
 
 /// Calls `write` with this thread's sequence in every recording that is named by a bit.
 #[inline]
-fn for_each_sequence(slots: u32, mut write: impl FnMut(&mut Sequence)) {
+fn for_each_sequence(slots: u32, mut write: impl FnMut(&mut Sequence, &mut EventBuffer)) {
     let Some(_point) = point::enter() else {
         return;
     };
@@ -105,11 +111,14 @@ fn for_each_sequence(slots: u32, mut write: impl FnMut(&mut Sequence)) {
         let Ok(mut thread) = thread.try_borrow_mut() else {
             return;
         };
+        let thread = &mut *thread;
+        let mut buffer = std::mem::replace(&mut thread.buffer, EventBuffer::new());
         for slot in bits(slots) {
             if let Some(sequence) = thread.sequence(slot) {
-                write(sequence);
+                write(sequence, &mut buffer);
             }
         }
+        thread.buffer = buffer;
     });
 }
 
@@ -130,8 +139,8 @@ pub fn emit(
     let slots = category.slots();
     if slots != 0 {
         let now = now();
-        for_each_sequence(slots, |sequence| {
-            sequence.event(now, category.name(), kind, name, arguments);
+        for_each_sequence(slots, |sequence, buffer| {
+            sequence.event(buffer, now, category.name(), kind, name, arguments);
         });
     }
 }
@@ -141,7 +150,9 @@ pub fn emit_counter(category: &'static Category, name: Name<'_>, value: CounterV
     let slots = category.slots();
     if slots != 0 {
         let now = now();
-        for_each_sequence(slots, |sequence| sequence.counter(now, name, value));
+        for_each_sequence(slots, |sequence, buffer| {
+            sequence.counter(buffer, now, name, value);
+        });
     }
 }
 
@@ -175,7 +186,7 @@ impl Drop for Slice {
 
 /// Flushes this thread's sequences.
 pub(crate) fn flush_thread() {
-    for_each_sequence(SLOTS.active(), Sequence::flush);
+    for_each_sequence(SLOTS.active(), |sequence, _| sequence.flush());
 }
 
 /// Offers track events to recordings.

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use ferretto_client::{Packet, TraceWriter};
+use ferretto_client::TraceWriter;
 use ferretto_proto::fields::{
     clock_snapshot, debug_annotation, process_descriptor, thread_descriptor, trace_packet,
     trace_packet_defaults, track_descriptor, track_event, track_event_defaults,
 };
 
-use super::event::{Annotation, Argument, CounterValue, Kind, Name};
+use super::buffer::{EventBuffer, EventEncoder};
+use super::event::{CounterValue, Kind, Name};
 use super::filter::Filter;
 use super::identity::{Process, Thread, counter_track};
 use super::interner::Interner;
+use super::value::{Annotation, Argument};
 
 /// Flags of a packet: what was interned before is void; or: what was interned before is needed.
 const CLEARED: u64 = 1;
@@ -76,13 +78,14 @@ impl Sequence {
     /// Writes a slice or instant event.
     pub(super) fn event(
         &mut self,
+        buffer: &mut EventBuffer,
         now: u64,
         category: &'static str,
         kind: Kind,
         name: Option<Name<'_>>,
         arguments: &[(&'static str, &dyn Argument)],
     ) {
-        self.prepare(now);
+        self.prepare(buffer, now);
         let Self {
             writer,
             interner,
@@ -90,7 +93,7 @@ impl Sequence {
             clock,
             ..
         } = self;
-        let mut packet = writer.new_packet();
+        let mut packet = begin(buffer);
         clock.write(&mut packet, now, NEEDS_STATE);
         packet.nested(trace_packet::TRACK_EVENT, |event| {
             event.varint(track_event::TYPE, kind as u64);
@@ -112,7 +115,8 @@ impl Sequence {
                 event.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
                     annotation.varint(debug_annotation::NAME_IID, name);
                     value.write(&mut Annotation {
-                        encoder: annotation,
+                        encoder: EventEncoder::new(annotation.sink()),
+                        interner,
                     });
                 });
             }
@@ -121,18 +125,25 @@ impl Sequence {
             packet.bytes(trace_packet::INTERNED_DATA, interner.pending());
             interner.written();
         }
+        writer.write_packet(buffer.written());
     }
 
     /// Sets a counter of the process.
-    pub(super) fn counter(&mut self, now: u64, name: Name<'_>, value: CounterValue) {
-        self.prepare(now);
+    pub(super) fn counter(
+        &mut self,
+        buffer: &mut EventBuffer,
+        now: u64,
+        name: Name<'_>,
+        value: CounterValue,
+    ) {
+        self.prepare(buffer, now);
         let (Name::Static(text) | Name::Dynamic(text)) = name;
         let track = counter_track(self.process, text);
         if let Err(index) = self.described.binary_search(&track) {
             self.described.insert(index, track);
-            self.describe_counter(now, track, name);
+            self.describe_counter(buffer, now, track, name);
         }
-        let mut packet = self.writer.new_packet();
+        let mut packet = begin(buffer);
         self.clock.write(&mut packet, now, NEEDS_STATE);
         packet.nested(trace_packet::TRACK_EVENT, |event| {
             event.varint(track_event::TYPE, COUNTER);
@@ -144,10 +155,11 @@ impl Sequence {
                 }
             }
         });
+        self.writer.write_packet(buffer.written());
     }
 
-    fn describe_counter(&mut self, now: u64, track: u64, name: Name<'_>) {
-        let mut packet = self.writer.new_packet();
+    fn describe_counter(&mut self, buffer: &mut EventBuffer, now: u64, track: u64, name: Name<'_>) {
+        let mut packet = begin(buffer);
         self.clock.write(&mut packet, now, NEEDS_STATE);
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.varint(track_descriptor::UUID, track);
@@ -158,22 +170,23 @@ impl Sequence {
             }
             descriptor.nested(track_descriptor::COUNTER, |_| {});
         });
+        self.writer.write_packet(buffer.written());
     }
 
     /// Starts anew if what was written before is void or was lost: a reader skips whatever relies on it.
-    fn prepare(&mut self, now: u64) {
+    fn prepare(&mut self, buffer: &mut EventBuffer, now: u64) {
         if self.is_stale || self.drop_count != self.writer.drop_count() {
-            self.reset(now);
+            self.reset(buffer, now);
         }
     }
 
     #[cold]
-    fn reset(&mut self, now: u64) {
+    fn reset(&mut self, buffer: &mut EventBuffer, now: u64) {
         self.interner.clear();
         self.described.clear();
         self.drop_count = self.writer.drop_count();
         let track = self.thread.track(self.process);
-        let mut packet = self.writer.new_packet();
+        let mut packet = begin(buffer);
         self.clock.reset(now);
         self.clock.write(&mut packet, now, CLEARED);
         packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
@@ -184,15 +197,15 @@ impl Sequence {
             });
         });
         self.clock.write_snapshot(&mut packet, now);
-        drop(packet);
+        self.writer.write_packet(buffer.written());
         // While there is no room this packet is discarded, and every event tries again.
         self.is_stale = self.writer.is_dropping();
-        self.describe_thread(now, track);
-        self.describe_process(now);
+        self.describe_thread(buffer, now, track);
+        self.describe_process(buffer, now);
     }
 
-    fn describe_thread(&mut self, now: u64, track: u64) {
-        let mut packet = self.writer.new_packet();
+    fn describe_thread(&mut self, buffer: &mut EventBuffer, now: u64, track: u64) {
+        let mut packet = begin(buffer);
         self.clock.write(&mut packet, now, NEEDS_STATE);
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.varint(track_descriptor::UUID, track);
@@ -205,10 +218,11 @@ impl Sequence {
                 }
             });
         });
+        self.writer.write_packet(buffer.written());
     }
 
-    fn describe_process(&mut self, now: u64) {
-        let mut packet = self.writer.new_packet();
+    fn describe_process(&mut self, buffer: &mut EventBuffer, now: u64) {
+        let mut packet = begin(buffer);
         self.clock.write(&mut packet, now, NEEDS_STATE);
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.varint(track_descriptor::UUID, self.process.track);
@@ -222,7 +236,15 @@ impl Sequence {
                 }
             });
         });
+        self.writer.write_packet(buffer.written());
     }
+}
+
+/// A new packet.
+#[inline]
+fn begin(buffer: &mut EventBuffer) -> EventEncoder<'_> {
+    buffer.clear();
+    EventEncoder::new(buffer)
 }
 
 /// How timestamps are written.
@@ -263,7 +285,7 @@ impl Clock {
 
     /// Writes the fields that every packet begins with.
     #[inline]
-    fn write(&mut self, packet: &mut Packet<'_>, now: u64, flags: u64) {
+    fn write(&mut self, packet: &mut EventEncoder<'_>, now: u64, flags: u64) {
         if self.is_incremental && now >= self.last {
             let units = if self.unit == 1 {
                 now - self.last
@@ -283,7 +305,7 @@ impl Clock {
     }
 
     /// Tells readers how the clocks of the sequence relate to the time since boot.
-    fn write_snapshot(&self, packet: &mut Packet<'_>, now: u64) {
+    fn write_snapshot(&self, packet: &mut EventEncoder<'_>, now: u64) {
         let mut clocks = vec![(BOOTTIME, now, None)];
         if self.is_incremental {
             clocks.push((INCREMENTAL, now / self.unit, Some(true)));

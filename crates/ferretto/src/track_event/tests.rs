@@ -7,6 +7,7 @@ use ferretto_shm::{
 };
 use ferretto_wire::{Encoder, decode_varint, encode};
 
+use super::buffer::EventBuffer;
 use super::event::{CounterValue, Kind, Name};
 use super::filter::Filter;
 use super::identity::{Process, Thread};
@@ -97,7 +98,14 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn the_first_event_of_a_thread_is_written_byte_for_byte() {
     let world = World::new(4);
     let mut sequence = world.sequence(Filter::default());
-    sequence.event(START, "gfx", Kind::Begin, Some(Name::Static("Draw")), &[]);
+    sequence.event(
+        &mut EventBuffer::new(),
+        START,
+        "gfx",
+        Kind::Begin,
+        Some(Name::Static("Draw")),
+        &[],
+    );
     sequence.flush();
     let expected = [
         "b8 05 01 40 00 68 01 da 03 0f d0 03 40 5a 0a 58 9b ce 99 ab c5 e8 8c 91 11
@@ -117,10 +125,36 @@ fn further_events_are_written_byte_for_byte() {
     let world = World::new(4);
     let mut sequence = world.sequence(Filter::default());
     let draw = Some(Name::Static("Draw"));
-    sequence.event(START, "gfx", Kind::Begin, draw, &[]);
-    sequence.event(START + 1500, "gfx", Kind::Begin, draw, &[("frame", &7)]);
-    sequence.event(START + 4000, "gfx", Kind::End, None, &[]);
-    sequence.counter(START + 4300, Name::Static("fps"), CounterValue::from(60));
+    sequence.event(
+        &mut EventBuffer::new(),
+        START,
+        "gfx",
+        Kind::Begin,
+        draw,
+        &[],
+    );
+    sequence.event(
+        &mut EventBuffer::new(),
+        START + 1500,
+        "gfx",
+        Kind::Begin,
+        draw,
+        &[("frame", &7)],
+    );
+    sequence.event(
+        &mut EventBuffer::new(),
+        START + 4000,
+        "gfx",
+        Kind::End,
+        None,
+        &[],
+    );
+    sequence.counter(
+        &mut EventBuffer::new(),
+        START + 4300,
+        Name::Static("fps"),
+        CounterValue::from(60),
+    );
     sequence.flush();
     let expected = [
         "40 dc 0b 68 02 5a 0c 48 01 18 01 50 01 22 04 08 01 20 07 62 0b 1a 09 08 01 12 05 66 72 61 6d 65",
@@ -136,13 +170,27 @@ fn further_events_are_written_byte_for_byte() {
 fn timestamps_in_other_units_are_explained() {
     let world = World::new(4);
     let mut sequence = world.sequence(filter(|m| m.varint(6, 1000)));
-    sequence.event(START + 1500, "gfx", Kind::Instant, None, &[]);
+    sequence.event(
+        &mut EventBuffer::new(),
+        START + 1500,
+        "gfx",
+        Kind::Instant,
+        None,
+        &[],
+    );
     // Less than a unit is not lost: three times 400 ns is one microsecond.
     for step in 1..=3 {
-        sequence.event(START + 1500 + 400 * step, "gfx", Kind::End, None, &[]);
+        sequence.event(
+            &mut EventBuffer::new(),
+            START + 1500 + 400 * step,
+            "gfx",
+            Kind::End,
+            None,
+            &[],
+        );
     }
     // Time going back is told absolutely.
-    sequence.event(START, "gfx", Kind::End, None, &[]);
+    sequence.event(&mut EventBuffer::new(), START, "gfx", Kind::End, None, &[]);
     sequence.flush();
     let packets = world.packets();
     let first = bytes(
@@ -163,7 +211,7 @@ fn timestamps_in_other_units_are_explained() {
 fn absolute_timestamps_need_no_snapshot() {
     let world = World::new(4);
     let mut sequence = world.sequence(filter(|m| m.bool(5, true)));
-    sequence.event(START, "gfx", Kind::End, None, &[]);
+    sequence.event(&mut EventBuffer::new(), START, "gfx", Kind::End, None, &[]);
     sequence.flush();
     let packets = world.packets();
     let first = bytes(
@@ -178,10 +226,31 @@ fn a_cleared_sequence_explains_everything_again() {
     let world = World::new(4);
     let mut sequence = world.sequence(Filter::default());
     let draw = Some(Name::Static("Draw"));
-    sequence.event(START, "gfx", Kind::Instant, draw, &[]);
-    sequence.event(START, "gfx", Kind::Instant, draw, &[]);
+    sequence.event(
+        &mut EventBuffer::new(),
+        START,
+        "gfx",
+        Kind::Instant,
+        draw,
+        &[],
+    );
+    sequence.event(
+        &mut EventBuffer::new(),
+        START,
+        "gfx",
+        Kind::Instant,
+        draw,
+        &[],
+    );
     sequence.clear();
-    sequence.event(START, "gfx", Kind::Instant, draw, &[]);
+    sequence.event(
+        &mut EventBuffer::new(),
+        START,
+        "gfx",
+        Kind::Instant,
+        draw,
+        &[],
+    );
     sequence.flush();
     let packets = world.packets();
     assert_eq!(packets.len(), 4 + 1 + 4);
@@ -197,7 +266,14 @@ fn names_and_arguments_are_hidden_if_the_config_says_so() {
         m.bool(9, true);
     }));
     let secret = Some(Name::Dynamic("secret"));
-    sequence.event(START, "gfx", Kind::Instant, secret, &[("key", &"hidden")]);
+    sequence.event(
+        &mut EventBuffer::new(),
+        START,
+        "gfx",
+        Kind::Instant,
+        secret,
+        &[("key", &"hidden")],
+    );
     sequence.flush();
     let text = String::from_utf8_lossy(&world.packets()[3]).into_owned();
     assert!(text.contains("FILTERED") && !text.contains("secret") && !text.contains("hidden"));
@@ -209,7 +285,14 @@ fn after_a_loss_everything_is_explained_again() {
     let mut sequence = world.sequence(Filter::default());
     let name = "n".repeat(300);
     let event = |sequence: &mut Sequence| {
-        sequence.event(START, "gfx", Kind::Instant, Some(Name::Dynamic(&name)), &[]);
+        sequence.event(
+            &mut EventBuffer::new(),
+            START,
+            "gfx",
+            Kind::Instant,
+            Some(Name::Dynamic(&name)),
+            &[],
+        );
     };
     for _ in 0..60 {
         event(&mut sequence);
