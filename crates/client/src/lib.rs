@@ -7,6 +7,8 @@
 //!   pauses, and whoever writes meanwhile writes into the void without waiting.
 //! - [`Consumer`] controls a recording and reads it. Every call has a time limit.
 //!
+//! Both reach the service over sockets, or through any other [`transport`].
+//!
 //! Neither starts threads. A producer is driven by whoever owns it, from a poll loop or a thread of its own; its
 //! [`ProducerHandle`] and all writers may be used from any thread.
 #![forbid(unsafe_code)]
@@ -14,6 +16,7 @@
 mod consumer;
 mod packets;
 mod producer;
+pub mod transport;
 mod wake;
 
 pub use consumer::{

@@ -85,8 +85,8 @@ fn ipc_019_what_an_old_service_cannot_do_fails_at_once_and_is_not_asked_for() {
         Request::Attach(Default::default()),
         Request::ChangeTraceConfig(Default::default()),
     ] {
-        let result = consumer.call(&request, None, LIMIT).map(drop);
-        unsupported(result, request.method_name());
+        let name = request.method_name();
+        unsupported(consumer.call(request, None, LIMIT).map(drop), name);
     }
     drop(consumer);
     assert!(service.join().unwrap().is_empty());

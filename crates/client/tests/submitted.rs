@@ -31,9 +31,9 @@ fn answers_come_as_events_with_their_number() {
     assert!(matches!(next(&mut consumer), ConsumerEvent::Connected));
 
     let good = Request::QueryCapabilities(QueryCapabilitiesRequest::default());
-    let good = consumer.submit(&good, None).unwrap();
+    let good = consumer.submit(good, None).unwrap();
     let bad = Request::Flush(FlushRequest::default());
-    let bad = consumer.submit(&bad, None).unwrap();
+    let bad = consumer.submit(bad, None).unwrap();
     // What waits for its own answer does not take those of others.
     consumer.query_service_state(LIMIT).unwrap();
 
@@ -69,7 +69,7 @@ fn a_lost_connection_answers_what_is_open() {
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     drop(service);
     let request = Request::QueryCapabilities(QueryCapabilitiesRequest::default());
-    if let Ok(id) = consumer.submit(&request, None) {
+    if let Ok(id) = consumer.submit(request, None) {
         let answer = next_answer(&mut consumer);
         assert_eq!(answer.id, id);
         assert!(answer.result.is_err());

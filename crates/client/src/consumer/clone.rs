@@ -32,7 +32,7 @@ impl Consumer {
     ) -> Result<ClonedSession, CallError> {
         const METHOD: &str = "CloneSession";
         let request = Request::CloneSession(request);
-        let Ok(Reply::CloneSession(reply)) = self.call(&request, file, limit)?.result else {
+        let Ok(Reply::CloneSession(reply)) = self.call(request, file, limit)?.result else {
             return Err(CallError::Rejected { method: METHOD });
         };
         if reply.success != Some(true) {

@@ -19,7 +19,7 @@ impl Consumer {
             key: Some(key.as_bytes().to_vec()),
             ..Default::default()
         });
-        self.call(&request, None, limit)?;
+        self.call(request, None, limit)?;
         self.session = None;
         Ok(())
     }
@@ -35,7 +35,7 @@ impl Consumer {
             key: Some(key.as_bytes().to_vec()),
             ..Default::default()
         });
-        let config = match self.call(&request, None, limit)?.result {
+        let config = match self.call(request, None, limit)?.result {
             Ok(Reply::Attach(mut reply)) => reply.trace_config.take().unwrap_or_default(),
             _ => return Err(CallError::Rejected { method: "Attach" }),
         };
@@ -44,7 +44,7 @@ impl Consumer {
             attach_notification_only: Some(true),
             ..Default::default()
         });
-        self.session = Some(self.connection.invoke(&request, None, true)?);
+        self.session = Some(self.invoke(request)?);
         Ok(config)
     }
 }

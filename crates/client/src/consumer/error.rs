@@ -5,6 +5,7 @@ use ferretto_ipc::client::InvokeError;
 use ferretto_ipc::socket::ConnectError;
 
 use crate::packets::PacketTooLarge;
+use crate::transport::ConnectFailure;
 
 /// Why a call brought no result.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,9 @@ pub enum CallError {
     /// There is no service at the address.
     #[error("{0}")]
     Connect(#[from] ConnectError),
+    /// The system, or the transport, refused.
+    #[error("cannot connect to the tracing service: {0}")]
+    System(#[from] std::io::Error),
     /// What listens there has no consumer port: a producer socket, most likely.
     #[error("the tracing service does not accept consumers on this socket")]
     NoConsumerPort,
@@ -56,6 +60,16 @@ pub enum CallError {
     /// The connection is lost.
     #[error("the connection to the tracing service is lost")]
     Disconnected,
+}
+
+impl From<ConnectFailure> for CallError {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Address(error) => Self::Address(error),
+            ConnectFailure::Connect(error) => Self::Connect(error),
+            ConnectFailure::System(error) => Self::System(error),
+        }
+    }
 }
 
 impl From<InvokeError> for CallError {

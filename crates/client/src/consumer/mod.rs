@@ -14,10 +14,9 @@ use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ferretto_ipc::client::{Connection, DisconnectReason, Event as IpcEvent, Reply as IpcReply};
+use ferretto_ipc::Address;
+use ferretto_ipc::client::DisconnectReason;
 use ferretto_ipc::port::consumer::{Method, Port, Reply, Request};
-use ferretto_ipc::socket::Socket;
-use ferretto_ipc::{Address, names};
 use ferretto_proto::observable_events::Type as ObservableType;
 use ferretto_proto::{
     DisableTracingRequest, EnableTracingRequest, EnableTracingResponse, FlushRequest,
@@ -26,6 +25,8 @@ use ferretto_proto::{
     TraceStats, TracingServiceCapabilities, TracingServiceState,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::transport::{AtAddress, Attachment, Connect, Link, LinkEvent, LinkReply};
 
 /// How a session ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub enum ConsumerEvent {
 /// [`poll_event`](Self::poll_event).
 #[derive(Debug)]
 pub struct Consumer {
-    connection: Connection<Port>,
+    link: Box<dyn Link<Port>>,
     events: VecDeque<ConsumerEvent>,
     /// The request id of EnableTracing, whose answer tells the end of the session.
     session: Option<u64>,
@@ -68,7 +69,7 @@ pub struct Consumer {
 
 /// What the loop behind every call found.
 enum Step {
-    Reply(Box<IpcReply<Port>>),
+    Reply(Box<LinkReply<Port>>),
     Bound,
 }
 
@@ -79,7 +80,7 @@ impl Consumer {
     ///
     /// If there is none, or it does not answer within `limit`.
     pub fn connect_default(limit: Duration) -> Result<Self, CallError> {
-        Self::connect(&names::consumer_address()?, limit)
+        Self::connect_through(&AtAddress::from_environment(), limit)
     }
 
     /// Connects to the service at `address`.
@@ -88,7 +89,20 @@ impl Consumer {
     ///
     /// If there is none, or it does not answer within `limit`.
     pub fn connect(address: &Address, limit: Duration) -> Result<Self, CallError> {
-        let mut consumer = Self::open(address)?;
+        let at = AtAddress::default().consumers_at(address.clone());
+        Self::connect_through(&at, limit)
+    }
+
+    /// Connects to the service that `connector` leads to.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it does not answer within `limit`.
+    pub fn connect_through(
+        connector: &dyn Connect<Port>,
+        limit: Duration,
+    ) -> Result<Self, CallError> {
+        let mut consumer = Self::open_through(connector)?;
         match consumer.step("BindService", Deadline::after(limit))? {
             Step::Bound => {
                 consumer.events.clear();
@@ -113,7 +127,8 @@ impl Consumer {
             trace_config: config.into(),
             ..Default::default()
         });
-        self.session = Some(self.connection.invoke(&request, file, true)?);
+        let file = file.map(Attachment::Descriptor);
+        self.session = Some(self.link.invoke(request, file, true)?);
         Ok(())
     }
 
@@ -124,7 +139,7 @@ impl Consumer {
     /// See [`CallError`].
     pub fn start_tracing(&mut self, limit: Duration) -> Result<(), CallError> {
         let request = Request::StartTracing(StartTracingRequest::default());
-        self.call(&request, None, limit).map(drop)
+        self.call(request, None, limit).map(drop)
     }
 
     /// Asks the session to end. It has ended when [`ConsumerEvent::SessionEnded`] comes.
@@ -134,7 +149,7 @@ impl Consumer {
     /// See [`CallError`].
     pub fn disable_tracing(&mut self, limit: Duration) -> Result<(), CallError> {
         let request = Request::DisableTracing(DisableTracingRequest::default());
-        self.call(&request, None, limit).map(drop)
+        self.call(request, None, limit).map(drop)
     }
 
     /// Has every producer hand over what it holds, and waits until they have. The service waits for producers up to
@@ -156,7 +171,7 @@ impl Consumer {
             flags: Some(0x34),
             ..Default::default()
         });
-        self.call(&request, None, limit).map(drop)
+        self.call(request, None, limit).map(drop)
     }
 
     /// Destroys the session and its buffers.
@@ -166,7 +181,7 @@ impl Consumer {
     /// See [`CallError`].
     pub fn free_buffers(&mut self, limit: Duration) -> Result<(), CallError> {
         let request = Request::FreeBuffers(FreeBuffersRequest::default());
-        self.call(&request, None, limit).map(drop)
+        self.call(request, None, limit).map(drop)
     }
 
     /// Counters of the session.
@@ -176,7 +191,7 @@ impl Consumer {
     /// [`CallError::Rejected`] if there is no session.
     pub fn trace_stats(&mut self, limit: Duration) -> Result<TraceStats, CallError> {
         let request = Request::GetTraceStats(GetTraceStatsRequest::default());
-        match self.call(&request, None, limit)?.result {
+        match self.call(request, None, limit)?.result {
             Ok(Reply::GetTraceStats(mut stats)) => Ok(stats.trace_stats.take().unwrap_or_default()),
             _ => Err(CallError::Rejected {
                 method: "GetTraceStats",
@@ -194,7 +209,7 @@ impl Consumer {
         limit: Duration,
     ) -> Result<TracingServiceCapabilities, CallError> {
         let request = Request::QueryCapabilities(QueryCapabilitiesRequest::default());
-        match self.call(&request, None, limit)?.result {
+        match self.call(request, None, limit)?.result {
             Ok(Reply::QueryCapabilities(mut reply)) => {
                 Ok(reply.capabilities.take().unwrap_or_default())
             }
@@ -214,7 +229,7 @@ impl Consumer {
         limit: Duration,
     ) -> Result<TracingServiceState, CallError> {
         let request = Request::QueryServiceState(QueryServiceStateRequest::default());
-        let id = self.connection.invoke(&request, None, true)?;
+        let id = self.invoke(request)?;
         let deadline = Deadline::after(limit);
         let mut encoded = Vec::new();
         loop {
@@ -246,7 +261,7 @@ impl Consumer {
             events_to_observe: types.to_vec(),
             ..Default::default()
         });
-        self.connection.invoke(&request, None, true)?;
+        self.invoke(request)?;
         Ok(())
     }
 
@@ -257,12 +272,14 @@ impl Consumer {
     /// See [`CallError`].
     pub fn call(
         &mut self,
-        request: &Request,
-        fd: Option<OwnedFd>,
+        request: Request,
+        file: Option<OwnedFd>,
         limit: Duration,
-    ) -> Result<IpcReply<Port>, CallError> {
-        let id = self.connection.invoke(request, fd, true)?;
-        self.wait_for(id, request.method_name(), Deadline::after(limit))
+    ) -> Result<LinkReply<Port>, CallError> {
+        let method = request.method_name();
+        let file = file.map(Attachment::Descriptor);
+        let id = self.link.invoke(request, file, true)?;
+        self.wait_for(id, method, Deadline::after(limit))
     }
 
     /// Waits for the session to end; `None` if it has not within `limit`.
@@ -280,7 +297,7 @@ impl Consumer {
             {
                 return Ok(Some(end));
             }
-            if self.connection.is_closed() {
+            if self.link.is_closed() {
                 return Err(CallError::Disconnected);
             }
             if !self.wait_until(deadline) {
@@ -291,8 +308,8 @@ impl Consumer {
 
     /// Reads and writes what is possible without waiting. Take the results with [`poll_event`](Self::poll_event).
     pub fn process(&mut self) {
-        self.connection.process();
-        while let Some(event) = self.connection.poll_event() {
+        self.link.process();
+        while let Some(event) = self.link.poll_event() {
             self.sort(event);
         }
     }
@@ -304,14 +321,14 @@ impl Consumer {
 
     /// Whether [`process`](Self::process) is to be called when the descriptor is writable, too.
     pub fn wants_write(&self) -> bool {
-        self.connection.wants_write()
+        self.link.wants_write()
     }
 
     /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
     /// there are events to take.
     pub fn wait(&self, limit: Duration) {
         // What came together with the answer to a call has been read, but not been looked at.
-        if self.events.is_empty() && !self.connection.has_event() {
+        if self.events.is_empty() && !self.link.has_event() {
             self.wait_until(Deadline::after(limit));
         }
     }
@@ -323,8 +340,17 @@ impl Consumer {
     ///
     /// If there is no service.
     pub fn open(address: &Address) -> Result<Self, CallError> {
+        Self::open_through(&AtAddress::default().consumers_at(address.clone()))
+    }
+
+    /// As [`open`](Self::open), with the service that `connector` leads to.
+    ///
+    /// # Errors
+    ///
+    /// If there is no service.
+    pub fn open_through(connector: &dyn Connect<Port>) -> Result<Self, CallError> {
         Ok(Self {
-            connection: Connection::new(Socket::connect(address)?),
+            link: connector.connect()?,
             events: VecDeque::new(),
             session: None,
             submitted: HashSet::new(),
@@ -332,22 +358,22 @@ impl Consumer {
         })
     }
 
-    fn invoke(&mut self, request: &Request) -> Result<u64, CallError> {
-        Ok(self.connection.invoke(request, None, true)?)
+    fn invoke(&mut self, request: Request) -> Result<u64, CallError> {
+        Ok(self.link.invoke(request, None, true)?)
     }
 
     /// Keeps what happened by itself. Returns what somebody waits for.
-    fn sort(&mut self, event: IpcEvent<Port>) -> Option<Step> {
+    fn sort(&mut self, event: LinkEvent<Port>) -> Option<Step> {
         match event {
-            IpcEvent::Bound => {
+            LinkEvent::Bound => {
                 self.events.push_back(ConsumerEvent::Connected);
                 return Some(Step::Bound);
             }
-            IpcEvent::BindFailed => self.events.push_back(ConsumerEvent::NoConsumerPort),
-            IpcEvent::Disconnected(reason) => {
+            LinkEvent::BindFailed => self.events.push_back(ConsumerEvent::NoConsumerPort),
+            LinkEvent::Disconnected(reason) => {
                 self.events.push_back(ConsumerEvent::Disconnected(reason));
             }
-            IpcEvent::Reply(reply) => match (reply.method, reply.result) {
+            LinkEvent::Reply(reply) => match (reply.method, reply.result) {
                 (Method::EnableTracing, result) if self.session == Some(reply.request_id) => {
                     self.session = None;
                     let reply = result.ok();
@@ -366,18 +392,18 @@ impl Consumer {
                         self.keep_answer(reply.request_id, result, reply.has_more);
                         return None;
                     }
-                    let IpcReply {
+                    let LinkReply {
                         request_id,
                         has_more,
-                        fd,
+                        attachment,
                         ..
                     } = reply;
-                    let reply = IpcReply {
+                    let reply = LinkReply {
                         request_id,
                         method,
                         result,
                         has_more,
-                        fd,
+                        attachment,
                     };
                     return Some(Step::Reply(Box::new(reply)));
                 }
@@ -392,14 +418,14 @@ impl Consumer {
         id: u64,
         method: &'static str,
         deadline: Deadline,
-    ) -> Result<IpcReply<Port>, CallError> {
+    ) -> Result<LinkReply<Port>, CallError> {
         loop {
             if let Step::Reply(reply) = self.step(method, deadline)?
                 && reply.request_id == id
             {
                 return match &reply.result {
                     Ok(_) => Ok(*reply),
-                    Err(_) if self.connection.is_closed() => Err(CallError::Disconnected),
+                    Err(_) if self.link.is_closed() => Err(CallError::Disconnected),
                     Err(_) => Err(CallError::Rejected { method }),
                 };
             }
@@ -409,16 +435,16 @@ impl Consumer {
     /// Waits for anything that somebody waits for.
     fn step(&mut self, method: &'static str, deadline: Deadline) -> Result<Step, CallError> {
         loop {
-            self.connection.process();
-            while let Some(event) = self.connection.poll_event() {
-                if matches!(event, IpcEvent::BindFailed) {
+            self.link.process();
+            while let Some(event) = self.link.poll_event() {
+                if matches!(event, LinkEvent::BindFailed) {
                     return Err(CallError::NoConsumerPort);
                 }
                 if let Some(step) = self.sort(event) {
                     return Ok(step);
                 }
             }
-            if self.connection.is_closed() {
+            if self.link.is_closed() {
                 return Err(CallError::Disconnected);
             }
             if !self.wait_until(deadline) {
@@ -434,18 +460,18 @@ impl Consumer {
             return false;
         }
         let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, self.connection.wants_write());
-        let connection = PollFd::new(&self.connection, flags);
+        flags.set(PollFlags::OUT, self.link.wants_write());
+        let link = PollFd::new(&self.link, flags);
         let timeout = Timespec::try_from(left).ok();
         // An interrupted wait is a short one: whoever waits looks again.
         let ready = match &self.waker {
             Some(waker) => {
-                let mut fds = [connection, PollFd::new(waker, PollFlags::IN)];
+                let mut fds = [link, PollFd::new(waker, PollFlags::IN)];
                 let ready = rustix::event::poll(&mut fds, timeout.as_ref());
                 waker.clear();
                 ready
             }
-            None => rustix::event::poll(&mut [connection], timeout.as_ref()),
+            None => rustix::event::poll(&mut [link], timeout.as_ref()),
         };
         !matches!(ready, Ok(0))
     }
@@ -453,7 +479,7 @@ impl Consumer {
 
 impl AsFd for Consumer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.connection.as_fd()
+        self.link.as_fd()
     }
 }
 

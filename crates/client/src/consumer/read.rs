@@ -25,7 +25,7 @@ impl Consumer {
     ) -> Result<(), ReadError<E>> {
         const METHOD: &str = "ReadBuffers";
         let request = Request::ReadBuffers(ReadBuffersRequest::default());
-        let id = self.invoke(&request)?;
+        let id = self.invoke(request)?;
         let mut packets = Packets::new();
         loop {
             let reply = self.wait_for(id, METHOD, Deadline::after(limit))?;

@@ -8,6 +8,7 @@ use ferretto_ipc::client::Rejected;
 use ferretto_ipc::port::consumer::{Reply, Request};
 
 use super::{CallError, Consumer, ConsumerEvent};
+use crate::transport::Attachment;
 use crate::wake::WakeFd;
 
 /// An answer to [`Consumer::submit`].
@@ -51,8 +52,10 @@ impl Consumer {
     /// # Errors
     ///
     /// If the request is too large for a frame or the connection is lost.
-    pub fn submit(&mut self, request: &Request, fd: Option<OwnedFd>) -> Result<u64, CallError> {
-        let id = self.connection.invoke(request, fd, true)?;
+    pub fn submit(&mut self, request: Request, file: Option<OwnedFd>) -> Result<u64, CallError> {
+        let id = self
+            .link
+            .invoke(request, file.map(Attachment::Descriptor), true)?;
         self.submitted.insert(id);
         Ok(id)
     }
@@ -73,7 +76,7 @@ impl Consumer {
 
     /// Whether the connection is lost.
     pub fn is_closed(&self) -> bool {
-        self.connection.is_closed()
+        self.link.is_closed()
     }
 
     pub(super) fn keep_answer(&mut self, id: u64, result: Result<Reply, Rejected>, has_more: bool) {

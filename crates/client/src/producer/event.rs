@@ -6,6 +6,8 @@ use ferretto_ipc::client::DisconnectReason;
 use ferretto_ipc::socket::ConnectError;
 use ferretto_proto::DataSourceConfig;
 
+use crate::transport::ConnectFailure;
+
 /// The number of one instance of a data source; unique for the life of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u64);
@@ -57,7 +59,8 @@ pub enum Event {
         /// The instances.
         instances: Vec<InstanceId>,
     },
-    /// There was no connection to be had, or it was lost. It is tried again by itself.
+    /// There was no connection to be had, or it was lost. It is tried again by itself, unless the way to the service
+    /// [cannot be used again](crate::transport::Connect::can_retry).
     Disconnected(LostReason),
 }
 
@@ -89,4 +92,14 @@ pub enum LostReason {
     /// The system refused an operation of this side.
     #[error("{0}")]
     System(#[from] std::io::Error),
+}
+
+impl From<ConnectFailure> for LostReason {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Address(error) => Self::Address(error),
+            ConnectFailure::Connect(error) => Self::Connect(error),
+            ConnectFailure::System(error) => Self::System(error),
+        }
+    }
 }

@@ -3,11 +3,13 @@
 mod backoff;
 mod commit;
 mod event;
+mod options;
 mod shared;
 mod startup;
 mod watch;
 
 pub use event::{Event, InstanceId, LostReason};
+pub use options::{ProducerOptions, Scraping};
 pub use shared::ProducerHandle;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -16,11 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto_ipc::address::AddressError;
-use ferretto_ipc::client::{Connection, Event as IpcEvent, Reply as IpcReply};
 use ferretto_ipc::port::producer::{Method, Port, Reply, Request};
-use ferretto_ipc::socket::Socket;
-use ferretto_ipc::{Address, names};
 use ferretto_proto::get_async_command_response::{Cmd, SetupTracing};
 use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;
 use ferretto_proto::{
@@ -34,65 +32,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use self::backoff::Backoff;
 use self::shared::{Shared, SharedOutlet};
 use self::watch::SocketWatch;
+use crate::transport::{AtAddress, Attachment, Connect, Link, LinkEvent, LinkReply, OverSocket};
 
 /// Size of the memory in which chunks are made where it cannot be shared.
 const EMULATED_SIZE: usize = 1024 * 1024;
-
-/// Whether the service may read chunks that have not been committed, when a flush times out or the producer dies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scraping {
-    /// As the service is configured.
-    #[default]
-    Unspecified,
-    /// Yes.
-    Enabled,
-    /// No.
-    Disabled,
-}
-
-/// How a producer presents itself.
-#[derive(Clone, Debug, Default)]
-pub struct ProducerOptions {
-    /// The name under which configs find it, and which service queries show.
-    pub name: String,
-    /// Where the service is; `None` for the environment's or the default place.
-    pub address: Option<Address>,
-    /// Wanted size of the shared memory in bytes; 0 for the service's default, 256 KiB.
-    pub memory_size_hint: u32,
-    /// Wanted page size in bytes: 4, 8, 16 or 32 KiB; 0 for the service's default, 4 KiB.
-    pub page_size_hint: u32,
-    /// Whether uncommitted chunks may be read.
-    pub scraping: Scraping,
-    /// Free text for service queries.
-    pub sdk_version: String,
-    /// How long complete chunks wait for company before they are announced.
-    pub commit_batch: Duration,
-    /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in memory that the producer
-    /// provides itself.
-    pub direct_patching: bool,
-    /// Have the shared memory from the beginning and offer it to the service, so that
-    /// [`create_startup_writer`](ProducerHandle::create_startup_writer) can be used before there is a connection.
-    pub provide_memory: bool,
-    /// How often a writer that waits looks for a free chunk before it gives up, see
-    /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15 seconds.
-    pub stall_limit: Option<u32>,
-    /// How many bytes a writer that found no chunk discards before it looks for one again; `None` for 1024.
-    pub retry_after: Option<u64>,
-}
-
-impl ProducerOptions {
-    /// How chunks are made and announced.
-    fn arbiter(&self) -> ArbiterOptions {
-        let default = ArbiterOptions::default();
-        ArbiterOptions {
-            self_scraping: self.scraping == Scraping::Enabled,
-            batch: self.commit_batch,
-            stall_limit: self.stall_limit.unwrap_or(default.stall_limit),
-            retry_after: self.retry_after.unwrap_or(default.retry_after),
-            ..default
-        }
-    }
-}
 
 /// A process that records data, towards the service.
 ///
@@ -101,6 +44,9 @@ impl ProducerOptions {
 #[derive(Debug)]
 pub struct Producer {
     options: ProducerOptions,
+    connector: Arc<dyn Connect<Port>>,
+    /// There was an attempt, and another makes no sense.
+    given_up: bool,
     shared: Arc<Shared>,
     epoll: OwnedFd,
     backoff: Backoff,
@@ -139,6 +85,32 @@ impl Producer {
     ///
     /// If the process has no descriptors left.
     pub fn new(options: ProducerOptions) -> io::Result<Self> {
+        let mut connector = AtAddress::from_environment();
+        if let Some(address) = &options.address {
+            connector = connector.producers_at(address.clone());
+        }
+        Self::through(Arc::new(connector), options)
+    }
+
+    /// A producer that speaks over `socket`, which is connected to the producer port of a service. It does not connect
+    /// again when the connection is lost. For processes that may not open sockets themselves.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn over_socket(socket: OwnedFd, options: ProducerOptions) -> io::Result<Self> {
+        Self::through(Arc::new(OverSocket::new(socket)), options)
+    }
+
+    /// A producer that reaches its service by way of `connector`, whatever address the options name.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn through(
+        connector: Arc<dyn Connect<Port>>,
+        options: ProducerOptions,
+    ) -> io::Result<Self> {
         let shared = Shared::new()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(
@@ -149,6 +121,8 @@ impl Producer {
         )?;
         let producer = Self {
             options,
+            connector,
+            given_up: false,
             shared,
             epoll,
             backoff: Backoff::new(),
@@ -191,7 +165,7 @@ impl Producer {
                 register_request(descriptor)
             }
         };
-        self.shared.send(&request);
+        self.shared.send(request);
     }
 
     /// Withdraws a data source. Its instances are stopped by the service.
@@ -200,12 +174,11 @@ impl Producer {
         self.sources
             .retain(|source| source.name.as_deref() != Some(name.as_bytes()));
         if self.sources.len() < before {
-            self.shared.send(&Request::UnregisterDataSource(
-                UnregisterDataSourceRequest {
+            self.shared
+                .send(Request::UnregisterDataSource(UnregisterDataSourceRequest {
                     data_source_name: Some(name.as_bytes().to_vec()),
                     ..Default::default()
-                },
-            ));
+                }));
         }
     }
 
@@ -217,7 +190,7 @@ impl Producer {
             if self.watch.as_ref().is_some_and(SocketWatch::is_created) {
                 self.backoff.hurry(now);
             }
-            if self.backoff.is_due(now) {
+            if !self.given_up && self.backoff.is_due(now) {
                 self.connect(now);
             }
         }
@@ -240,7 +213,7 @@ impl Producer {
 
     /// When to call [`process`](Self::process) next if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let retry = if self.session.is_none() {
+        let retry = if self.session.is_none() && !self.given_up {
             self.backoff.next_attempt()
         } else {
             None
@@ -272,13 +245,13 @@ impl Producer {
 
     fn connect(&mut self, now: Instant) {
         match self.open_connection() {
-            Ok(connection) => {
+            Ok(link) => {
                 self.watch = None;
-                self.shared.set_connection(Some(connection));
+                self.shared.set_connection(Some(link));
                 self.session = Some(Session::default());
             }
             Err(reason) => {
-                self.backoff.failed(now);
+                self.failed(now);
                 if self.watch.is_none() {
                     self.watch_for_service();
                 }
@@ -287,20 +260,16 @@ impl Producer {
         }
     }
 
-    fn address(&self) -> Result<Address, AddressError> {
-        match &self.options.address {
-            Some(address) => Ok(address.clone()),
-            None => names::producer_address(),
-        }
+    /// There is no connection; sees to the next attempt.
+    fn failed(&mut self, now: Instant) {
+        self.backoff.failed(now);
+        self.given_up = !self.connector.can_retry();
     }
 
     /// Has the next attempt made as soon as the socket of a service is created.
     fn watch_for_service(&mut self) {
-        let Some(watch) = self
-            .address()
-            .ok()
-            .and_then(|address| SocketWatch::new(&address))
-        else {
+        let awaited = self.connector.awaited();
+        let Some(watch) = awaited.and_then(|address| SocketWatch::new(&address)) else {
             return;
         };
         let data = epoll::EventData::new_u64(2);
@@ -309,20 +278,20 @@ impl Producer {
         }
     }
 
-    fn open_connection(&mut self) -> Result<Connection<Port>, LostReason> {
-        let connection = Connection::new(Socket::connect(&self.address()?)?);
+    fn open_connection(&mut self) -> Result<Box<dyn Link<Port>>, LostReason> {
+        let link = self.connector.connect()?;
         let flags = epoll::EventFlags::IN;
         let data = epoll::EventData::new_u64(1);
-        epoll::add(&self.epoll, &connection, data, flags).map_err(io::Error::from)?;
+        epoll::add(&self.epoll, &link, data, flags).map_err(io::Error::from)?;
         self.wants_write = false;
-        Ok(connection)
+        Ok(link)
     }
 
     fn disconnect(&mut self, reason: LostReason, now: Instant) {
         self.shared.set_connection(None);
         self.prepare_memory();
         self.session = None;
-        self.backoff.failed(now);
+        self.failed(now);
         let live = std::mem::take(&mut self.live);
         self.events
             .extend(live.into_iter().map(|instance| Event::Stop { instance }));
@@ -330,9 +299,7 @@ impl Producer {
     }
 
     fn watch_writability(&mut self) {
-        let wants_write = self
-            .shared
-            .with_connection(|connection| connection.wants_write());
+        let wants_write = self.shared.with_connection(|link| link.wants_write());
         let Some(wants_write) = wants_write else {
             return;
         };
@@ -341,20 +308,20 @@ impl Producer {
             flags.set(epoll::EventFlags::OUT, wants_write);
             let data = epoll::EventData::new_u64(1);
             let epoll = &self.epoll;
-            self.shared.with_connection(|connection| {
+            self.shared.with_connection(|link| {
                 // Cannot fail for a descriptor that was added.
-                let _ = epoll::modify(epoll, connection, data, flags);
+                let _ = epoll::modify(epoll, link.as_fd(), data, flags);
             });
             self.wants_write = wants_write;
         }
     }
 
-    fn handle_event(&mut self, event: IpcEvent<Port>, now: Instant) -> Result<(), LostReason> {
+    fn handle_event(&mut self, event: LinkEvent<Port>, now: Instant) -> Result<(), LostReason> {
         match event {
-            IpcEvent::Bound => self.initialize(),
-            IpcEvent::BindFailed => Err(LostReason::NoProducerPort),
-            IpcEvent::Disconnected(reason) => Err(reason.into()),
-            IpcEvent::Reply(reply) => self.handle_reply(reply, now),
+            LinkEvent::Bound => self.initialize(),
+            LinkEvent::BindFailed => Err(LostReason::NoProducerPort),
+            LinkEvent::Disconnected(reason) => Err(reason.into()),
+            LinkEvent::Reply(reply) => self.handle_reply(reply, now),
         }
     }
 
@@ -378,9 +345,9 @@ impl Producer {
             ..Default::default()
         });
         let commands = Request::GetAsyncCommand(GetAsyncCommandRequest::default());
-        let sent = self.shared.with_connection(|connection| {
-            connection.invoke(&hello, offer, true)?;
-            connection.invoke(&commands, None, true)
+        let sent = self.shared.with_connection(|link| {
+            link.invoke(hello, offer, true)?;
+            link.invoke(commands, None, true)
         });
         if let Some(session) = &mut self.session {
             session.offered = offered;
@@ -391,17 +358,14 @@ impl Producer {
         }
     }
 
-    fn handle_reply(&mut self, reply: IpcReply<Port>, now: Instant) -> Result<(), LostReason> {
+    fn handle_reply(&mut self, reply: LinkReply<Port>, now: Instant) -> Result<(), LostReason> {
         let is_essential = matches!(
             reply.method,
             Method::InitializeConnection | Method::GetAsyncCommand
         );
         if is_essential
             && reply.result.is_err()
-            && self
-                .shared
-                .with_connection(|connection| connection.is_closed())
-                == Some(true)
+            && self.shared.with_connection(|link| link.is_closed()) == Some(true)
         {
             // Cut off by the end of the connection, whose reason comes next.
             return Ok(());
@@ -413,7 +377,7 @@ impl Producer {
             }
             (Method::InitializeConnection, _) => Err(LostReason::Refused),
             (Method::GetAsyncCommand, Ok(Reply::GetAsyncCommand(response))) => match response.cmd {
-                Some(command) => self.handle_command(command, reply.fd),
+                Some(command) => self.handle_command(command, reply.attachment),
                 // A command that this version does not know.
                 None => Ok(()),
             },
@@ -422,11 +386,7 @@ impl Producer {
             }
             (Method::CommitData | Method::Sync, _) => {
                 // Calls cut off by the end of the connection are refused, too; those callbacks go with it.
-                if self
-                    .shared
-                    .with_connection(|connection| connection.is_closed())
-                    == Some(false)
-                {
+                if self.shared.with_connection(|link| link.is_closed()) == Some(false) {
                     self.shared.run_callbacks(reply.request_id);
                 }
                 Ok(())
@@ -442,14 +402,18 @@ impl Producer {
         self.backoff.connected(now);
         self.shared.set_initialized();
         for source in &self.sources {
-            self.shared.send(&register_request(source.clone()));
+            self.shared.send(register_request(source.clone()));
         }
         self.events.push_back(Event::Connected);
     }
 
-    fn handle_command(&mut self, command: Cmd, fd: Option<OwnedFd>) -> Result<(), LostReason> {
+    fn handle_command(
+        &mut self,
+        command: Cmd,
+        memory: Option<Attachment>,
+    ) -> Result<(), LostReason> {
         match command {
-            Cmd::SetupTracing(setup) => return self.set_up_memory(&setup, fd),
+            Cmd::SetupTracing(setup) => return self.set_up_memory(&setup, memory),
             Cmd::SetupDataSource(mut setup) => {
                 let id = InstanceId(setup.new_instance_id.unwrap_or(0));
                 self.set_up_instance(id, setup.config.take().unwrap_or_default());
@@ -530,7 +494,7 @@ impl Producer {
     fn set_up_memory(
         &mut self,
         setup: &SetupTracing,
-        fd: Option<OwnedFd>,
+        memory: Option<Attachment>,
     ) -> Result<(), LostReason> {
         let accepted = self
             .session
@@ -538,13 +502,14 @@ impl Producer {
             .and_then(|session| session.accepted.as_ref());
         let accepted = accepted.ok_or(LostReason::Protocol("it sent memory before a welcome"))?;
         if self.shared.arbiter().is_some() {
-            return self.adoption_announced(fd.is_some());
+            return self.adoption_announced(memory.is_some());
         }
         let emulated = accepted.use_shmem_emulation == Some(true);
         let direct = accepted.direct_smb_patching_supported == Some(true);
-        let region = match fd {
-            Some(fd) if !emulated => Region::from_fd(fd)?,
-            None if emulated => Region::heap(EMULATED_SIZE)?,
+        let region = match memory {
+            Some(Attachment::Descriptor(fd)) if !emulated => Arc::new(Region::from_fd(fd)?),
+            Some(Attachment::Memory(region)) if !emulated => region,
+            None if emulated => Arc::new(Region::heap(EMULATED_SIZE)?),
             Some(_) => return Err(LostReason::Protocol("it sent shared memory over a network")),
             None => return Err(LostReason::Protocol("it sent no shared memory")),
         };
@@ -556,7 +521,7 @@ impl Producer {
         };
         let outlet = Box::new(SharedOutlet(Arc::downgrade(&self.shared)));
         let arbiter = PageSize::new((page_size as usize).saturating_mul(1024))
-            .and_then(|page_size| Arbiter::new(Arc::new(region), page_size, options, outlet))
+            .and_then(|page_size| Arbiter::new(region, page_size, options, outlet))
             .ok_or(LostReason::Protocol(
                 "it sent shared memory with an invalid page size",
             ))?;

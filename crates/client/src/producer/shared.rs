@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use ferretto_ipc::client::{Connection, Event as IpcEvent, InvokeError};
+use ferretto_ipc::client::InvokeError;
 use ferretto_ipc::port::producer::{Port, Request};
 use ferretto_proto::{
     ActivateTriggersRequest, NotifyDataSourceStartedRequest, NotifyDataSourceStoppedRequest,
@@ -15,6 +15,7 @@ use ferretto_shm::{Arbiter, ExhaustedPolicy, FlushCallback, Outlet, Output, Trac
 
 use super::commit::{commit_data, register_writer, unregister_writer};
 use super::event::InstanceId;
+use crate::transport::{Link, LinkEvent};
 use crate::wake::WakeFd;
 
 /// With more than this many bytes unsent, nothing more is taken from the writers' side: it is safer there, where memory
@@ -23,7 +24,7 @@ const HIGH_WATER: usize = 512 * 1024;
 
 /// State behind all handles.
 pub(super) struct Shared {
-    link: Mutex<Link>,
+    connected: Mutex<Connected>,
     memory: Mutex<Memory>,
     wake: WakeFd,
 }
@@ -52,8 +53,8 @@ impl Memory {
 }
 
 #[derive(Default)]
-struct Link {
-    connection: Option<Connection<Port>>,
+struct Connected {
+    link: Option<Box<dyn Link<Port>>>,
     /// To be called when the reply with this request id comes.
     callbacks: HashMap<u64, Vec<FlushCallback>>,
     /// Whether the service accepted the producer on this connection.
@@ -63,7 +64,7 @@ struct Link {
 impl Shared {
     pub(super) fn new() -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            link: Mutex::default(),
+            connected: Mutex::default(),
             memory: Mutex::default(),
             wake: WakeFd::new()?,
         }))
@@ -74,13 +75,13 @@ impl Shared {
     }
 
     /// Uses a new connection; `None` ends the old one and its memory.
-    pub(super) fn set_connection(&self, connection: Option<Connection<Port>>) {
-        let is_end = connection.is_none();
+    pub(super) fn set_connection(&self, link: Option<Box<dyn Link<Port>>>) {
+        let is_end = link.is_none();
         let old = std::mem::replace(
-            &mut *lock(&self.link),
-            Link {
-                connection,
-                ..Link::default()
+            &mut *lock(&self.connected),
+            Connected {
+                link,
+                ..Connected::default()
             },
         );
         if is_end {
@@ -90,7 +91,7 @@ impl Shared {
     }
 
     pub(super) fn set_initialized(&self) {
-        lock(&self.link).is_initialized = true;
+        lock(&self.connected).is_initialized = true;
     }
 
     /// Uses memory the service sent.
@@ -130,35 +131,37 @@ impl Shared {
     /// Looks at the connection, if there is one.
     pub(super) fn with_connection<R>(
         &self,
-        look: impl FnOnce(&mut Connection<Port>) -> R,
+        look: impl FnOnce(&mut dyn Link<Port>) -> R,
     ) -> Option<R> {
-        lock(&self.link).connection.as_mut().map(look)
+        let mut connected = lock(&self.connected);
+        let link = connected.link.as_mut()?;
+        Some(look(&mut **link))
     }
 
     /// Sends a request for which no reply is wanted, and wakes the owner if it could not be sent at once. Returns
     /// whether there is a connection.
-    pub(super) fn send(&self, request: &Request) -> bool {
-        let mut link = lock(&self.link);
-        let Link {
-            connection: Some(connection),
+    pub(super) fn send(&self, request: Request) -> bool {
+        let mut connected = lock(&self.connected);
+        let Connected {
+            link: Some(link),
             is_initialized: true,
             ..
-        } = &mut *link
+        } = &mut *connected
         else {
             return false;
         };
-        let sent = connection.invoke(request, None, false).is_ok();
-        if connection.wants_write() {
+        let sent = link.invoke(request, None, false).is_ok();
+        if link.wants_write() {
             self.wake.wake();
         }
         sent
     }
 
     /// Reads and writes what is possible, and returns what came.
-    pub(super) fn process(&self) -> Vec<IpcEvent<Port>> {
-        self.with_connection(|connection| {
-            connection.process();
-            std::iter::from_fn(|| connection.poll_event()).collect()
+    pub(super) fn process(&self) -> Vec<LinkEvent<Port>> {
+        self.with_connection(|link| {
+            link.process();
+            std::iter::from_fn(|| link.poll_event()).collect()
         })
         .unwrap_or_default()
     }
@@ -176,16 +179,16 @@ impl Shared {
     }
 
     fn pump_one(&self, arbiter: &Arbiter, now: Option<Instant>) -> Option<Instant> {
-        let mut link = lock(&self.link);
-        let Link {
-            connection: Some(connection),
+        let mut connected = lock(&self.connected);
+        let Connected {
+            link: Some(link),
             callbacks,
             is_initialized: true,
-        } = &mut *link
+        } = &mut *connected
         else {
             return None;
         };
-        while connection.queued() < HIGH_WATER && !connection.is_closed() {
+        while link.queued() < HIGH_WATER && !link.is_closed() {
             let output = match now {
                 Some(now) => arbiter.poll_output(now),
                 None => arbiter.poll_output_urgently(),
@@ -195,15 +198,14 @@ impl Shared {
                     writer_id,
                     target_buffer,
                 } => {
-                    let _ =
-                        connection.invoke(&register_writer(writer_id, target_buffer), None, false);
+                    let _ = link.invoke(register_writer(writer_id, target_buffer), None, false);
                 }
                 Output::Unregister { writer_id } => {
-                    let _ = connection.invoke(&unregister_writer(writer_id), None, false);
+                    let _ = link.invoke(unregister_writer(writer_id), None, false);
                 }
                 Output::Commit(mut commit) => {
                     let wants_reply = commit.wants_reply();
-                    let sent = connection.invoke(&commit_data(&mut commit), None, wants_reply);
+                    let sent = link.invoke(commit_data(&mut commit), None, wants_reply);
                     if let (Ok(id), true) = (sent, wants_reply) {
                         callbacks.insert(id, commit.callbacks);
                     }
@@ -218,35 +220,35 @@ impl Shared {
     /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that everything before
     /// it was seen.
     pub(super) fn run_callbacks(&self, request_id: u64) {
-        let callbacks = lock(&self.link).callbacks.remove(&request_id);
+        let callbacks = lock(&self.connected).callbacks.remove(&request_id);
         for callback in callbacks.into_iter().flatten() {
             callback();
         }
     }
 
     fn sync(&self, callback: FlushCallback) -> bool {
-        let mut link = lock(&self.link);
-        let Link {
-            connection: Some(connection),
+        let mut connected = lock(&self.connected);
+        let Connected {
+            link: Some(link),
             callbacks,
             is_initialized: true,
-        } = &mut *link
+        } = &mut *connected
         else {
             return false;
         };
         let request = Request::Sync(SyncRequest::default());
-        let id = match connection.invoke(&request, None, true) {
+        let id = match link.invoke(request, None, true) {
             Ok(id) => id,
             // An old service; it works off requests in order, too.
             Err(InvokeError::UnknownMethod(_)) => {
-                drop(link);
+                drop(connected);
                 callback();
                 return true;
             }
             Err(_) => return false,
         };
         callbacks.insert(id, vec![callback]);
-        if connection.wants_write() {
+        if link.wants_write() {
             self.wake.wake();
         }
         true
@@ -272,9 +274,9 @@ impl Outlet for SharedOutlet {
     fn flush_now(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.pump(None);
-            let unsent = shared.with_connection(|connection| {
-                connection.flush();
-                connection.wants_write()
+            let unsent = shared.with_connection(|link| {
+                link.flush();
+                link.wants_write()
             });
             if unsent == Some(true) {
                 shared.wake.wake();
@@ -341,7 +343,7 @@ impl ProducerHandle {
 
     /// Tells the service that an instance is recording.
     pub fn notify_started(&self, instance: InstanceId) {
-        self.shared.send(&Request::NotifyDataSourceStarted(
+        self.shared.send(Request::NotifyDataSourceStarted(
             NotifyDataSourceStartedRequest {
                 data_source_id: Some(instance.0),
                 ..Default::default()
@@ -353,7 +355,7 @@ impl ProducerHandle {
     /// is sent first.
     pub fn notify_stopped(&self, instance: InstanceId) {
         self.shared.pump(None);
-        self.shared.send(&Request::NotifyDataSourceStopped(
+        self.shared.send(Request::NotifyDataSourceStopped(
             NotifyDataSourceStoppedRequest {
                 data_source_id: Some(instance.0),
                 ..Default::default()
@@ -375,7 +377,7 @@ impl ProducerHandle {
     /// Fires triggers. Returns whether there is a connection; without one nothing happens.
     pub fn activate_triggers(&self, names: &[&str]) -> bool {
         self.shared
-            .send(&Request::ActivateTriggers(ActivateTriggersRequest {
+            .send(Request::ActivateTriggers(ActivateTriggersRequest {
                 trigger_names: names.iter().map(|name| name.as_bytes().to_vec()).collect(),
                 ..Default::default()
             }))
@@ -390,7 +392,7 @@ impl ProducerHandle {
 
     /// Whether writers reach a service at the moment.
     pub fn is_connected(&self) -> bool {
-        lock(&self.shared.link).is_initialized
+        lock(&self.shared.connected).is_initialized
     }
 
     /// Makes [`Producer::wait`](super::Producer::wait) return.

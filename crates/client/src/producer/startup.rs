@@ -4,13 +4,13 @@
 //! rest. One that does not sends memory of its own for all further writers; what was written before, and what the writers
 //! of that time still write, then travels inside the commits. Nothing is lost either way.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ferretto_shm::{Arbiter, PageSize, Region};
 
 use super::Producer;
 use super::shared::SharedOutlet;
+use crate::transport::Attachment;
 
 /// Size of the memory if nothing else is wanted, in bytes: what services give.
 const DEFAULT_SIZE: u32 = 256 * 1024;
@@ -46,11 +46,9 @@ impl Producer {
     }
 
     /// The memory to send along with the greeting, where that is possible.
-    pub(super) fn memory_to_offer(&self) -> Option<OwnedFd> {
-        let is_unix = self
-            .shared
-            .with_connection(|connection| connection.is_unix());
-        let offered = self.shared.offered().filter(|_| is_unix == Some(true))?;
-        offered.region().fd()?.try_clone_to_owned().ok()
+    pub(super) fn memory_to_offer(&self) -> Option<Attachment> {
+        let is_shared = self.shared.with_connection(|link| link.shares_memory());
+        let offered = self.shared.offered().filter(|_| is_shared == Some(true))?;
+        Some(Attachment::Memory(Arc::clone(offered.region())))
     }
 }

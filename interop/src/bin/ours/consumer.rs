@@ -73,7 +73,7 @@ impl Consumer {
             trace_config: read_config(config)?.into(),
             ..Default::default()
         });
-        let reply = self.endpoint()?.call(&request, None, PATIENCE);
+        let reply = self.endpoint()?.call(request, None, PATIENCE);
         reply.map(|_| String::new()).map_err(said)
     }
 
@@ -114,7 +114,7 @@ impl Consumer {
             ..Default::default()
         });
         let output = output.map(open).transpose()?;
-        let reply = self.endpoint()?.call(&request, output, PATIENCE);
+        let reply = self.endpoint()?.call(request, output, PATIENCE);
         let Ok(Reply::CloneSession(reply)) = reply.map_err(said)?.result else {
             return Err("the clone is refused".to_owned());
         };

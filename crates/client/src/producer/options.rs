@@ -1,0 +1,62 @@
+//! How a producer presents itself.
+
+use std::time::Duration;
+
+use ferretto_ipc::Address;
+use ferretto_shm::ArbiterOptions;
+
+/// Whether the service may read chunks that have not been committed, when a flush times out or the producer dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scraping {
+    /// As the service is configured.
+    #[default]
+    Unspecified,
+    /// Yes.
+    Enabled,
+    /// No.
+    Disabled,
+}
+
+/// How a producer presents itself.
+#[derive(Clone, Debug, Default)]
+pub struct ProducerOptions {
+    /// The name under which configs find it, and which service queries show.
+    pub name: String,
+    /// Where the service is; `None` for the environment's or the default place.
+    pub address: Option<Address>,
+    /// Wanted size of the shared memory in bytes; 0 for the service's default, 256 KiB.
+    pub memory_size_hint: u32,
+    /// Wanted page size in bytes: 4, 8, 16 or 32 KiB; 0 for the service's default, 4 KiB.
+    pub page_size_hint: u32,
+    /// Whether uncommitted chunks may be read.
+    pub scraping: Scraping,
+    /// Free text for service queries.
+    pub sdk_version: String,
+    /// How long complete chunks wait for company before they are announced.
+    pub commit_batch: Duration,
+    /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in memory that the producer
+    /// provides itself.
+    pub direct_patching: bool,
+    /// Have the shared memory from the beginning and offer it to the service, so that
+    /// [`create_startup_writer`](ProducerHandle::create_startup_writer) can be used before there is a connection.
+    pub provide_memory: bool,
+    /// How often a writer that waits looks for a free chunk before it gives up, see
+    /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15 seconds.
+    pub stall_limit: Option<u32>,
+    /// How many bytes a writer that found no chunk discards before it looks for one again; `None` for 1024.
+    pub retry_after: Option<u64>,
+}
+
+impl ProducerOptions {
+    /// How chunks are made and announced.
+    pub(super) fn arbiter(&self) -> ArbiterOptions {
+        let default = ArbiterOptions::default();
+        ArbiterOptions {
+            self_scraping: self.scraping == Scraping::Enabled,
+            batch: self.commit_batch,
+            stall_limit: self.stall_limit.unwrap_or(default.stall_limit),
+            retry_after: self.retry_after.unwrap_or(default.retry_after),
+            ..default
+        }
+    }
+}

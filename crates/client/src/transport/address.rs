@@ -1,0 +1,73 @@
+//! Services that listen at an address.
+
+use ferretto_ipc::address::AddressError;
+use ferretto_ipc::client::Connection;
+use ferretto_ipc::socket::Socket;
+use ferretto_ipc::{Address, names};
+
+use super::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
+
+/// The service at an address: connects to its sockets, as often as need be.
+#[derive(Clone, Debug, Default)]
+pub struct AtAddress {
+    producers: Option<Address>,
+    consumers: Option<Address>,
+}
+
+impl AtAddress {
+    /// The service of this machine, or wherever the environment says at the time of each attempt:
+    /// `PERFETTO_PRODUCER_SOCK_NAME` and `PERFETTO_CONSUMER_SOCK_NAME`.
+    pub fn from_environment() -> Self {
+        Self::default()
+    }
+
+    /// The service that takes producers at this address.
+    #[must_use]
+    pub fn producers_at(mut self, address: Address) -> Self {
+        self.producers = Some(address);
+        self
+    }
+
+    /// The service that takes consumers at this address.
+    #[must_use]
+    pub fn consumers_at(mut self, address: Address) -> Self {
+        self.consumers = Some(address);
+        self
+    }
+
+    fn producer_address(&self) -> Result<Address, AddressError> {
+        match &self.producers {
+            Some(address) => Ok(address.clone()),
+            None => names::producer_address(),
+        }
+    }
+
+    fn consumer_address(&self) -> Result<Address, AddressError> {
+        match &self.consumers {
+            Some(address) => Ok(address.clone()),
+            None => names::consumer_address(),
+        }
+    }
+}
+
+impl Connect<ProducerPort> for AtAddress {
+    fn connect(&self) -> Result<Box<dyn Link<ProducerPort>>, ConnectFailure> {
+        let socket = Socket::connect(&self.producer_address()?)?;
+        Ok(Box::new(Connection::new(socket)))
+    }
+
+    fn awaited(&self) -> Option<Address> {
+        self.producer_address().ok()
+    }
+}
+
+impl Connect<ConsumerPort> for AtAddress {
+    fn connect(&self) -> Result<Box<dyn Link<ConsumerPort>>, ConnectFailure> {
+        let socket = Socket::connect(&self.consumer_address()?)?;
+        Ok(Box::new(Connection::new(socket)))
+    }
+
+    fn awaited(&self) -> Option<Address> {
+        self.consumer_address().ok()
+    }
+}
