@@ -79,6 +79,21 @@ impl OwnedChunk {
         self.size - self.used
     }
 
+    /// Where the payload begins.
+    #[inline]
+    pub(crate) fn payload(&self) -> *mut u8 {
+        self.payload.as_ptr()
+    }
+
+    /// Counts payload that was written by address; nothing if that is not an extension within the chunk.
+    #[inline]
+    pub(crate) fn set_used(&mut self, used: usize) {
+        if (self.used..=self.size).contains(&used) {
+            self.note_write(self.used, used - self.used);
+            self.used = used;
+        }
+    }
+
     /// Appends as much of `bytes` as fits and returns how much that was.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {

@@ -15,7 +15,8 @@
 //! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
-//! [`take_inherited`] is here because this is where unsafe code is: only in `region`, `chunk` and `inherited`.
+//! [`take_inherited`] is here because this is where unsafe code is: only in `region`, `chunk`,
+//! `sink::raw` and `inherited`.
 
 mod arbiter;
 mod chunk;
@@ -48,5 +49,5 @@ pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use prefetch::prefetch;
 pub use region::{MAX_REGION_SIZE, Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
-pub use sink::ChunkSink;
+pub use sink::{ChunkSink, RawRange};
 pub use writer::{ExhaustedPolicy, Packet, TraceWriter};

@@ -1,5 +1,9 @@
 //! Lays packets out in chunks: fragments, continuation, holes, loss.
 
+mod raw;
+
+pub use raw::RawRange;
+
 use std::fmt;
 
 use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
@@ -82,6 +86,8 @@ pub struct ChunkSink {
     written: u64,
     open: Vec<Open>,
     patches: PatchList,
+    /// For packets written by address, since there was one.
+    raw: Option<Box<raw::Raw>>,
 }
 
 impl ChunkSink {
@@ -122,6 +128,7 @@ impl ChunkSink {
             written: 0,
             open: Vec::new(),
             patches: PatchList::default(),
+            raw: None,
         }
     }
 
@@ -354,6 +361,9 @@ impl ChunkSink {
                 any = true;
             }
         }
+        if let Some(raw) = &mut self.raw {
+            any |= raw.leave_holes_behind(chunk_id, &mut self.patches);
+        }
         any
     }
 
@@ -365,6 +375,9 @@ impl ChunkSink {
             if let LengthField::Here(_) = open.length {
                 open.length = LengthField::Nowhere;
             }
+        }
+        if let Some(raw) = &mut self.raw {
+            raw.abandon();
         }
         self.give_chunk_back();
         self.origin = position;

@@ -31,7 +31,7 @@ pub enum ExhaustedPolicy {
 /// share the chunk the writer held at the time. Flushing or dropping the copy is safe.
 #[derive(Debug)]
 pub struct TraceWriter {
-    sink: ChunkSink,
+    pub(crate) sink: ChunkSink,
 }
 
 impl TraceWriter {

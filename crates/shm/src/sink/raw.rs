@@ -1,0 +1,313 @@
+//! Packets whose bytes are written by somebody who only knows addresses.
+//!
+//! Programs compiled against a C interface write between two pointers and ask for more when they reach the second.
+//! They leave four bytes for the length of every nested message and fill them in later, in place; when the chunk is
+//! to be given away before that, they announce each such place and get another address to write to.
+//!
+//! # Why this is sound
+//!
+//! The pointers given out lead into the part of a chunk that no other owner has (see [`OwnedChunk`]), into memory of
+//! the writer's own for what is discarded, or into a [`Block`] for a length that comes later. Nothing here keeps a
+//! reference to any of them. They stay valid until the packet ends, or, in a chunk, until the next range is asked
+//! for; the callers of these functions promise not to use them longer.
+//!
+//! [`OwnedChunk`]: crate::chunk::OwnedChunk
+
+use std::ptr::{self, NonNull};
+
+use ferretto_wire::{Sink, redundant_length};
+
+use super::{ChunkSink, HOLE};
+use crate::chunk::OwnedChunk;
+use crate::patch::PatchList;
+use crate::writer::TraceWriter;
+
+/// Bytes of memory for what is discarded.
+const SCRATCH: usize = 4096;
+
+/// Memory for a part of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRange {
+    /// Where the part of the packet begins that is in this range.
+    pub begin: *mut u8,
+    /// Where to write next.
+    pub cursor: *mut u8,
+    /// One past the last byte.
+    pub end: *mut u8,
+    /// Bytes of the packet before `begin`.
+    pub before: u64,
+}
+
+/// Plain memory at a fixed address, which others may write to while this is moved.
+#[derive(Debug)]
+struct Block {
+    memory: NonNull<[u8]>,
+}
+
+// SAFETY: a block is memory without thread affinity that its owner alone frees.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn new(size: usize) -> Self {
+        let memory = Box::leak(vec![0; size].into_boxed_slice());
+        Self {
+            memory: NonNull::from(memory),
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.memory.cast::<u8>().as_ptr()
+    }
+
+    fn size(&self) -> usize {
+        self.memory.len()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: made from a box in `new` and freed only here.
+        drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
+    }
+}
+
+/// Where a length is that was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the current chunk, at this offset of the payload.
+    Here(usize),
+    /// In a chunk already given away: this entry of the patch list.
+    Away(u64),
+    /// In a chunk that was abandoned.
+    Nowhere,
+}
+
+/// A length that was announced and will be written to `value`.
+#[derive(Debug)]
+struct Announced {
+    place: Place,
+    value: Block,
+}
+
+impl Announced {
+    /// The length, once its first byte is not zero.
+    fn value(&self) -> Option<[u8; HOLE]> {
+        // SAFETY: the block has four bytes. Whoever writes to them does so on this thread, before or after.
+        let value = unsafe { self.value.start().cast::<[u8; HOLE]>().read_unaligned() };
+        (value[0] != 0).then_some(value)
+    }
+}
+
+/// What a writer keeps for packets written by address.
+#[derive(Debug, Default)]
+pub(super) struct Raw {
+    announced: Vec<Announced>,
+    /// Memory for what is discarded; the last one is in use.
+    scratch: Vec<Block>,
+}
+
+impl Raw {
+    /// The current chunk is about to be given away. Returns whether there are lengths to come in it.
+    pub(super) fn leave_holes_behind(&mut self, chunk_id: u32, patches: &mut PatchList) -> bool {
+        let mut any = false;
+        for length in &mut self.announced {
+            if let Place::Here(at) = length.place {
+                length.place = Place::Away(patches.push(chunk_id, at as u16));
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The current chunk's part of the packet is lost.
+    pub(super) fn abandon(&mut self) {
+        for length in &mut self.announced {
+            if let Place::Here(_) = length.place {
+                length.place = Place::Nowhere;
+            }
+        }
+    }
+
+    /// Passes on lengths that have been written; if the packet is `complete`, the others, too: the service would wait
+    /// for them.
+    fn settle(&mut self, complete: bool, chunk: &mut OwnedChunk, patches: &mut PatchList) {
+        self.announced.retain(|length| match length.value() {
+            None if !complete => true,
+            value => {
+                let value = value.unwrap_or_else(|| redundant_length(0));
+                match length.place {
+                    Place::Here(at) => chunk.overwrite(at, value),
+                    Place::Away(number) => patches.fill(number, value),
+                    Place::Nowhere => {}
+                }
+                false
+            }
+        });
+    }
+
+    /// Memory of at least this size, and how much it is.
+    fn scratch(&mut self, size: usize) -> (*mut u8, usize) {
+        if let Some(block) = self.scratch.last()
+            && block.size() >= size
+        {
+            return (block.start(), block.size());
+        }
+        let block = Block::new(size.max(SCRATCH));
+        let memory = (block.start(), block.size());
+        // The smaller one stays: lengths may still be written to it.
+        self.scratch.push(block);
+        memory
+    }
+}
+
+impl ChunkSink {
+    fn raw(&mut self) -> &mut Raw {
+        self.raw.get_or_insert_default()
+    }
+
+    /// The range in use.
+    fn raw_range(&mut self, size: usize) -> RawRange {
+        if self.dropping {
+            let before = self.position();
+            let (begin, size) = self.raw().scratch(size);
+            return RawRange {
+                begin,
+                cursor: begin,
+                end: begin.wrapping_add(size),
+                before,
+            };
+        }
+        let payload = self.chunk.payload();
+        let start = self.fragment + HOLE;
+        RawRange {
+            begin: payload.wrapping_add(start),
+            cursor: payload.wrapping_add(self.chunk.used()),
+            end: payload.wrapping_add(self.chunk.used() + self.chunk.room()),
+            before: self.origin.wrapping_add(start as u64),
+        }
+    }
+
+    /// Counts what was written up to `cursor`. An address outside the range counts for nothing.
+    fn adopt(&mut self, cursor: *mut u8) {
+        if !self.dropping {
+            let used = (cursor as usize).wrapping_sub(self.chunk.payload() as usize);
+            self.chunk.set_used(used);
+        } else if let Some(block) = self.raw.as_ref().and_then(|raw| raw.scratch.last()) {
+            let written = (cursor as usize).wrapping_sub(block.start() as usize);
+            if written <= block.size() {
+                self.discard(written);
+            }
+        }
+    }
+
+    /// Goes on in another chunk, in which `size` bytes fit.
+    fn next_raw_range(&mut self, size: usize) {
+        if self.dropping {
+            return;
+        }
+        self.settle_raw(false);
+        self.continue_packet();
+        if !self.dropping && self.chunk.room() < size {
+            self.abandon_packet();
+        }
+    }
+
+    fn settle_raw(&mut self, complete: bool) {
+        if let Some(raw) = &mut self.raw {
+            raw.settle(complete, &mut self.chunk, &mut self.patches);
+            if complete {
+                raw.scratch.truncate(1);
+            }
+        }
+    }
+}
+
+impl TraceWriter {
+    /// Starts a packet to be written by address. It ends with [`end_raw_packet`](Self::end_raw_packet).
+    pub fn start_raw_packet(&mut self) -> RawRange {
+        self.sink.start_packet();
+        self.sink.raw_range(1)
+    }
+
+    /// Notes that everything before `cursor` has been written.
+    ///
+    /// # Safety
+    ///
+    /// `cursor` lies in the range that was given out last, and the bytes of it before `cursor` have been written.
+    pub unsafe fn advance_raw(&mut self, cursor: *mut u8) {
+        // What is discarded is counted when its range ends.
+        if !self.sink.dropping {
+            self.sink.adopt(cursor);
+        }
+    }
+
+    /// Goes on in a new range with room for `size` bytes or, if that is too much, discards the packet.
+    ///
+    /// # Safety
+    ///
+    /// As for [`advance_raw`](Self::advance_raw). The old range is not written to any more.
+    pub unsafe fn next_raw_range(&mut self, cursor: *mut u8, size: usize) -> RawRange {
+        self.sink.adopt(cursor);
+        self.sink.next_raw_range(size);
+        self.sink.raw_range(size)
+    }
+
+    /// Appends bytes, in as many ranges as it takes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`next_raw_range`](Self::next_raw_range).
+    pub unsafe fn append_raw(&mut self, cursor: *mut u8, mut bytes: &[u8]) -> RawRange {
+        self.sink.adopt(cursor);
+        while !self.sink.dropping {
+            let written = self.sink.chunk.append(bytes);
+            bytes = &bytes[written..];
+            if bytes.is_empty() {
+                break;
+            }
+            self.sink.next_raw_range(1);
+        }
+        if self.sink.dropping {
+            self.sink.discard(bytes.len());
+        }
+        self.sink.raw_range(1)
+    }
+
+    /// Announces that the four bytes at `place` are a length that will be known later, and returns where to write it
+    /// then, the first byte not zero; null if it need not be written.
+    ///
+    /// # Safety
+    ///
+    /// As for [`advance_raw`](Self::advance_raw). What is returned is used on this thread, before the packet ends.
+    pub unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
+        let sink = &mut self.sink;
+        if sink.dropping {
+            return ptr::null_mut();
+        }
+        sink.adopt(cursor);
+        let at = (place as usize).wrapping_sub(sink.chunk.payload() as usize);
+        let is_inside = at
+            .checked_add(HOLE)
+            .is_some_and(|end| at >= sink.fragment + HOLE && end <= sink.chunk.used());
+        if !is_inside {
+            return ptr::null_mut();
+        }
+        sink.chunk.overwrite(at, [0; HOLE]);
+        let value = Block::new(HOLE);
+        let address = value.start();
+        let place = Place::Here(at);
+        sink.raw().announced.push(Announced { place, value });
+        address
+    }
+
+    /// Ends the packet. None of the addresses given out for it may be used any more.
+    ///
+    /// # Safety
+    ///
+    /// As for [`advance_raw`](Self::advance_raw).
+    pub unsafe fn end_raw_packet(&mut self, cursor: *mut u8) {
+        self.sink.adopt(cursor);
+        self.sink.settle_raw(true);
+        self.sink.finish_packet();
+    }
+}
