@@ -15,13 +15,14 @@
 //! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
-//! [`take_inherited`] is here because this is where unsafe code is: only in `region`, `chunk`,
-//! `sink::raw` and `inherited`.
+//! [`take_inherited`] and [`fork`] are here because this is where unsafe code is: only in `region`, `chunk`, `sink::raw`,
+//! `prefetch`, `process`, `inherited` and `fork`.
 
 mod arbiter;
 mod chunk;
 mod commit;
 mod finder;
+pub mod fork;
 mod ids;
 mod inherited;
 mod layout;

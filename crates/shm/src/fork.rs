@@ -1,0 +1,302 @@
+//! Forked children: how a process notices that it is one, and state that it does not share with its parent.
+//!
+//! In the child there is one thread, and any lock may be held for ever by one that is not there. So nothing here locks,
+//! and what runs during the fork does nothing but store to atomics.
+
+use std::fmt;
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+/// Forks between the first process that called [`watch`] and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// What the child of a fork finds changed.
+static STORES: AppendList<Store> = AppendList::new();
+
+struct Store {
+    target: &'static AtomicU32,
+    value: u32,
+}
+
+/// How many forks this process is away from the first one that called [`watch`].
+#[inline]
+pub fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// From now on the children of this process, and theirs, notice that they are. Cheap to call again.
+///
+/// # Errors
+///
+/// If the system has no memory left.
+pub fn watch() -> io::Result<()> {
+    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    if IS_WATCHED.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    // SAFETY: `in_child` may be called at any time, does not unwind, and only uses atomics and memory that is never
+    // freed, as is asked of what runs in the child of a process with several threads.
+    let error = unsafe { pthread_atfork(None, None, Some(in_child)) };
+    if error == 0 {
+        return Ok(());
+    }
+    IS_WATCHED.store(false, Ordering::Relaxed);
+    Err(io::Error::from_raw_os_error(error))
+}
+
+/// Has every forked child of this process find `value` in `target`. To be called once for each target.
+pub fn store_in_child(target: &'static AtomicU32, value: u32) {
+    STORES.push(Store { target, value });
+}
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    for store in STORES.iter() {
+        store.target.store(store.value, Ordering::Relaxed);
+    }
+}
+
+// What the standard library is linked with anyway.
+unsafe extern "C" {
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> i32;
+}
+
+/// A list that only grows, and that is added to and walked without locks. The entry added last comes first. Meant for
+/// statics: nothing is freed.
+pub struct AppendList<T: 'static> {
+    head: AtomicPtr<Entry<T>>,
+}
+
+struct Entry<T: 'static> {
+    value: T,
+    next: Option<&'static Self>,
+}
+
+impl<T: Send + Sync> AppendList<T> {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self {
+            head: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Adds an entry.
+    pub fn push(&self, value: T) -> &'static T {
+        let entry = Box::leak(Box::new(Entry { value, next: None }));
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or from `Box::leak` below and published with release ordering, and never freed.
+            entry.next = unsafe { head.as_ref() };
+            let published = self.head.compare_exchange_weak(
+                head,
+                ptr::from_mut(entry),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match published {
+                Ok(_) => return &entry.value,
+                Err(current) => head = current,
+            }
+        }
+    }
+
+    /// The entries.
+    pub fn iter(&self) -> impl Iterator<Item = &'static T> {
+        // SAFETY: as in `push`.
+        let mut next: Option<&'static Entry<T>> =
+            unsafe { self.head.load(Ordering::Acquire).as_ref() };
+        std::iter::from_fn(move || {
+            let entry = next?;
+            next = entry.next;
+            Some(&entry.value)
+        })
+    }
+}
+
+impl<T: Send + Sync> Default for AppendList<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for AppendList<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AppendList").finish_non_exhaustive()
+    }
+}
+
+/// A value that each process makes for itself: a forked child finds none, whatever its parent had. Meant for statics:
+/// values are never dropped.
+pub struct PerProcess<T: 'static> {
+    current: AtomicPtr<Made<T>>,
+}
+
+struct Made<T> {
+    value: T,
+    forks: u32,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// No value.
+    pub const fn new() -> Self {
+        Self {
+            current: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// The value of this process, if it has made one.
+    #[inline]
+    pub fn get(&self) -> Option<&'static T> {
+        let made = self.any()?;
+        // SAFETY: as in `any`.
+        let made = unsafe { made.as_ref() };
+        (made.forks == forks()).then_some(&made.value)
+    }
+
+    /// Whether this process or one that it is a child of has made a value.
+    pub fn is_inherited(&self) -> bool {
+        self.any().is_some()
+    }
+
+    /// The value of this process, made now if there is none. Several threads may make one at the same time; all get the
+    /// same.
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &'static T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let forks = forks();
+        let made = Box::new(Made {
+            value: make(),
+            forks,
+        });
+        let made = NonNull::from(Box::leak(made));
+        let mut current = self.current.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or as in `any`.
+            if let Some(other) = unsafe { current.as_ref() }
+                && other.forks == forks
+            {
+                // SAFETY: from `Box::leak` above, and shown to nobody.
+                drop(unsafe { Box::from_raw(made.as_ptr()) });
+                return &other.value;
+            }
+            let published = self.current.compare_exchange(
+                current,
+                made.as_ptr(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match published {
+                // SAFETY: from `Box::leak` above, and from now on never freed.
+                Ok(_) => return unsafe { &(*made.as_ptr()).value },
+                Err(other) => current = other,
+            }
+        }
+    }
+
+    #[inline]
+    fn any(&self) -> Option<NonNull<Made<T>>> {
+        // What is found here was published with release ordering by `get_or_init`, and is never freed.
+        NonNull::new(self.current.load(Ordering::Acquire))
+    }
+}
+
+impl<T: Send + Sync> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for PerProcess<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerProcess").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;
+        fn _exit(status: i32) -> !;
+    }
+
+    /// Whether `check` holds in a forked child.
+    fn holds_in_child(check: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child uses nothing that other threads may have locked, and ends.
+        let child = unsafe { fork() };
+        if child == 0 {
+            let holds = check();
+            // SAFETY: ends the process without running anything of the parent's.
+            unsafe { _exit(i32::from(!holds)) };
+        }
+        let mut status = -1;
+        // SAFETY: `status` is valid for writing.
+        assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
+        status == 0
+    }
+
+    #[test]
+    fn a_child_finds_what_it_was_promised() {
+        static MASK: AtomicU32 = AtomicU32::new(5);
+        static VALUE: PerProcess<String> = PerProcess::new();
+        watch().unwrap();
+        watch().unwrap();
+        store_in_child(&MASK, 7);
+        let forks_before = forks();
+        assert!(!VALUE.is_inherited());
+        assert_eq!(VALUE.get_or_init(|| "parent".to_owned()), "parent");
+        let holds = holds_in_child(|| {
+            let is_new = forks() == forks_before + 1
+                && MASK.load(Ordering::Relaxed) == 7
+                && VALUE.get().is_none()
+                && VALUE.is_inherited();
+            VALUE.get_or_init(|| "child".to_owned());
+            is_new
+                && holds_in_child(|| {
+                    forks() == forks_before + 2
+                        && VALUE.get().is_none()
+                        && VALUE.get_or_init(|| "grandchild".to_owned()) == "grandchild"
+                })
+                && VALUE.get().is_some_and(|value| value == "child")
+        });
+        assert!(holds);
+        assert_eq!(forks(), forks_before);
+        assert_eq!(MASK.load(Ordering::Relaxed), 5);
+        assert_eq!(VALUE.get().unwrap(), "parent");
+    }
+
+    #[test]
+    fn a_list_keeps_what_many_threads_add() {
+        static LIST: AppendList<u32> = AppendList::new();
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                std::thread::spawn(move || {
+                    (0..100)
+                        .for_each(|n| assert_eq!(*LIST.push(thread * 100 + n), thread * 100 + n));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        let mut all: Vec<u32> = LIST.iter().copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..400).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_process_has_one_value() {
+        static VALUE: PerProcess<usize> = PerProcess::new();
+        let threads: Vec<_> = (0..8)
+            .map(|n| std::thread::spawn(move || *VALUE.get_or_init(|| n)))
+            .collect();
+        let values: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        assert!(values.iter().all(|value| Some(value) == VALUE.get()));
+    }
+}
