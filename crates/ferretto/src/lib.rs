@@ -48,4 +48,4 @@ pub use ferretto_proto as proto;
 pub use ferretto_wire::Encoder;
 pub use flush::flush;
 pub use options::{InitError, Options, init};
-pub use track_event::Category;
+pub use track_event::{Argument, Category, bytes, debug, display};

@@ -9,6 +9,7 @@ pub(super) struct Interner {
     categories: Table,
     names: Table,
     arguments: Table,
+    types: Table,
     /// Entries not written yet: fields of an InternedData message.
     pending: Vec<u8>,
 }
@@ -19,6 +20,7 @@ impl Interner {
         self.categories.clear();
         self.names.clear();
         self.arguments.clear();
+        self.types.clear();
         self.pending.clear();
     }
 
@@ -35,6 +37,12 @@ impl Interner {
     pub(super) fn argument(&mut self, text: &'static str) -> u64 {
         self.arguments
             .number(field::DEBUG_ANNOTATION_NAMES, text, &mut self.pending)
+    }
+
+    /// The full name of a protobuf type.
+    pub(super) fn type_name(&mut self, text: &'static str) -> u64 {
+        let field = field::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
+        self.types.number(field, text, &mut self.pending)
     }
 
     /// The fields of the InternedData message that has to go with the present packet; empty if none has to.

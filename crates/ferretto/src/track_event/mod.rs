@@ -14,7 +14,8 @@ mod value;
 pub use buffer::{EventBuffer, EventEncoder};
 pub use category::Category;
 pub use event::{CounterValue, Kind, Name};
-pub use value::{Annotation, Argument};
+pub use value::{Annotation, Argument, Array, Bytes, Debugged, Dict, Displayed};
+pub use value::{bytes, debug, display};
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -114,10 +114,7 @@ impl Sequence {
                 let name = interner.argument(name);
                 event.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
                     annotation.varint(debug_annotation::NAME_IID, name);
-                    value.write(&mut Annotation {
-                        encoder: EventEncoder::new(annotation.sink()),
-                        interner,
-                    });
+                    value.write(&mut Annotation::new(annotation, interner));
                 });
             }
         });

@@ -1,6 +1,8 @@
 //! A real service on private sockets, and how to record with it.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod events;
+
 use std::thread::JoinHandle;
 use std::time::Duration;
 

@@ -1,0 +1,309 @@
+//! Where values are written.
+
+use std::fmt;
+
+use ferretto_proto::fields::debug_annotation as field;
+use ferretto_wire::{Encoder, Sink};
+
+use crate::track_event::EventEncoder;
+use crate::track_event::interner::Interner;
+
+/// How deep dictionaries and arrays may be nested.
+const MAX_DEPTH: u8 = 16;
+
+/// In place of what is nested deeper.
+const TOO_DEEP: &str = "…";
+
+/// In place of items without a value: readers would number those behind them wrongly.
+const NOTHING: &str = "None";
+
+/// Something that can be attached to an event.
+///
+/// Implemented for what the standard library has:
+///
+/// | type | in the recording |
+/// |---|---|
+/// | integers, booleans, floats, `NonZero…`, atomics | numbers; those of 128 bits that need more than 64 as text |
+/// | `char`, strings, `CStr`, `OsStr`, paths, `format_args!(…)`, network addresses, errors with their sources | text |
+/// | `[u8]`, `Vec<u8>`, `[u8; N]` | text: printable ASCII as it is, `\xff` for the rest |
+/// | raw pointers, `NonNull`, function pointers | addresses |
+/// | [`Duration`](std::time::Duration) | nanoseconds |
+/// | [`Instant`](std::time::Instant) | nanoseconds on the clock of the recording (time since boot) |
+/// | [`SystemTime`](std::time::SystemTime) | text: RFC 3339, in UTC |
+/// | slices, arrays, `Vec`, `VecDeque`, `LinkedList`, `BinaryHeap`, sets, tuples | arrays |
+/// | `BTreeMap`, `HashMap` | dictionaries; keys as they are displayed |
+/// | references, `Box`, `Rc`, `Arc`, `Cow`, `Wrapping`, `Reverse` | what is inside |
+/// | `Option` | what is inside; `None` attaches nothing but the name (in arrays: the text `None`) |
+/// | `Result` | a dictionary with one member, `ok` or `err` |
+/// | `()` | nothing but the name |
+///
+/// Everything else goes through [`display`](crate::display) or [`debug`](crate::debug), or gets an implementation:
+/// with `#[derive(ferretto::Argument)]`, or by hand, by calling one of the methods of [`Annotation`].
+///
+/// ```
+/// use ferretto::track_event::{Annotation, Argument};
+///
+/// struct Colour { red: u8, green: u8, blue: u8 }
+///
+/// impl Argument for Colour {
+///     fn write(&self, annotation: &mut Annotation<'_>) {
+///         annotation.display(format_args!("#{:02x}{:02x}{:02x}", self.red, self.green, self.blue));
+///     }
+/// }
+///
+/// ferretto::instant!("rendering", "clear", with = Colour { red: 1, green: 2, blue: 3 });
+/// ```
+pub trait Argument {
+    /// Writes the value.
+    fn write(&self, annotation: &mut Annotation<'_>);
+
+    /// Writes a slice of such values. Bytes are not written as arrays of numbers.
+    #[doc(hidden)]
+    fn write_slice(items: &[Self], annotation: &mut Annotation<'_>)
+    where
+        Self: Sized,
+    {
+        annotation.array(|array| {
+            array.extend(items);
+        });
+    }
+}
+
+/// Takes the value of one argument. Call one of its methods once.
+pub struct Annotation<'a> {
+    encoder: EventEncoder<'a>,
+    /// For the names of protobuf types.
+    interner: &'a mut Interner,
+    /// In how many dictionaries and arrays the value is.
+    depth: u8,
+}
+
+impl<'a> Annotation<'a> {
+    /// Appends to a DebugAnnotation message.
+    #[inline]
+    pub(in crate::track_event) fn new(
+        encoder: &'a mut EventEncoder<'_>,
+        interner: &'a mut Interner,
+    ) -> Self {
+        Self::nested(encoder, interner, 0)
+    }
+
+    #[inline]
+    fn nested(encoder: &'a mut EventEncoder<'_>, interner: &'a mut Interner, depth: u8) -> Self {
+        Self {
+            encoder: Encoder::new(encoder.sink()),
+            interner,
+            depth,
+        }
+    }
+
+    /// A truth value.
+    #[inline]
+    pub fn bool(&mut self, value: bool) {
+        self.encoder.bool(field::BOOL_VALUE, value);
+    }
+
+    /// A whole number.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        self.encoder.int(field::INT_VALUE, value);
+    }
+
+    /// A whole number that is never negative.
+    #[inline]
+    pub fn uint(&mut self, value: u64) {
+        self.encoder.varint(field::UINT_VALUE, value);
+    }
+
+    /// A number.
+    #[inline]
+    pub fn double(&mut self, value: f64) {
+        self.encoder.double(field::DOUBLE_VALUE, value);
+    }
+
+    /// A text.
+    #[inline]
+    pub fn text(&mut self, value: &str) {
+        self.encoder.string(field::STRING_VALUE, value);
+    }
+
+    /// An address.
+    #[inline]
+    pub fn pointer(&mut self, address: u64) {
+        self.encoder.varint(field::POINTER_VALUE, address);
+    }
+
+    /// A text, the way `value` displays it. It is written in place, without a `String` between.
+    pub fn display(&mut self, value: impl fmt::Display) {
+        self.format(format_args!("{value}"));
+    }
+
+    /// A text, the way `value` is printed for debugging, on one line. It is written in place.
+    pub fn debug(&mut self, value: impl fmt::Debug) {
+        self.format(format_args!("{value:?}"));
+    }
+
+    fn format(&mut self, arguments: fmt::Arguments<'_>) {
+        match arguments.as_str() {
+            Some(text) => self.text(text),
+            None => self.encoder.nested(field::STRING_VALUE, |text| {
+                // What a failing implementation has written so far stays.
+                let _ = fmt::write(&mut Text(text), arguments);
+            }),
+        }
+    }
+
+    /// Bytes, as text: printable ASCII as it is, `\xff` and the like for the rest.
+    pub fn bytes(&mut self, value: &[u8]) {
+        self.display(value.escape_ascii());
+    }
+
+    /// A dictionary, whose members `fill` adds.
+    ///
+    /// ```
+    /// # use ferretto::track_event::{Annotation, Argument};
+    /// # struct Size(u32, u32);
+    /// # impl Argument for Size {
+    /// fn write(&self, annotation: &mut Annotation<'_>) {
+    ///     annotation.dict(|dict| {
+    ///         dict.field("width", &self.0).field("height", &self.1);
+    ///     });
+    /// }
+    /// # }
+    /// ```
+    pub fn dict(&mut self, fill: impl FnOnce(&mut Dict<'_>)) {
+        if let Some(inside) = self.deeper() {
+            fill(&mut Dict { inside });
+        }
+    }
+
+    /// An array, whose items `fill` adds.
+    pub fn array(&mut self, fill: impl FnOnce(&mut Array<'_>)) {
+        if let Some(inside) = self.deeper() {
+            fill(&mut Array { inside });
+        }
+    }
+
+    /// For what is inside, unless that is too deep.
+    fn deeper(&mut self) -> Option<Annotation<'_>> {
+        if self.depth == MAX_DEPTH {
+            self.text(TOO_DEEP);
+            return None;
+        }
+        Some(Annotation::nested(
+            &mut self.encoder,
+            self.interner,
+            self.depth + 1,
+        ))
+    }
+
+    /// Appends a DebugAnnotation message in a field.
+    #[inline]
+    fn member(&mut self, field: u32, write: impl FnOnce(&mut Annotation<'_>)) {
+        let (interner, depth) = (&mut *self.interner, self.depth);
+        self.encoder.nested(field, |message| {
+            write(&mut Annotation::nested(message, interner, depth));
+        });
+    }
+
+    /// A message of the type with this full name (`perfetto.protos.LogMessage`), which the viewer has to know or the
+    /// recording to describe; `write` appends its fields.
+    pub fn proto(&mut self, type_name: &'static str, write: impl FnOnce(&mut EventEncoder<'_>)) {
+        let name = self.interner.type_name(type_name);
+        self.encoder.varint(field::PROTO_TYPE_NAME_IID, name);
+        self.encoder.nested(field::PROTO_VALUE, write);
+    }
+}
+
+impl fmt::Debug for Annotation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Annotation")
+            .field("depth", &self.depth)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The members of a dictionary. See [`Annotation::dict`].
+#[derive(Debug)]
+pub struct Dict<'a> {
+    inside: Annotation<'a>,
+}
+
+impl Dict<'_> {
+    /// Adds a member.
+    pub fn entry<T: Argument + ?Sized>(&mut self, key: &str, value: &T) -> &mut Self {
+        self.member(key, |annotation| value.write(annotation))
+    }
+
+    /// Adds a member whose key is known at compile time: it is written once for each thread and recording.
+    pub fn field<T: Argument + ?Sized>(&mut self, key: &'static str, value: &T) -> &mut Self {
+        self.inside.member(field::DICT_ENTRIES, |entry| {
+            let key = entry.interner.argument(key);
+            entry.encoder.varint(field::NAME_IID, key);
+            value.write(entry);
+        });
+        self
+    }
+
+    /// Adds a member, whose value `write` gives.
+    pub fn member(&mut self, key: &str, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
+        self.inside.member(field::DICT_ENTRIES, |entry| {
+            entry.encoder.string(field::NAME, key);
+            write(entry);
+        });
+        self
+    }
+
+    /// Adds a member whose key is displayed.
+    pub(super) fn displayed<T: Argument + ?Sized>(&mut self, key: impl fmt::Display, value: &T) {
+        self.inside.member(field::DICT_ENTRIES, |entry| {
+            entry.encoder.nested(field::NAME, |name| {
+                let _ = fmt::write(&mut Text(name), format_args!("{key}"));
+            });
+            value.write(entry);
+        });
+    }
+}
+
+/// The items of an array. See [`Annotation::array`].
+#[derive(Debug)]
+pub struct Array<'a> {
+    inside: Annotation<'a>,
+}
+
+impl Array<'_> {
+    /// Adds an item.
+    pub fn item<T: Argument + ?Sized>(&mut self, value: &T) -> &mut Self {
+        self.element(|annotation| value.write(annotation))
+    }
+
+    /// Adds an item, whose value `write` gives.
+    pub fn element(&mut self, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
+        self.inside.member(field::ARRAY_VALUES, |item| {
+            let start = item.encoder.sink().position();
+            write(item);
+            if item.encoder.sink().position() == start {
+                item.text(NOTHING);
+            }
+        });
+        self
+    }
+
+    /// Adds items.
+    pub fn extend<T: Argument>(&mut self, values: impl IntoIterator<Item = T>) -> &mut Self {
+        for value in values {
+            self.item(&value);
+        }
+        self
+    }
+}
+
+/// A text that is being written.
+struct Text<'a, 'e>(&'a mut EventEncoder<'e>);
+
+impl fmt::Write for Text<'_, '_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0.raw(part.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! Values that events carry, and what can be one.
+
+mod annotation;
+mod containers;
+mod platform;
+mod pointers;
+mod scalars;
+mod text;
+mod wrappers;
+
+pub use annotation::{Annotation, Argument, Array, Dict};
+pub use wrappers::{Bytes, Debugged, Displayed, bytes, debug, display};
