@@ -1,0 +1,177 @@
+//! What tracing costs a program: ours, and beside it in turns the official SDK with the feature `upstream`.
+//!
+//! `ferretto-bench-sdk [NAME] [ROUNDS]`: only rows whose name contains NAME; 15 rounds unless said otherwise.
+
+mod measure;
+mod memory;
+#[cfg(feature = "upstream")]
+mod official;
+mod ours;
+
+use ferretto_wire::{Fields, encode};
+
+use crate::measure::{Spread, one_by_one, shortest};
+
+/// Memory shared with the service, for either side: what is written in one turn fits in.
+const MEMORY_KB: u32 = 16 * 1024;
+/// The ring that is recorded into.
+const RING_KB: u32 = 16 * 1024;
+/// How often the work is done in one turn.
+const TIMES: u64 = 50_000;
+/// Events measured one by one.
+const SINGLE: usize = 100_000;
+
+/// A name and what does it so many times.
+type Work = (&'static str, fn(u64));
+
+/// One who does the work.
+trait Side {
+    fn name(&self) -> &'static str;
+    fn work(&self) -> &'static [Work];
+    /// Empties the memory shared with the service.
+    fn flush(&mut self);
+    /// Ends the recording and returns it.
+    fn stop(self: Box<Self>) -> Vec<u8>;
+}
+
+/// The configuration of track events: one category of two.
+fn categories() -> Vec<u8> {
+    encode(|config| {
+        config.string(1, "*");
+        config.string(2, "bench");
+    })
+}
+
+fn main() {
+    let mut filter = String::new();
+    let mut rounds = 15;
+    for argument in std::env::args().skip(1) {
+        match argument.parse() {
+            Ok(number) => rounds = number,
+            Err(_) => filter = argument,
+        }
+    }
+    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(ours::Ours::start())];
+    #[cfg(feature = "upstream")]
+    sides.push(Box::new(official::Official::start()));
+
+    println!("clock read: {:.1} ns", measure::clock());
+    let names: Vec<_> = names(&sides, &filter);
+    print_head("one event", &sides);
+    for name in &names {
+        let best = shortest(&mut sides, name, 1, rounds);
+        print_row(name, &best);
+    }
+    for threads in [2, 4, 8] {
+        for name in names
+            .iter()
+            .filter(|name| ["instant", "slice"].contains(name))
+        {
+            let best = shortest(&mut sides, name, threads, rounds);
+            print_row(&format!("{name}, {threads} threads"), &best);
+        }
+    }
+    let best: Vec<_> = sides
+        .iter_mut()
+        .map(|side| measure::first_event(&mut **side, rounds))
+        .collect();
+    print_row("first event of a thread", &best);
+
+    println!(
+        "\n| single events, with the clock read around them | who | p50 | p99 | p99.99 | worst |"
+    );
+    println!("|---|---|--:|--:|--:|--:|");
+    print_spread("nothing", "", one_by_one(SINGLE, |_| {}));
+    for name in names
+        .iter()
+        .filter(|name| ["instant", "slice", "instant, 1 integer"].contains(name))
+    {
+        for side in &mut sides {
+            let Some(work) = work(&**side, name) else {
+                continue;
+            };
+            side.flush();
+            let spread = one_by_one(SINGLE, work);
+            print_spread(name, side.name(), spread);
+        }
+    }
+
+    println!("\n| memory | who | each thread |");
+    println!("|---|---|--:|");
+    for side in &mut sides {
+        let bytes = memory::of_a_writer(&mut **side);
+        println!(
+            "| a thread that traces | {} | {:.1} KiB |",
+            side.name(),
+            bytes / 1024.0
+        );
+    }
+
+    println!();
+    for side in sides {
+        let name = side.name();
+        println!(
+            "{name}: writers found no memory {} times",
+            losses(&side.stop())
+        );
+    }
+}
+
+/// The work that `side` does under a name.
+fn work(side: &dyn Side, name: &str) -> Option<fn(u64)> {
+    let mut work = side.work().iter();
+    Some(work.find(|(other, _)| *other == name)?.1)
+}
+
+/// What any side does, in the order of the last.
+fn names(sides: &[Box<dyn Side>], filter: &str) -> Vec<&'static str> {
+    let work = sides.last().map_or(&[][..], |side| side.work());
+    let names = work.iter().map(|(name, _)| *name);
+    names.filter(|name| name.contains(filter)).collect()
+}
+
+/// How often the service noticed that a writer had lost packets, from a trace's statistics.
+fn losses(trace: &[u8]) -> u64 {
+    let mut losses = 0;
+    let stats = Fields::new(trace)
+        .filter_map(|packet| packet.ok()?.as_bytes())
+        .filter_map(|packet| Fields::find(35, packet)?.as_bytes())
+        .last()
+        .unwrap_or_default();
+    for field in Fields::new(stats).filter_map(Result::ok) {
+        if let (1, Some(buffer)) = (field.number, field.as_bytes()) {
+            losses += Fields::find(19, buffer)
+                .and_then(|f| f.as_u64())
+                .unwrap_or(0);
+        }
+    }
+    losses
+}
+
+fn print_head(what: &str, sides: &[Box<dyn Side>]) {
+    let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
+    println!("\n| {what} | {} | ours is |", names.join(" | "));
+    println!("|---|{}--:|", "--:|".repeat(sides.len()));
+}
+
+fn print_row(name: &str, best: &[Option<f64>]) {
+    let times: Vec<_> = best
+        .iter()
+        .map(|time| time.map_or(String::new(), |time| format!("{time:.1} ns")))
+        .collect();
+    let ratio = match best {
+        [Some(ours), Some(official)] => format!("{:.1}× as fast", official / ours),
+        _ => String::new(),
+    };
+    println!("| {name} | {} | {ratio} |", times.join(" | "));
+}
+
+fn print_spread(name: &str, who: &str, spread: Spread) {
+    let Spread {
+        p50,
+        p99,
+        p9999,
+        worst,
+    } = spread;
+    println!("| {name} | {who} | {p50} ns | {p99} ns | {p9999} ns | {worst} ns |");
+}

@@ -1,0 +1,162 @@
+//! The work on our side, and a service in this process that records it into a ring.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use ferretto::Address;
+use ferretto::proto::trace_config::{BufferConfig, DataSource};
+use ferretto::proto::{DataSourceConfig, TraceConfig};
+use ferretto_client::Consumer;
+use ferretto_host::{Host, HostOptions};
+use ferretto_wire::Encoder;
+
+use crate::{MEMORY_KB, RING_KB, Side, Work, categories};
+
+/// How long the service may take to answer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn disabled(times: u64) {
+    for _ in 0..times {
+        ferretto::instant!("off", "instant");
+    }
+}
+
+fn disabled_argument(times: u64) {
+    for i in 0..times {
+        ferretto::instant!("off", "instant", a = black_box(i) as i64);
+    }
+}
+
+fn disabled_slice(times: u64) {
+    for _ in 0..times {
+        let _slice = ferretto::slice!("off", "slice");
+    }
+}
+
+fn instant(times: u64) {
+    for _ in 0..times {
+        ferretto::instant!("bench", "instant");
+    }
+}
+
+fn slice(times: u64) {
+    for _ in 0..times {
+        let _slice = ferretto::slice!("bench", "slice");
+    }
+}
+
+fn one_integer(times: u64) {
+    for i in 0..times as i64 {
+        ferretto::instant!("bench", "instant", a = i);
+    }
+}
+
+fn two_integers(times: u64) {
+    for i in 0..times as i64 {
+        ferretto::instant!("bench", "instant", a = i, b = 2i64);
+    }
+}
+
+fn four_integers(times: u64) {
+    for i in 0..times as i64 {
+        ferretto::instant!("bench", "instant", a = i, b = 2i64, c = 3i64, d = 4i64);
+    }
+}
+
+fn one_text(times: u64) {
+    for _ in 0..times {
+        ferretto::instant!("bench", "instant", a = "sixteen letters.");
+    }
+}
+
+fn counter(times: u64) {
+    for i in 0..times as i64 {
+        ferretto::counter!("bench", "load", i);
+    }
+}
+
+/// Our side.
+pub(crate) struct Ours {
+    consumer: Consumer,
+}
+
+impl Ours {
+    pub(crate) fn start() -> Self {
+        let address = |role: &str| {
+            let name = format!("ferretto-bench-sdk-{}-{role}", std::process::id());
+            Address::Abstract(name.into_bytes())
+        };
+        let (producers, consumers) = (address("producer"), address("consumer"));
+        let options = HostOptions::at(vec![producers.clone()], consumers.clone());
+        let host = Host::bind(options).expect("the sockets can be bound");
+        std::thread::spawn(move || host.run());
+        let mut consumer = Consumer::connect(&consumers, LIMIT).expect("the service is there");
+        consumer
+            .enable_tracing(config(), None)
+            .expect("the service takes the configuration");
+        let options = ferretto::Options::new().address(producers);
+        options
+            .memory_kb(MEMORY_KB)
+            .wait(LIMIT)
+            .init()
+            .expect("tracing starts");
+        Self { consumer }
+    }
+}
+
+fn config() -> TraceConfig {
+    let source = DataSourceConfig {
+        name: Some(b"track_event".to_vec()),
+        track_event_config: Some(categories()),
+        ..Default::default()
+    };
+    TraceConfig {
+        buffers: vec![BufferConfig {
+            size_kb: Some(RING_KB),
+            ..Default::default()
+        }],
+        data_sources: vec![DataSource {
+            config: source.into(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+impl Side for Ours {
+    fn name(&self) -> &'static str {
+        "ours"
+    }
+
+    fn work(&self) -> &'static [Work] {
+        &[
+            ("disabled", disabled),
+            ("disabled, 1 argument", disabled_argument),
+            ("disabled slice", disabled_slice),
+            ("instant", instant),
+            ("slice", slice),
+            ("instant, 1 integer", one_integer),
+            ("instant, 2 integers", two_integers),
+            ("instant, 4 integers", four_integers),
+            ("instant, 1 text", one_text),
+            ("counter", counter),
+        ]
+    }
+
+    fn flush(&mut self) {
+        self.consumer.flush(LIMIT).expect("the service flushes");
+    }
+
+    fn stop(mut self: Box<Self>) -> Vec<u8> {
+        self.consumer.disable_tracing(LIMIT).expect("it stops");
+        self.consumer.wait_for_end(LIMIT).expect("it ends");
+        let mut trace = Vec::new();
+        self.consumer
+            .read_buffers(LIMIT, |packet| {
+                Encoder::new(&mut trace).bytes(1, packet);
+                Ok::<_, std::convert::Infallible>(())
+            })
+            .expect("it can be read");
+        trace
+    }
+}
