@@ -98,13 +98,15 @@ fn main() {
 
     println!("\n| memory | who | each thread |");
     println!("|---|---|--:|");
-    for side in &mut sides {
-        let bytes = memory::of_a_writer(&mut **side);
-        println!(
-            "| a thread that traces | {} | {:.1} KiB |",
-            side.name(),
-            bytes / 1024.0
-        );
+    let mut least = vec![f64::INFINITY; sides.len()];
+    for _ in 0..3 {
+        for (side, least) in sides.iter_mut().zip(&mut least) {
+            *least = least.min(memory::of_a_writer(&mut **side));
+        }
+    }
+    for (side, bytes) in sides.iter().zip(least) {
+        let kib = bytes / 1024.0;
+        println!("| a thread that traces | {} | {kib:.1} KiB |", side.name());
     }
 
     println!();

@@ -44,25 +44,27 @@ fn on_threads(threads: u64, work: fn(u64)) -> f64 {
         work(times);
         return start.elapsed().as_nanos() as f64 / times as f64;
     }
-    let ready = Barrier::new(threads as usize + 1);
+    let ready = Barrier::new(threads as usize);
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
                     work(1);
                     ready.wait();
+                    let start = Instant::now();
                     work(times);
-                    Instant::now()
+                    (start, Instant::now())
                 })
             })
             .collect();
-        ready.wait();
-        let start = Instant::now();
-        let ends = all
+        let spans: Vec<_> = all
             .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
-        let last = ends.max().expect("there are threads");
-        (last - start).as_nanos() as f64 / (times * threads) as f64
+            .map(|thread| thread.join().expect("no panic"))
+            .collect();
+        let first = spans.iter().map(|(start, _)| *start).min();
+        let last = spans.iter().map(|(_, end)| *end).max();
+        let span = first.zip(last).map(|(first, last)| last - first);
+        span.unwrap_or_default().as_nanos() as f64 / (times * threads) as f64
     })
 }
 

@@ -1,15 +1,17 @@
 //! Reading trace files: packets, text and summaries.
 //!
-//! Two types to know:
+//! What to know:
 //!
 //! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets, bounds its memory
 //!   by the largest packet, and reports a truncated end instead of failing.
 //! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process, counters, and what was
 //!   lost with the setting that would have kept it.
+//! - [`events`] decodes track events, and tells what is wrong with them.
 //!
 //! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
 #![forbid(unsafe_code)]
 
+pub mod events;
 mod reader;
 pub mod schema;
 pub mod summary;

@@ -1,0 +1,147 @@
+//! Times on many clocks, on one.
+
+use std::collections::BTreeMap;
+
+use ferretto_proto::fields::clock_snapshot::{self, clock};
+use ferretto_wire::Fields;
+
+use super::problem::{Problem, Problems};
+use super::sequence::Sequence;
+
+/// Clocks of a sequence alone.
+pub(super) const OF_A_SEQUENCE: std::ops::RangeInclusive<u32> = 64..=127;
+/// The clock that times are converted to.
+pub(super) const BOOTTIME: u32 = 6;
+/// Clocks beyond this number are not told apart, so that memory stays bounded on any input.
+const MAX_CLOCKS: usize = 1 << 10;
+
+/// A clock that the packets of one sequence use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SequenceClock {
+    is_incremental: bool,
+    /// Nanoseconds.
+    unit: u64,
+    /// Nanoseconds of this clock and of another at one moment.
+    here: u64,
+    there: u64,
+    other: u32,
+    /// Where an incremental clock stands.
+    last: u64,
+}
+
+/// One clock in a snapshot.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    clock: u32,
+    ns: u64,
+    is_incremental: bool,
+    unit: u64,
+}
+
+/// Clocks of all sequences: how far boot time is ahead.
+#[derive(Debug, Default)]
+pub(super) struct Clocks(BTreeMap<u32, u64>);
+
+impl Clocks {
+    /// Reads a `ClockSnapshot`.
+    pub(super) fn snapshot(
+        &mut self,
+        bytes: &[u8],
+        mut sequence: Option<&mut Sequence>,
+        problems: &mut Problems,
+    ) {
+        let mut readings: Vec<Reading> = Vec::new();
+        let clocks = Fields::new(bytes).map_while(Result::ok);
+        for clock in clocks.filter(|field| field.number == clock_snapshot::CLOCKS) {
+            let reading = Reading::read(clock.as_bytes().unwrap_or_default());
+            if readings.iter().any(|other| other.clock == reading.clock) {
+                problems.add(Problem::SnapshotDuplicate);
+            } else if readings.len() < MAX_CLOCKS {
+                readings.push(reading);
+            }
+        }
+        let of_all = |reading: &&Reading| !OF_A_SEQUENCE.contains(&reading.clock);
+        let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
+        for reading in readings.iter().filter(of_all) {
+            if let Some(boot) = boot
+                && (self.0.len() < MAX_CLOCKS || self.0.contains_key(&reading.clock))
+            {
+                self.0
+                    .insert(reading.clock, boot.ns.wrapping_sub(reading.ns));
+            }
+        }
+        let other = boot.or_else(|| readings.iter().find(of_all));
+        for reading in readings.iter().filter(|reading| !of_all(reading)) {
+            match (&mut sequence, other) {
+                (None, _) => problems.add(Problem::SnapshotWithoutSequence),
+                (Some(sequence), Some(other)) => {
+                    sequence.clocks.insert(reading.clock, reading.beside(other));
+                }
+                (Some(_), None) => {}
+            }
+        }
+    }
+
+    /// The time in nanoseconds of boot time.
+    pub(super) fn to_boot(
+        &self,
+        value: u64,
+        clock: u32,
+        sequence: Option<&mut Sequence>,
+    ) -> Result<u64, Problem> {
+        let (ns, clock) = if OF_A_SEQUENCE.contains(&clock) {
+            let clocks = sequence.map(|sequence| &mut sequence.clocks);
+            let clock = clocks.and_then(|clocks| clocks.get_mut(&clock));
+            clock.ok_or(Problem::UnknownClock)?.advance(value)
+        } else {
+            (value, clock)
+        };
+        let ahead = match clock {
+            BOOTTIME => 0,
+            clock => *self.0.get(&clock).ok_or(Problem::UnknownClock)?,
+        };
+        let ns = ns.wrapping_add(ahead);
+        i64::try_from(ns).map_err(|_| Problem::InvalidTime)?;
+        Ok(ns)
+    }
+}
+
+impl SequenceClock {
+    /// The time on the other clock, after a packet with this one.
+    fn advance(&mut self, value: u64) -> (u64, u32) {
+        let mut ns = value.wrapping_mul(self.unit);
+        if self.is_incremental {
+            ns = self.last.wrapping_add(ns);
+            self.last = ns;
+        }
+        (
+            self.there.wrapping_add(ns.wrapping_sub(self.here)),
+            self.other,
+        )
+    }
+}
+
+impl Reading {
+    fn read(bytes: &[u8]) -> Self {
+        let number = |field| Fields::find(field, bytes).and_then(|field| field.as_u64());
+        let unit = number(clock::UNIT_MULTIPLIER_NS).unwrap_or(1);
+        let unit = unit.max(1);
+        Self {
+            clock: number(clock::CLOCK_ID).unwrap_or(0) as u32,
+            ns: number(clock::TIMESTAMP).unwrap_or(0).wrapping_mul(unit),
+            is_incremental: number(clock::IS_INCREMENTAL).unwrap_or(0) != 0,
+            unit,
+        }
+    }
+
+    fn beside(&self, other: &Self) -> SequenceClock {
+        SequenceClock {
+            is_incremental: self.is_incremental,
+            unit: self.unit,
+            here: self.ns,
+            there: other.ns,
+            other: other.clock,
+            last: self.ns,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One track event.
+
+use ferretto_proto::fields::track_event as field;
+use ferretto_wire::Fields;
+
+use super::problem::{Problem, Problems};
+use super::sequence::{Sequence, text};
+use super::value::{self, Value};
+
+/// Tables of `InternedData`.
+const CATEGORIES: u32 = 1;
+const NAMES: u32 = 2;
+const CORRELATION_IDS: u32 = 43;
+
+/// What an event says of its track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A slice begins.
+    Begin,
+    /// The innermost open slice ends.
+    End,
+    /// Something happens at a moment.
+    Instant,
+    /// A counter has a value.
+    Counter,
+    /// A state begins; one without a name is none.
+    State,
+    /// An event of an old writer, with the letter that stood for its kind.
+    Legacy(char),
+}
+
+/// A value of a counter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A whole number.
+    Integer(i64),
+    /// Any number.
+    Double(f64),
+}
+
+/// What belongs to an event besides its track.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Correlation {
+    /// Nothing.
+    #[default]
+    None,
+    /// The events with the same number.
+    Number(u64),
+    /// The events with the same text.
+    Text(String),
+}
+
+/// A track event, with all that was written in other packets put in.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Event {
+    /// When, in nanoseconds of boot time. `None` if the clock is unknown.
+    pub time: Option<u64>,
+    /// The writer.
+    pub sequence: u32,
+    /// What kind of event.
+    pub kind: Kind,
+    /// The number of its track; 0 is the track of the whole trace.
+    pub track: u64,
+    /// The categories.
+    pub categories: Vec<String>,
+    /// The name; for a state what it is.
+    pub name: Option<String>,
+    /// Arguments in the order in which they were written.
+    pub arguments: Vec<(String, Value)>,
+    /// Flows that pass through here.
+    pub flows: Vec<u64>,
+    /// Flows that end here.
+    pub ending_flows: Vec<u64>,
+    /// The value of a counter, differences added up.
+    pub value: Option<Number>,
+    /// Values of further counters, by track.
+    pub extra_values: Vec<(u64, Number)>,
+    /// The events this one belongs to.
+    pub correlation: Correlation,
+}
+
+/// The old form of times, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum OldTime {
+    Delta(i64),
+    Absolute(i64),
+}
+
+/// What an event says, before it is known what kind of track it is on.
+pub(super) struct Parsed {
+    pub(super) event: Event,
+    /// Whether the event names its track itself.
+    pub(super) has_track: bool,
+    pub(super) old_time: Option<OldTime>,
+    pub(super) extras: Extras,
+}
+
+/// Further counters: tracks that the event names, and values.
+#[derive(Default)]
+pub(super) struct Extras {
+    pub(super) tracks: Vec<u64>,
+    pub(super) values: Vec<i64>,
+    pub(super) double_tracks: Vec<u64>,
+    pub(super) double_values: Vec<f64>,
+}
+
+/// Reads a `TrackEvent`. `None` if it has no type.
+pub(super) fn parse(
+    bytes: &[u8],
+    sequence: &Sequence,
+    number: u32,
+    problems: &mut Problems,
+) -> Option<Parsed> {
+    let mut kind = 0;
+    let mut phase = None;
+    let mut track = None;
+    let mut old_time = None;
+    let mut extras = Extras::default();
+    let (mut old_flows, mut old_ending_flows) = (Vec::new(), Vec::new());
+    let mut event = Event {
+        time: None,
+        sequence: number,
+        kind: Kind::Instant,
+        track: 0,
+        categories: Vec::new(),
+        name: None,
+        arguments: Vec::new(),
+        flows: Vec::new(),
+        ending_flows: Vec::new(),
+        value: None,
+        extra_values: Vec::new(),
+        correlation: Correlation::None,
+    };
+    for part in Fields::new(bytes).map_while(Result::ok) {
+        let look_up = |table, problems: &mut Problems| {
+            let iid = part.as_u64()?;
+            sequence.text(table, iid, problems)
+        };
+        let inner = part.as_bytes().unwrap_or_default();
+        match part.number {
+            field::TYPE => kind = part.as_u64().unwrap_or(0),
+            field::TRACK_UUID => track = part.as_u64(),
+            field::CATEGORY_IIDS => {
+                for iid in part.as_varints() {
+                    let category = sequence.text(CATEGORIES, iid, problems);
+                    event.categories.extend(category);
+                }
+            }
+            field::CATEGORIES => event.categories.push(text(inner)),
+            field::NAME => event.name = Some(text(inner)),
+            field::NAME_IID => event.name = look_up(NAMES, problems),
+            field::DEBUG_ANNOTATIONS => {
+                let argument = value::argument(inner, sequence, problems);
+                event.arguments.extend(argument);
+            }
+            field::COUNTER_VALUE => event.value = part.as_i64().map(Number::Integer),
+            field::DOUBLE_COUNTER_VALUE => {
+                // The viewer prefers the whole number.
+                let value = part.as_f64().map(Number::Double);
+                event.value = event.value.or(value);
+            }
+            field::EXTRA_COUNTER_TRACK_UUIDS => extras.tracks.extend(part.as_varints()),
+            field::EXTRA_COUNTER_VALUES => {
+                let values = part.as_varints().map(|value| value as i64);
+                extras.values.extend(values);
+            }
+            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
+                extras.double_tracks.extend(part.as_varints());
+            }
+            field::EXTRA_DOUBLE_COUNTER_VALUES => extras.double_values.extend(part.as_f64()),
+            field::FLOW_IDS => event.flows.extend(part.as_u64()),
+            field::TERMINATING_FLOW_IDS => event.ending_flows.extend(part.as_u64()),
+            field::FLOW_IDS_OLD => old_flows.extend(part.as_varints()),
+            field::TERMINATING_FLOW_IDS_OLD => old_ending_flows.extend(part.as_varints()),
+            field::CORRELATION_ID => {
+                event.correlation = part.as_u64().map_or(Correlation::None, Correlation::Number);
+            }
+            field::CORRELATION_ID_STR => event.correlation = Correlation::Text(text(inner)),
+            field::CORRELATION_ID_STR_IID => {
+                let id = look_up(CORRELATION_IDS, problems);
+                event.correlation = id.map_or(Correlation::None, Correlation::Text);
+            }
+            field::TIMESTAMP_DELTA_US => old_time = part.as_i64().map(OldTime::Delta),
+            field::TIMESTAMP_ABSOLUTE_US => old_time = part.as_i64().map(OldTime::Absolute),
+            field::LEGACY_EVENT => phase = Fields::find(field::legacy_event::PHASE, inner),
+            _ => {}
+        }
+    }
+    let phase = phase.and_then(|phase| char::from_u32(phase.as_u32()?));
+    event.kind = kind_of(kind, phase)?;
+    if event.flows.is_empty() {
+        event.flows = old_flows;
+    }
+    if event.ending_flows.is_empty() {
+        event.ending_flows = old_ending_flows;
+    }
+    event.track = track.or(sequence.state.track).unwrap_or(0);
+    Some(Parsed {
+        event,
+        has_track: track.is_some() || sequence.state.track.is_some(),
+        old_time,
+        extras,
+    })
+}
+
+fn kind_of(number: u64, phase: Option<char>) -> Option<Kind> {
+    match (number, phase) {
+        (1, _) => Some(Kind::Begin),
+        (2, _) => Some(Kind::End),
+        (3, _) => Some(Kind::Instant),
+        (4, _) => Some(Kind::Counter),
+        (5, _) => Some(Kind::State),
+        (_, Some('B')) => Some(Kind::Begin),
+        (_, Some('E')) => Some(Kind::End),
+        (_, Some('I' | 'i')) => Some(Kind::Instant),
+        (_, Some(phase)) => Some(Kind::Legacy(phase)),
+        (_, None) => None,
+    }
+}
+
+impl Parsed {
+    /// Adds up the counter's differences, and puts further counters in.
+    pub(super) fn count(
+        &mut self,
+        sequence: &mut Sequence,
+        is_counter: impl Fn(u64) -> Option<bool>,
+        problems: &mut Problems,
+    ) {
+        let event = &mut self.event;
+        if event.kind == Kind::Counter {
+            let counter = is_counter(event.track);
+            if !self.has_track || event.track == 0 {
+                problems.add(Problem::CounterWithoutTrack);
+            } else if event.value.is_none() {
+                problems.add(Problem::CounterWithoutValue);
+            } else if counter.is_none() {
+                problems.add(Problem::NotACounter);
+            }
+            if let (Some(true), Some(Number::Integer(value))) = (counter, event.value) {
+                event.value = Some(Number::Integer(sequence.sum(event.track, value)));
+            }
+        }
+        let extras = std::mem::take(&mut self.extras);
+        let tracks = first(extras.tracks, &sequence.state.extra_tracks);
+        let double_tracks = first(extras.double_tracks, &sequence.state.extra_double_tracks);
+        let values = extras.values.into_iter().map(Number::Integer);
+        let doubles = extras.double_values.into_iter().map(Number::Double);
+        let values = values.enumerate().map(|(n, value)| (tracks.get(n), value));
+        let doubles = doubles
+            .enumerate()
+            .map(|(n, value)| (double_tracks.get(n), value));
+        for (place, (track, value)) in values.chain(doubles).enumerate() {
+            let track = track.copied().filter(|track| *track != 0);
+            let problem = match track.map(&is_counter) {
+                _ if place >= 8 => Problem::TooManyExtraCounters,
+                None => Problem::ExtraCounterWithoutTrack,
+                Some(None) => Problem::NotACounter,
+                Some(Some(is_incremental)) => {
+                    let track = track.unwrap_or(0);
+                    let value = match value {
+                        Number::Integer(value) if is_incremental => {
+                            Number::Integer(sequence.sum(track, value))
+                        }
+                        value => value,
+                    };
+                    event.extra_values.push((track, value));
+                    continue;
+                }
+            };
+            problems.add(problem);
+        }
+    }
+}
+
+fn first(own: Vec<u64>, defaults: &[u64]) -> Vec<u64> {
+    match own.is_empty() {
+        true => defaults.to_vec(),
+        false => own,
+    }
+}

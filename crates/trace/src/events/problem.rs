@@ -1,0 +1,145 @@
+//! What can be wrong with track events.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Why a viewer drops something of a trace, or shows it differently from what was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A packet that is not a well-formed message.
+    MalformedPacket,
+    /// A packet that needs what earlier ones said, which is lost; it is skipped.
+    StateInvalid,
+    /// A packet that needs what earlier ones said or says it for later ones, without the number of a sequence.
+    NoSequence,
+    /// An entry of the dictionary without a number.
+    EntryWithoutNumber,
+    /// A number of the dictionary that is defined again as something else; the first definition holds.
+    Redefined,
+    /// A number that the dictionary does not have.
+    NotDefined,
+    /// A track event without the number of a sequence.
+    EventWithoutSequence,
+    /// A track event without a time.
+    EventWithoutTime,
+    /// A time on a clock that no snapshot relates to the others.
+    UnknownClock,
+    /// A time that is beyond what a signed number of nanoseconds holds.
+    InvalidTime,
+    /// A snapshot with a clock of a sequence but without the number of one.
+    SnapshotWithoutSequence,
+    /// A snapshot that has a clock twice.
+    SnapshotDuplicate,
+    /// A track event of no type.
+    EventWithoutType,
+    /// An argument without a name or without the name of its type; the event is kept.
+    BadArgument,
+    /// An argument with more nested values than are looked at.
+    ArgumentTooDeep,
+    /// A track without a number.
+    TrackWithoutUuid,
+    /// A thread without the numbers of thread and process.
+    ThreadWithoutNumbers,
+    /// A process without its number.
+    ProcessWithoutNumber,
+    /// The track with number 0 has a parent.
+    DefaultTrackWithParent,
+    /// A child ordering that does not exist; the description is dropped.
+    BadChildOrdering,
+    /// A track that is described again as something else; the first description holds.
+    ConflictingTrack,
+    /// A track whose parent is not described; its events are lost.
+    ParentNotDescribed,
+    /// A track that is its own ancestor.
+    TrackLoop,
+    /// A track with more than 98 ancestors.
+    TrackTooDeep,
+    /// A counter value without a track.
+    CounterWithoutTrack,
+    /// A counter event without a value.
+    CounterWithoutValue,
+    /// A counter value on a track that is not described as a counter.
+    NotACounter,
+    /// A state without a track.
+    StateWithoutTrack,
+    /// More than eight further counter values in one event.
+    TooManyExtraCounters,
+    /// A further counter value without a track of its own.
+    ExtraCounterWithoutTrack,
+    /// The end of a slice where none is open.
+    EndWithoutBegin,
+    /// A slice inside 512 others of its track.
+    SlicesTooDeep,
+}
+
+impl Problem {
+    /// The problem in a few words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedPacket => "malformed packet",
+            Self::StateInvalid => "packet that needs what was lost",
+            Self::NoSequence => "packet that needs a sequence and names none",
+            Self::EntryWithoutNumber => "dictionary entry without a number",
+            Self::Redefined => "dictionary entry defined as something else",
+            Self::NotDefined => "number that the dictionary does not have",
+            Self::EventWithoutSequence => "event without a sequence",
+            Self::EventWithoutTime => "event without a time",
+            Self::UnknownClock => "time on an unknown clock",
+            Self::InvalidTime => "impossible time",
+            Self::SnapshotWithoutSequence => "clock of a sequence without a sequence",
+            Self::SnapshotDuplicate => "clock twice in a snapshot",
+            Self::EventWithoutType => "event without a type",
+            Self::BadArgument => "argument without a name or type",
+            Self::ArgumentTooDeep => "argument nested too deep",
+            Self::TrackWithoutUuid => "track without a number",
+            Self::ThreadWithoutNumbers => "thread without its numbers",
+            Self::ProcessWithoutNumber => "process without its number",
+            Self::DefaultTrackWithParent => "default track with a parent",
+            Self::BadChildOrdering => "unknown order of child tracks",
+            Self::ConflictingTrack => "track described as something else",
+            Self::ParentNotDescribed => "track whose parent is not described",
+            Self::TrackLoop => "track that is its own ancestor",
+            Self::TrackTooDeep => "track with too many ancestors",
+            Self::CounterWithoutTrack => "counter value without a track",
+            Self::CounterWithoutValue => "counter event without a value",
+            Self::NotACounter => "counter value on a track that is none",
+            Self::StateWithoutTrack => "state without a track",
+            Self::TooManyExtraCounters => "more than eight further counters",
+            Self::ExtraCounterWithoutTrack => "further counter without a track",
+            Self::EndWithoutBegin => "end of a slice that never began",
+            Self::SlicesTooDeep => "slice inside 512 others",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How often there was each problem.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Problems(BTreeMap<Problem, u64>);
+
+impl Problems {
+    /// How often there was this problem.
+    pub fn count(&self, problem: Problem) -> u64 {
+        self.0.get(&problem).copied().unwrap_or(0)
+    }
+
+    /// Whether all is well.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The problems there were, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (Problem, u64)> + '_ {
+        self.0.iter().map(|(problem, count)| (*problem, *count))
+    }
+
+    pub(super) fn add(&mut self, problem: Problem) {
+        *self.0.entry(problem).or_default() += 1;
+    }
+}

@@ -1,0 +1,244 @@
+//! Tracks: what is described, and whether it makes a tree.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ferretto_proto::fields::{
+    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
+};
+use ferretto_wire::{Field, Fields};
+
+use super::problem::{Problem, Problems};
+use super::sequence::text;
+
+/// Tracks beyond this number are left out, so that memory stays in proportion on any input.
+const MAX_TRACKS: usize = 1 << 20;
+/// Tracks on the longest path from a track to the root, both included.
+const MAX_PATH: usize = 99;
+
+/// A track as it was described.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Track {
+    /// The number of the track it belongs to.
+    pub parent: Option<u64>,
+    /// Its name.
+    pub name: Option<String>,
+    /// The process that it stands for.
+    pub process: Option<i32>,
+    /// Numbers of the process and the thread that it stands for.
+    pub thread: Option<(i32, i64)>,
+    /// Whether its values are counted.
+    pub counter: Option<Counter>,
+    /// Whether its events are states.
+    pub is_state: bool,
+    /// The order of its children: 1 by name, 2 by time, 3 by rank.
+    pub child_ordering: u64,
+    /// Its rank among its siblings.
+    pub rank: i32,
+    /// How it is merged with siblings: 1 by name, 2 never, 3 by key.
+    pub merging: u64,
+    /// The key by which it is merged.
+    pub merge_key: Option<String>,
+}
+
+/// How the values of a counter are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counter {
+    /// Whether they are differences.
+    pub is_incremental: bool,
+    /// What they have to be multiplied by.
+    pub multiplier: i64,
+    /// The unit: 1 nanoseconds, 2 a number, 3 bytes.
+    pub unit: u64,
+    /// The name of the unit.
+    pub unit_name: Option<String>,
+}
+
+/// Tracks by number.
+#[derive(Debug, Default)]
+pub struct Tracks(BTreeMap<u64, Track>);
+
+impl Tracks {
+    /// The track with this number.
+    pub fn get(&self, uuid: u64) -> Option<&Track> {
+        self.0.get(&uuid)
+    }
+
+    /// All tracks and their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Track)> + '_ {
+        self.0.iter().map(|(uuid, track)| (*uuid, track))
+    }
+
+    /// The names on the way from the root to a track. One without a name is shown as what it stands for.
+    pub fn path(&self, uuid: u64) -> String {
+        let mut names = Vec::new();
+        let mut next = Some(uuid);
+        while let Some(uuid) = next.filter(|_| names.len() <= MAX_PATH) {
+            let Some(track) = self.get(uuid) else {
+                if uuid != 0 {
+                    names.push("?".to_owned());
+                }
+                break;
+            };
+            names.push(match (&track.name, track.thread, track.process) {
+                (Some(name), ..) => name.clone(),
+                (None, Some(_), _) => "thread".to_owned(),
+                (None, None, Some(_)) => "process".to_owned(),
+                (None, None, None) => "track".to_owned(),
+            });
+            next = track.parent;
+        }
+        names.reverse();
+        names.join("/")
+    }
+
+    /// Whether the track is a counter, and if so whether values are differences.
+    pub(super) fn is_counter(&self, uuid: u64) -> Option<bool> {
+        let counter = self.get(uuid)?.counter.as_ref()?;
+        Some(counter.is_incremental)
+    }
+
+    /// Reads a `TrackDescriptor`.
+    pub(super) fn describe(&mut self, bytes: &[u8], problems: &mut Problems) {
+        let Some(uuid) = Fields::find(field::UUID, bytes).and_then(|uuid| uuid.as_u64()) else {
+            return problems.add(Problem::TrackWithoutUuid);
+        };
+        let track = match Track::read(bytes) {
+            Ok(track) => track,
+            Err(problem) => return problems.add(problem),
+        };
+        if uuid == 0 && track.parent.is_some() {
+            return problems.add(Problem::DefaultTrackWithParent);
+        }
+        let is_full = self.0.len() >= MAX_TRACKS;
+        match self.0.get_mut(&uuid) {
+            Some(known) if known.conflicts(&track) => problems.add(Problem::ConflictingTrack),
+            Some(known) => known.renew(track),
+            None if is_full => {}
+            None => {
+                self.0.insert(uuid, track);
+            }
+        }
+    }
+
+    /// Counts the tracks that have no way to the root.
+    pub(super) fn check(&self, problems: &mut Problems) {
+        // How many tracks are on the way, or why there is none.
+        let mut known: HashMap<u64, Result<usize, Problem>> = HashMap::new();
+        for &uuid in self.0.keys() {
+            let mut way = Vec::new();
+            let mut on_way = BTreeSet::new();
+            let mut next = uuid;
+            let mut result = loop {
+                if let Some(result) = known.get(&next) {
+                    break *result;
+                }
+                if !on_way.insert(next) {
+                    break Err(Problem::TrackLoop);
+                }
+                let Some(track) = self.0.get(&next) else {
+                    break Err(Problem::ParentNotDescribed);
+                };
+                way.push(next);
+                match track.parent {
+                    Some(parent) => next = parent,
+                    None => break Ok(0),
+                }
+            };
+            for uuid in way.into_iter().rev() {
+                result = match result {
+                    Ok(length) if length >= MAX_PATH => Err(Problem::TrackTooDeep),
+                    Ok(length) => Ok(length + 1),
+                    Err(problem) => Err(problem),
+                };
+                if let Err(problem) = result {
+                    problems.add(problem);
+                }
+                known.insert(uuid, result);
+            }
+        }
+    }
+}
+
+impl Track {
+    fn read(bytes: &[u8]) -> Result<Self, Problem> {
+        let mut track = Self::default();
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            let inner = part.as_bytes().unwrap_or_default();
+            let number = || part.as_u64().unwrap_or(0);
+            match part.number {
+                field::PARENT_UUID => track.parent = part.as_u64().filter(|uuid| *uuid != 0),
+                field::NAME | field::STATIC_NAME | field::ATRACE_NAME => {
+                    track.name = Some(text(inner));
+                }
+                field::PROCESS => {
+                    let pid = Fields::find(process_descriptor::PID, inner);
+                    let pid = pid.and_then(|pid| pid.as_u64());
+                    track.process = Some(pid.ok_or(Problem::ProcessWithoutNumber)? as i32);
+                }
+                field::THREAD => {
+                    let number = |field| Fields::find(field, inner).and_then(|n| n.as_i64());
+                    let pid = number(thread_descriptor::PID);
+                    let tid = number(thread_descriptor::TID);
+                    let (pid, tid) = pid.zip(tid).ok_or(Problem::ThreadWithoutNumbers)?;
+                    track.thread = Some((pid as i32, tid));
+                }
+                field::COUNTER => track.counter = Some(Counter::read(inner)),
+                field::STATE => track.is_state = true,
+                field::CHILD_ORDERING => {
+                    track.child_ordering = number();
+                    if track.child_ordering > 3 {
+                        return Err(Problem::BadChildOrdering);
+                    }
+                }
+                field::SIBLING_ORDER_RANK => track.rank = number() as i32,
+                field::SIBLING_MERGE_BEHAVIOR => track.merging = number(),
+                field::SIBLING_MERGE_KEY => track.merge_key = Some(text(inner)),
+                field::SIBLING_MERGE_KEY_INT => {
+                    track.merge_key = Some(format!("sibling_merge_key_int:{}", number()));
+                }
+                _ => {}
+            }
+        }
+        Ok(track)
+    }
+
+    /// Whether `other` may not be said of the same track.
+    fn conflicts(&self, other: &Self) -> bool {
+        // Unspecified acts as merging by name.
+        let merging = |track: &Self| track.merging.max(1);
+        self.parent != other.parent
+            || self.process != other.process
+            || self.thread != other.thread
+            || self.is_state != other.is_state
+            || self.merge_key != other.merge_key
+            || merging(self) != merging(other)
+            || !Counter::agree(self.counter.as_ref(), other.counter.as_ref())
+    }
+
+    fn renew(&mut self, other: Self) {
+        let name = other.name.clone().or(self.name.take());
+        *self = Self { name, ..other };
+    }
+}
+
+impl Counter {
+    fn read(bytes: &[u8]) -> Self {
+        let find = |field| Fields::find(field, bytes);
+        let number = |field| find(field).and_then(|field: Field<'_>| field.as_u64());
+        Self {
+            is_incremental: number(counter_descriptor::IS_INCREMENTAL).unwrap_or(0) != 0,
+            multiplier: number(counter_descriptor::UNIT_MULTIPLIER).unwrap_or(1) as i64,
+            unit: number(counter_descriptor::UNIT).unwrap_or(0),
+            unit_name: find(counter_descriptor::UNIT_NAME)
+                .and_then(|name| name.as_bytes())
+                .map(text),
+        }
+    }
+
+    fn agree(one: Option<&Self>, other: Option<&Self>) -> bool {
+        let fixed = |counter: &Self| (counter.is_incremental, counter.multiplier);
+        one.map(fixed) == other.map(fixed)
+    }
+}
