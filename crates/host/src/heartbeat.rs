@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::clocks::monotonic;
+use ferretto_service::driver::clocks::monotonic;
 
 /// Tells a thread of its own when turns of a loop begin and end. That thread sleeps while there are none.
 #[derive(Debug)]

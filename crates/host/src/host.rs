@@ -1,7 +1,7 @@
 //! Binding, and the life of a host from start to stop.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,17 +9,16 @@ use std::time::Duration;
 use ferretto_ipc::Address;
 use ferretto_ipc::socket::{BindError, Listener};
 use ferretto_service::Service;
+use ferretto_service::driver::{Alarm, Files};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::client::Role;
-use crate::files::Files;
 use crate::heartbeat::Heartbeat;
 use crate::inherited::{InheritedError, InheritedSockets};
 use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
-use crate::timer::Timer;
 use crate::watchdog::RunWild;
 
 /// Tokens of what is not a client; those of clients are their ids, which start
@@ -153,17 +152,21 @@ impl Host {
             register(&poll, listener.raw_fd(), Token(LISTENERS + index))?;
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
-        let timer = Timer::new()?;
-        register(&poll, timer.raw_fd(), TIMER)?;
+        let timer = Alarm::new()?;
+        register(&poll, timer.as_fd().as_raw_fd(), TIMER)?;
         let stop = Stop {
             requested: AtomicBool::new(false),
             waker: Arc::clone(&waker),
+        };
+        let wake = move || {
+            // Fails only if the reactor is gone already.
+            let _ = waker.wake();
         };
         let mut reactor = Reactor::new(
             poll.registry().try_clone()?,
             listeners,
             Service::new(options.service),
-            Files::new(waker, options.limits.file_patience),
+            Files::new(wake, options.limits.file_patience),
             timer,
             options.limits,
             options.notices,

@@ -17,10 +17,8 @@
 
 mod admission;
 mod client;
-mod clocks;
 mod commands;
 mod extensions;
-mod files;
 mod heartbeat;
 mod host;
 mod inherited;
@@ -30,17 +28,16 @@ mod permissions;
 mod reactor;
 mod readiness;
 mod sending;
-mod system;
 mod time_zone;
-mod timer;
 pub mod traced;
 mod watchdog;
 
 pub use admission::Origin;
+pub use ferretto_service::driver::system_info;
 pub use host::{Host, HostError, Stopper};
 pub use inherited::{InheritedError, InheritedSockets};
 pub use notice::{ClientName, Notice, NoticeSink};
+pub use options::service_options;
 pub use options::{HostOptions, Limits, RelayEndpoints};
 pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};
-pub use system::{service_options, system_info};
 pub use watchdog::{RunWild, WatchdogLimits};

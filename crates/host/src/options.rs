@@ -6,12 +6,20 @@ use std::time::Duration;
 use ferretto_ipc::Address;
 use ferretto_ipc::address::AddressError;
 use ferretto_ipc::names;
-use ferretto_service::ServiceOptions;
+use ferretto_service::{ServiceOptions, driver};
 
 use crate::notice::NoticeSink;
 use crate::permissions::SocketPermissions;
-use crate::system;
+use crate::time_zone;
 use crate::watchdog::WatchdogLimits;
+
+/// What `traced` tells the service about its surroundings.
+pub fn service_options() -> ServiceOptions {
+    ServiceOptions {
+        utc_offset_minutes: Some(time_zone::utc_offset_minutes),
+        ..driver::service_options()
+    }
+}
 
 /// Settings of a [`Host`](crate::Host).
 #[derive(Debug, Clone)]
@@ -108,7 +116,7 @@ impl HostOptions {
             consumer,
             relays: RelayEndpoints::Nowhere,
             permissions: None,
-            service: system::service_options(),
+            service: service_options(),
             limits: Limits::default(),
             notices: NoticeSink::default(),
             watchdog: None,

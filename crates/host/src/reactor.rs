@@ -15,18 +15,16 @@ use ferretto_ipc::host::{Action, Incoming, Peer, Request};
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
 use ferretto_priority::ThreadBoost;
+use ferretto_service::driver::{Alarm, Files, clocks};
 use ferretto_service::{ClientId, Clocks, Event, Service};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::admission::Admission;
 use crate::client::{Client, Role};
-use crate::clocks;
-use crate::files::Files;
 use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
-use crate::timer::Timer;
 use crate::watchdog::{self, RunWild, Usage, Watchdog, WatchdogLimits};
 
 /// How many bytes are read from one client in a turn.
@@ -77,7 +75,7 @@ pub(crate) struct Reactor {
     listeners: Vec<ListenerState>,
     pub(crate) service: Service,
     pub(crate) files: Files,
-    timer: Timer,
+    timer: Alarm,
     pub(crate) limits: Limits,
     pub(crate) admission: Admission,
     pub(crate) notices: NoticeSink,
@@ -105,7 +103,7 @@ impl Reactor {
         listeners: Vec<ListenerState>,
         service: Service,
         files: Files,
-        timer: Timer,
+        timer: Alarm,
         limits: Limits,
         notices: NoticeSink,
     ) -> Self {

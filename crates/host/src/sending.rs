@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 
 use ferretto_ipc::socket::QueueError;
+use ferretto_service::driver::clocks;
 use ferretto_service::{ClientId, Event};
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
 use crate::client::Role;
-use crate::clocks;
 use crate::notice::Notice;
 use crate::reactor::Reactor;
 

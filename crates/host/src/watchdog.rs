@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use ferretto_service::driver::clocks;
+
 /// When a service counts as run wild. The defaults are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchdogLimits {
@@ -172,7 +174,7 @@ pub(crate) fn usage(at: u64) -> Usage {
         at,
         resident: pages.unwrap_or(0) * rustix::param::page_size() as u64,
         explained: 0,
-        cpu: crate::clocks::process_cpu(),
+        cpu: clocks::process_cpu(),
     }
 }
 

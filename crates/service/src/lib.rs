@@ -7,7 +7,8 @@
 //!
 //! # What it promises
 //!
-//! * It is a value, not a program: no sockets, threads, clocks, files or randomness. Everything
+//! * It is a value, not a program: no sockets, threads, clocks, files or randomness (those that
+//!   drivers need are in the module `driver`, a feature). Everything
 //!   comes in as an [`Event`] with the time beside it and goes out as a [`Command`]. The same events
 //!   give the same commands, to the byte.
 //! * No input makes it panic or block, nor use memory without bound: neither what a client sends
@@ -28,6 +29,8 @@ mod clocks;
 mod command;
 mod compress;
 mod consumer;
+#[cfg(feature = "driver")]
+pub mod driver;
 mod event;
 pub mod filter;
 mod inventory;

@@ -38,7 +38,7 @@ pub struct ProducerOptions {
     /// provides itself.
     pub direct_patching: bool,
     /// Have the shared memory from the beginning and offer it to the service, so that
-    /// [`create_startup_writer`](ProducerHandle::create_startup_writer) can be used before there is a connection.
+    /// [`create_startup_writer`](crate::ProducerHandle::create_startup_writer) can be used before there is a connection.
     pub provide_memory: bool,
     /// How often a writer that waits looks for a free chunk before it gives up, see
     /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15 seconds.

@@ -1,18 +1,19 @@
 //! Facts about this machine.
 
 use ferretto_proto::{MessageField, SystemInfo, Utsname};
-use ferretto_service::ServiceOptions;
 use rustix::rand::GetRandomFlags;
 
-/// What `traced` tells the service about its surroundings.
+use super::clocks;
+use crate::ServiceOptions;
+
+/// What a service should know about its surroundings, apart from the time zone.
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         seed: seed(),
         uid: rustix::process::geteuid().as_raw(),
         machine_name: String::from_utf8_lossy(&ferretto_ipc::names::machine_name()).into_owned(),
         system_info: system_info(),
-        stopwatch: Some(crate::clocks::monotonic),
-        utc_offset_minutes: Some(crate::time_zone::utc_offset_minutes),
+        stopwatch: Some(clocks::monotonic),
         ..ServiceOptions::default()
     }
 }
@@ -62,7 +63,7 @@ fn seed() -> u128 {
             // Not on any kernel since 3.17; a trace id that can be guessed is
             // better than no service.
             Err(_) => {
-                let now = crate::clocks::read();
+                let now = clocks::read();
                 return u128::from(now.realtime) << 64 | u128::from(now.monotonic_raw);
             }
         }

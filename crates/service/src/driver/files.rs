@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
@@ -12,12 +13,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferretto_service::{Event, FileId};
-use mio::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::{Event, FileId};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
@@ -31,7 +32,7 @@ const HELD_PER_FILE: u64 = 4 << 20;
 
 /// The output files of all sessions.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub struct Files {
     open: HashMap<FileId, OpenFile>,
     /// How long a pipe may keep its thread once it is to be closed.
     patience: Duration,
@@ -41,7 +42,7 @@ pub(crate) struct Files {
     pending: usize,
 }
 
-/// The host's end of a file's thread.
+/// The driver's end of a file's thread.
 #[derive(Debug)]
 struct OpenFile {
     jobs: Sender<Job>,
@@ -68,17 +69,17 @@ struct Original {
 }
 
 /// How a file's thread reports back.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Reporter {
     events: Sender<Event>,
-    waker: Arc<Waker>,
+    notify: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Reporter {
     fn report(&self, event: Event) {
-        // Without a reactor there is nobody to report to.
+        // Without a driver there is nobody to report to.
         if self.events.send(event).is_ok() {
-            let _ = self.waker.wake();
+            (self.notify)();
         }
     }
 
@@ -90,10 +91,16 @@ impl Reporter {
     }
 }
 
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}
+
 impl Files {
-    /// No files. `waker` is called when [`next_event`](Self::next_event) has
-    /// something.
-    pub(crate) fn new(waker: Arc<Waker>, patience: Duration) -> Self {
+    /// No files. `notify` is called, on other threads, when [`next_event`](Self::next_event) has something. A pipe
+    /// may keep its thread for `patience` once it is to be closed.
+    pub fn new(notify: impl Fn() + Send + Sync + 'static, patience: Duration) -> Self {
         let (sender, events) = mpsc::channel();
         Self {
             open: HashMap::new(),
@@ -101,14 +108,14 @@ impl Files {
             events,
             reporter: Reporter {
                 events: sender,
-                waker,
+                notify: Arc::new(notify),
             },
             pending: 0,
         }
     }
 
     /// Creates a file that must not exist yet.
-    pub(crate) fn create(&mut self, file: FileId, path: Vec<u8>) {
+    pub fn create(&mut self, file: FileId, path: Vec<u8>) {
         self.pending += 1;
         let path = PathBuf::from(OsString::from_vec(path));
         self.spawn(file, move |reporter| match create_file(&path) {
@@ -124,12 +131,12 @@ impl Files {
     }
 
     /// Takes a descriptor as the file.
-    pub(crate) fn adopt(&mut self, file: FileId, fd: OwnedFd) {
+    pub fn adopt(&mut self, file: FileId, fd: OwnedFd) {
         self.spawn(file, move |_| Some(fd));
     }
 
     /// Copies what was written to `from` up to now, and takes `fd`, which it is copied to, as the file.
-    pub(crate) fn copy(&mut self, from: FileId, file: FileId, fd: OwnedFd) {
+    pub fn copy(&mut self, from: FileId, file: FileId, fd: OwnedFd) {
         let (sender, original) = mpsc::channel();
         if let Some(open) = self.open.get(&from) {
             // If that fails, the other end of the channel is told.
@@ -141,23 +148,23 @@ impl Files {
     }
 
     /// Appends to a file.
-    pub(crate) fn write(&mut self, file: FileId, bytes: Vec<u8>) {
+    pub fn write(&mut self, file: FileId, bytes: Vec<u8>) {
         self.pending += 1;
         self.send(file, Job::Write(bytes));
     }
 
     /// Brings a file's data to the medium.
-    pub(crate) fn sync(&mut self, file: FileId) {
+    pub fn sync(&mut self, file: FileId) {
         self.send(file, Job::Sync);
     }
 
     /// Bytes of memory that writes under way may hold.
-    pub(crate) fn memory_needed(&self) -> u64 {
+    pub fn memory_needed(&self) -> u64 {
         self.open.len() as u64 * HELD_PER_FILE
     }
 
     /// Closes a file after what was asked for before.
-    pub(crate) fn close(&mut self, file: FileId) {
+    pub fn close(&mut self, file: FileId) {
         if let Some(open) = self.open.remove(&file) {
             // The thread may have ended already, with the file.
             let _ = open.jobs.send(Job::Sync);
@@ -165,21 +172,21 @@ impl Files {
     }
 
     /// What threads reported since.
-    pub(crate) fn next_event(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
         self.pending = self.pending.saturating_sub(1);
         Some(event)
     }
 
     /// From now on no pipe is waited for much longer.
-    pub(crate) fn hurry(&mut self) {
+    pub fn hurry(&mut self) {
         for open in self.open.values_mut() {
             open.alive = None;
         }
     }
 
     /// Waits for what threads are still to report, until `deadline`.
-    pub(crate) fn wait_for_event(&mut self, deadline: Instant) -> Option<Event> {
+    pub fn wait_for_event(&mut self, deadline: Instant) -> Option<Event> {
         if self.pending == 0 {
             return None;
         }
@@ -190,7 +197,7 @@ impl Files {
     }
 
     /// Closes everything and waits until it is written, or `deadline`.
-    pub(crate) fn finish(mut self, deadline: Instant) {
+    pub fn finish(mut self, deadline: Instant) {
         for (_, open) in self.open.drain() {
             let _ = open.jobs.send(Job::Sync);
         }

@@ -1,10 +1,11 @@
 //! The machine's clocks.
 
-use ferretto_service::Clocks;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the clocks the service works with, back to back.
-pub(crate) fn read() -> Clocks {
+use crate::Clocks;
+
+/// Reads the clocks the service works with, back to back. The time stamp counter is among them with feature `tsc`.
+pub fn read() -> Clocks {
     Clocks {
         boottime: nanoseconds(ClockId::Boottime),
         monotonic: nanoseconds(ClockId::Monotonic),
@@ -16,26 +17,26 @@ pub(crate) fn read() -> Clocks {
     }
 }
 
-/// Reads the time stamp counter, where there is one.
+/// Reads the time stamp counter, where there is one and this crate can read it.
 fn cycles() -> Option<u64> {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "tsc"))]
     return Some(tick_counter::x86_64_tick_counter());
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", feature = "tsc")))]
     return None;
 }
 
 /// CPU time of all threads of this process since it began, in nanoseconds.
-pub(crate) fn process_cpu() -> u64 {
+pub fn process_cpu() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
 }
 
 /// Reads `CLOCK_BOOTTIME`, in nanoseconds.
-pub(crate) fn boottime() -> u64 {
+pub fn boottime() -> u64 {
     nanoseconds(ClockId::Boottime)
 }
 
 /// Reads `CLOCK_MONOTONIC`, in nanoseconds.
-pub(crate) fn monotonic() -> u64 {
+pub fn monotonic() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 

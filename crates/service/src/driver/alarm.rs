@@ -1,7 +1,7 @@
 //! One alarm on the clock that counts suspended time too.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -13,13 +13,18 @@ const SLACK: u64 = 100_000;
 
 /// An alarm that makes its descriptor readable.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub struct Alarm {
     fd: OwnedFd,
     armed_for: Option<u64>,
 }
 
-impl Timer {
-    pub(crate) fn new() -> io::Result<Self> {
+impl Alarm {
+    /// An alarm that is not set.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
         Ok(Self {
@@ -28,16 +33,16 @@ impl Timer {
         })
     }
 
-    pub(crate) fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
     /// Makes sure that it rings at this time, in nanoseconds of `CLOCK_BOOTTIME`, or a tenth of a
     /// millisecond later. A time in the past rings at once.
     ///
     /// It may also ring before: one ring in vain is cheaper than a system call at every turn, as
     /// deadlines on other clocks vary a little each time they are converted to this one.
-    pub(crate) fn set(&mut self, at: Option<u64>) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system has no timers left.
+    pub fn set(&mut self, at: Option<u64>) -> io::Result<()> {
         let Some(at) = at else {
             return Ok(());
         };
@@ -67,10 +72,16 @@ impl Timer {
     }
 
     /// To be called when it rang: the same time can be set again.
-    pub(crate) fn rang(&mut self) {
+    pub fn rang(&mut self) {
         let mut expirations = [0; 8];
         // Fails only if it did not ring after all.
         let _ = rustix::io::read(&self.fd, &mut expirations);
         self.armed_for = None;
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
