@@ -6,8 +6,7 @@ pub mod point;
 mod runtime;
 mod slots;
 
-pub use runtime::{Command, Runtime, Source, runtime};
+pub use runtime::{Command, Runtime, Source, runtime, start};
 pub use slots::{MAX_INSTANCES, Slots, Target, bits, exhausted_policy};
 
-pub(crate) use runtime::start;
 pub(crate) use slots::lock;

@@ -56,6 +56,12 @@ pub fn enter() -> Option<Guard> {
     })
 }
 
+/// Leaves a trace point whose guard was forgotten, for those that enter and leave in different functions.
+#[inline]
+pub fn leave() {
+    drop(Guard(PhantomData));
+}
+
 #[cold]
 fn collect() {
     COLLECTORS

@@ -23,7 +23,7 @@ pub fn runtime() -> Option<&'static Arc<Runtime>> {
 }
 
 /// The process's background thread. The first call starts it, and `introduce` can then offer data sources.
-pub(crate) fn start(
+pub fn start(
     options: ProducerOptions,
     introduce: impl FnOnce(&Runtime),
 ) -> io::Result<&'static Arc<Runtime>> {

@@ -26,7 +26,9 @@ pub struct EventBuffer {
 }
 
 impl EventBuffer {
-    pub(super) const fn new() -> Self {
+    /// An empty one; no memory is taken before the first use.
+    #[doc(hidden)]
+    pub const fn new() -> Self {
         Self {
             bytes: Vec::new(),
             used: 0,
@@ -34,8 +36,9 @@ impl EventBuffer {
     }
 
     /// Forgets what was written.
+    #[doc(hidden)]
     #[inline]
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.used = 0;
         if self.bytes.len() > KEPT {
             self.shrink();
@@ -43,8 +46,9 @@ impl EventBuffer {
     }
 
     /// What was written.
+    #[doc(hidden)]
     #[inline]
-    pub(super) fn written(&self) -> &[u8] {
+    pub fn written(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 

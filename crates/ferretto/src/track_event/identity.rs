@@ -4,22 +4,27 @@ use std::sync::OnceLock;
 
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) track: u64,
-    pub(crate) pid: i32,
-    pub(crate) command_line: Vec<Vec<u8>>,
+pub struct Process {
+    /// The number of its track.
+    pub track: u64,
+    /// Its number.
+    pub pid: i32,
+    /// What it was started as, and with which arguments.
+    pub command_line: Vec<Vec<u8>>,
 }
 
 /// A thread of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Thread {
-    pub(crate) tid: i32,
-    pub(crate) name: Vec<u8>,
+pub struct Thread {
+    /// Its number.
+    pub tid: i32,
+    /// Its name, empty if it has none.
+    pub name: Vec<u8>,
 }
 
 impl Process {
     /// This process, looked at once.
-    pub(crate) fn current() -> &'static Self {
+    pub fn current() -> &'static Self {
         static CURRENT: OnceLock<Process> = OnceLock::new();
         CURRENT.get_or_init(|| {
             let pid = std::process::id() as i32;
@@ -39,7 +44,7 @@ impl Process {
 
 impl Thread {
     /// The calling thread.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let name = rustix::thread::name()
             .map(|name| name.into_bytes())
@@ -48,7 +53,7 @@ impl Thread {
     }
 
     /// The number of its track.
-    pub(crate) fn track(&self, process: &Process) -> u64 {
+    pub fn track(&self, process: &Process) -> u64 {
         process.track ^ self.tid as u64
     }
 }

@@ -14,6 +14,8 @@ mod value;
 pub use buffer::{EventBuffer, EventEncoder};
 pub use category::Category;
 pub use event::{CounterValue, Kind, Name};
+#[doc(hidden)]
+pub use identity::{Process, Thread};
 pub use value::{Annotation, Argument, Array, Bytes, Debugged, Dict, Displayed};
 pub use value::{bytes, debug, display};
 
@@ -25,7 +27,6 @@ use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 use rustix::time::{ClockId, clock_gettime};
 
 use self::filter::Filter;
-use self::identity::{Process, Thread};
 use self::sequence::Sequence;
 use crate::engine::{
     Command, MAX_INSTANCES, Runtime, Slots, Source, Target, bits, exhausted_policy, point, runtime,
