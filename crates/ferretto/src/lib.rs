@@ -44,6 +44,8 @@ pub use data_source::{
     DataSource, DataSourceHandle, Instance, RegisterError, register_data_source,
 };
 pub use ferretto_client::{Address, Packet, TraceWriter};
+#[cfg(feature = "macros")]
+pub use ferretto_macros::{Argument, trace};
 pub use ferretto_proto as proto;
 pub use ferretto_wire::Encoder;
 pub use flush::flush;

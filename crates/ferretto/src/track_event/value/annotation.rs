@@ -232,21 +232,30 @@ pub struct Dict<'a> {
 impl Dict<'_> {
     /// Adds a member.
     pub fn entry<T: Argument + ?Sized>(&mut self, key: &str, value: &T) -> &mut Self {
-        self.member(key, |annotation| value.write(annotation))
+        self.entry_with(key, |annotation| value.write(annotation))
     }
 
     /// Adds a member whose key is known at compile time: it is written once for each thread and recording.
     pub fn field<T: Argument + ?Sized>(&mut self, key: &'static str, value: &T) -> &mut Self {
+        self.field_with(key, |annotation| value.write(annotation))
+    }
+
+    /// Adds a member whose key is known at compile time, and whose value `write` gives.
+    pub fn field_with(
+        &mut self,
+        key: &'static str,
+        write: impl FnOnce(&mut Annotation<'_>),
+    ) -> &mut Self {
         self.inside.member(field::DICT_ENTRIES, |entry| {
             let key = entry.interner.argument(key);
             entry.encoder.varint(field::NAME_IID, key);
-            value.write(entry);
+            write(entry);
         });
         self
     }
 
     /// Adds a member, whose value `write` gives.
-    pub fn member(&mut self, key: &str, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
+    pub fn entry_with(&mut self, key: &str, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
         self.inside.member(field::DICT_ENTRIES, |entry| {
             entry.encoder.string(field::NAME, key);
             write(entry);
@@ -274,11 +283,11 @@ pub struct Array<'a> {
 impl Array<'_> {
     /// Adds an item.
     pub fn item<T: Argument + ?Sized>(&mut self, value: &T) -> &mut Self {
-        self.element(|annotation| value.write(annotation))
+        self.item_with(|annotation| value.write(annotation))
     }
 
     /// Adds an item, whose value `write` gives.
-    pub fn element(&mut self, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
+    pub fn item_with(&mut self, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
         self.inside.member(field::ARRAY_VALUES, |item| {
             let start = item.encoder.sink().position();
             write(item);
