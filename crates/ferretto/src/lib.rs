@@ -38,6 +38,7 @@ pub mod engine;
 mod flush;
 mod macros;
 mod options;
+pub mod session;
 pub mod track_event;
 
 pub use data_source::{

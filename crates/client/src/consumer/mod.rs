@@ -33,6 +33,8 @@ use crate::transport::{AtAddress, Attachment, Connect, Link, LinkEvent, LinkRepl
 pub struct EndOfSession {
     /// Why it failed; `None` if it ran to its end.
     pub error: Option<String>,
+    /// It is the connection that failed, or will be known to have in a moment.
+    pub is_lost: bool,
 }
 
 /// What happened by itself.
@@ -376,9 +378,11 @@ impl Consumer {
             LinkEvent::Reply(reply) => match (reply.method, reply.result) {
                 (Method::EnableTracing, result) if self.session == Some(reply.request_id) => {
                     self.session = None;
-                    let reply = result.ok();
-                    self.events
-                        .push_back(ConsumerEvent::SessionEnded(end_of_session(reply)));
+                    let end = EndOfSession {
+                        is_lost: result.is_err() && self.link.is_closed(),
+                        ..end_of_session(result.ok())
+                    };
+                    self.events.push_back(ConsumerEvent::SessionEnded(end));
                 }
                 (Method::ObserveEvents, Ok(Reply::ObserveEvents(mut reply))) => {
                     if let Some(events) = reply.events.take() {
@@ -509,5 +513,6 @@ fn end_of_session(reply: Option<Reply>) -> EndOfSession {
     let error = error.filter(|error| !error.is_empty());
     EndOfSession {
         error: error.map(|error| String::from_utf8_lossy(&error).into_owned()),
+        is_lost: false,
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod events;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,8 +26,10 @@ pub struct Service {
 
 impl Service {
     pub fn start() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let address = |role: &str| {
-            let name = format!("ferretto-sdk-test-{}-{role}", std::process::id());
+            let name = format!("ferretto-sdk-test-{}-{number}-{role}", std::process::id());
             Address::Abstract(name.into_bytes())
         };
         let (producers, consumers) = (address("producer"), address("consumer"));

@@ -1,0 +1,295 @@
+//! Calls that are under way: waited for, awaited, or left to a callback.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::SessionError;
+use crate::engine::lock;
+
+type Callback<T> = Box<dyn FnOnce(Result<T, SessionError>) + Send>;
+type Reclaim<T> = Box<dyn FnOnce(T) + Send>;
+
+/// A call to the tracing service that has been made and not been answered yet.
+///
+/// Wait for the answer with [`wait`](Self::wait), `.await` it on any executor, or leave it to
+/// [`then`](Self::then). Whichever it is, an answer or an error comes within the time limit that the call was given.
+/// Dropping this takes nothing back: the call is made, and nobody hears of its answer.
+#[must_use = "errors are only told to those who wait"]
+pub struct Call<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// The other side of a [`Call`]. If it is dropped the call fails.
+pub(super) struct Completer<T> {
+    shared: Option<Arc<Shared<T>>>,
+    name: &'static str,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    answer: Answer<T>,
+    waker: Option<Waker>,
+    /// What becomes of a result that nobody wants.
+    reclaim: Option<Reclaim<T>>,
+    deadline: Deadline,
+    name: &'static str,
+}
+
+enum Answer<T> {
+    Awaited,
+    Callback(Callback<T>),
+    Here(Result<T, SessionError>),
+    /// Nobody wants it any more.
+    Unwanted,
+}
+
+/// The end of a call's patience; `None` if it is beyond the range of the clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(super) fn after(limit: Duration) -> Self {
+        Self(Instant::now().checked_add(limit))
+    }
+
+    pub(super) fn left(self) -> Duration {
+        self.0.map_or(Duration::MAX, |end| {
+            end.saturating_duration_since(Instant::now())
+        })
+    }
+
+    pub(super) fn has_passed(self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// The earlier one.
+    pub(super) fn min(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Some(one), Some(another)) => Self(Some(one.min(another))),
+            (one, another) => Self(one.or(another)),
+        }
+    }
+
+    pub(super) const NEVER: Self = Self(None);
+}
+
+impl<T> Call<T> {
+    /// A call of this name, for messages, that is to be answered within `limit`.
+    pub(super) fn new(name: &'static str, limit: Duration) -> (Self, Completer<T>) {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                answer: Answer::Awaited,
+                waker: None,
+                reclaim: None,
+                deadline: Deadline::after(limit),
+                name,
+            }),
+            changed: Condvar::new(),
+        });
+        let completer = Completer {
+            shared: Some(Arc::clone(&shared)),
+            name,
+        };
+        (Self { shared }, completer)
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// See [`SessionError`]; [`SessionError::TimedOut`] once the call's time is over.
+    pub fn wait(self) -> Result<T, SessionError> {
+        let mut state = lock(&self.shared.state);
+        loop {
+            if let Some(answer) = state.take() {
+                return answer;
+            }
+            let left = state.deadline.left();
+            if left.is_zero() {
+                return Err(SessionError::TimedOut { call: state.name });
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Has `callback` called with the answer: at once if it is there, else on the session's own thread, which does
+    /// nothing else meanwhile.
+    pub fn then(self, callback: impl FnOnce(Result<T, SessionError>) + Send + 'static) {
+        let mut state = lock(&self.shared.state);
+        match state.take() {
+            Some(answer) => {
+                drop(state);
+                callback(answer);
+            }
+            None => state.answer = Answer::Callback(Box::new(callback)),
+        }
+    }
+}
+
+impl<T> State<T> {
+    /// The answer if it is there.
+    fn take(&mut self) -> Option<Result<T, SessionError>> {
+        if !matches!(self.answer, Answer::Here(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.answer, Answer::Unwanted) {
+            Answer::Here(answer) => Some(answer),
+            _ => None,
+        }
+    }
+}
+
+impl<T> Future for Call<T> {
+    type Output = Result<T, SessionError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = lock(&self.shared.state);
+        match state.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        if matches!(state.answer, Answer::Callback(_)) {
+            return;
+        }
+        let answer = state.take();
+        state.answer = Answer::Unwanted;
+        state.waker = None;
+        let reclaim = answer.and_then(|answer| Some((answer.ok()?, state.reclaim.take()?)));
+        drop(state);
+        if let Some((value, reclaim)) = reclaim {
+            reclaim(value);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = lock(&self.shared.state).name;
+        f.debug_struct("Call").field("name", &name).finish()
+    }
+}
+
+impl<T> Completer<T> {
+    /// Has a result that nobody wants passed to `reclaim`.
+    pub(super) fn reclaim(self, reclaim: impl FnOnce(T) + Send + 'static) -> Self {
+        if let Some(shared) = &self.shared {
+            lock(&shared.state).reclaim = Some(Box::new(reclaim));
+        }
+        self
+    }
+
+    /// Answers the call.
+    pub(super) fn complete(mut self, answer: Result<T, SessionError>) {
+        if let Some(shared) = self.shared.take() {
+            shared.complete(answer);
+        }
+    }
+
+    /// When the call has waited long enough.
+    pub(super) fn deadline(&self) -> Deadline {
+        match &self.shared {
+            Some(shared) => lock(&shared.state).deadline,
+            None => Deadline::NEVER,
+        }
+    }
+
+    /// Something came that is not all of the answer.
+    pub(super) fn extend(&self, limit: Duration) {
+        if let Some(shared) = &self.shared {
+            lock(&shared.state).deadline = Deadline::after(limit);
+        }
+    }
+
+    /// Whether nobody wants the answer any more.
+    pub(super) fn is_unwanted(&self) -> bool {
+        let Some(shared) = &self.shared else {
+            return true;
+        };
+        matches!(lock(&shared.state).answer, Answer::Unwanted)
+    }
+
+    /// What the call is called.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Answers the call with what it means that its time is over. A later result is reclaimed.
+    pub(super) fn time_out(&self) {
+        if let Some(shared) = &self.shared {
+            shared.complete(Err(SessionError::TimedOut { call: self.name }));
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    fn complete(&self, answer: Result<T, SessionError>) {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut state.answer, Answer::Unwanted) {
+            Answer::Awaited => {
+                state.answer = Answer::Here(answer);
+                let waker = state.waker.take();
+                drop(state);
+                self.changed.notify_all();
+                waker.into_iter().for_each(Waker::wake);
+            }
+            Answer::Callback(callback) => {
+                drop(state);
+                callback(answer);
+            }
+            earlier => {
+                state.answer = earlier;
+                let reclaim = state.reclaim.take();
+                drop(state);
+                if let (Ok(value), Some(reclaim)) = (answer, reclaim) {
+                    reclaim(value);
+                }
+            }
+        }
+    }
+}
+
+impl<T> Drop for Completer<T> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.complete(Err(SessionError::over()));
+        }
+    }
+}
+
+impl<T> fmt::Debug for Completer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completer")
+            .field("name", &self.name)
+            .finish()
+    }
+}
+
+/// Answers the calls whose time is over.
+pub(super) fn expire<T>(calls: &mut VecDeque<Completer<T>>) {
+    calls.retain(|call| {
+        let is_late = call.deadline().has_passed();
+        if is_late {
+            call.time_out();
+        }
+        !is_late && !call.is_unwanted()
+    });
+}

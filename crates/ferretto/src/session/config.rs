@@ -1,0 +1,316 @@
+//! What to record, said in a few lines.
+
+use std::fs::File;
+use std::time::Duration;
+
+use ferretto_proto::trace_config::{
+    BufferConfig, CompressionConfig, DataSource, IncrementalStateConfig, TriggerConfig,
+    buffer_config, compression_config, trigger_config,
+};
+use ferretto_proto::{DataSourceConfig, Message as _, TraceConfig};
+
+use super::{SessionError, TrackEvents};
+
+/// The size of a buffer that is not configured, in KiB.
+const DEFAULT_BUFFER_KB: u32 = 4096;
+
+/// What a [`Session`](super::Session) is to record, and how.
+///
+/// Every method sets one thing. What is not here can be set in the [`message`](Self::message_mut) itself, or the whole
+/// message given: `RecordingConfig::from(trace_config)`, or [`decode`](Self::decode) for an encoded one.
+///
+/// ```
+/// use std::time::Duration;
+/// use ferretto::session::{Buffer, RecordingConfig, TrackEvents};
+///
+/// let config = RecordingConfig::new()
+///     .buffer(Buffer::ring(8192))
+///     .track_events(TrackEvents::new().enable("net").enable("db.*").disable("*"))
+///     .clear_incremental_state_every(Duration::from_secs(5));
+/// # assert_eq!(config.message().data_sources.len(), 1);
+/// ```
+///
+/// Without a [`buffer`](Self::buffer) there is one of 4 MiB that forgets the oldest.
+#[derive(Debug, Default)]
+pub struct RecordingConfig {
+    message: TraceConfig,
+    file: Option<File>,
+    /// The message was given as a whole and is not to be completed.
+    is_whole: bool,
+}
+
+/// One of the buffers of the service that a recording has.
+#[derive(Clone, Debug)]
+pub struct Buffer(BufferConfig);
+
+/// What a trigger does to a recording. See [`RecordingConfig::trigger`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerMode {
+    /// It begins with the first trigger, and ends some time after it.
+    Start,
+    /// It ends some time after the first trigger.
+    Stop,
+    /// Its consumer is told to make a copy, some time after each trigger.
+    Clone,
+}
+
+/// How a recording is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// As in gzip.
+    Deflate,
+    /// Zstandard, with its level; 0 is the default one. Needs a service that was built with it: one that was not
+    /// does not compress.
+    Zstd(i32),
+}
+
+impl Buffer {
+    /// A buffer of this size in KiB that forgets the oldest when it is full.
+    pub fn ring(size_kb: u32) -> Self {
+        Self::new(size_kb, buffer_config::FillPolicy::RING_BUFFER)
+    }
+
+    /// A buffer of this size in KiB that takes nothing more when it is full.
+    pub fn discard(size_kb: u32) -> Self {
+        Self::new(size_kb, buffer_config::FillPolicy::DISCARD)
+    }
+
+    fn new(size_kb: u32, policy: buffer_config::FillPolicy) -> Self {
+        Self(BufferConfig {
+            size_kb: Some(size_kb),
+            fill_policy: Some(policy),
+            ..Default::default()
+        })
+    }
+
+    /// Names it, for data sources that say where they write by name.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name = Some(name.into());
+        self
+    }
+
+    /// A copy of the session takes the contents away instead of copying them.
+    #[must_use]
+    pub fn transfer_on_clone(mut self) -> Self {
+        self.0.transfer_on_clone = Some(true);
+        self
+    }
+
+    /// Forgets what is in it before the flush that a copy of the session begins with.
+    #[must_use]
+    pub fn clear_before_clone(mut self) -> Self {
+        self.0.clear_before_clone = Some(true);
+        self
+    }
+}
+
+impl RecordingConfig {
+    /// Nothing to record yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An encoded `TraceConfig`, as other tools make them.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::BadConfig`] if it is not one.
+    pub fn decode(encoded: &[u8]) -> Result<Self, SessionError> {
+        match TraceConfig::decode_from_slice(encoded) {
+            Ok(message) => Ok(message.into()),
+            Err(_) => Err(SessionError::BadConfig),
+        }
+    }
+
+    /// The message that the service will get.
+    pub fn message(&self) -> &TraceConfig {
+        &self.message
+    }
+
+    /// The message that the service will get, for what there is no method for.
+    pub fn message_mut(&mut self) -> &mut TraceConfig {
+        &mut self.message
+    }
+
+    /// Adds a buffer. They are numbered from 0.
+    #[must_use]
+    pub fn buffer(mut self, buffer: Buffer) -> Self {
+        self.message.buffers.push(buffer.0);
+        self
+    }
+
+    /// Records the track events of every process, into the first buffer.
+    #[must_use]
+    pub fn track_events(self, events: TrackEvents) -> Self {
+        self.data_source(DataSourceConfig {
+            track_event_config: Some(events.encode()),
+            ..named("track_event")
+        })
+    }
+
+    /// Records a data source, into the first buffer.
+    #[must_use]
+    pub fn data_source_named(self, name: &str) -> Self {
+        self.data_source(named(name))
+    }
+
+    /// Records a data source. The message says where to and what.
+    #[must_use]
+    pub fn data_source(mut self, config: DataSourceConfig) -> Self {
+        self.message.data_sources.push(DataSource {
+            config: config.into(),
+            ..Default::default()
+        });
+        self
+    }
+
+    /// Restricts the data source added last to the producers of these names.
+    #[must_use]
+    pub fn only_from(mut self, producers: &[&str]) -> Self {
+        if let Some(source) = self.message.data_sources.last_mut() {
+            let names = producers.iter().map(|name| (*name).into());
+            source.producer_name_filter.extend(names);
+        }
+        self
+    }
+
+    /// Ends the recording by itself after this long. Like all times here it is rounded down to milliseconds.
+    #[must_use]
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.message.duration_ms = Some(milliseconds(duration));
+        self
+    }
+
+    /// Has the service write the trace into `file`, every `period`. There is nothing to read then.
+    #[must_use]
+    pub fn write_into(mut self, file: File, period: Duration) -> Self {
+        self.file = Some(file);
+        self.message.write_into_file = Some(true);
+        self.message.file_write_period_ms = Some(milliseconds(period));
+        self
+    }
+
+    /// Ends the recording when the file is this large. In bytes.
+    #[must_use]
+    pub fn max_file_size(mut self, bytes: u64) -> Self {
+        self.message.max_file_size_bytes = Some(bytes);
+        self
+    }
+
+    /// Has producers hand over what they hold this often.
+    #[must_use]
+    pub fn flush_every(mut self, period: Duration) -> Self {
+        self.message.flush_period_ms = Some(milliseconds(period));
+        self
+    }
+
+    /// Has producers repeat this often what later events refer to. A buffer that forgets the oldest can be read only
+    /// from such a repetition on, so the period should be a fraction of the time that it holds.
+    #[must_use]
+    pub fn clear_incremental_state_every(mut self, period: Duration) -> Self {
+        self.message.incremental_state_config = IncrementalStateConfig {
+            clear_period_ms: Some(milliseconds(period)),
+            ..Default::default()
+        }
+        .into();
+        self
+    }
+
+    /// Gives the session a name by which it can be [copied](super::Session::clone_named). No other may have it.
+    #[must_use]
+    pub fn unique_name(mut self, name: &str) -> Self {
+        self.message.unique_session_name = Some(name.into());
+        self
+    }
+
+    /// Compresses the trace. If several are named, the service takes the one it likes best.
+    #[must_use]
+    pub fn compress(mut self, compression: Compression) -> Self {
+        let mut config: CompressionConfig = self.message.compression.take().unwrap_or_default();
+        match compression {
+            Compression::Deflate => {
+                config.deflate = compression_config::Deflate::default().into();
+            }
+            Compression::Zstd(level) => {
+                config.zstd = compression_config::Zstd {
+                    level: (level != 0).then_some(level),
+                    ..Default::default()
+                }
+                .into();
+            }
+        }
+        self.message.compression = config.into();
+        self
+    }
+
+    /// What triggers do, and how long to wait for one: the recording ends after `timeout` without.
+    #[must_use]
+    pub fn trigger_mode(mut self, mode: TriggerMode, timeout: Duration) -> Self {
+        use trigger_config::TriggerMode as Wire;
+        let mut config: TriggerConfig = self.message.trigger_config.take().unwrap_or_default();
+        config.trigger_mode = Some(match mode {
+            TriggerMode::Start => Wire::START_TRACING,
+            TriggerMode::Stop => Wire::STOP_TRACING,
+            TriggerMode::Clone => Wire::CLONE_SNAPSHOT,
+        });
+        config.trigger_timeout_ms = Some(milliseconds(timeout));
+        self.message.trigger_config = config.into();
+        self
+    }
+
+    /// Adds a trigger, and how long after it the recording goes on. See [`trigger_mode`](Self::trigger_mode).
+    #[must_use]
+    pub fn trigger(mut self, name: &str, delay: Duration) -> Self {
+        let mut config: TriggerConfig = self.message.trigger_config.take().unwrap_or_default();
+        config.triggers.push(trigger_config::Trigger {
+            name: Some(name.into()),
+            stop_delay_ms: Some(milliseconds(delay)),
+            ..Default::default()
+        });
+        self.message.trigger_config = config.into();
+        self
+    }
+
+    /// Lets the service create the session when it is set up, and only begin when it is
+    /// [started](super::Session::start), which is quicker then.
+    #[must_use]
+    pub fn deferred_start(mut self) -> Self {
+        self.message.deferred_start = Some(true);
+        self
+    }
+
+    /// The message, complete, and the file.
+    pub(super) fn into_parts(self) -> (TraceConfig, Option<File>) {
+        let Self {
+            mut message,
+            file,
+            is_whole,
+        } = self;
+        if message.buffers.is_empty() && !is_whole {
+            message.buffers.push(Buffer::ring(DEFAULT_BUFFER_KB).0);
+        }
+        (message, file)
+    }
+}
+
+impl From<TraceConfig> for RecordingConfig {
+    fn from(message: TraceConfig) -> Self {
+        Self {
+            message,
+            file: None,
+            is_whole: true,
+        }
+    }
+}
+
+fn named(name: &str) -> DataSourceConfig {
+    DataSourceConfig {
+        name: Some(name.into()),
+        ..Default::default()
+    }
+}
+
+fn milliseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}

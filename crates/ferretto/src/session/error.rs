@@ -1,0 +1,131 @@
+//! What can go wrong with a recording.
+
+use std::fmt;
+use std::io;
+
+use ferretto_client::CallError;
+
+/// Why a call of a [`Session`](super::Session) brought no result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The process may not have another thread or descriptor.
+    System(io::Error),
+    /// The connection to the service is lost, could not be made, or was not allowed. The session is over.
+    Disconnected {
+        /// What happened.
+        reason: String,
+    },
+    /// The recording could not be started, or failed while it ran.
+    Failed {
+        /// The service's words.
+        reason: String,
+    },
+    /// The service said no.
+    Refused {
+        /// What was asked for.
+        call: &'static str,
+        /// The service's words; empty if it gave none.
+        reason: String,
+    },
+    /// The service is older than what was asked for.
+    Unsupported {
+        /// What was asked for.
+        call: &'static str,
+    },
+    /// The request does not fit a message to the service, which holds 128 KiB.
+    TooLarge {
+        /// What was asked for.
+        call: &'static str,
+        /// The size of the request in bytes.
+        size: usize,
+    },
+    /// The time limit passed.
+    TimedOut {
+        /// What was asked for.
+        call: &'static str,
+    },
+    /// There is no configuration to start with.
+    NotSetUp,
+    /// The recording has been started already.
+    AlreadyStarted,
+    /// The recording has not been started, or has ended.
+    NotRunning {
+        /// What was asked for.
+        call: &'static str,
+    },
+    /// The configuration is not an encoded `TraceConfig`.
+    BadConfig,
+    /// The trace holds a packet of more than 256 MiB.
+    PacketTooLarge,
+    /// What was read could not be written where it should be.
+    Write(io::Error),
+}
+
+impl SessionError {
+    /// The session's thread has ended.
+    pub(super) fn over() -> Self {
+        Self::Disconnected {
+            reason: "the session is over".to_owned(),
+        }
+    }
+
+    /// What it means that the service could not be asked.
+    pub(super) fn from_call(call: &'static str, error: CallError) -> Self {
+        match error {
+            CallError::Unsupported { .. } => Self::Unsupported { call },
+            CallError::TooLarge { size, .. } => Self::TooLarge { call, size },
+            CallError::Rejected { .. } => Self::Refused {
+                call,
+                reason: String::new(),
+            },
+            CallError::Refused { reason, .. } => Self::Refused { call, reason },
+            CallError::TimedOut { .. } => Self::TimedOut { call },
+            error => Self::Disconnected {
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(error) => write!(f, "cannot start a session: {error}"),
+            Self::Disconnected { reason } => {
+                write!(f, "not connected to the tracing service: {reason}")
+            }
+            Self::Failed { reason } => write!(f, "the recording failed: {reason}"),
+            Self::Refused { call, reason } if reason.is_empty() => {
+                write!(f, "the tracing service refused to {call}")
+            }
+            Self::Refused { call, reason } => {
+                write!(f, "the tracing service refused to {call}: {reason}")
+            }
+            Self::Unsupported { call } => {
+                write!(f, "the tracing service is too old to {call}")
+            }
+            Self::TooLarge { call, size } => {
+                write!(f, "the request to {call} is too large: {size} bytes")
+            }
+            Self::TimedOut { call } => write!(f, "no answer in time to the request to {call}"),
+            Self::NotSetUp => f.write_str("the session has no configuration: set it up first"),
+            Self::AlreadyStarted => f.write_str("the recording has been started already"),
+            Self::NotRunning { call } => {
+                write!(f, "the recording does not run, which is needed to {call}")
+            }
+            Self::BadConfig => f.write_str("the configuration is not an encoded TraceConfig"),
+            Self::PacketTooLarge => f.write_str("the trace holds a packet of more than 256 MiB"),
+            Self::Write(error) => write!(f, "cannot write the trace: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System(error) | Self::Write(error) => Some(error),
+            _ => None,
+        }
+    }
+}

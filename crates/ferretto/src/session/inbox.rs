@@ -1,0 +1,187 @@
+//! What others ask of a session's thread.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use ferretto_client::ConsumerWaker;
+use ferretto_proto::TraceConfig;
+use rustix::fd::OwnedFd;
+
+use super::SessionError;
+use super::answer::Question;
+use super::call::{Completer, Deadline};
+use super::event::SessionEvent;
+use crate::engine::lock;
+
+/// What others ask of a session's thread.
+pub(super) enum Command {
+    /// What to record next time.
+    SetUp(Box<TraceConfig>, Option<OwnedFd>),
+    Start(Completer<()>),
+    Stop(Completer<()>),
+    WaitForEnd(Completer<()>),
+    NextEvent(Completer<SessionEvent>),
+    /// Somebody who waited for an event did not take it.
+    PutBack(SessionEvent),
+    /// Whatever the service answers without further ado.
+    Ask(Box<Question>),
+}
+
+impl Command {
+    pub(super) fn deadline(&self) -> Deadline {
+        match self {
+            Self::SetUp(..) | Self::PutBack(_) => Deadline::NEVER,
+            Self::Start(done) | Self::Stop(done) | Self::WaitForEnd(done) => done.deadline(),
+            Self::NextEvent(done) => done.deadline(),
+            Self::Ask(question) => question.answer.deadline(),
+        }
+    }
+
+    pub(super) fn time_out(self) {
+        match self {
+            Self::SetUp(..) | Self::PutBack(_) => {}
+            Self::Start(done) | Self::Stop(done) | Self::WaitForEnd(done) => done.time_out(),
+            Self::NextEvent(done) => done.time_out(),
+            Self::Ask(mut question) => {
+                question.answer.time_out();
+            }
+        }
+    }
+
+    /// Answers that there will be no answer.
+    pub(super) fn fail(self, error: SessionError) {
+        match self {
+            Self::SetUp(..) | Self::PutBack(_) => {}
+            Self::Start(done) | Self::Stop(done) | Self::WaitForEnd(done) => {
+                done.complete(Err(error));
+            }
+            Self::NextEvent(done) => done.complete(Err(error)),
+            Self::Ask(question) => question.answer.fail(error),
+        }
+    }
+}
+
+/// Where commands wait for the session's thread.
+#[derive(Default)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// What was read for somebody who no longer wanted it.
+    unread: Mutex<Vec<u8>>,
+}
+
+#[derive(Default)]
+struct State {
+    commands: VecDeque<Command>,
+    waker: Option<ConsumerWaker>,
+    /// The session has been dropped.
+    is_closing: bool,
+    /// The session's thread has ended, or is about to.
+    is_finished: bool,
+    /// What the policy decided.
+    permission: Option<bool>,
+    /// Something happened since the last look.
+    is_new: bool,
+}
+
+impl Inbox {
+    /// Hands a command to the session's thread.
+    pub(super) fn send(&self, command: Command) {
+        let mut state = lock(&self.state);
+        if state.is_finished {
+            drop(state);
+            command.fail(SessionError::over());
+            return;
+        }
+        state.commands.push_back(command);
+        self.wake(state);
+    }
+
+    /// Has the session's thread end.
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_closing = true;
+        self.wake(state);
+    }
+
+    /// Tells how the policy decided; the first decision counts.
+    pub(super) fn decide(&self, is_allowed: bool) {
+        let mut state = lock(&self.state);
+        state.permission.get_or_insert(is_allowed);
+        self.wake(state);
+    }
+
+    fn wake(&self, mut state: std::sync::MutexGuard<'_, State>) {
+        state.is_new = true;
+        if let Some(waker) = &state.waker {
+            waker.wake();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// How the policy decided, if it has.
+    pub(super) fn permission(&self) -> Option<bool> {
+        lock(&self.state).permission
+    }
+
+    /// Waits until something new is here. For threads that wait for no service.
+    pub(super) fn wait(&self, limit: Duration) {
+        let state = lock(&self.state);
+        let _ = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.is_new);
+    }
+
+    /// Has what is new end the wait for the service, from now on or no longer.
+    pub(super) fn set_waker(&self, waker: Option<ConsumerWaker>) {
+        lock(&self.state).waker = waker;
+    }
+
+    /// The commands so far; `None` if the session has been dropped.
+    pub(super) fn take(&self) -> Option<VecDeque<Command>> {
+        let mut state = lock(&self.state);
+        state.is_new = false;
+        (!state.is_closing).then(|| std::mem::take(&mut state.commands))
+    }
+
+    /// Says that the session's thread is about to end, and so is everything asked of it.
+    pub(super) fn finish(&self) {
+        let mut state = lock(&self.state);
+        state.is_finished = true;
+        state.waker = None;
+        let commands = std::mem::take(&mut state.commands);
+        drop(state);
+        self.changed.notify_all();
+        let over = |command: Command| command.fail(SessionError::over());
+        commands.into_iter().for_each(over);
+    }
+
+    /// Waits until the session's thread is about to end.
+    pub(super) fn wait_until_finished(&self, limit: Duration) {
+        let state = lock(&self.state);
+        let _ = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.is_finished);
+    }
+
+    /// Keeps what was read for the next reader.
+    pub(super) fn keep_unread(&self, bytes: &[u8]) {
+        lock(&self.unread).extend(bytes);
+    }
+
+    /// What earlier readers did not take.
+    pub(super) fn take_unread(&self) -> Vec<u8> {
+        std::mem::take(&mut *lock(&self.unread))
+    }
+}
+
+/// Ends an inbox when the session's thread ends, however it does.
+pub(super) struct Finish(pub(super) Arc<Inbox>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}

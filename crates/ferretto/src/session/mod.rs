@@ -1,0 +1,367 @@
+//! Recordings that are controlled from inside a program.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use ferretto::session::{RecordingConfig, Session, TrackEvents};
+//!
+//! # fn work() {}
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limit = Duration::from_secs(10);
+//! let session = Session::open(Default::default())?;
+//! session.set_up(RecordingConfig::new().track_events(TrackEvents::new()));
+//! session.start(limit).wait()?;
+//! work();
+//! session.stop(limit).wait()?;
+//! std::fs::write("trace.pftrace", session.read(limit).wait()?)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each call returns a [`Call`]: `.wait()` for the answer, `.await` it on any executor, or give it a callback.
+
+mod answer;
+mod backend;
+mod call;
+mod config;
+mod driver;
+mod error;
+mod event;
+mod inbox;
+mod policy;
+mod track_events;
+
+pub use backend::{Backend, BackendKind};
+pub use call::Call;
+pub use config::{Buffer, Compression, RecordingConfig, TriggerMode};
+pub use error::SessionError;
+pub use event::SessionEvent;
+pub use ferretto_client::ClonedSession;
+pub use policy::{PolicyRequest, set_policy};
+pub use track_events::TrackEvents;
+
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferretto_client::consumer_port::{Reply, Request};
+use ferretto_proto::clone_session_request::Selector;
+use ferretto_proto::{
+    ChangeTraceConfigRequest, CloneSessionRequest, FlushRequest, GetTraceStatsRequest,
+    QueryCapabilitiesRequest, QueryServiceStateRequest, ReadBuffersRequest, TraceStats,
+    TracingServiceCapabilities, TracingServiceState,
+};
+
+use self::answer::{Answer, Needs, Question, Single, State, Trace};
+use self::driver::Driver;
+use self::inbox::{Command, Finish, Inbox};
+
+/// Reason and initiator of a flush: asked for, by a consumer library.
+const FLUSH_FLAGS: u64 = 0x34;
+
+/// How long dropping a session waits for its thread, which has nothing left to do but may be inside somebody's writer
+/// or callback.
+const DROP_LIMIT: Duration = Duration::from_secs(1);
+
+/// One recording, and the connection to the service that makes it.
+///
+/// Calls may come from any thread, any number at a time; they are made in order as soon as the connection stands, and
+/// fail within the time limit they are given. Dropping the session ends the recording.
+pub struct Session {
+    inbox: Arc<Inbox>,
+}
+
+impl Session {
+    /// Opens a session: starts its thread, which connects. A service that is absent shows in the calls that follow, as
+    /// [`SessionError::Disconnected`].
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::System`] if the process may not have another thread.
+    pub fn open(backend: Backend) -> Result<Self, SessionError> {
+        let inbox = Arc::new(Inbox::default());
+        let finish = Finish(Arc::clone(&inbox));
+        let driver = Driver::new(backend, Arc::clone(&inbox));
+        std::thread::Builder::new()
+            .name("ferretto-session".to_owned())
+            .spawn(move || {
+                let _finish = finish;
+                driver.run();
+            })
+            .map_err(SessionError::System)?;
+        Ok(Self { inbox })
+    }
+
+    /// Says what to record when the session is [started](Self::start) the next time: a [`RecordingConfig`] or a whole
+    /// [`TraceConfig`](crate::proto::TraceConfig).
+    pub fn set_up(&self, config: impl Into<RecordingConfig>) {
+        let (config, file) = config.into().into_parts();
+        self.inbox
+            .send(Command::SetUp(Box::new(config), file.map(Into::into)));
+    }
+
+    /// Starts recording. Done when all data sources that are there record, or the recording has ended already.
+    ///
+    /// A recording that waits for a [trigger](TriggerMode::Start) starts with that: give the call up, it is made.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Failed`] with the service's words if it does not like the config, and others.
+    pub fn start(&self, limit: Duration) -> Call<()> {
+        let (call, done) = Call::new("start", limit);
+        self.inbox.send(Command::Start(done));
+        call
+    }
+
+    /// Ends the recording. Done when it has ended and everything recorded can be read; at once if it has already. If
+    /// it is still being started it ends after that.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Failed`] if the recording failed, [`SessionError::NotRunning`] if there was none, and others.
+    pub fn stop(&self, limit: Duration) -> Call<()> {
+        let (call, done) = Call::new("stop", limit);
+        self.inbox.send(Command::Stop(done));
+        call
+    }
+
+    /// Waits until the recording ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// As of [`stop`](Self::stop).
+    pub fn wait_for_end(&self, limit: Duration) -> Call<()> {
+        let (call, done) = Call::new("wait for the end", limit);
+        self.inbox.send(Command::WaitForEnd(done));
+        call
+    }
+
+    /// Has all producers hand over what they hold.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::NotRunning`] before the start and after the end, [`SessionError::Refused`] if a producer did not
+    /// answer in time, and others.
+    pub fn flush(&self, limit: Duration) -> Call<()> {
+        // The service's own limit has to come first for the answer to be a useful one.
+        let timeout = limit.saturating_sub(limit / 10).as_millis();
+        let request = Request::Flush(FlushRequest {
+            timeout_ms: Some(u32::try_from(timeout).unwrap_or(u32::MAX).max(1)),
+            flags: Some(FLUSH_FLAGS),
+            ..Default::default()
+        });
+        self.ask("flush", limit, request, None, Needs::Running, |_| Ok(()))
+    }
+
+    /// Reads what was recorded and not read before: whole packets, each with its tag and length, so that the pieces
+    /// one after the other are a trace file. While the recording runs, [`flush`](Self::flush) first. What is read for a
+    /// call that was given up comes with the next one; what the service wrote into a file does not come at all. `limit` is for each part of the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::NotRunning`] if nothing was started, and others.
+    pub fn read(&self, limit: Duration) -> Call<Vec<u8>> {
+        let (call, done) = Call::new("read the trace", limit);
+        let inbox = Arc::clone(&self.inbox);
+        let done = done.reclaim(move |bytes: Vec<u8>| inbox.keep_unread(&bytes));
+        let answer = Trace::new(done, Vec::new(), limit, Arc::clone(&self.inbox));
+        self.send_read(answer);
+        call
+    }
+
+    /// Like [`read`](Self::read), but writes what comes at once, and returns the writer. That is done on the session's
+    /// own thread: a writer that blocks holds up the other calls.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read), and [`SessionError::Write`].
+    pub fn read_into<W: Write + Send + 'static>(&self, writer: W, limit: Duration) -> Call<W> {
+        let (call, done) = Call::new("read the trace", limit);
+        self.send_read(Trace::new(done, writer, limit, Arc::clone(&self.inbox)));
+        call
+    }
+
+    /// Counters of the recording: what is in the buffers, what was lost.
+    ///
+    /// # Errors
+    ///
+    /// See [`SessionError`].
+    pub fn stats(&self, limit: Duration) -> Call<TraceStats> {
+        const CALL: &str = "get statistics";
+        let request = Request::GetTraceStats(GetTraceStatsRequest::default());
+        self.ask(
+            CALL,
+            limit,
+            request,
+            None,
+            Needs::Recorded,
+            |reply| match reply {
+                Reply::GetTraceStats(mut reply) => Ok(reply.trace_stats.take().unwrap_or_default()),
+                _ => Err(refused(CALL, "")),
+            },
+        )
+    }
+
+    /// Producers, data sources and sessions known to the service.
+    ///
+    /// # Errors
+    ///
+    /// See [`SessionError`].
+    pub fn service_state(&self, limit: Duration) -> Call<TracingServiceState> {
+        let (call, done) = Call::new("query the service", limit);
+        self.inbox.send(Command::Ask(Box::new(Question {
+            request: Request::QueryServiceState(QueryServiceStateRequest::default()),
+            fd: None,
+            needs: Needs::Nothing,
+            answer: Box::new(State::new(done)),
+        })));
+        call
+    }
+
+    /// What the service can do.
+    ///
+    /// # Errors
+    ///
+    /// See [`SessionError`].
+    pub fn capabilities(&self, limit: Duration) -> Call<TracingServiceCapabilities> {
+        const CALL: &str = "query capabilities";
+        let request = Request::QueryCapabilities(QueryCapabilitiesRequest::default());
+        self.ask(
+            CALL,
+            limit,
+            request,
+            None,
+            Needs::Nothing,
+            |reply| match reply {
+                Reply::QueryCapabilities(mut reply) => {
+                    Ok(reply.capabilities.take().unwrap_or_default())
+                }
+                _ => Err(refused(CALL, "")),
+            },
+        )
+    }
+
+    /// Copies what the session with this [unique name](RecordingConfig::unique_name) holds. This session is the copy
+    /// then, to be [read](Self::read); the other one goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Refused`] with the service's words, for example if there is no such session, and others.
+    pub fn clone_named(&self, name: &str, limit: Duration) -> Call<ClonedSession> {
+        let request = CloneSessionRequest {
+            selector: Some(Selector::UniqueSessionName(name.into())),
+            ..Default::default()
+        };
+        self.clone_session(request, None, limit)
+    }
+
+    /// Like [`clone_named`](Self::clone_named), with everything that can be asked for. A session that writes into a
+    /// file can only be copied into `file`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`clone_named`](Self::clone_named).
+    pub fn clone_session(
+        &self,
+        request: CloneSessionRequest,
+        file: Option<File>,
+        limit: Duration,
+    ) -> Call<ClonedSession> {
+        const CALL: &str = "copy the session";
+        let request = Request::CloneSession(request);
+        self.ask(CALL, limit, request, file, Needs::Nothing, |reply| {
+            let Reply::CloneSession(reply) = reply else {
+                return Err(refused(CALL, ""));
+            };
+            if reply.success != Some(true) {
+                let reason = reply.error.unwrap_or_default();
+                return Err(refused(CALL, &String::from_utf8_lossy(&reason)));
+            }
+            Ok(ClonedSession {
+                uuid: (reply.uuid_msb.unwrap_or(0), reply.uuid_lsb.unwrap_or(0)),
+                in_file: reply.was_write_into_file.unwrap_or(false),
+            })
+        })
+    }
+
+    /// Changes the config of the running recording. Services allow little: more producers for a data source.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::NotRunning`] before the start, and others.
+    pub fn change_config(&self, config: impl Into<RecordingConfig>, limit: Duration) -> Call<()> {
+        let (config, _) = config.into().into_parts();
+        let request = Request::ChangeTraceConfig(ChangeTraceConfigRequest {
+            trace_config: config.into(),
+            ..Default::default()
+        });
+        let call = "change the configuration";
+        self.ask(call, limit, request, None, Needs::Running, |_| Ok(()))
+    }
+
+    /// The next thing that the session tells by itself. Each is told once; the last 1024 are kept.
+    ///
+    /// # Errors
+    ///
+    /// See [`SessionError`].
+    pub fn next_event(&self, limit: Duration) -> Call<SessionEvent> {
+        let (call, done) = Call::new("wait for an event", limit);
+        let inbox = Arc::clone(&self.inbox);
+        let done = done.reclaim(move |event| inbox.send(Command::PutBack(event)));
+        self.inbox.send(Command::NextEvent(done));
+        call
+    }
+
+    fn send_read<W: Write + Send + 'static>(&self, trace: Trace<W>) {
+        self.inbox.send(Command::Ask(Box::new(Question {
+            request: Request::ReadBuffers(ReadBuffersRequest::default()),
+            fd: None,
+            needs: Needs::Turn,
+            answer: Box::new(trace),
+        })));
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        limit: Duration,
+        request: Request,
+        file: Option<File>,
+        needs: Needs,
+        convert: impl FnMut(Reply) -> Result<T, SessionError> + Send + 'static,
+    ) -> Call<T> {
+        let (call, done) = Call::new(name, limit);
+        let answer: Box<dyn Answer> = Box::new(Single::new(done, convert));
+        self.inbox.send(Command::Ask(Box::new(Question {
+            request,
+            fd: file.map(Into::into),
+            needs,
+            answer,
+        })));
+        call
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.inbox.close();
+        // A session may be dropped in one of its own callbacks.
+        if std::thread::current().name() != Some("ferretto-session") {
+            self.inbox.wait_until_finished(DROP_LIMIT);
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+fn refused(call: &'static str, reason: &str) -> SessionError {
+    SessionError::Refused {
+        call,
+        reason: reason.to_owned(),
+    }
+}
