@@ -51,9 +51,13 @@ fn main() {
             Err(_) => filter = argument,
         }
     }
-    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(ours::Ours::start())];
-    #[cfg(feature = "upstream")]
-    sides.push(Box::new(official::Official::start()));
+    let mut sides = sides();
+    if let Some(name) = filter.strip_prefix(memory::ARGUMENT) {
+        let side = sides.iter_mut().find(|side| side.name() == name);
+        let bytes = side.map_or(f64::NAN, |side| memory::of_a_writer(&mut **side));
+        println!("{:.1}", bytes / 1024.0);
+        return;
+    }
 
     println!("clock read: {:.1} ns", measure::clock());
     let names: Vec<_> = names(&sides, &filter);
@@ -98,15 +102,10 @@ fn main() {
 
     println!("\n| memory | who | each thread |");
     println!("|---|---|--:|");
-    let mut least = vec![f64::INFINITY; sides.len()];
-    for _ in 0..3 {
-        for (side, least) in sides.iter_mut().zip(&mut least) {
-            *least = least.min(memory::of_a_writer(&mut **side));
-        }
-    }
-    for (side, bytes) in sides.iter().zip(least) {
-        let kib = bytes / 1024.0;
-        println!("| a thread that traces | {} | {kib:.1} KiB |", side.name());
+    for side in &sides {
+        // In a process of its own, whose memory nobody has used before.
+        let kib = memory::in_another_process(side.name());
+        println!("| a thread that traces | {} | {kib} KiB |", side.name());
     }
 
     println!();
@@ -117,6 +116,15 @@ fn main() {
             losses(&side.stop())
         );
     }
+}
+
+/// All who are built in, recording.
+fn sides() -> Vec<Box<dyn Side>> {
+    vec![
+        Box::new(ours::Ours::start()),
+        #[cfg(feature = "upstream")]
+        Box::new(official::Official::start()),
+    ]
 }
 
 /// The work that `side` does under a name.

@@ -2,7 +2,10 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod events;
+pub mod numbered;
 
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use ferretto::proto::trace_config::{BufferConfig, DataSource as ConfiguredSource
 use ferretto::proto::{DataSourceConfig, TraceConfig};
 use ferretto_client::{Consumer, ConsumerEvent};
 use ferretto_host::{Host, HostOptions, Stopper};
+use ferretto_wire::Encoder;
 
 /// How long anything in these tests may take. Nothing waits for it to pass.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -24,6 +28,24 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A folder for sockets, which programs notice when they appear.
+pub struct Sockets(PathBuf);
+
+impl Sockets {
+    pub fn new() -> Self {
+        let name = format!("ferretto-sdk-test-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 impl Service {
     pub fn start() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +54,16 @@ impl Service {
             let name = format!("ferretto-sdk-test-{}-{number}-{role}", std::process::id());
             Address::Abstract(name.into_bytes())
         };
-        let (producers, consumers) = (address("producer"), address("consumer"));
+        Self::serve(address("producer"), address("consumer"))
+    }
+
+    /// One whose sockets are files.
+    pub fn start_at(sockets: &Sockets) -> Self {
+        let address = |role: &str| Address::Path(sockets.0.join(role));
+        Self::serve(address("producer"), address("consumer"))
+    }
+
+    fn serve(producers: Address, consumers: Address) -> Self {
         let options = HostOptions::at(vec![producers.clone()], consumers.clone());
         let host = Host::bind(options).unwrap();
         let stopper = host.stopper();
@@ -79,10 +110,14 @@ pub fn config(data_sources: Vec<ConfiguredSource>) -> TraceConfig {
 }
 
 pub fn start(consumer: &mut Consumer, config: TraceConfig) {
+    start_into(consumer, config, None);
+}
+
+pub fn start_into(consumer: &mut Consumer, config: TraceConfig, file: Option<OwnedFd>) {
     consumer
         .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])
         .unwrap();
-    consumer.enable_tracing(config, None).unwrap();
+    consumer.enable_tracing(config, file).unwrap();
     loop {
         match consumer.poll_event() {
             Some(ConsumerEvent::Observed(seen)) if seen.all_data_sources_started == Some(true) => {
@@ -112,4 +147,13 @@ pub fn stop(consumer: &mut Consumer) -> Vec<Vec<u8>> {
         })
         .unwrap();
     packets
+}
+
+/// Ends a recording and returns its trace.
+pub fn stop_trace(consumer: &mut Consumer) -> Vec<u8> {
+    let mut trace = Vec::new();
+    for packet in stop(consumer) {
+        Encoder::new(&mut trace).bytes(1, &packet);
+    }
+    trace
 }

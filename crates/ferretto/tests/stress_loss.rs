@@ -1,0 +1,97 @@
+//! Eight threads trace as fast as they can into a recording that goes to a file.
+
+mod common;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::sync::Barrier;
+
+use common::numbered::{self, Numbered, amount};
+use common::{LIMIT, Service, config, source};
+use ferretto::proto::TraceConfig;
+use ferretto::proto::data_source_config::BufferExhaustedPolicy;
+use ferretto_client::Consumer;
+
+const THREADS: u64 = 8;
+
+/// A file that is gone when the test is.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("ferretto-stress-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn into_a_file(policy: BufferExhaustedPolicy) -> TraceConfig {
+    let mut events = source("track_event", None);
+    events
+        .config
+        .get_or_insert_default()
+        .buffer_exhausted_policy = Some(policy);
+    let mut config = config(vec![events]);
+    // Room for everything between two writes to the file.
+    config.buffers[0].size_kb = Some(amount(64, 768) as u32 * 1024);
+    config.write_into_file = Some(true);
+    config.file_write_period_ms = Some(100);
+    config
+}
+
+/// Records `count` events of each thread, and one more after all that was written is out of the shared memory.
+fn record(service: &Service, policy: BufferExhaustedPolicy, count: u64) -> Numbered {
+    let scratch = Scratch::new("loss");
+    let file = File::create(&scratch.0).unwrap();
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    common::start_into(&mut consumer, into_a_file(policy), Some(file.into()));
+    let written = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let written = &written;
+            scope.spawn(move || {
+                numbered::write(thread, 0..count);
+                written.wait();
+                assert!(ferretto::flush(LIMIT));
+                numbered::write(thread, count..count + 1);
+            });
+        }
+    });
+    consumer.flush(LIMIT).unwrap();
+    consumer.disable_tracing(LIMIT).unwrap();
+    consumer.wait_for_end(LIMIT).unwrap().expect("it ends");
+    numbered::read(BufReader::new(File::open(&scratch.0).unwrap()))
+}
+
+// One test, since a process has one connection.
+#[test]
+fn nothing_is_lost_by_writers_that_wait() {
+    let service = Service::start();
+    let options = ferretto::Options::new().address(service.producers.clone());
+    let options = options.memory_kb(amount(256, 8192) as u32);
+    options.wait(LIMIT).init().unwrap();
+    let count = amount(5_000, 10_000_000);
+
+    let all = record(
+        &service,
+        BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP,
+        count,
+    );
+    assert!(all.problems.is_empty(), "{:?}", all.problems);
+    assert_eq!(all.losses, 0);
+    let whole = numbered::Thread {
+        seen: count + 1,
+        next: count + 1,
+        ..Default::default()
+    };
+    assert_eq!(all.threads.len(), THREADS as usize);
+    for (thread, events) in &all.threads {
+        assert_eq!(events, &whole, "thread {thread}");
+    }
+}
