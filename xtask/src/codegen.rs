@@ -1,18 +1,19 @@
 //! Generates `crates/proto/src/generated` from `proto/`.
 //!
-//! Three things come out: the messages (by `buffa-codegen`), the field-number
-//! constants, and the descriptor set that text printing and parsing use.
+//! Three things come out: the messages, the field-number constants, and the
+//! descriptor set that text printing and parsing use.
 
 mod fields;
+mod layers;
 mod messages;
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use buffa::Message;
-use buffa_codegen::generated::descriptor::FileDescriptorSet;
+use ferretto_wire::{Encoder, Fields};
 
 /// Generated files, by path below `generated/`.
 type Output = BTreeMap<String, Vec<u8>>;
@@ -100,19 +101,18 @@ fn existing(dir: &Path) -> Result<Output> {
 }
 
 fn generate() -> Result<Output> {
-    let mut set = compile(&root().join("proto"))?;
+    let compiler = compile(&root().join("proto"))?;
+    let set = compiler.file_descriptor_set();
     let mut output = Output::new();
     output.insert("fields.rs".into(), fields::module(&set.file).into_bytes());
     messages::generate(&set.file, &mut output)?;
-    for file in &mut set.file {
-        file.source_code_info = Default::default();
-    }
-    output.insert("descriptors.bin".into(), set.encode_to_vec());
+    let descriptors = without_comments(&compiler.encode_file_descriptor_set())?;
+    output.insert("descriptors.bin".into(), descriptors);
     Ok(output)
 }
 
-/// Compiles every .proto file into one descriptor set, in a stable order.
-fn compile(proto: &Path) -> Result<FileDescriptorSet> {
+/// Compiles every .proto file, in a stable order.
+fn compile(proto: &Path) -> Result<protox::Compiler> {
     let mut files = Vec::new();
     list_protos(proto, proto, &mut files)?;
     files.sort();
@@ -123,8 +123,30 @@ fn compile(proto: &Path) -> Result<FileDescriptorSet> {
             .open_file(file)
             .with_context(|| format!("compiling {}", file.display()))?;
     }
-    FileDescriptorSet::decode_from_slice(&compiler.encode_file_descriptor_set())
-        .context("reading the compiled descriptors")
+    Ok(compiler)
+}
+
+/// The encoded descriptor set without comments and places in the source. All else stays as the compiler wrote it,
+/// also options that are extensions, which the Rust types of descriptors do not hold.
+fn without_comments(set: &[u8]) -> Result<Vec<u8>> {
+    const FILE: u32 = 1;
+    const SOURCE_CODE_INFO: u32 = 9;
+    let mut output = Vec::new();
+    for file in Fields::new(set) {
+        let file = file?;
+        let bytes = file.as_bytes().context("a descriptor set has only files")?;
+        let mut kept = Vec::new();
+        let mut fields = Fields::new(bytes);
+        let mut start = 0;
+        while let Some(field) = fields.next() {
+            if field?.number != SOURCE_CODE_INFO {
+                kept.extend_from_slice(&bytes[start..fields.offset()]);
+            }
+            start = fields.offset();
+        }
+        Encoder::new(&mut output).bytes(FILE, &kept);
+    }
+    Ok(output)
 }
 
 fn list_protos(base: &Path, dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use buffa::Message;
-use buffa_codegen::generated::descriptor::{
-    DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet,
+use protox::prost_reflect::prost_types::{
+    DescriptorProto, EnumDescriptorProto, FileDescriptorProto,
 };
 
 /// Fields that upstream itself changed since that package was made: widened,
@@ -52,7 +51,7 @@ impl Schema {
     fn of(files: &[FileDescriptorProto]) -> Self {
         let mut schema = Self::default();
         for file in files {
-            let scope = format!(".{}", file.package.as_deref().unwrap_or_default());
+            let scope = format!(".{}", file.package());
             file.message_type
                 .iter()
                 .for_each(|m| schema.add_message(&scope, m));
@@ -64,20 +63,20 @@ impl Schema {
     }
 
     fn add_message(&mut self, scope: &str, message: &DescriptorProto) {
-        let name = format!("{scope}.{}", message.name.as_deref().unwrap_or_default());
+        let name = format!("{scope}.{}", message.name());
         for field in &message.field {
-            let type_name = field.type_name.as_deref().unwrap_or_default();
-            let packed = field
-                .options
-                .as_option()
-                .and_then(|o| o.packed)
-                .unwrap_or(false);
-            let what = format!("{:?} {:?} {type_name} {packed}", field.label, field.r#type);
+            let type_name = field.type_name();
+            let packed = field.options.as_ref().is_some_and(|o| o.packed());
+            let what = format!(
+                "{:?} {:?} {type_name} {packed}",
+                field.label(),
+                field.r#type()
+            );
             let entry = Entry {
-                number: field.number.unwrap_or(0),
+                number: field.number(),
                 what,
             };
-            self.add(&name, field.name.as_deref().unwrap_or_default(), entry);
+            self.add(&name, field.name(), entry);
         }
         message
             .nested_type
@@ -90,13 +89,13 @@ impl Schema {
     }
 
     fn add_enum(&mut self, scope: &str, descriptor: &EnumDescriptorProto) {
-        let name = format!("{scope}.{}", descriptor.name.as_deref().unwrap_or_default());
+        let name = format!("{scope}.{}", descriptor.name());
         for value in &descriptor.value {
             let entry = Entry {
-                number: value.number.unwrap_or(0),
+                number: value.number(),
                 what: "value".into(),
             };
-            self.add(&name, value.name.as_deref().unwrap_or_default(), entry);
+            self.add(&name, value.name(), entry);
         }
     }
 
@@ -134,7 +133,7 @@ fn compile(include: &Path, roots: &[&str]) -> Result<Vec<FileDescriptorProto>> {
     for root in roots {
         compiler.open_file(root)?;
     }
-    Ok(FileDescriptorSet::decode_from_slice(&compiler.encode_file_descriptor_set())?.file)
+    Ok(compiler.file_descriptor_set().file)
 }
 
 #[test]

@@ -9,8 +9,8 @@ use common::{Client, TestHost, enable};
 use ferretto_ipc::Address;
 use ferretto_ipc::port::{consumer, producer};
 use ferretto_ipc::socket::Socket;
-use ferretto_proto::__buffa::oneof::get_async_command_response::Cmd;
 use ferretto_proto::clone_session_request::Selector;
+use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::{
     CloneSessionRequest, CloneSessionResponse, CommitDataRequest, GetAsyncCommandResponse,
     InitializeConnectionRequest, commit_data_request,

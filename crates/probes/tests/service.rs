@@ -96,7 +96,7 @@ impl World {
         let mut packets = Vec::new();
         let read = consumer.read_buffers(LIMIT, |bytes| {
             packets.push(TracePacket::decode_from_slice(bytes)?);
-            Ok::<(), ferretto_proto::buffa::DecodeError>(())
+            Ok::<(), ferretto_proto::DecodeError>(())
         });
         read.expect("a readable trace");
         consumer.free_buffers(LIMIT).expect("freed");

@@ -13,7 +13,9 @@
 //!   [`decode_lazy`].
 //! * Repeated numbers are written unpacked unless the schema says packed, and
 //!   are read either way.
-//! * Decoding never panics and never allocates out of proportion to its input.
+//! * Decoding never panics and never allocates out of proportion to its input: messages nest at most a hundred deep,
+//!   and what is small encoded but large in memory, such as empty messages, takes at most 32 MiB.
+//! * What is malformed is refused with a [`DecodeError`] that names the message and the place.
 //!
 //! # Types to know
 //!
@@ -37,7 +39,9 @@
 //! the Rust types such fields are unknown ones, and so they are kept.
 #![forbid(unsafe_code)]
 
-pub use buffa::{self, EnumValue, Enumeration, Message, MessageField};
+mod runtime;
+
+pub use runtime::{DecodeError, Enumeration, Message, MessageField, UnknownField, UnknownFields};
 
 /// Decodes a field that is left encoded, such as [`DataSourceConfig::ftrace_config`].
 /// An absent field is the message without any fields.
@@ -45,7 +49,7 @@ pub use buffa::{self, EnumValue, Enumeration, Message, MessageField};
 /// # Errors
 ///
 /// If the bytes are not such a message.
-pub fn decode_lazy<M: Message>(field: &Option<Vec<u8>>) -> Result<M, buffa::DecodeError> {
+pub fn decode_lazy<M: Message>(field: &Option<Vec<u8>>) -> Result<M, DecodeError> {
     M::decode_from_slice(field.as_deref().unwrap_or_default())
 }
 

@@ -1,249 +1,619 @@
-//! The message types, in two layers behind one Cargo feature.
-//!
-//! The embedded descriptors know the whole schema, but Rust types are made
-//! only for what the programs here look into: a field whose type has none is
-//! an unknown field to Rust, and unknown fields are kept byte for byte. That
-//! keeps the crate quick to compile.
+//! The message types: a struct and two functions each, over the runtime in `crates/proto/src/runtime`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use anyhow::Result;
-use buffa_codegen::generated::descriptor::field_descriptor_proto::Type;
-use buffa_codegen::generated::descriptor::{
-    DescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+use anyhow::{Context, Result, bail, ensure};
+use protox::prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
+use protox::prost_reflect::prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto,
 };
-use buffa_codegen::{CodeGenConfig, GeneratedFileKind};
 
 use super::Output;
+use super::layers::{Layer, layer, rust_view};
+use super::names::{identifier, pascal_case, snake_case};
 
-/// When the types of a .proto file are compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layer {
-    /// Always: sockets, configuration and the packets the service writes.
-    Core,
-    /// With the feature `trace`: `TracePacket` and what it holds.
-    Trace,
-    /// Never: in the descriptors only.
-    DescriptorsOnly,
-}
-
-/// Folders and files, the most specific first.
-const LAYERS: &[(&str, Layer)] = &[
-    ("perfetto/ipc/", Layer::Core),
-    ("perfetto/common/android_", Layer::DescriptorsOnly),
-    ("perfetto/common/descriptor.proto", Layer::DescriptorsOnly),
-    ("perfetto/common/gpu_", Layer::DescriptorsOnly),
-    ("perfetto/common/", Layer::Core),
-    ("perfetto/config/android/", Layer::DescriptorsOnly),
-    ("perfetto/config/chrome/", Layer::DescriptorsOnly),
-    ("perfetto/config/etw/", Layer::DescriptorsOnly),
-    ("perfetto/config/gpu/", Layer::DescriptorsOnly),
-    ("perfetto/config/power/", Layer::DescriptorsOnly),
-    ("perfetto/config/qnx/", Layer::DescriptorsOnly),
-    ("perfetto/config/statsd/", Layer::DescriptorsOnly),
-    ("perfetto/config/", Layer::Core),
-    ("perfetto/protovm/", Layer::DescriptorsOnly),
-    ("perfetto/trace/clock_snapshot.proto", Layer::Core),
-    ("perfetto/trace/remote_clock_sync.proto", Layer::Core),
-    ("perfetto/trace/trace_uuid.proto", Layer::Core),
-    ("perfetto/trace/trigger.proto", Layer::Core),
-    (
-        "perfetto/trace/perfetto/perfetto_metatrace.proto",
-        Layer::DescriptorsOnly,
-    ),
-    ("perfetto/trace/perfetto/", Layer::Core),
-    (
-        "perfetto/trace/extension_descriptor.proto",
-        Layer::DescriptorsOnly,
-    ),
-    ("perfetto/trace/android/", Layer::DescriptorsOnly),
-    ("perfetto/trace/chrome/", Layer::DescriptorsOnly),
-    ("perfetto/trace/etw/", Layer::DescriptorsOnly),
-    ("perfetto/trace/generic_kernel/", Layer::DescriptorsOnly),
-    ("perfetto/trace/gpu/", Layer::DescriptorsOnly),
-    ("perfetto/trace/power/", Layer::DescriptorsOnly),
-    (
-        "perfetto/trace/profiling/art_process_metadata.proto",
-        Layer::DescriptorsOnly,
-    ),
-    (
-        "perfetto/trace/profiling/deobfuscation.proto",
-        Layer::DescriptorsOnly,
-    ),
-    ("perfetto/trace/statsd/", Layer::DescriptorsOnly),
-    ("perfetto/trace/translation/", Layer::DescriptorsOnly),
-    ("perfetto/trace/memory_graph.proto", Layer::DescriptorsOnly),
-    (
-        "perfetto/trace/system_info/gpu_info.proto",
-        Layer::DescriptorsOnly,
-    ),
-    ("perfetto/trace/track_event/chrome_", Layer::DescriptorsOnly),
-    ("perfetto/trace/ftrace/cpuhp.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/ftrace", Layer::Trace),
-    ("perfetto/trace/ftrace/generic.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/irq.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/oom.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/power.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/raw_syscalls.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/sched.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/signal.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/task.proto", Layer::Trace),
-    ("perfetto/trace/ftrace/", Layer::DescriptorsOnly),
-    ("perfetto/trace/", Layer::Trace),
-];
-
-fn layer(path: &str) -> Layer {
-    let found = LAYERS.iter().find(|(prefix, _)| path.starts_with(prefix));
-    found.map_or(Layer::DescriptorsOnly, |(_, layer)| *layer)
-}
-
-/// Adds the message files and the `mod.rs` that joins them.
+/// Adds a file of messages for each file of the schema, and `messages.rs` that joins them.
 pub(crate) fn generate(files: &[FileDescriptorProto], output: &mut Output) -> Result<()> {
-    let files = rust_view(files);
-    let mut config = CodeGenConfig::default();
-    config.generate_views = false;
-    config.preserve_unknown_fields = true;
-    config.strict_utf8_mapping = true;
-    config.emit_register_fn = false;
-    config.generate_with_setters = false;
-    config.idiomatic_enum_aliases = false;
-    let names: Vec<String> = files.iter().filter_map(|f| f.name.clone()).collect();
-    let (generated, warnings) = buffa_codegen::generate_with_diagnostics(&files, &names, &config)?;
-    for warning in warnings {
-        eprintln!("warning: {warning}");
-    }
-    let mut owned = String::new();
-    let mut oneofs = String::new();
-    for file in generated {
-        let into = match file.kind {
-            GeneratedFileKind::Owned => &mut owned,
-            GeneratedFileKind::Oneof => &mut oneofs,
-            _ => continue,
-        };
-        let source = names.iter().find(|name| belongs(&file.name, name));
-        if source.is_some_and(|name| layer(name) == Layer::Trace) {
-            into.push_str("#[cfg(feature = \"trace\")]\n");
-        }
-        let _ = writeln!(into, "include!(\"{}\");", file.name);
-        output.insert(file.name, file.content.into_bytes());
-    }
-    let module = format!(
-        "// @generated by `cargo xtask codegen`. DO NOT EDIT.\n\n{owned}\n\
-         #[doc(hidden)]\npub mod __buffa {{\nuse super::*;\npub mod oneof {{\nuse super::*;\n{oneofs}}}\n}}\n"
+    let mut module = String::from(
+        "// @generated by `cargo xtask codegen`. DO NOT EDIT.\n\nuse crate::runtime as rt;\n\n",
     );
+    for file in rust_view(files) {
+        let name = file.name().trim_end_matches(".proto").replace('/', ".") + ".rs";
+        if layer(file.name()) == Layer::Trace {
+            module.push_str("#[cfg(feature = \"trace\")]\n");
+        }
+        writeln!(module, "include!(\"{name}\");")?;
+        let content = file_module(&file).with_context(|| format!("in {}", file.name()))?;
+        output.insert(name, content.into_bytes());
+    }
     output.insert("messages.rs".into(), module.into_bytes());
     Ok(())
 }
 
-/// Whether the generated file was made from this .proto file.
-fn belongs(generated: &str, proto: &str) -> bool {
-    let stem = proto.trim_end_matches(".proto").replace('/', ".");
-    generated
-        .strip_prefix(&stem)
-        .is_some_and(|rest| rest == ".rs" || rest == ".__oneof.rs")
+fn file_module(file: &FileDescriptorProto) -> Result<String> {
+    let mut code = Code {
+        text: format!(
+            "// @generated by `cargo xtask codegen`. DO NOT EDIT.\n// From {}.\n",
+            file.name()
+        ),
+        depth: 0,
+        comments: comments(file),
+    };
+    for (index, message) in file.message_type.iter().enumerate() {
+        code.message(message, message.name(), &[4, index as i32])?;
+    }
+    for (index, e) in file.enum_type.iter().enumerate() {
+        code.enumeration(e, &[5, index as i32]);
+    }
+    Ok(code.text)
 }
 
-/// The schema without the files, and without the fields of their types, that
-/// get no Rust types.
-fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProto> {
-    let mut types = BTreeSet::new();
-    let mut core_types = BTreeSet::new();
-    for file in files {
-        let package = format!(".{}", file.package.as_deref().unwrap_or_default());
-        let mut found = BTreeSet::new();
-        for message in &file.message_type {
-            collect(message, &package, &mut found);
+/// The comments on messages and enumerations, by their paths in the descriptor.
+fn comments(file: &FileDescriptorProto) -> BTreeMap<Vec<i32>, String> {
+    let locations = file.source_code_info.iter().flat_map(|info| &info.location);
+    let commented = locations.filter(|location| location.leading_comments.is_some());
+    commented
+        .map(|location| {
+            (
+                location.path.clone(),
+                location.leading_comments().to_owned(),
+            )
+        })
+        .collect()
+}
+
+/// Rust source that grows.
+struct Code {
+    text: String,
+    depth: usize,
+    comments: BTreeMap<Vec<i32>, String>,
+}
+
+/// Appends a line, indented.
+macro_rules! line {
+    ($code:expr, $($format:tt)+) => {
+        $code.line(&format!($($format)+))
+    };
+}
+
+impl Code {
+    fn line(&mut self, line: &str) {
+        if !line.is_empty() {
+            self.text.extend(std::iter::repeat_n(' ', 4 * self.depth));
+            self.text.push_str(line);
         }
-        for e in &file.enum_type {
-            found.insert(format!(
-                "{package}.{}",
-                e.name.as_deref().unwrap_or_default()
-            ));
-        }
-        match layer(file.name.as_deref().unwrap_or_default()) {
-            Layer::Core => core_types.extend(found),
-            Layer::Trace => types.extend(found),
-            Layer::DescriptorsOnly => {}
+        self.text.push('\n');
+    }
+
+    /// A line that ends with `{`, what is inside, and `}`.
+    fn block<R>(&mut self, head: &str, inside: impl FnOnce(&mut Self) -> R) -> R {
+        line!(self, "{head} {{");
+        self.depth += 1;
+        let result = inside(self);
+        self.depth -= 1;
+        self.line("}");
+        result
+    }
+
+    fn documentation(&mut self, path: &[i32]) {
+        let comment = self.comments.get(path).cloned().unwrap_or_default();
+        for text in comment.lines() {
+            // As in the schema, where a comment is plain text.
+            let text = text.trim().replace('[', "\\[").replace(']', "\\]");
+            self.line(format!("/// {text}").trim_end());
         }
     }
-    types.extend(core_types.iter().cloned());
-    let mut view = Vec::new();
-    for file in files {
-        let name = file.name.as_deref().unwrap_or_default();
-        let known = match layer(name) {
-            Layer::Core => &core_types,
-            Layer::Trace => &types,
-            Layer::DescriptorsOnly => continue,
+
+    /// A message with what is nested in it. `path` is its place in the descriptor.
+    fn message(&mut self, message: &DescriptorProto, full_name: &str, path: &[i32]) -> Result<()> {
+        let members = members(message, full_name)
+            .with_context(|| format!("in message {}", message.name()))?;
+        let name = message.name();
+        self.line("");
+        self.documentation(path);
+        self.line("#[derive(Clone, Debug, PartialEq)]");
+        self.block(&format!("pub struct {name}"), |code| {
+            for member in &members {
+                line!(code, "pub {}: {},", member.name(), member.rust_type());
+            }
+            code.line("/// What the schema does not have.");
+            code.line("pub unknown_fields: rt::UnknownFields,");
+        });
+        self.impls(name, full_name, &members);
+        self.nested(message, full_name, &members, path)
+    }
+
+    fn impls(&mut self, name: &str, full_name: &str, members: &[Member]) {
+        self.block(&format!("impl rt::Codec for {name}"), |code| {
+            line!(code, "fn name(&self) -> &'static str {{ \"{full_name}\" }}");
+            let head = "fn merge_field(&mut self, field: rt::Incoming<'_, '_>) -> Result<(), rt::DecodeError>";
+            code.block(head, |code| {
+                code.block("match field.number", |code| {
+                    members.iter().for_each(|member| member.merge(code));
+                    code.line("_ => field.keep(&mut self.unknown_fields),");
+                });
+                code.line("Ok(())");
+            });
+            code.block("fn encode_fields(&self, out: &mut rt::Output<'_>)", |code| {
+                let mut sorted: Vec<&Member> = members.iter().collect();
+                sorted.sort_by_key(|member| member.first_number());
+                sorted.iter().for_each(|member| member.encode(code));
+                code.line("out.unknown(&self.unknown_fields);");
+            });
+        });
+        self.block(&format!("impl rt::Message for {name}"), |code| {
+            code.block("const EMPTY: Self = Self", |code| {
+                for member in members {
+                    line!(code, "{}: {},", member.name(), member.empty());
+                }
+                code.line("unknown_fields: rt::UnknownFields::EMPTY,");
+            });
+            // The end of the constant.
+            code.text.truncate(code.text.trim_end().len());
+            code.text.push_str(";\n");
+            code.block("fn empty() -> &'static Self", |code| {
+                line!(
+                    code,
+                    "static EMPTY: {name} = <{name} as rt::Message>::EMPTY;"
+                );
+                code.line("&EMPTY");
+            });
+        });
+        self.block(&format!("impl Default for {name}"), |code| {
+            code.line("fn default() -> Self { <Self as rt::Message>::EMPTY }");
+        });
+    }
+
+    /// The module with the types nested in a message.
+    fn nested(
+        &mut self,
+        message: &DescriptorProto,
+        full_name: &str,
+        members: &[Member],
+        path: &[i32],
+    ) -> Result<()> {
+        let oneofs: Vec<&OneOf> = members.iter().filter_map(Member::one_of).collect();
+        if message.nested_type.is_empty() && message.enum_type.is_empty() && oneofs.is_empty() {
+            return Ok(());
+        }
+        let mut names = BTreeSet::new();
+        let nested = message.nested_type.iter().map(|nested| nested.name());
+        let enums = message.enum_type.iter().map(|e| e.name());
+        for name in nested
+            .chain(enums)
+            .chain(oneofs.iter().map(|o| o.type_name.as_str()))
+        {
+            ensure!(
+                names.insert(name.to_owned()),
+                "two types {full_name}.{name}"
+            );
+        }
+        let head = format!("pub mod {}", identifier(&snake_case(message.name())));
+        self.block(&head, |code| {
+            code.line("use super::rt;");
+            for one_of in oneofs {
+                one_of.define(code);
+            }
+            for (index, e) in message.enum_type.iter().enumerate() {
+                code.enumeration(e, &[path, &[4, index as i32]].concat());
+            }
+            for (index, nested) in message.nested_type.iter().enumerate() {
+                let name = format!("{full_name}.{}", nested.name());
+                code.message(nested, &name, &[path, &[3, index as i32]].concat())?;
+            }
+            Ok(())
+        })
+    }
+
+    fn enumeration(&mut self, e: &EnumDescriptorProto, path: &[i32]) {
+        self.line("");
+        self.documentation(path);
+        self.line("#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]");
+        self.line("#[repr(i32)]");
+        self.block(&format!("pub enum {}", e.name()), |code| {
+            for (index, value) in e.value.iter().enumerate() {
+                if index == 0 {
+                    code.line("#[default]");
+                }
+                line!(code, "{} = {},", identifier(value.name()), value.number());
+            }
+        });
+        self.block(&format!("impl rt::Enumeration for {}", e.name()), |code| {
+            code.block("fn from_i32(number: i32) -> Option<Self>", |code| {
+                code.block("Some(match number", |code| {
+                    for value in &e.value {
+                        let name = identifier(value.name());
+                        line!(code, "{} => Self::{name},", value.number());
+                    }
+                    code.line("_ => return None,");
+                });
+                code.text.truncate(code.text.trim_end().len());
+                code.text.push_str(")\n");
+            });
+            code.line("fn to_i32(self) -> i32 { self as i32 }");
+        });
+    }
+}
+
+/// What a field holds.
+#[derive(Debug)]
+enum Kind {
+    /// The name of the type in the runtime, and in Rust.
+    Scalar(&'static str, &'static str),
+    Bytes,
+    /// The path of the type in Rust.
+    Enumeration(String),
+    Message(String),
+}
+
+impl Kind {
+    fn of(field: &FieldDescriptorProto) -> Result<Self> {
+        let path = || type_path(field.type_name());
+        Ok(match field.r#type() {
+            Type::Uint32 => Self::Scalar("Uint32", "u32"),
+            Type::Uint64 => Self::Scalar("Uint64", "u64"),
+            Type::Int32 => Self::Scalar("Int32", "i32"),
+            Type::Int64 => Self::Scalar("Int64", "i64"),
+            Type::Sint32 => Self::Scalar("Sint32", "i32"),
+            Type::Sint64 => Self::Scalar("Sint64", "i64"),
+            Type::Bool => Self::Scalar("Bool", "bool"),
+            Type::Fixed32 => Self::Scalar("Fixed32", "u32"),
+            Type::Fixed64 => Self::Scalar("Fixed64", "u64"),
+            Type::Sfixed32 => Self::Scalar("Sfixed32", "i32"),
+            Type::Sfixed64 => Self::Scalar("Sfixed64", "i64"),
+            Type::Float => Self::Scalar("Float", "f32"),
+            Type::Double => Self::Scalar("Double", "f64"),
+            Type::String | Type::Bytes => Self::Bytes,
+            Type::Enum => Self::Enumeration(path()?),
+            Type::Message => Self::Message(path()?),
+            Type::Group => bail!("groups are not supported"),
+        })
+    }
+
+    fn rust_type(&self) -> &str {
+        match self {
+            Self::Scalar(_, rust) => rust,
+            Self::Bytes => "Vec<u8>",
+            Self::Enumeration(path) | Self::Message(path) => path,
+        }
+    }
+}
+
+/// `.perfetto.protos.IPCFrame.BindService` to `crate::ipc_frame::BindService`.
+fn type_path(name: &str) -> Result<String> {
+    let name = name.strip_prefix(".perfetto.protos.");
+    let name = name.context("a type of another package")?;
+    let mut parts: Vec<&str> = name.split('.').collect();
+    let last = parts.pop().unwrap_or_default();
+    let modules = parts
+        .iter()
+        .map(|part| identifier(&snake_case(part)) + "::");
+    Ok(format!("crate::{}{last}", modules.collect::<String>()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Count {
+    Optional,
+    Repeated,
+    Packed,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    number: i32,
+    kind: Kind,
+    count: Count,
+}
+
+impl Field {
+    fn of(field: &FieldDescriptorProto) -> Result<Self> {
+        let packed = field
+            .options
+            .as_ref()
+            .is_some_and(|options| options.packed());
+        let count = match field.label() {
+            Label::Optional => Count::Optional,
+            Label::Repeated if packed => Count::Packed,
+            Label::Repeated => Count::Repeated,
+            Label::Required => bail!("required fields are not supported"),
         };
-        let mut file = file.clone();
-        file.dependency
-            .retain(|path| layer(path) != Layer::DescriptorsOnly);
-        file.public_dependency.clear();
-        file.service.clear();
-        let source = &mut file.source_code_info;
-        // Comments are found by index path, so they must not outlive fields
-        // that are taken out; comments on messages are not affected.
-        if let Some(info) = source.as_option_mut() {
-            info.location
-                .retain(|l| l.path.iter().step_by(2).all(|kind| matches!(kind, 3 | 4)));
-        }
-        for message in &mut file.message_type {
-            reduce(message, known);
-        }
-        view.push(file);
+        let kind = Kind::of(field).with_context(|| format!("field {}", field.name()))?;
+        ensure!(
+            count != Count::Packed || matches!(kind, Kind::Scalar(..)),
+            "packed enumerations are not supported"
+        );
+        Ok(Self {
+            name: identifier(field.name()),
+            number: field.number(),
+            kind,
+            count,
+        })
     }
-    view
-}
 
-fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) {
-    let name = format!("{scope}.{}", message.name.as_deref().unwrap_or_default());
-    for nested in &message.nested_type {
-        collect(nested, &name, into);
-    }
-    for e in &message.enum_type {
-        into.insert(format!("{name}.{}", e.name.as_deref().unwrap_or_default()));
-    }
-    into.insert(name);
-}
-
-fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
-    message
-        .field
-        .retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
-    message.field.iter_mut().for_each(leave_encoded);
-    for nested in &mut message.nested_type {
-        reduce(nested, known);
-    }
-    drop_empty_oneofs(message);
-}
-
-/// A message field that the schema calls lazy becomes the bytes of its message.
-///
-/// The service passes them on and must not change a byte: producers compare
-/// the encoded configs they get with those they have.
-fn leave_encoded(field: &mut FieldDescriptorProto) {
-    if field.options.as_option().and_then(|options| options.lazy) == Some(true) {
-        field.r#type = Some(Type::TYPE_BYTES);
-        field.type_name = None;
-        field.options = Default::default();
-    }
-}
-
-/// A oneof of which nothing is left would have no variants.
-fn drop_empty_oneofs(message: &mut DescriptorProto) {
-    let used: BTreeSet<i32> = message.field.iter().filter_map(|f| f.oneof_index).collect();
-    let old = std::mem::take(&mut message.oneof_decl);
-    let mut renumbered = vec![None; old.len()];
-    for (index, decl) in old.into_iter().enumerate() {
-        if used.contains(&(index as i32)) {
-            renumbered[index] = Some(message.oneof_decl.len() as i32);
-            message.oneof_decl.push(decl);
+    fn rust_type(&self) -> String {
+        let rust = self.kind.rust_type();
+        match (self.count, &self.kind) {
+            (Count::Optional, Kind::Message(_)) => format!("rt::MessageField<{rust}>"),
+            (Count::Optional, _) => format!("Option<{rust}>"),
+            (Count::Repeated | Count::Packed, _) => format!("Vec<{rust}>"),
         }
     }
-    for field in &mut message.field {
-        field.oneof_index = field
-            .oneof_index
-            .and_then(|i| renumbered.get(i as usize).copied().flatten());
+
+    fn empty(&self) -> &'static str {
+        match (self.count, &self.kind) {
+            (Count::Optional, Kind::Message(_)) => "rt::MessageField::none()",
+            (Count::Optional, _) => "None",
+            (Count::Repeated | Count::Packed, _) => "Vec::new()",
+        }
     }
+
+    /// The arm that takes the field in.
+    fn merge(&self, code: &mut Code) {
+        let Self { name, number, .. } = self;
+        let one = self.count == Count::Optional;
+        match &self.kind {
+            Kind::Scalar(kind, _) if one => {
+                line!(
+                    code,
+                    "{number} => self.{name} = Some(field.one::<rt::{kind}>()?),"
+                );
+            }
+            Kind::Scalar(kind, _) => {
+                line!(
+                    code,
+                    "{number} => field.each::<rt::{kind}>(&mut self.{name})?,"
+                );
+            }
+            Kind::Bytes if one => {
+                line!(code, "{number} => self.{name} = Some(field.bytes()?),");
+            }
+            Kind::Bytes => line!(code, "{number} => field.each_bytes(&mut self.{name})?,"),
+            Kind::Enumeration(_) if one => {
+                let known = "field.known(&mut self.unknown_fields)?";
+                line!(
+                    code,
+                    "{number} => if let Some(value) = {known} {{ self.{name} = Some(value) }},"
+                );
+            }
+            Kind::Enumeration(_) => {
+                let unknown = "&mut self.unknown_fields";
+                line!(
+                    code,
+                    "{number} => field.each_known(&mut self.{name}, {unknown})?,"
+                );
+            }
+            Kind::Message(_) if one => line!(code, "{number} => field.message(&mut self.{name})?,"),
+            Kind::Message(_) => line!(code, "{number} => field.each_message(&mut self.{name})?,"),
+        }
+    }
+
+    /// The line that writes the field.
+    fn encode(&self, code: &mut Code) {
+        let Self { name, number, .. } = self;
+        match (&self.kind, self.count) {
+            (Kind::Scalar(kind, _), Count::Optional) => {
+                line!(code, "out.one::<rt::{kind}>({number}, self.{name});");
+            }
+            (Kind::Scalar(kind, _), Count::Repeated) => {
+                line!(code, "out.each::<rt::{kind}>({number}, &self.{name});");
+            }
+            (Kind::Scalar(kind, _), Count::Packed) => {
+                line!(code, "out.packed::<rt::{kind}>({number}, &self.{name});");
+            }
+            (Kind::Bytes, Count::Optional) => {
+                line!(code, "out.bytes({number}, self.{name}.as_deref());");
+            }
+            (Kind::Bytes, _) => line!(code, "out.each_bytes({number}, &self.{name});"),
+            (Kind::Enumeration(_), Count::Optional) => {
+                line!(code, "out.known({number}, self.{name});");
+            }
+            (Kind::Enumeration(_), _) => line!(code, "out.each_known({number}, &self.{name});"),
+            (Kind::Message(_), Count::Optional) => {
+                line!(code, "out.message({number}, &self.{name});");
+            }
+            (Kind::Message(_), _) => line!(code, "out.each_message({number}, &self.{name});"),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct OneOf {
+    name: String,
+    /// Its name as a type.
+    type_name: String,
+    /// Its path as a type.
+    path: String,
+    fields: Vec<Field>,
+}
+
+impl OneOf {
+    fn variants(&self) -> impl Iterator<Item = (String, &Field)> {
+        let name = |field: &Field| pascal_case(field.name.trim_start_matches("r#"));
+        self.fields.iter().map(move |field| (name(field), field))
+    }
+
+    fn define(&self, code: &mut Code) {
+        code.line("");
+        code.line("#[derive(Clone, Debug, PartialEq)]");
+        code.block(&format!("pub enum {}", self.type_name), |code| {
+            for (variant, field) in self.variants() {
+                let rust = field.kind.rust_type();
+                match field.kind {
+                    Kind::Message(_) => line!(code, "{variant}(Box<{rust}>),"),
+                    _ => line!(code, "{variant}({rust}),"),
+                }
+            }
+        });
+        for (variant, field) in self.variants() {
+            let Kind::Message(path) = &field.kind else {
+                continue;
+            };
+            let same = |other: &&Field| matches!(&other.kind, Kind::Message(p) if p == path);
+            if self.fields.iter().filter(same).count() > 1 {
+                continue;
+            }
+            code.block(
+                &format!("impl From<{path}> for {}", self.type_name),
+                |code| {
+                    line!(
+                        code,
+                        "fn from(message: {path}) -> Self {{ Self::{variant}(Box::new(message)) }}"
+                    );
+                },
+            );
+        }
+    }
+
+    fn merge(&self, code: &mut Code) {
+        let Self { name, path, .. } = self;
+        for (variant, field) in self.variants() {
+            let number = field.number;
+            let variant = format!("{path}::{variant}");
+            match &field.kind {
+                Kind::Scalar(kind, _) => {
+                    line!(
+                        code,
+                        "{number} => self.{name} = Some({variant}(field.one::<rt::{kind}>()?)),"
+                    );
+                }
+                Kind::Bytes => {
+                    line!(
+                        code,
+                        "{number} => self.{name} = Some({variant}(field.bytes()?)),"
+                    );
+                }
+                Kind::Enumeration(_) => {
+                    let known = "field.known(&mut self.unknown_fields)?";
+                    let set = format!("self.{name} = Some({variant}(value))");
+                    line!(
+                        code,
+                        "{number} => if let Some(value) = {known} {{ {set} }},"
+                    );
+                }
+                Kind::Message(_) => {
+                    code.block(&format!("{number} =>"), |code| {
+                        let some = format!("Some({variant}(message)) => Some(message)");
+                        line!(
+                            code,
+                            "let there = match self.{name}.take() {{ {some}, _ => None }};"
+                        );
+                        line!(code, "self.{name} = Some({variant}(field.boxed(there)?));");
+                    });
+                }
+            }
+        }
+    }
+
+    fn encode(&self, code: &mut Code) {
+        let Self { name, path, .. } = self;
+        code.block(&format!("match &self.{name}"), |code| {
+            for (variant, field) in self.variants() {
+                let number = field.number;
+                let write = match &field.kind {
+                    Kind::Scalar(kind, _) => {
+                        format!("out.one::<rt::{kind}>({number}, Some(*value))")
+                    }
+                    Kind::Bytes => format!("out.bytes({number}, Some(value))"),
+                    Kind::Enumeration(_) => format!("out.known({number}, Some(*value))"),
+                    Kind::Message(_) => format!("out.nested({number}, &**value)"),
+                };
+                line!(code, "Some({path}::{variant}(value)) => {write},");
+            }
+            code.line("None => {}");
+        });
+    }
+}
+
+/// A member of a message's struct.
+#[derive(Debug)]
+enum Member {
+    Field(Field),
+    OneOf(OneOf),
+}
+
+impl Member {
+    fn name(&self) -> &str {
+        match self {
+            Self::Field(field) => &field.name,
+            Self::OneOf(one_of) => &one_of.name,
+        }
+    }
+
+    fn one_of(&self) -> Option<&OneOf> {
+        match self {
+            Self::Field(_) => None,
+            Self::OneOf(one_of) => Some(one_of),
+        }
+    }
+
+    fn rust_type(&self) -> String {
+        match self {
+            Self::Field(field) => field.rust_type(),
+            Self::OneOf(one_of) => format!("Option<{}>", one_of.path),
+        }
+    }
+
+    fn empty(&self) -> &'static str {
+        match self {
+            Self::Field(field) => field.empty(),
+            Self::OneOf(_) => "None",
+        }
+    }
+
+    fn first_number(&self) -> i32 {
+        match self {
+            Self::Field(field) => field.number,
+            Self::OneOf(one_of) => one_of.fields.iter().map(|f| f.number).min().unwrap_or(0),
+        }
+    }
+
+    fn merge(&self, code: &mut Code) {
+        match self {
+            Self::Field(field) => field.merge(code),
+            Self::OneOf(one_of) => one_of.merge(code),
+        }
+    }
+
+    fn encode(&self, code: &mut Code) {
+        match self {
+            Self::Field(field) => field.encode(code),
+            Self::OneOf(one_of) => one_of.encode(code),
+        }
+    }
+}
+
+/// The members of a message's struct, in the order of the schema; each `oneof` where its first field is.
+fn members(message: &DescriptorProto, full_name: &str) -> Result<Vec<Member>> {
+    let mut members: Vec<Member> = Vec::new();
+    for descriptor in &message.field {
+        let field = Field::of(descriptor)?;
+        ensure!(
+            field.name != "unknown_fields",
+            "a field named unknown_fields"
+        );
+        let Some(index) = descriptor.oneof_index else {
+            members.push(Member::Field(field));
+            continue;
+        };
+        let decl = message.oneof_decl.get(index as usize);
+        let name = identifier(decl.context("no such oneof")?.name());
+        let same = members.iter_mut().find_map(|member| match member {
+            Member::OneOf(one_of) if one_of.name == name => Some(one_of),
+            _ => None,
+        });
+        if let Some(one_of) = same {
+            one_of.fields.push(field);
+            continue;
+        }
+        let type_name = pascal_case(name.trim_start_matches("r#"));
+        members.push(Member::OneOf(OneOf {
+            path: type_path(&format!(".perfetto.protos.{full_name}.{type_name}"))?,
+            name,
+            type_name,
+            fields: vec![field],
+        }));
+    }
+    Ok(members)
 }

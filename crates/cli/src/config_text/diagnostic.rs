@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ferretto_proto::buffa::DecodeError;
+use ferretto_proto::DecodeError;
 
 /// Only so many errors are shown; later ones tend to follow from them.
 const MAX_SHOWN: usize = 10;

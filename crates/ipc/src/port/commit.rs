@@ -1,6 +1,6 @@
 //! Decoding what producers send most: commits.
 
-use ferretto_proto::buffa::DecodeError;
+use ferretto_proto::DecodeError;
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_proto::fields::commit_data_request as field;

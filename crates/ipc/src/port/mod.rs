@@ -231,7 +231,7 @@ macro_rules! define_port {
             ///
             /// When the bytes are not such a message.
             pub fn decode(method: Method, bytes: &[u8]) -> Result<Self, DecodeError> {
-                let fail = |error: ferretto_proto::buffa::DecodeError| DecodeError {
+                let fail = |error: ferretto_proto::DecodeError| DecodeError {
                     method: method.name(),
                     reason: error.to_string(),
                 };

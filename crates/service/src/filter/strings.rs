@@ -1,10 +1,10 @@
 //! String rules: which parts of the strings that pass the filter are redacted.
 
-use ferretto_proto::buffa::UnknownFieldData;
 use ferretto_proto::fields::trace_config::trace_filter::string_filter_rule::{
     POLICY, SEMANTIC_TYPE,
 };
 use ferretto_proto::trace_config::trace_filter::{StringFilterPolicy, StringFilterRule};
+use ferretto_wire::Value;
 use regex::bytes::{CaptureLocations, Regex};
 
 use super::FilterError;
@@ -126,7 +126,7 @@ impl StringRule {
     fn load(config: &StringFilterRule) -> Result<Self, FilterError> {
         use StringFilterPolicy as Policy;
         let unknown = |field: u32| {
-            let fields = config.__buffa_unknown_fields.iter();
+            let fields = config.unknown_fields.iter();
             fields.filter(move |unknown| unknown.number == field)
         };
         let (action, atrace) = match config.policy {
@@ -141,8 +141,8 @@ impl StringRule {
         };
         let mut semantic_types = 0u128;
         let named = config.semantic_type.iter().map(|kind| *kind as u64);
-        let unnamed = unknown(SEMANTIC_TYPE).filter_map(|field| match field.data {
-            UnknownFieldData::Varint(value) => Some(value),
+        let unnamed = unknown(SEMANTIC_TYPE).filter_map(|field| match field.value {
+            Some(Value::Varint(value)) => Some(value),
             _ => None,
         });
         for kind in named.chain(unnamed) {

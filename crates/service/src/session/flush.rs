@@ -53,7 +53,7 @@ impl FlushPlan {
         // An enum value unknown here was kept with the unknown fields, and disables.
         let unknown = || {
             config
-                .__buffa_unknown_fields
+                .unknown_fields
                 .iter()
                 .any(|field| field.number == WRITE_FLUSH_MODE)
         };

@@ -234,7 +234,7 @@ pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError
     }
     // An enum value unknown here was kept with the unknown fields.
     let unknown_mode = |b: &BufferConfig| {
-        b.__buffa_unknown_fields
+        b.unknown_fields
             .iter()
             .any(|f| f.number == EXPERIMENTAL_MODE)
     };
@@ -261,7 +261,7 @@ fn is_triggered(triggers: &TriggerConfig) -> bool {
 }
 
 fn has_unknown_mode(triggers: &TriggerConfig) -> bool {
-    let mut unknown = triggers.__buffa_unknown_fields.iter();
+    let mut unknown = triggers.unknown_fields.iter();
     unknown.any(|field| field.number == TRIGGER_MODE)
 }
 

@@ -14,8 +14,8 @@ fn names_and_descriptors_of_any_size_never_exceed_a_frame() {
         descriptor.id = Some(1);
         descriptor.track_event_descriptor.get_or_insert_default();
         let unknown = ferretto_wire::encode(|e| e.bytes(99_999, &[0; 110_000]));
-        let unknown = ferretto_proto::buffa::UnknownFields::decode_from_slice(&unknown).unwrap();
-        descriptor.__buffa_unknown_fields = unknown;
+        let unknown = ferretto_proto::UnknownFields::decode_from_slice(&unknown).unwrap();
+        descriptor.unknown_fields = unknown;
     });
     world.register(producer, &"n".repeat(16 * 1024 + 1));
     let consumer = world.consumer();
@@ -66,8 +66,8 @@ fn descriptors_of_one_producer_are_bounded_in_size() {
     for index in 0..300 {
         world.register_with(producer, &format!("s{index}"), |descriptor| {
             let unknown = ferretto_wire::encode(|e| e.bytes(99_999, &[0; 100_000]));
-            descriptor.__buffa_unknown_fields =
-                ferretto_proto::buffa::UnknownFields::decode_from_slice(&unknown).unwrap();
+            descriptor.unknown_fields =
+                ferretto_proto::UnknownFields::decode_from_slice(&unknown).unwrap();
         });
     }
     let consumer = world.consumer();

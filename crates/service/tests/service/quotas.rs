@@ -26,11 +26,11 @@ fn producer_of(world: &mut World, uid: u32) -> ClientId {
 
 fn descriptor(id: u64, size: usize) -> DataSourceDescriptor {
     let unknown = ferretto_wire::encode(|e| e.bytes(99_999, &vec![0; size]));
-    let unknown = ferretto_proto::buffa::UnknownFields::decode_from_slice(&unknown).unwrap();
+    let unknown = ferretto_proto::UnknownFields::decode_from_slice(&unknown).unwrap();
     DataSourceDescriptor {
         name: Some(b"s".to_vec()),
         id: Some(id),
-        __buffa_unknown_fields: unknown,
+        unknown_fields: unknown,
         ..Default::default()
     }
 }

@@ -1,3 +1,5 @@
+use ferretto_proto::Message;
+
 use super::*;
 
 fn rule(policy: StringFilterPolicy, pattern: &str, prefix: &str) -> StringFilterRule {
@@ -18,13 +20,15 @@ fn named(name: &str, rule: StringFilterRule) -> StringFilterRule {
 
 fn typed(kinds: &[u64], mut rule: StringFilterRule) -> StringFilterRule {
     for kind in kinds {
-        rule.__buffa_unknown_fields
-            .push(ferretto_proto::buffa::UnknownField {
-                number: SEMANTIC_TYPE,
-                data: UnknownFieldData::Varint(*kind),
-            });
+        add(&mut rule, SEMANTIC_TYPE, *kind);
     }
     rule
+}
+
+/// Adds a number, which may be none of the enumeration.
+fn add(rule: &mut StringFilterRule, field: u32, value: u64) {
+    let encoded = ferretto_wire::encode(|e| e.varint(field, value));
+    rule.merge_from_slice(&encoded).unwrap();
 }
 
 fn load(rules: &[StringFilterRule]) -> Result<StringRules, FilterError> {
@@ -150,12 +154,7 @@ fn service_022_row_26_rules() {
         "Trace filter has invalid string filtering rules"
     );
     let mut newer = rule(SFP_MATCH_BREAK, "", "");
-    newer
-        .__buffa_unknown_fields
-        .push(ferretto_proto::buffa::UnknownField {
-            number: POLICY,
-            data: UnknownFieldData::Varint(6),
-        });
+    add(&mut newer, POLICY, 6);
     assert_eq!(error(newer), FilterError::StringPolicy);
     assert_eq!(
         error(rule(SFP_MATCH_BREAK, "a(", "")).to_string(),

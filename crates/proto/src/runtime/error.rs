@@ -1,0 +1,63 @@
+//! Why bytes are not a message.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why bytes are not a message of the type asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes are not fields.
+    Malformed {
+        /// The message they should be, the innermost one.
+        message: &'static str,
+        /// What is wrong, and where in that message.
+        source: ferretto_wire::DecodeError,
+    },
+    /// A field has another wire type than the schema says, or an array of numbers ends inside a number.
+    WrongType {
+        /// The message with the field.
+        message: &'static str,
+        /// The number of the field.
+        field: u32,
+    },
+    /// Messages are nested more than a hundred deep.
+    TooDeep {
+        /// The message that would be one too deep.
+        message: &'static str,
+    },
+    /// The messages and strings in it, without what they hold, would take more than 32 MiB.
+    TooManyElements {
+        /// The message with the field.
+        message: &'static str,
+        /// The number of the field that has one too many.
+        field: u32,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed { message, source } => write!(f, "{message}: {source}"),
+            Self::WrongType { message, field } => {
+                write!(
+                    f,
+                    "{message}: field {field} is not of the type in the schema"
+                )
+            }
+            Self::TooDeep { message } => write!(f, "{message} is nested too deep"),
+            Self::TooManyElements { message, field } => {
+                write!(f, "{message}: too many elements, at field {field}")
+            }
+        }
+    }
+}
+
+impl Error for DecodeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Malformed { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Which parts of the schema get Rust types, in two layers behind one Cargo feature.
+//!
+//! The embedded descriptors know the whole schema, but Rust types are made
+//! only for what the programs here look into: a field whose type has none is
+//! an unknown field to Rust, and unknown fields are kept byte for byte. That
+//! keeps the crate quick to compile.
+
+use std::collections::BTreeSet;
+
+use protox::prost_reflect::prost_types::field_descriptor_proto::Type;
+use protox::prost_reflect::prost_types::{
+    DescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+};
+
+/// When the types of a .proto file are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// Always: sockets, configuration and the packets the service writes.
+    Core,
+    /// With the feature `trace`: `TracePacket` and what it holds.
+    Trace,
+    /// Never: in the descriptors only.
+    DescriptorsOnly,
+}
+
+/// Folders and files, the most specific first.
+const LAYERS: &[(&str, Layer)] = &[
+    ("perfetto/ipc/", Layer::Core),
+    ("perfetto/common/android_", Layer::DescriptorsOnly),
+    ("perfetto/common/descriptor.proto", Layer::DescriptorsOnly),
+    ("perfetto/common/gpu_", Layer::DescriptorsOnly),
+    ("perfetto/common/", Layer::Core),
+    ("perfetto/config/android/", Layer::DescriptorsOnly),
+    ("perfetto/config/chrome/", Layer::DescriptorsOnly),
+    ("perfetto/config/etw/", Layer::DescriptorsOnly),
+    ("perfetto/config/gpu/", Layer::DescriptorsOnly),
+    ("perfetto/config/power/", Layer::DescriptorsOnly),
+    ("perfetto/config/qnx/", Layer::DescriptorsOnly),
+    ("perfetto/config/statsd/", Layer::DescriptorsOnly),
+    ("perfetto/config/", Layer::Core),
+    ("perfetto/protovm/", Layer::DescriptorsOnly),
+    ("perfetto/trace/clock_snapshot.proto", Layer::Core),
+    ("perfetto/trace/remote_clock_sync.proto", Layer::Core),
+    ("perfetto/trace/trace_uuid.proto", Layer::Core),
+    ("perfetto/trace/trigger.proto", Layer::Core),
+    (
+        "perfetto/trace/perfetto/perfetto_metatrace.proto",
+        Layer::DescriptorsOnly,
+    ),
+    ("perfetto/trace/perfetto/", Layer::Core),
+    (
+        "perfetto/trace/extension_descriptor.proto",
+        Layer::DescriptorsOnly,
+    ),
+    ("perfetto/trace/android/", Layer::DescriptorsOnly),
+    ("perfetto/trace/chrome/", Layer::DescriptorsOnly),
+    ("perfetto/trace/etw/", Layer::DescriptorsOnly),
+    ("perfetto/trace/generic_kernel/", Layer::DescriptorsOnly),
+    ("perfetto/trace/gpu/", Layer::DescriptorsOnly),
+    ("perfetto/trace/power/", Layer::DescriptorsOnly),
+    (
+        "perfetto/trace/profiling/art_process_metadata.proto",
+        Layer::DescriptorsOnly,
+    ),
+    (
+        "perfetto/trace/profiling/deobfuscation.proto",
+        Layer::DescriptorsOnly,
+    ),
+    ("perfetto/trace/statsd/", Layer::DescriptorsOnly),
+    ("perfetto/trace/translation/", Layer::DescriptorsOnly),
+    ("perfetto/trace/memory_graph.proto", Layer::DescriptorsOnly),
+    (
+        "perfetto/trace/system_info/gpu_info.proto",
+        Layer::DescriptorsOnly,
+    ),
+    ("perfetto/trace/track_event/chrome_", Layer::DescriptorsOnly),
+    ("perfetto/trace/ftrace/cpuhp.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/ftrace", Layer::Trace),
+    ("perfetto/trace/ftrace/generic.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/irq.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/oom.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/power.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/raw_syscalls.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/sched.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/signal.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/task.proto", Layer::Trace),
+    ("perfetto/trace/ftrace/", Layer::DescriptorsOnly),
+    ("perfetto/trace/", Layer::Trace),
+];
+
+pub(super) fn layer(path: &str) -> Layer {
+    let found = LAYERS.iter().find(|(prefix, _)| path.starts_with(prefix));
+    found.map_or(Layer::DescriptorsOnly, |(_, layer)| *layer)
+}
+
+/// The schema without the files, and without the fields of their types, that
+/// get no Rust types.
+pub(super) fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProto> {
+    let mut types = BTreeSet::new();
+    let mut core_types = BTreeSet::new();
+    for file in files {
+        let package = format!(".{}", file.package());
+        let mut found = BTreeSet::new();
+        for message in &file.message_type {
+            collect(message, &package, &mut found);
+        }
+        for e in &file.enum_type {
+            found.insert(format!("{package}.{}", e.name()));
+        }
+        match layer(file.name()) {
+            Layer::Core => core_types.extend(found),
+            Layer::Trace => types.extend(found),
+            Layer::DescriptorsOnly => {}
+        }
+    }
+    types.extend(core_types.iter().cloned());
+    let mut view = Vec::new();
+    for file in files {
+        let name = file.name();
+        let known = match layer(name) {
+            Layer::Core => &core_types,
+            Layer::Trace => &types,
+            Layer::DescriptorsOnly => continue,
+        };
+        let mut file = file.clone();
+        for message in &mut file.message_type {
+            reduce(message, known);
+        }
+        view.push(file);
+    }
+    view
+}
+
+fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) {
+    let name = format!("{scope}.{}", message.name());
+    for nested in &message.nested_type {
+        collect(nested, &name, into);
+    }
+    for e in &message.enum_type {
+        into.insert(format!("{name}.{}", e.name()));
+    }
+    into.insert(name);
+}
+
+fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
+    message
+        .field
+        .retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
+    message.field.iter_mut().for_each(leave_encoded);
+    for nested in &mut message.nested_type {
+        reduce(nested, known);
+    }
+    drop_empty_oneofs(message);
+}
+
+/// A message field that the schema calls lazy becomes the bytes of its message.
+///
+/// The service passes them on and must not change a byte: producers compare
+/// the encoded configs they get with those they have.
+fn leave_encoded(field: &mut FieldDescriptorProto) {
+    if field.options.as_ref().is_some_and(|options| options.lazy()) {
+        field.set_type(Type::Bytes);
+        field.type_name = None;
+        field.options = None;
+    }
+}
+
+/// A oneof of which nothing is left would have no variants.
+fn drop_empty_oneofs(message: &mut DescriptorProto) {
+    let used: BTreeSet<i32> = message.field.iter().filter_map(|f| f.oneof_index).collect();
+    let old = std::mem::take(&mut message.oneof_decl);
+    let mut renumbered = vec![None; old.len()];
+    for (index, decl) in old.into_iter().enumerate() {
+        if used.contains(&(index as i32)) {
+            renumbered[index] = Some(message.oneof_decl.len() as i32);
+            message.oneof_decl.push(decl);
+        }
+    }
+    for field in &mut message.field {
+        field.oneof_index = field
+            .oneof_index
+            .and_then(|i| renumbered.get(i as usize).copied().flatten());
+    }
+}
