@@ -51,4 +51,7 @@ pub use ferretto_proto as proto;
 pub use ferretto_wire::Encoder;
 pub use flush::flush;
 pub use options::{InitError, Options, init};
-pub use track_event::{Argument, Category, bytes, debug, display};
+pub use track_event::{
+    Argument, Category, CounterTrack, Flow, StateTrack, Timestamp, Track, Unit, bytes, debug,
+    display, dynamic, register_categories,
+};

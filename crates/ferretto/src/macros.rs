@@ -10,47 +10,93 @@
 /// # draw(1, "a");
 /// ```
 ///
-/// The category is a literal or the path of a [`Category`](crate::Category); the name is a literal or any `&str`
-/// expression, which costs more. Arguments are evaluated only if somebody records the category.
+/// The category is a literal, the path of a [`Category`](crate::Category), or what [`dynamic`](crate::dynamic()) makes.
+/// The name is a literal or any `&str` expression, which costs more.
+///
+/// What follows is attached to the event, and evaluated only if somebody records the category:
+///
+/// - `key = value` and `"any key" = value`: an argument, of any type that is an [`Argument`](crate::Argument).
+/// - `track: Track`: the event is on this [`Track`](crate::Track) rather than on that of the thread.
+/// - `flow: Flow`, `terminating_flow: Flow`: it is part of a [`Flow`](crate::Flow), or the end of one.
+/// - `time: Timestamp`: it happens at this [`Timestamp`](crate::Timestamp) rather than now.
+/// - `correlation: u64` or `&str`: events with the same [`Correlation`](crate::track_event::Correlation) belong together.
+/// - `callstack: &[Frame]`, `interned_callstack: &[Frame]`, `callstack_weight: f64`: where the program was.
+/// - `log: LogMessage`: a [`LogMessage`](crate::track_event::LogMessage).
+/// - `location: here!()`: the line of source.
+/// - `extension: |event| …`: appends fields to the event by an [`EventEncoder`](crate::track_event::EventEncoder).
+/// - `raw: &[u8]`: encoded fields of the event.
 #[macro_export]
 macro_rules! slice {
-    ($($category:tt)::+, $($event:tt)+) => {{
-        $crate::__category!(CATEGORY = $($category)::+);
-        if CATEGORY.is_enabled() {
-            $crate::__emit!(CATEGORY, Begin, $($event)+);
-            $crate::track_event::Slice::begun(CATEGORY)
-        } else {
-            $crate::track_event::Slice::disabled()
-        }
+    ($category:literal, $($event:tt)+) => {{
+        $crate::__category!(CATEGORY = $category);
+        $crate::__slice!(CATEGORY, $($event)+)
     }};
+    ($category:expr, $($event:tt)+) => {
+        match $crate::track_event::AsSelector::as_selector(&$category) {
+            category => $crate::__slice!(category, $($event)+),
+        }
+    };
 }
 
-/// The beginning of a slice that [`end!`](crate::end) ends, on the same thread. Takes what [`slice!`](crate::slice)
-/// takes.
+/// The beginning of a slice that [`end!`](crate::end) ends, on the same thread or track. Takes what
+/// [`slice!`](crate::slice) takes.
 #[macro_export]
 macro_rules! begin {
-    ($($category:tt)::+, $($event:tt)+) => {{
-        $crate::__category!(CATEGORY = $($category)::+);
-        if CATEGORY.is_enabled() {
-            $crate::__emit!(CATEGORY, Begin, $($event)+);
-        }
+    ($category:literal, $($event:tt)+) => {{
+        $crate::__category!(CATEGORY = $category);
+        $crate::__named!(CATEGORY, Begin, $($event)+);
     }};
+    ($category:expr, $($event:tt)+) => {
+        match $crate::track_event::AsSelector::as_selector(&$category) {
+            category => $crate::__named!(category, Begin, $($event)+),
+        }
+    };
 }
 
-/// The end of the slice begun last on this thread.
+/// The end of the slice begun last on this thread, or on the track that is given. Takes what [`slice!`](crate::slice)
+/// takes, but for the name.
 ///
 /// ```
 /// ferretto::begin!("loading", "fetch");
-/// ferretto::end!("loading");
+/// ferretto::end!("loading", bytes = 512);
 /// ```
 #[macro_export]
 macro_rules! end {
-    ($($category:tt)::+ $(,)?) => {{
-        $crate::__category!(CATEGORY = $($category)::+);
+    ($category:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {{
+        $crate::__category!(CATEGORY = $category);
         if CATEGORY.is_enabled() {
-            $crate::track_event::emit(CATEGORY, $crate::track_event::Kind::End, None, &[]);
+            $crate::track_event::emit(
+                CATEGORY, $crate::track_event::Kind::End, None, &[$($crate::__field!($key $sep $value)),*],
+            );
         }
     }};
+    ($category:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        match $crate::track_event::AsSelector::as_selector(&$category) {
+            category => if category.is_enabled() {
+                $crate::track_event::emit(
+                    category, $crate::track_event::Kind::End, None, &[$($crate::__field!($key $sep $value)),*],
+                );
+            },
+        }
+    };
+}
+
+/// Ends a [`slice!`](crate::slice) with something attached to its end: what [`slice!`](crate::slice) takes, but for
+/// the name and the track.
+///
+/// ```
+/// let slice = ferretto::slice!("loading", "fetch");
+/// ferretto::end_slice!(slice, bytes = 512);
+/// ```
+#[macro_export]
+macro_rules! end_slice {
+    ($slice:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        match $slice {
+            slice => if slice.is_enabled() {
+                slice.end_with(&[$($crate::__field!($key $sep $value)),*]);
+            },
+        }
+    };
 }
 
 /// Something that happens at a moment. Takes what [`slice!`](crate::slice) takes.
@@ -61,39 +107,261 @@ macro_rules! end {
 /// ```
 #[macro_export]
 macro_rules! instant {
-    ($($category:tt)::+, $($event:tt)+) => {{
-        $crate::__category!(CATEGORY = $($category)::+);
-        if CATEGORY.is_enabled() {
-            $crate::__emit!(CATEGORY, Instant, $($event)+);
+    ($category:literal, $($event:tt)+) => {{
+        $crate::__category!(CATEGORY = $category);
+        $crate::__named!(CATEGORY, Instant, $($event)+);
+    }};
+    ($category:expr, $($event:tt)+) => {
+        match $crate::track_event::AsSelector::as_selector(&$category) {
+            category => $crate::__named!(category, Instant, $($event)+),
         }
+    };
+}
+
+/// Sets a counter: one of the process, which is known by its name, or any [`CounterTrack`](crate::CounterTrack).
+///
+/// ```
+/// use ferretto::{CounterTrack, Unit, counter};
+///
+/// static HEAP: CounterTrack = CounterTrack::new("heap").unit(Unit::Bytes);
+///
+/// counter!("rendering", "frames per second", 59.7);
+/// counter!("memory", HEAP, 512 << 10);
+/// ```
+///
+/// The value is an integer or a float. `time: Timestamp` and other things may follow, as in [`slice!`](crate::slice).
+#[macro_export]
+macro_rules! counter {
+    ($category:literal, $($event:tt)+) => {{
+        $crate::__category!(CATEGORY = $category);
+        $crate::__counter!(CATEGORY, $($event)+);
+    }};
+    ($category:expr, $($event:tt)+) => {
+        match $crate::track_event::AsSelector::as_selector(&$category) {
+            category => $crate::__counter!(category, $($event)+),
+        }
+    };
+}
+
+/// Says in which state something is, from now until the next state: a [`StateTrack`](crate::StateTrack), or one of the
+/// process, which is known by its name. `None` is no state.
+///
+/// ```
+/// use ferretto::state;
+///
+/// state!("network", "link", "connecting");
+/// state!("network", "link", "connected", peer = "example.org");
+/// state!("network", "link", None);
+/// ```
+///
+/// What may follow is what [`slice!`](crate::slice) takes, but for the track.
+#[macro_export]
+macro_rules! state {
+    ($category:literal, $($event:tt)+) => {{
+        $crate::__category!(CATEGORY = $category);
+        $crate::__state!(CATEGORY, $($event)+);
+    }};
+    ($category:expr, $($event:tt)+) => {
+        match $crate::track_event::AsSelector::as_selector(&$category) {
+            category => $crate::__state!(category, $($event)+),
+        }
+    };
+}
+
+/// This line of source, as a `&'static` [`SourceLocation`](crate::track_event::SourceLocation).
+///
+/// ```
+/// ferretto::instant!("app", "here", location: ferretto::here!());
+/// ```
+#[macro_export]
+macro_rules! here {
+    () => {{
+        static HERE: $crate::track_event::SourceLocation = $crate::track_event::SourceLocation {
+            file: file!(),
+            function: module_path!(),
+            line: line!(),
+        };
+        &HERE
     }};
 }
 
-/// Sets a counter of the process, which is known by its name.
+/// A table of categories: each becomes a static of its own, and [`register_categories`](crate::register_categories) makes
+/// all of them known to recordings at once, so that people can choose before anything is recorded.
 ///
 /// ```
-/// ferretto::counter!("rendering", "frames per second", 59.7);
+/// ferretto::categories! {
+///     /// What this library records.
+///     pub static CATEGORIES = {
+///         RENDERING: "rendering", "Drawing of frames";
+///         NETWORK: "network", "Requests and answers", ["slow", "debug"];
+///     }
+/// }
+///
+/// ferretto::register_categories(CATEGORIES);
+/// let _slice = ferretto::slice!(RENDERING, "draw");
 /// ```
 #[macro_export]
-macro_rules! counter {
-    ($($category:tt)::+, $name:literal, $value:expr $(,)?) => {
-        $crate::__counter!($($category)::+, $crate::track_event::Name::Static($name), $value)
+macro_rules! categories {
+    (
+        $(#[$attribute:meta])* $visibility:vis static $table:ident = {
+            $($name:ident: $text:literal $(, $description:literal $(, [$($tag:literal),* $(,)?])?)?;)+
+        }
+    ) => {
+        $(
+            #[doc = concat!("The category `", $text, "`", $(": ", $description,)? ".")]
+            $visibility static $name: $crate::Category = {
+                const { assert!($crate::track_event::is_valid_name($text), "not the name of a category") };
+                $crate::Category::new($text)$(.description($description)$(.tags(&[$($tag),*]))?)?
+            };
+        )+
+        $(#[$attribute])*
+        $visibility static $table: &[&$crate::Category] = &[$(&$name),+];
     };
-    ($($category:tt)::+, $name:expr, $value:expr $(,)?) => {
-        $crate::__counter!($($category)::+, $crate::track_event::Name::Dynamic($name), $value)
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __slice {
+    ($category:ident, $name:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        $crate::__slice_named!(
+            $category, $crate::track_event::Name::Static($name), $($key $sep $value),*
+        )
+    };
+    ($category:ident, $name:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        $crate::__slice_named!(
+            $category, $crate::track_event::Name::Dynamic($name), $($key $sep $value),*
+        )
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __slice_named {
+    ($category:ident, $name:expr, $($key:tt $sep:tt $value:expr),*) => {
+        if $category.is_enabled() {
+            $crate::track_event::emit_slice(
+                $category,
+                $name,
+                $crate::__track!($($key $sep $value),*),
+                &[$($crate::__slice_field!($key $sep $value)),*],
+            )
+        } else {
+            $crate::track_event::Slice::disabled()
+        }
+    };
+}
+
+/// The track among the things attached to an event.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __track {
+    () => { None };
+    (track: $value:expr $(, $($rest:tt)*)?) => { Some($crate::Track::from($value)) };
+    ($key:tt $sep:tt $value:expr $(, $($rest:tt)*)?) => { $crate::__track!($($($rest)*)?) };
+}
+
+/// One thing attached to the beginning of a slice, whose track is handed over apart.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __slice_field {
+    (track: $value:expr) => { $crate::track_event::Field::Raw(&[]) };
+    ($key:tt $sep:tt $value:expr) => { $crate::__field!($key $sep $value) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __named {
+    ($category:ident, $kind:ident, $name:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        if $category.is_enabled() {
+            $crate::track_event::emit(
+                $category,
+                $crate::track_event::Kind::$kind,
+                Some($crate::track_event::Name::Static($name)),
+                &[$($crate::__field!($key $sep $value)),*],
+            );
+        }
+    };
+    ($category:ident, $kind:ident, $name:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        if $category.is_enabled() {
+            $crate::track_event::emit(
+                $category,
+                $crate::track_event::Kind::$kind,
+                Some($crate::track_event::Name::Dynamic($name)),
+                &[$($crate::__field!($key $sep $value)),*],
+            );
+        }
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __counter {
-    ($($category:tt)::+, $name:expr, $value:expr) => {{
-        $crate::__category!(CATEGORY = $($category)::+);
-        if CATEGORY.is_enabled() {
-            let value = $crate::track_event::CounterValue::from($value);
-            $crate::track_event::emit_counter(CATEGORY, $name, value);
+    ($category:ident, $name:literal, $counter:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        if $category.is_enabled() {
+            static COUNTER: $crate::CounterTrack<'static> = $crate::CounterTrack::new($name);
+            $crate::track_event::emit_counter(
+                $category,
+                &COUNTER,
+                $crate::track_event::CounterValue::from($counter),
+                &[$($crate::__field!($key $sep $value)),*],
+            );
         }
-    }};
+    };
+    ($category:ident, $track:expr, $counter:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        if $category.is_enabled() {
+            $crate::track_event::emit_counter(
+                $category,
+                ::core::borrow::Borrow::<$crate::CounterTrack<'_>>::borrow(
+                    &$crate::track_event::AsCounter::track($track),
+                ),
+                $crate::track_event::CounterValue::from($counter),
+                &[$($crate::__field!($key $sep $value)),*],
+            );
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __state {
+    ($category:ident, $name:literal, $($state:tt)+) => {
+        if $category.is_enabled() {
+            static TRACK: $crate::StateTrack<'static> = $crate::StateTrack::new($name);
+            $crate::__state_on!($category, &TRACK, $($state)+);
+        }
+    };
+    ($category:ident, $track:expr, $($state:tt)+) => {
+        if $category.is_enabled() {
+            $crate::__state_on!(
+                $category,
+                ::core::borrow::Borrow::<$crate::StateTrack<'_>>::borrow(
+                    &$crate::track_event::AsState::track($track),
+                ),
+                $($state)+
+            );
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __state_on {
+    ($category:ident, $track:expr, $state:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        $crate::track_event::emit_state(
+            $category,
+            $track,
+            Some($crate::track_event::Name::Static($state)),
+            &[$($crate::__field!($key $sep $value)),*],
+        )
+    };
+    ($category:ident, $track:expr, $state:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
+        $crate::track_event::emit_state(
+            $category,
+            $track,
+            Option::<&str>::from($state).map($crate::track_event::Name::Dynamic),
+            &[$($crate::__field!($key $sep $value)),*],
+        )
+    };
 }
 
 /// Brings a category into scope as a static reference: a new one for a literal.
@@ -102,32 +370,62 @@ macro_rules! __counter {
 macro_rules! __category {
     ($name:ident = $category:literal) => {
         static $name: &$crate::Category = {
+            const {
+                assert!(
+                    $crate::track_event::is_valid_name($category),
+                    "not the name of a category"
+                )
+            };
             static CATEGORY: $crate::Category = $crate::Category::new($category);
             &CATEGORY
         };
     };
-    ($name:ident = $category:path) => {
-        let $name: &'static $crate::Category = &$category;
-    };
 }
 
+/// One thing attached to an event.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __emit {
-    ($category:ident, $kind:ident, $name:literal $(, $key:ident = $value:expr)* $(,)?) => {
-        $crate::track_event::emit(
-            $category,
-            $crate::track_event::Kind::$kind,
-            Some($crate::track_event::Name::Static($name)),
-            &[$((stringify!($key), &$value as &dyn $crate::track_event::Argument)),*],
-        )
+macro_rules! __field {
+    ($key:ident = $value:expr) => {
+        $crate::track_event::Field::Argument(stringify!($key), &$value)
     };
-    ($category:ident, $kind:ident, $name:expr $(, $key:ident = $value:expr)* $(,)?) => {
-        $crate::track_event::emit(
-            $category,
-            $crate::track_event::Kind::$kind,
-            Some($crate::track_event::Name::Dynamic($name)),
-            &[$((stringify!($key), &$value as &dyn $crate::track_event::Argument)),*],
-        )
+    ($key:literal = $value:expr) => {
+        $crate::track_event::Field::Argument($key, &$value)
+    };
+    (track: $value:expr) => {
+        $crate::track_event::Field::Track(&$crate::Track::from($value))
+    };
+    (time: $value:expr) => {
+        $crate::track_event::Field::Time($value)
+    };
+    (flow: $value:expr) => {
+        $crate::track_event::Field::Flow($value)
+    };
+    (terminating_flow: $value:expr) => {
+        $crate::track_event::Field::TerminatingFlow($value)
+    };
+    (correlation: $value:expr) => {
+        $crate::track_event::Field::Correlation($crate::track_event::Correlation::from($value))
+    };
+    (callstack: $value:expr) => {
+        $crate::track_event::Field::Callstack($value)
+    };
+    (interned_callstack: $value:expr) => {
+        $crate::track_event::Field::InternedCallstack($value)
+    };
+    (callstack_weight: $value:expr) => {
+        $crate::track_event::Field::CallstackWeight($value)
+    };
+    (log: $value:expr) => {
+        $crate::track_event::Field::Log($value)
+    };
+    (location: $value:expr) => {
+        $crate::track_event::Field::Location($value)
+    };
+    (extension: $value:expr) => {
+        $crate::track_event::Field::Extension(&$value)
+    };
+    (raw: $value:expr) => {
+        $crate::track_event::Field::Raw($value)
     };
 }

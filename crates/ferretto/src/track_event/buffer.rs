@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ferretto_proto::fields::{debug_annotation, track_event};
 use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
 
 /// An [`Encoder`] of a part of an event.
@@ -112,7 +113,51 @@ impl Sink for EventBuffer {
     }
 }
 
+/// Nested messages without closures, for the shape that every event has.
 impl EventBuffer {
+    /// Begins a nested message.
+    #[inline]
+    pub(super) fn begin_nested(&mut self, field: u32) -> Mark {
+        // An empty one, whose length is corrected when it ends.
+        Encoder::new(self).bytes(field, &[]);
+        self.mark(self.used - 1)
+    }
+
+    /// Begins an argument of an event, whose name has a number.
+    #[inline]
+    pub(super) fn begin_annotation(&mut self, name: u64) -> Mark {
+        const ANNOTATION: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;
+        const NAME: u8 = (debug_annotation::NAME_IID << 3) as u8;
+        if name < 0x80 {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&[ANNOTATION, 0, NAME, name as u8]);
+            self.write_known(&bytes, 4);
+            return self.mark(self.used - 3);
+        }
+        let mark = self.begin_nested(track_event::DEBUG_ANNOTATIONS);
+        Encoder::new(self).varint(debug_annotation::NAME_IID, name);
+        mark
+    }
+
+    /// Appends the first `length` of sixteen bytes.
+    #[inline]
+    pub(super) fn write_known(&mut self, bytes: &[u8; 16], length: usize) {
+        self.write_short(bytes, length);
+    }
+
+    #[inline]
+    fn mark(&self, slot: usize) -> Mark {
+        Mark {
+            start: slot as u64 + 1,
+            slot,
+        }
+    }
+
+    #[inline]
+    pub(super) fn end_nested(&mut self, mark: Mark) {
+        self.close(mark);
+    }
+
     /// Moves a long nested message back to make room for its length.
     #[cold]
     fn close_long(&mut self, slot: usize, length: usize) {

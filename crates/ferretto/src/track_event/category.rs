@@ -1,20 +1,19 @@
 //! Categories: what can be switched on and off.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferretto_proto::fields::{track_event_category, track_event_descriptor};
-
-use super::filter::Filter;
-use crate::engine::lock;
+use super::registry;
 
 /// Set until the category has been evaluated for the first time.
 const UNKNOWN: u32 = 1 << 31;
 
+/// Most members of a group.
+const MAX_MEMBERS: usize = 4;
+
 /// A group of track events that recordings can ask for by name.
 ///
 /// The macros make one for every place that names its category by a literal. A category that many places use, or that
-/// has a description or tags, is best declared once:
+/// has a description or tags, is best declared once, alone or in a table ([`categories!`](crate::categories)):
 ///
 /// ```
 /// use ferretto::Category;
@@ -23,6 +22,11 @@ const UNKNOWN: u32 = 1 << 31;
 ///
 /// let _slice = ferretto::slice!(RENDERING, "draw");
 /// ```
+///
+/// Two categories of the same name are the same to recordings. Tags need to be declared once only.
+///
+/// A name with commas is a group of two to four categories: the event is recorded if one of them is asked for, and
+/// belongs to all.
 #[derive(Debug)]
 pub struct Category {
     name: &'static str,
@@ -30,6 +34,8 @@ pub struct Category {
     tags: &'static [&'static str],
     /// Bit `n`: recorded by the instance in slot `n`.
     mask: AtomicU32,
+    /// Nonzero once it is in the registry's table.
+    pub(super) is_listed: AtomicU32,
 }
 
 impl Category {
@@ -40,6 +46,7 @@ impl Category {
             description: "",
             tags: &[],
             mask: AtomicU32::new(UNKNOWN),
+            is_listed: AtomicU32::new(0),
         }
     }
 
@@ -59,14 +66,45 @@ impl Category {
     }
 
     /// The name.
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         self.name
     }
 
     /// Whether anybody records the category. One load; now and then `true` before the category was first used.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
-        self.mask.load(Ordering::Relaxed) != 0
+        !cfg!(feature = "off") && self.mask.load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes the category known to recordings, which its first use does otherwise. Cheap to call again.
+    pub fn register(&'static self) {
+        self.slots();
+    }
+
+    /// Has `notice` called whenever a recording starts or stops to record the category, and now for each that does.
+    ///
+    /// It is called on ferretto's background thread, which must not be held up, or on the calling one. Calls cannot be
+    /// taken back.
+    pub fn on_change(&'static self, notice: impl Fn(CategoryChange) + Send + Sync + 'static) {
+        self.register();
+        registry::observe(self, Box::new(notice));
+    }
+
+    pub(super) fn explanation(&self) -> &'static str {
+        self.description
+    }
+
+    pub(super) fn own_tags(&self) -> &'static [&'static str] {
+        self.tags
+    }
+
+    /// The names of the categories in a group; the name of any other.
+    pub(super) fn members(&self) -> impl Iterator<Item = &'static str> {
+        self.name.split(',')
+    }
+
+    pub(super) fn is_group(&self) -> bool {
+        self.name.contains(',')
     }
 
     /// The slots that record the category.
@@ -74,93 +112,61 @@ impl Category {
     pub(super) fn slots(&'static self) -> u32 {
         match self.mask.load(Ordering::Relaxed) {
             mask if mask & UNKNOWN == 0 => mask,
-            _ => self.introduce(),
+            _ => registry::introduce(self),
         }
     }
 
-    #[cold]
-    fn introduce(&'static self) -> u32 {
-        let mut registry = lock(&REGISTRY);
-        if self.mask.load(Ordering::Relaxed) & UNKNOWN == 0 {
-            return self.mask.load(Ordering::Relaxed);
-        }
-        let is_new = !registry
-            .categories
-            .iter()
-            .any(|known| known.name == self.name);
-        registry.categories.push(self);
-        let mask = registry.evaluate(self);
-        self.mask.store(mask, Ordering::Relaxed);
-        drop(registry);
-        if is_new {
-            super::announce();
-        }
-        mask
+    /// The slots that record the category, `None` before it was first evaluated.
+    pub(super) fn known_slots(&self) -> Option<u32> {
+        let mask = self.mask.load(Ordering::Relaxed);
+        (mask & UNKNOWN == 0).then_some(mask)
+    }
+
+    pub(super) fn set_slots(&self, slots: u32) {
+        self.mask.store(slots, Ordering::Relaxed);
     }
 }
 
-/// All categories used so far, and who wants what.
-struct Registry {
-    categories: Vec<&'static Category>,
-    /// Slots that are recording, with their filters.
-    filters: Vec<(usize, Filter)>,
+/// A recording starts or stops to record a category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CategoryChange {
+    /// Tells recordings that run at the same time apart: 0 to 7.
+    pub instance: usize,
+    /// Whether this recording wants the category now.
+    pub is_enabled: bool,
+    /// Whether any wants it now.
+    pub is_enabled_anywhere: bool,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    categories: Vec::new(),
-    filters: Vec::new(),
-});
-
-impl Registry {
-    fn evaluate(&self, category: &Category) -> u32 {
-        self.filters
-            .iter()
-            .filter(|(_, filter)| filter.is_enabled(category.name, category.tags))
-            .fold(0, |mask, (slot, _)| mask | 1 << slot)
+/// Whether a name can be that of a category or group in the macros.
+#[doc(hidden)]
+pub const fn is_valid_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut members = 1;
+    let mut index = 0;
+    while index < bytes.len() {
+        match bytes[index] {
+            b'*' | b'"' | b' ' => return false,
+            b',' => members += 1,
+            _ => {}
+        }
+        index += 1;
     }
+    !bytes.is_empty() && members <= MAX_MEMBERS
+}
 
-    fn evaluate_all(&self) {
-        for category in &self.categories {
-            category
-                .mask
-                .store(self.evaluate(category), Ordering::Relaxed);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_configs_cannot_ask_for_are_refused() {
+        for name in ["a", "a.b:c", "a,b,c,d", "disabled-by-default-x", "ü"] {
+            assert!(is_valid_name(name), "{name}");
+        }
+        for name in ["", "a b", "a*", "\"", "a,b,c,d,e"] {
+            assert!(!is_valid_name(name), "{name}");
         }
     }
-}
-
-/// Switches on what the instance in a slot wants.
-pub(super) fn enable(slot: usize, filter: Filter) {
-    let mut registry = lock(&REGISTRY);
-    registry.filters.push((slot, filter));
-    registry.evaluate_all();
-}
-
-/// Switches off what only the instance in a slot wanted.
-pub(super) fn disable(slot: usize) {
-    let mut registry = lock(&REGISTRY);
-    registry.filters.retain(|(other, _)| *other != slot);
-    registry.evaluate_all();
-}
-
-/// The categories used so far, for the service to list: an encoded TrackEventDescriptor.
-pub(super) fn descriptor() -> Vec<u8> {
-    let registry = lock(&REGISTRY);
-    let mut listed: Vec<&str> = Vec::new();
-    ferretto_wire::encode(|descriptor| {
-        for category in &registry.categories {
-            if listed.contains(&category.name) {
-                continue;
-            }
-            listed.push(category.name);
-            descriptor.nested(track_event_descriptor::AVAILABLE_CATEGORIES, |item| {
-                item.string(track_event_category::NAME, category.name);
-                if !category.description.is_empty() {
-                    item.string(track_event_category::DESCRIPTION, category.description);
-                }
-                for tag in category.tags {
-                    item.string(track_event_category::TAGS, tag);
-                }
-            });
-        }
-    })
 }

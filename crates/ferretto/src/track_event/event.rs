@@ -1,5 +1,9 @@
 //! What an event consists of.
 
+use super::category::Category;
+use super::field::Field;
+use super::track::{CounterTrack, StateTrack, Track};
+
 /// The name of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name<'a> {
@@ -14,10 +18,57 @@ pub enum Name<'a> {
 pub enum Kind {
     /// The beginning of a slice.
     Begin = 1,
-    /// The end of the innermost slice of the thread.
+    /// The end of the innermost slice of the track.
     End = 2,
     /// A moment.
     Instant = 3,
+    /// A value of a counter.
+    Counter = 4,
+    /// A state that begins and ends the one before.
+    State = 5,
+}
+
+/// Who asks for an event by what.
+#[derive(Clone, Copy, Debug)]
+pub enum Categories<'a> {
+    /// Whoever is asked for, and nothing is written: ends of slices.
+    None,
+    /// One known at compile time, or a group.
+    Static(&'static Category),
+    /// One or several, separated by commas, named at run time.
+    Dynamic(&'a str),
+}
+
+impl Categories<'_> {
+    /// The same, for an event that does not carry its categories.
+    pub(crate) fn unwritten(self) -> Self {
+        match self {
+            Self::Static(_) => Self::None,
+            other => other,
+        }
+    }
+}
+
+/// Where an event is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// On the track of its thread, or where a field says.
+    Thread,
+    /// On this track, or where a field says.
+    Track(&'a Track<'a>),
+    Counter(&'a CounterTrack<'a>),
+    State(&'a StateTrack<'a>),
+}
+
+/// Something to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) categories: Categories<'a>,
+    pub(crate) name: Option<Name<'a>>,
+    pub(crate) place: Place<'a>,
+    pub(crate) value: Option<CounterValue>,
+    pub(crate) fields: &'a [Field<'a>],
 }
 
 /// A value of a counter.

@@ -7,6 +7,9 @@ mod field {
     pub(super) use ferretto_proto::fields::track_event_config::*;
 }
 
+/// Categories named at run time that begin with this have the tag `slow`.
+const DISABLED_BY_DEFAULT: &str = "disabled-by-default-";
+
 /// A decoded TrackEventConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
@@ -22,6 +25,10 @@ pub(crate) struct Filter {
     pub(crate) hide_arguments: bool,
     /// Leave names out that are not known at compile time.
     pub(crate) hide_dynamic_names: bool,
+    /// Say how much processor time threads took.
+    pub(crate) thread_time: bool,
+    /// Nanoseconds within which that is not looked at again.
+    pub(crate) thread_time_interval: u64,
 }
 
 impl Default for Filter {
@@ -35,6 +42,8 @@ impl Default for Filter {
             timestamp_unit: 1,
             hide_arguments: false,
             hide_dynamic_names: false,
+            thread_time: false,
+            thread_time_interval: 0,
         }
     }
 }
@@ -77,8 +86,23 @@ impl Filter {
             field::FILTER_DYNAMIC_EVENT_NAMES => {
                 self.hide_dynamic_names = item.as_bool().unwrap_or(false);
             }
+            field::ENABLE_THREAD_TIME_SAMPLING => {
+                self.thread_time = item.as_bool().unwrap_or(false);
+            }
+            field::THREAD_TIME_SUBSAMPLING_NS => {
+                self.thread_time_interval = item.as_u64().unwrap_or(0);
+            }
             _ => {}
         }
+    }
+
+    /// Whether a category that is named at run time is to be recorded.
+    pub(crate) fn is_enabled_dynamic(&self, name: &str) -> bool {
+        let tags: &[&str] = match name.starts_with(DISABLED_BY_DEFAULT) {
+            true => &["slow"],
+            false => &[],
+        };
+        self.is_enabled(name, tags)
     }
 
     /// Whether a category with these tags is to be recorded.

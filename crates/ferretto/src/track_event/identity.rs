@@ -58,6 +58,27 @@ impl Thread {
     }
 }
 
+/// The numbers of the tracks of this process and of the thread, on which those of other tracks depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) process: u64,
+    pub(crate) thread: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(process: &Process, thread: &Thread) -> Self {
+        Self {
+            process: process.track,
+            thread: thread.track(process),
+        }
+    }
+
+    /// That of the calling thread.
+    pub(crate) fn current() -> Self {
+        Self::of(Process::current(), &Thread::current())
+    }
+}
+
 /// When the process started, in clock ticks since boot.
 fn start_time() -> Option<u64> {
     let stat = std::fs::read("/proc/self/stat").ok()?;
@@ -84,18 +105,17 @@ fn process_track(start_time: u64, pid: i32) -> u64 {
     fnv(hash, &pid.to_le_bytes())
 }
 
-/// The number of a process's counter track.
-pub(crate) fn counter_track(process: &Process, name: &str) -> u64 {
-    const COUNTERS: u64 = 0xb1a4_a67d_7970_839e;
-    fnv(FNV_BASIS, name.as_bytes()) ^ COUNTERS ^ process.track
-}
+/// Where the hash that is taken of names begins.
+pub(crate) const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// Goes on with the hash of 64 bits that Fowler, Noll and Vo describe (variant 1a).
+pub(crate) const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut index = 0;
+    while index < bytes.len() {
+        hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
+        index += 1;
+    }
+    hash
 }
 
 #[cfg(test)]
@@ -106,15 +126,6 @@ mod tests {
     fn track_numbers_are_those_of_other_libraries() {
         assert_eq!(process_track(123_456, 4242), 0x61a6_0838_098c_0914);
         assert_eq!(fnv(FNV_BASIS, b"MyTrack"), 0x1056_8bfe_b6ff_d272);
-        let no_process = Process {
-            track: 0,
-            pid: 0,
-            command_line: Vec::new(),
-        };
-        assert_eq!(
-            counter_track(&no_process, "Goats teleported"),
-            0x6072_fc23_4f82_df11
-        );
     }
 
     #[test]

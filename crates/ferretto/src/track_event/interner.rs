@@ -1,7 +1,14 @@
-//! Numbers for strings that occur again and again.
+//! Numbers for strings and the like that occur again and again.
+
+use std::collections::HashMap;
 
 use ferretto_proto::fields::interned_data as field;
 use ferretto_wire::Encoder;
+
+use super::field::{Frame, SourceLocation};
+
+/// Most things of a kind that are remembered by what they are rather than by where. Others get a new number each time.
+const MAX_REMEMBERED: usize = 4096;
 
 /// The dictionaries of one sequence.
 #[derive(Debug, Default)]
@@ -9,9 +16,22 @@ pub(super) struct Interner {
     categories: Table,
     names: Table,
     arguments: Table,
-    types: Table,
+    rare: Rare,
     /// Entries not written yet: fields of an InternedData message.
     pending: Vec<u8>,
+}
+
+/// The dictionaries that few programs use.
+#[derive(Debug, Default)]
+struct Rare {
+    value_types: Table,
+    correlations: Table,
+    log_bodies: Table,
+    locations: Table,
+    functions: Contents,
+    files: Contents,
+    frames: Contents,
+    callstacks: Contents,
 }
 
 impl Interner {
@@ -20,32 +40,118 @@ impl Interner {
         self.categories.clear();
         self.names.clear();
         self.arguments.clear();
-        self.types.clear();
+        self.rare = Rare::default();
         self.pending.clear();
     }
 
     pub(super) fn category(&mut self, text: &'static str) -> u64 {
         self.categories
-            .number(field::EVENT_CATEGORIES, text, &mut self.pending)
+            .text(field::EVENT_CATEGORIES, text, &mut self.pending)
     }
 
     pub(super) fn name(&mut self, text: &'static str) -> u64 {
-        self.names
-            .number(field::EVENT_NAMES, text, &mut self.pending)
+        self.names.text(field::EVENT_NAMES, text, &mut self.pending)
     }
 
+    #[inline]
     pub(super) fn argument(&mut self, text: &'static str) -> u64 {
         self.arguments
-            .number(field::DEBUG_ANNOTATION_NAMES, text, &mut self.pending)
+            .text(field::DEBUG_ANNOTATION_NAMES, text, &mut self.pending)
     }
 
     /// The full name of a protobuf type.
     pub(super) fn type_name(&mut self, text: &'static str) -> u64 {
-        let field = field::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
-        self.types.number(field, text, &mut self.pending)
+        self.rare.value_types.text(
+            field::DEBUG_ANNOTATION_VALUE_TYPE_NAMES,
+            text,
+            &mut self.pending,
+        )
+    }
+
+    pub(super) fn correlation(&mut self, text: &'static str) -> u64 {
+        self.rare
+            .correlations
+            .text(field::CORRELATION_ID_STR, text, &mut self.pending)
+    }
+
+    pub(super) fn log_body(&mut self, text: &'static str) -> u64 {
+        self.rare
+            .log_bodies
+            .text(field::LOG_MESSAGE_BODY, text, &mut self.pending)
+    }
+
+    /// A new number for a text that is not remembered.
+    pub(super) fn new_log_body(&mut self, text: &str) -> u64 {
+        let number = self.rare.log_bodies.next();
+        define_text(field::LOG_MESSAGE_BODY, number, text, &mut self.pending);
+        number
+    }
+
+    pub(super) fn location(&mut self, location: &'static SourceLocation) -> u64 {
+        let key = (std::ptr::from_ref(location).addr(), 0);
+        self.rare.locations.number(key, |number| {
+            Encoder::new(&mut self.pending).nested(field::SOURCE_LOCATIONS, |entry| {
+                entry.varint(1, number);
+                entry.string(2, location.file);
+                if !location.function.is_empty() {
+                    entry.string(3, location.function);
+                }
+                entry.varint(4, location.line.into());
+            });
+        })
+    }
+
+    pub(super) fn callstack(&mut self, frames: &[Frame<'_>]) -> u64 {
+        let mut numbers = Vec::with_capacity(frames.len() * 2);
+        for frame in frames {
+            let number = self.frame(frame);
+            Encoder::new(&mut numbers).varint(2, number);
+        }
+        let (number, is_new) = self.rare.callstacks.number(&numbers);
+        if is_new {
+            Encoder::new(&mut self.pending).nested(field::CALLSTACKS, |entry| {
+                entry.varint(1, number);
+                entry.raw(&numbers);
+            });
+        }
+        number
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> u64 {
+        let mut fields = Vec::new();
+        let function = self.content(field::FUNCTION_NAMES, frame.function);
+        Encoder::new(&mut fields).varint(2, function);
+        if !frame.file.is_empty() {
+            let file = self.content(field::SOURCE_PATHS, frame.file);
+            Encoder::new(&mut fields).varint(5, file);
+        }
+        if frame.line != 0 {
+            Encoder::new(&mut fields).varint(6, frame.line.into());
+        }
+        let (number, is_new) = self.rare.frames.number(&fields);
+        if is_new {
+            Encoder::new(&mut self.pending).nested(field::FRAMES, |entry| {
+                entry.varint(1, number);
+                entry.raw(&fields);
+            });
+        }
+        number
+    }
+
+    fn content(&mut self, field: u32, text: &str) -> u64 {
+        let contents = match field {
+            field::FUNCTION_NAMES => &mut self.rare.functions,
+            _ => &mut self.rare.files,
+        };
+        let (number, is_new) = contents.number(text.as_bytes());
+        if is_new {
+            define_text(field, number, text, &mut self.pending);
+        }
+        number
     }
 
     /// The fields of the InternedData message that has to go with the present packet; empty if none has to.
+    #[inline]
     pub(super) fn pending(&self) -> &[u8] {
         &self.pending
     }
@@ -55,24 +161,60 @@ impl Interner {
     }
 }
 
+fn define_text(field: u32, number: u64, text: &str, pending: &mut Vec<u8>) {
+    Encoder::new(pending).nested(field, |entry| {
+        entry.varint(1, number);
+        entry.string(2, text);
+    });
+}
+
+/// A dictionary of things known by what they are.
+#[derive(Debug, Default)]
+struct Contents {
+    known: HashMap<Box<[u8]>, u64>,
+    used: u64,
+}
+
+impl Contents {
+    /// The number of a thing, and whether it is a new one.
+    fn number(&mut self, content: &[u8]) -> (u64, bool) {
+        if let Some(&number) = self.known.get(content) {
+            return (number, false);
+        }
+        self.used += 1;
+        if self.known.len() < MAX_REMEMBERED {
+            self.known.insert(content.into(), self.used);
+        }
+        (self.used, true)
+    }
+}
+
 /// One dictionary: open addressing, keyed by where the text is. The same text in two places has two numbers, which
 /// does no harm and saves looking at it.
 #[derive(Debug, Default)]
 struct Table {
     /// Address and length of the text, and its number, 0 for an empty place. The size is a power of two.
     places: Vec<(usize, usize, u64)>,
+    kept: usize,
     used: u64,
 }
 
 impl Table {
     fn clear(&mut self) {
         self.places.fill((0, 0, 0));
+        self.kept = 0;
         self.used = 0;
     }
 
     #[inline]
-    fn number(&mut self, field: u32, text: &'static str, pending: &mut Vec<u8>) -> u64 {
-        let key = (text.as_ptr() as usize, text.len());
+    fn text(&mut self, field: u32, text: &'static str, pending: &mut Vec<u8>) -> u64 {
+        let key = (text.as_ptr().addr(), text.len());
+        self.number(key, |number| define_text(field, number, text, pending))
+    }
+
+    /// The number of the thing at an address; a new one is defined.
+    #[inline]
+    fn number(&mut self, key: (usize, usize), define: impl FnOnce(u64)) -> u64 {
         if let Some(mask) = self.places.len().checked_sub(1) {
             let mut at = slot(key) & mask;
             loop {
@@ -83,27 +225,26 @@ impl Table {
                 }
             }
         }
-        self.add(field, key, text, pending)
+        let number = self.add(key);
+        define(number);
+        number
+    }
+
+    /// A number for something that is not remembered.
+    fn next(&mut self) -> u64 {
+        self.used += 1;
+        self.used
     }
 
     #[cold]
-    fn add(
-        &mut self,
-        field: u32,
-        key: (usize, usize),
-        text: &'static str,
-        pending: &mut Vec<u8>,
-    ) -> u64 {
-        if self.used as usize * 2 >= self.places.len() {
+    fn add(&mut self, key: (usize, usize)) -> u64 {
+        if self.kept * 2 >= self.places.len() {
             self.grow();
         }
-        self.used += 1;
-        self.insert((key.0, key.1, self.used));
-        Encoder::new(pending).nested(field, |entry| {
-            entry.varint(1, self.used);
-            entry.string(2, text);
-        });
-        self.used
+        self.kept += 1;
+        let number = self.next();
+        self.insert((key.0, key.1, number));
+        number
     }
 
     fn grow(&mut self) {

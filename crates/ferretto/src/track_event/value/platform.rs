@@ -9,7 +9,7 @@ use std::str::Utf8Error;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::annotation::{Annotation, Argument};
-use crate::track_event::now;
+use crate::track_event::clock::now;
 
 macro_rules! displayed {
     ($($type:ty),+) => {

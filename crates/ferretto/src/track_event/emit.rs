@@ -1,0 +1,271 @@
+//! Where the macros lead.
+
+use super::SLOTS;
+use super::category::Category;
+use super::event::{Categories, CounterValue, Event, Kind, Name, Place};
+use super::field::Field;
+use super::thread;
+use super::track::{CounterTrack, StateTrack, Track};
+
+/// A category named at run time. Made by [`dynamic`].
+#[derive(Clone, Copy, Debug)]
+pub struct DynamicCategory<'a>(&'a str);
+
+/// A category that is named at run time; or several, separated by commas, of which it is enough that one is asked for.
+///
+/// It costs more than a [`Category`]: recordings are asked whether they want it when they first see it, and now and then
+/// again; its name is written with each event; and it is not listed among the categories of the process.
+///
+/// ```
+/// for plugin in ["equaliser", "reverb"] {
+///     let _slice = ferretto::slice!(ferretto::dynamic(plugin), "load");
+/// }
+/// ```
+pub fn dynamic(name: &str) -> DynamicCategory<'_> {
+    DynamicCategory(name)
+}
+
+impl DynamicCategory<'_> {
+    /// Whether anybody records the category.
+    #[inline]
+    pub fn is_enabled(&self) -> bool {
+        !cfg!(feature = "off") && SLOTS.active() != 0 && self.is_wanted()
+    }
+
+    #[cold]
+    fn is_wanted(&self) -> bool {
+        thread::wanting(SLOTS.active(), self.0) != 0
+    }
+}
+
+/// What events can be asked for by: a [`Category`] or a [`DynamicCategory`].
+pub trait Selector<'a>: Copy + sealed::Sealed<'a> {}
+
+mod sealed {
+    use super::super::event::Categories;
+
+    pub trait Sealed<'a> {
+        /// Who may want the event, and how it is written.
+        fn select(self) -> (u32, Categories<'a>);
+    }
+}
+
+impl Selector<'static> for &'static Category {}
+
+impl sealed::Sealed<'static> for &'static Category {
+    #[inline]
+    fn select(self) -> (u32, Categories<'static>) {
+        (self.slots(), Categories::Static(self))
+    }
+}
+
+impl<'a> Selector<'a> for DynamicCategory<'a> {}
+
+impl<'a> sealed::Sealed<'a> for DynamicCategory<'a> {
+    fn select(self) -> (u32, Categories<'a>) {
+        (SLOTS.active(), Categories::Dynamic(self.0))
+    }
+}
+
+/// What the macros make of the category they are given.
+#[doc(hidden)]
+pub trait AsSelector {
+    type Selector;
+
+    fn as_selector(self) -> Self::Selector;
+}
+
+impl AsSelector for &'static Category {
+    type Selector = Self;
+
+    #[inline(always)]
+    fn as_selector(self) -> Self {
+        self
+    }
+}
+
+impl AsSelector for &&'static Category {
+    type Selector = &'static Category;
+
+    #[inline(always)]
+    fn as_selector(self) -> &'static Category {
+        self
+    }
+}
+
+impl<'a> AsSelector for &DynamicCategory<'a> {
+    type Selector = DynamicCategory<'a>;
+
+    #[inline(always)]
+    fn as_selector(self) -> DynamicCategory<'a> {
+        *self
+    }
+}
+
+/// Writes a slice event or instant to every recording that wants its category. What the macros call.
+#[cold]
+#[inline(never)]
+pub fn emit<'a>(
+    category: impl Selector<'a>,
+    kind: Kind,
+    name: Option<Name<'_>>,
+    fields: &[Field<'_>],
+) {
+    let (slots, categories) = category.select();
+    if slots == 0 {
+        return;
+    }
+    // The end of a slice has neither.
+    let is_end = kind == Kind::End;
+    let event = Event {
+        kind,
+        categories: if is_end {
+            categories.unwritten()
+        } else {
+            categories
+        },
+        name: name.filter(|_| !is_end),
+        place: Place::Thread,
+        value: None,
+        fields,
+    };
+    thread::write(slots, &event);
+}
+
+/// Sets a counter in every recording that wants its category. What [`counter!`](crate::counter) calls.
+#[cold]
+#[inline(never)]
+pub fn emit_counter<'a>(
+    category: impl Selector<'a>,
+    counter: &CounterTrack<'_>,
+    value: CounterValue,
+    fields: &[Field<'_>],
+) {
+    let (slots, categories) = category.select();
+    if slots == 0 {
+        return;
+    }
+    let event = Event {
+        kind: Kind::Counter,
+        categories: categories.unwritten(),
+        name: None,
+        place: Place::Counter(counter),
+        value: Some(value),
+        fields,
+    };
+    thread::write(slots, &event);
+}
+
+/// Sets a state in every recording that wants its category; `None` for none. What [`state!`](crate::state) calls.
+#[cold]
+#[inline(never)]
+pub fn emit_state<'a>(
+    category: impl Selector<'a>,
+    track: &StateTrack<'_>,
+    state: Option<Name<'_>>,
+    fields: &[Field<'_>],
+) {
+    let (slots, categories) = category.select();
+    if slots == 0 {
+        return;
+    }
+    let event = Event {
+        kind: Kind::State,
+        categories,
+        name: state,
+        place: Place::State(track),
+        value: None,
+        fields,
+    };
+    thread::write(slots, &event);
+}
+
+/// Writes the beginning of a slice. What [`slice!`](crate::slice) calls.
+#[cold]
+#[inline(never)]
+pub fn emit_slice<'a, 't>(
+    category: impl Selector<'a>,
+    name: Name<'_>,
+    track: Option<Track<'t>>,
+    fields: &[Field<'_>],
+) -> Slice<'t> {
+    let (slots, categories) = category.select();
+    if slots != 0 {
+        let event = Event {
+            kind: Kind::Begin,
+            categories,
+            name: Some(name),
+            place: track.as_ref().map_or(Place::Thread, Place::Track),
+            value: None,
+            fields,
+        };
+        thread::write(slots, &event);
+    }
+    Slice { slots, track }
+}
+
+/// A slice that ends when this is dropped, on the track it began on, also when that is because of a panic. Made by
+/// [`slice!`](crate::slice).
+///
+/// Recordings that did not see the beginning do not see the end.
+#[derive(Debug)]
+#[must_use = "the slice ends when this is dropped"]
+pub struct Slice<'a> {
+    /// Who has seen the beginning.
+    slots: u32,
+    track: Option<Track<'a>>,
+}
+
+impl Slice<'_> {
+    /// A slice nobody records.
+    #[inline]
+    pub const fn disabled() -> Self {
+        Self {
+            slots: 0,
+            track: None,
+        }
+    }
+
+    /// Whether anybody records the slice.
+    #[inline]
+    pub fn is_enabled(&self) -> bool {
+        self.slots & SLOTS.active() != 0
+    }
+
+    /// Ends the slice, with something attached to its end. What [`end_slice!`](crate::end_slice) calls.
+    #[cold]
+    #[inline(never)]
+    pub fn end_with(mut self, fields: &[Field<'_>]) {
+        self.end(fields);
+        self.slots = 0;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end(&self, fields: &[Field<'_>]) {
+        let slots = self.slots & SLOTS.active();
+        if slots == 0 {
+            return;
+        }
+        thread::write(
+            slots,
+            &Event {
+                kind: Kind::End,
+                categories: Categories::None,
+                name: None,
+                place: self.track.as_ref().map_or(Place::Thread, Place::Track),
+                value: None,
+                fields,
+            },
+        );
+    }
+}
+
+impl Drop for Slice<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.slots != 0 {
+            self.end(&[]);
+        }
+    }
+}

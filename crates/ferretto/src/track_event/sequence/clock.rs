@@ -1,0 +1,124 @@
+//! How timestamps are written.
+
+use ferretto_proto::fields::{clock_snapshot, trace_packet};
+
+use crate::track_event::buffer::{EventBuffer, EventEncoder};
+use crate::track_event::filter::Filter;
+use crate::track_event::time::{INCREMENTAL, Timestamp};
+
+/// The clock of absolute times in units other than nanoseconds.
+const SCALED: u32 = 65;
+
+/// The clocks of one sequence.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// Nanoseconds per unit, at least 1.
+    unit: u64,
+    is_incremental: bool,
+    /// The number of the clock that events are timed by.
+    base: u32,
+    /// The time that differences refer to.
+    last: u64,
+}
+
+impl Clock {
+    pub(super) fn new(filter: &Filter, base: u32) -> Self {
+        Self {
+            unit: filter.timestamp_unit,
+            is_incremental: !filter.absolute_timestamps,
+            base,
+            last: 0,
+        }
+    }
+
+    pub(super) fn reset(&mut self, now: u64) {
+        self.last = now;
+    }
+
+    pub(super) fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    fn absolute_clock(&self) -> u32 {
+        if self.unit == 1 { self.base } else { SCALED }
+    }
+
+    /// The clock of packets that name none.
+    pub(super) fn default_clock(&self) -> u32 {
+        if self.is_incremental {
+            INCREMENTAL
+        } else {
+            self.absolute_clock()
+        }
+    }
+
+    /// Writes the fields that every packet begins with.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        buffer: &mut EventBuffer,
+        now: u64,
+        time: Option<Timestamp>,
+        flags: u64,
+    ) {
+        let mut packet = EventEncoder::new(buffer);
+        if time.is_none() && self.is_incremental && self.unit == 1 && now >= self.last {
+            packet.varint(trace_packet::TIMESTAMP, now - self.last);
+            self.last = now;
+        } else {
+            self.write_other(&mut packet, time.unwrap_or(Timestamp::new(now)));
+        }
+        packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
+    }
+
+    #[inline(never)]
+    fn write_other(&mut self, packet: &mut EventEncoder<'_>, time: Timestamp) {
+        let Timestamp { mut clock, value } = time;
+        let default = self.default_clock();
+        if clock == INCREMENTAL {
+            clock = default;
+        }
+        let (value, clock) = if clock == INCREMENTAL && value >= self.last {
+            let units = (value - self.last) / self.unit;
+            // Whole units only, so that what is cut off is not lost.
+            self.last += units * self.unit;
+            (units, None)
+        } else if clock == INCREMENTAL {
+            (value / self.unit, Some(self.absolute_clock()))
+        } else if clock == default {
+            (value / self.unit, None)
+        } else {
+            (value, Some(clock))
+        };
+        packet.varint(trace_packet::TIMESTAMP, value);
+        if let Some(clock) = clock {
+            packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock.into());
+        }
+    }
+
+    /// Tells readers how the clocks of the sequence relate to the one that events are timed by.
+    pub(super) fn write_snapshot(&self, packet: &mut EventEncoder<'_>, now: u64) {
+        let scaled = now / self.unit;
+        let clocks = [
+            Some((self.base, now, None)),
+            self.is_incremental
+                .then_some((INCREMENTAL, scaled, Some(true))),
+            (self.unit != 1).then_some((SCALED, scaled, Some(false))),
+        ];
+        if clocks.iter().flatten().count() == 1 {
+            return;
+        }
+        packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
+            for (id, time, is_incremental) in clocks.into_iter().flatten() {
+                snapshot.nested(clock_snapshot::CLOCKS, |clock| {
+                    clock.varint(clock_snapshot::clock::CLOCK_ID, id.into());
+                    clock.varint(clock_snapshot::clock::TIMESTAMP, time);
+                    if let Some(is_incremental) = is_incremental {
+                        clock.bool(clock_snapshot::clock::IS_INCREMENTAL, is_incremental);
+                        clock.varint(clock_snapshot::clock::UNIT_MULTIPLIER_NS, self.unit);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,32 @@
+//! Categories that are named at run time.
+
+use crate::track_event::filter::Filter;
+use crate::track_event::identity::{FNV_BASIS, fnv};
+
+/// How many decisions are remembered.
+const PLACES: usize = 64;
+
+/// Decisions about categories named at run time: each name has one place, which it shares with others.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    /// Empty before the first one.
+    places: Vec<Option<(Box<str>, bool)>>,
+}
+
+impl Decisions {
+    pub(super) fn decide(&mut self, names: &str, filter: &Filter) -> bool {
+        if self.places.is_empty() {
+            self.places.resize(PLACES, None);
+        }
+        let hash = fnv(FNV_BASIS, names.as_bytes());
+        let place = &mut self.places[(hash ^ hash >> 32) as usize % PLACES];
+        if let Some((known, decision)) = place
+            && **known == *names
+        {
+            return *decision;
+        }
+        let decision = names.split(',').any(|name| filter.is_enabled_dynamic(name));
+        *place = Some((names.into(), decision));
+        decision
+    }
+}

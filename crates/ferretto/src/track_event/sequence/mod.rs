@@ -1,0 +1,181 @@
+//! The packets of one thread in one recording.
+
+mod body;
+mod clock;
+mod dynamic;
+mod prefix;
+mod reset;
+mod thread_time;
+mod uuids;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferretto_client::TraceWriter;
+use ferretto_proto::fields::trace_packet;
+
+use self::clock::Clock;
+use self::dynamic::Decisions;
+use self::prefix::Prefixes;
+use self::thread_time::ThreadTime;
+use self::uuids::Uuids;
+use super::buffer::{EventBuffer, EventEncoder};
+use super::clock as event_clock;
+use super::event::{Categories, CounterValue, Event, Place};
+use super::field::Field;
+use super::filter::Filter;
+use super::identity::{Identity, Process, Thread};
+use super::interner::Interner;
+use super::time::Timestamp;
+use super::track::{Marker, Track};
+
+/// Flags of a packet: what was interned before is void; or: what was interned before is needed.
+const CLEARED: u64 = 1;
+const NEEDS_STATE: u64 = 2;
+
+/// Most incremental counters whose last value is remembered.
+const MAX_COUNTERS: usize = 1 << 14;
+
+/// Writes events and whatever they need to be understood.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    writer: TraceWriter,
+    filter: Arc<Filter>,
+    process: &'static Process,
+    thread: Thread,
+    identity: Identity,
+    clock: Clock,
+    interner: Interner,
+    prefixes: Prefixes,
+    /// Tracks described since the last reset.
+    described: Uuids,
+    /// What incremental counters were last set to.
+    counters: HashMap<u64, CounterValue>,
+    decisions: Decisions,
+    thread_time: Option<ThreadTime>,
+    /// What was written before cannot be relied on.
+    is_stale: bool,
+    drop_count: u64,
+}
+
+/// When an event happens.
+#[derive(Clone, Copy, Debug)]
+struct When {
+    now: u64,
+    /// The time the event was given, if it was given one.
+    given: Option<Timestamp>,
+}
+
+impl Sequence {
+    pub(super) fn new(
+        writer: TraceWriter,
+        filter: Arc<Filter>,
+        process: &'static Process,
+        thread: Thread,
+    ) -> Self {
+        Self {
+            clock: Clock::new(&filter, event_clock::number()),
+            drop_count: writer.drop_count(),
+            thread_time: ThreadTime::new(&filter),
+            identity: Identity::of(process, &thread),
+            writer,
+            filter,
+            process,
+            thread,
+            interner: Interner::default(),
+            prefixes: Prefixes::new(),
+            described: Uuids::default(),
+            counters: HashMap::new(),
+            decisions: Decisions::default(),
+            is_stale: true,
+        }
+    }
+
+    /// Forgets what was interned, before the next event.
+    pub(super) fn clear(&mut self) {
+        self.is_stale = true;
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.writer.flush(None);
+    }
+
+    /// Whether a category named at run time is to be recorded.
+    pub(super) fn wants(&mut self, category: &str) -> bool {
+        self.decisions.decide(category, &self.filter)
+    }
+
+    /// Writes an event.
+    pub(super) fn event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
+        if let Categories::Dynamic(name) = event.categories
+            && !self.wants(name)
+        {
+            return;
+        }
+        let mut when = When { now, given: None };
+        let mut track = match event.place {
+            Place::Thread => None,
+            Place::Track(track) => Some((track, Marker::Slices)),
+            Place::Counter(counter) => Some((&counter.track, Marker::Counter(counter))),
+            Place::State(state) => Some((&state.track, Marker::State)),
+        };
+        for field in event.fields {
+            match *field {
+                Field::Time(time) => when.given = Some(time),
+                Field::Track(given) if matches!(event.place, Place::Thread | Place::Track(_)) => {
+                    track = Some((given, Marker::Slices));
+                }
+                _ => {}
+            }
+        }
+        if (self.is_stale || self.drop_count != self.writer.drop_count())
+            && !self.reset(buffer, when)
+        {
+            return;
+        }
+        let track = track.map(|(track, marker)| self.introduce(buffer, when, track, marker));
+        self.write(buffer, when, event, track);
+    }
+
+    /// Writes the packet of an event on a track that has been described.
+    #[inline]
+    fn write(
+        &mut self,
+        buffer: &mut EventBuffer,
+        when: When,
+        event: &Event<'_>,
+        track: Option<u64>,
+    ) {
+        buffer.clear();
+        self.clock.write(buffer, when.now, when.given, NEEDS_STATE);
+        let body = buffer.begin_nested(trace_packet::TRACK_EVENT);
+        self.write_body(buffer, when, event, track);
+        buffer.end_nested(body);
+        if !self.interner.pending().is_empty() {
+            self.write_interned(buffer);
+        }
+        self.writer.write_packet(buffer.written());
+    }
+
+    #[cold]
+    fn write_interned(&mut self, buffer: &mut EventBuffer) {
+        EventEncoder::new(buffer).bytes(trace_packet::INTERNED_DATA, self.interner.pending());
+        self.interner.written();
+    }
+
+    /// The number of a track, which is described if it was not before.
+    #[inline]
+    fn introduce(
+        &mut self,
+        buffer: &mut EventBuffer,
+        when: When,
+        track: &Track<'_>,
+        marker: Marker<'_>,
+    ) -> u64 {
+        let uuid = track.number_for(&self.identity);
+        if uuid != 0 && !self.described.contains(uuid) {
+            self.describe(buffer, when, uuid, track, marker);
+        }
+        uuid
+    }
+}

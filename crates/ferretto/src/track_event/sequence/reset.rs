@@ -1,0 +1,115 @@
+//! What comes before the first event, and before the first one after a loss.
+
+use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
+
+use super::{CLEARED, NEEDS_STATE, Sequence, When};
+use crate::track_event::buffer::{EventBuffer, EventEncoder};
+use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
+
+impl Sequence {
+    /// Starts anew: what was written before is void, or was lost, and a reader skips what relies on it. Returns whether
+    /// there is room; while there is none, every event tries again.
+    #[cold]
+    pub(super) fn reset(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
+        self.interner.clear();
+        self.prefixes.clear();
+        self.described.clear();
+        self.counters.clear();
+        if let Some(thread_time) = &mut self.thread_time {
+            thread_time.reset();
+        }
+        self.drop_count = self.writer.drop_count();
+        self.clock.reset(when.now);
+        self.write_defaults(buffer, when);
+        self.is_stale = self.writer.is_dropping();
+        if self.is_stale {
+            return false;
+        }
+        let when = When {
+            given: None,
+            ..when
+        };
+        let (thread, process) = (Track::thread(), Track::process());
+        self.describe(buffer, when, self.identity.thread, &thread, Marker::Slices);
+        self.describe(
+            buffer,
+            when,
+            self.identity.process,
+            &process,
+            Marker::Slices,
+        );
+        if self.thread_time.is_some() {
+            let counter = CounterTrack::thread_time(self.clock.unit());
+            self.introduce(buffer, when, &counter.track, Marker::Counter(&counter));
+        }
+        true
+    }
+
+    fn write_defaults(&mut self, buffer: &mut EventBuffer, when: When) {
+        buffer.clear();
+        self.clock.write(buffer, when.now, when.given, CLEARED);
+        let thread_time = self.thread_time.as_ref().map(|_| {
+            CounterTrack::thread_time(1)
+                .track
+                .number_for(&self.identity)
+        });
+        let mut packet = EventEncoder::new(buffer);
+        packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
+            let clock = self.clock.default_clock();
+            defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock.into());
+            defaults.nested(trace_packet_defaults::TRACK_EVENT_DEFAULTS, |defaults| {
+                defaults.varint(track_event_defaults::TRACK_UUID, self.identity.thread);
+                if let Some(uuid) = thread_time {
+                    defaults.varint(track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS, uuid);
+                }
+            });
+        });
+        self.clock.write_snapshot(&mut packet, when.now);
+        self.writer.write_packet(buffer.written());
+    }
+
+    /// Writes the description of a track, after those of the tracks it lies below.
+    #[cold]
+    pub(super) fn describe(
+        &mut self,
+        buffer: &mut EventBuffer,
+        when: When,
+        uuid: u64,
+        track: &Track<'_>,
+        marker: Marker<'_>,
+    ) {
+        self.described.insert(uuid);
+        if let Parent::Track(parent) = track.parent {
+            self.introduce(buffer, when, parent, Marker::Slices);
+        }
+        let registered = track::description(uuid);
+        buffer.clear();
+        self.clock.write(buffer, when.now, when.given, NEEDS_STATE);
+        let mut packet = EventEncoder::new(buffer);
+        match registered {
+            Some(description) => packet.bytes(trace_packet::TRACK_DESCRIPTOR, &description),
+            None => packet.nested(trace_packet::TRACK_DESCRIPTOR, |out| {
+                track::describe(out, track, marker, self.process, &self.thread);
+            }),
+        }
+        self.writer.write_packet(buffer.written());
+    }
+
+    /// Writes a new description of a track, if it was described before.
+    pub(in crate::track_event) fn describe_again(
+        &mut self,
+        buffer: &mut EventBuffer,
+        now: u64,
+        uuid: u64,
+        description: &[u8],
+    ) {
+        let is_lost = self.is_stale || self.drop_count != self.writer.drop_count();
+        if is_lost || !self.described.contains(uuid) {
+            return;
+        }
+        buffer.clear();
+        self.clock.write(buffer, now, None, NEEDS_STATE);
+        EventEncoder::new(buffer).bytes(trace_packet::TRACK_DESCRIPTOR, description);
+        self.writer.write_packet(buffer.written());
+    }
+}

@@ -1,0 +1,144 @@
+//! What a thread keeps from event to event.
+
+use std::cell::RefCell;
+
+use super::SLOTS;
+use super::buffer::EventBuffer;
+use super::clock;
+use super::event::Event;
+use super::identity::{Process, Thread};
+use super::sequence::Sequence;
+use crate::engine::{MAX_INSTANCES, bits, point};
+
+thread_local! {
+    static THREAD: RefCell<State> = const { RefCell::new(State::new()) };
+}
+
+#[derive(Debug)]
+struct State {
+    sequences: Sequences,
+    buffer: EventBuffer,
+}
+
+/// The sequences of a thread, by slot.
+#[derive(Debug)]
+struct Sequences([Option<Box<Entry>>; MAX_INSTANCES]);
+
+/// A sequence, with the epoch and the number of clears it belongs to.
+#[derive(Debug)]
+struct Entry {
+    epoch: u64,
+    clears: u32,
+    sequence: Sequence,
+}
+
+impl State {
+    const fn new() -> Self {
+        Self {
+            sequences: Sequences([const { None }; MAX_INSTANCES]),
+            buffer: EventBuffer::new(),
+        }
+    }
+}
+
+impl Sequences {
+    /// Ends the sequences of recordings that have stopped.
+    fn collect(&mut self) {
+        for (slot, place) in self.0.iter_mut().enumerate() {
+            if place
+                .as_ref()
+                .is_some_and(|entry| entry.epoch != SLOTS.epoch(slot))
+            {
+                *place = None;
+            }
+        }
+    }
+
+    /// The sequence in the recording of a slot.
+    #[inline]
+    fn get(&mut self, slot: usize) -> Option<&mut Sequence> {
+        let clears = SLOTS.clears(slot);
+        if self.0[slot].is_none() {
+            self.begin(slot, clears)?;
+        }
+        let entry = self.0[slot].as_mut()?;
+        if entry.clears != clears {
+            entry.clears = clears;
+            entry.sequence.clear();
+        }
+        Some(&mut entry.sequence)
+    }
+
+    #[cold]
+    fn begin(&mut self, slot: usize, clears: u32) -> Option<()> {
+        // The epoch first: if the recording is replaced meanwhile, the next event notices.
+        let epoch = SLOTS.epoch(slot);
+        let (writer, filter) = SLOTS.writer(slot).filter(|_| epoch != 0)?;
+        let sequence = Sequence::new(writer, filter, Process::current(), Thread::current());
+        self.0[slot] = Some(Box::new(Entry {
+            epoch,
+            clears,
+            sequence,
+        }));
+        Some(())
+    }
+}
+
+/// Ends this thread's sequences of recordings that have stopped.
+pub(super) fn collect() {
+    let _ = THREAD.try_with(|thread| {
+        if let Ok(mut thread) = thread.try_borrow_mut() {
+            thread.sequences.collect();
+        }
+    });
+}
+
+/// Calls `act` with this thread's sequence in every recording that is named by a bit. Does nothing inside another trace
+/// point and while the thread ends.
+#[inline]
+fn for_each_sequence(slots: u32, mut act: impl FnMut(usize, &mut Sequence, &mut EventBuffer)) {
+    let Some(_point) = point::enter() else {
+        return;
+    };
+    let _ = THREAD.try_with(|thread| {
+        let Ok(mut thread) = thread.try_borrow_mut() else {
+            return;
+        };
+        let State { sequences, buffer } = &mut *thread;
+        for slot in bits(slots) {
+            if let Some(sequence) = sequences.get(slot) {
+                act(slot, sequence, buffer);
+            }
+        }
+    });
+}
+
+/// Writes an event to the recordings that are named by bits.
+pub(super) fn write(slots: u32, event: &Event<'_>) {
+    let now = clock::now();
+    for_each_sequence(slots, |_, sequence, buffer| {
+        sequence.event(buffer, now, event)
+    });
+}
+
+/// The recordings, of those named by bits, that want a category named at run time.
+pub(super) fn wanting(slots: u32, category: &str) -> u32 {
+    let mut wanting = 0;
+    for_each_sequence(slots, |slot, sequence, _| {
+        wanting |= u32::from(sequence.wants(category)) << slot;
+    });
+    wanting
+}
+
+/// Describes a track again where this thread described it before.
+pub(super) fn describe_again(uuid: u64, description: &[u8]) {
+    let now = clock::now();
+    for_each_sequence(SLOTS.active(), |_, sequence, buffer| {
+        sequence.describe_again(buffer, now, uuid, description);
+    });
+}
+
+/// Flushes this thread's sequences.
+pub(crate) fn flush() {
+    for_each_sequence(SLOTS.active(), |_, sequence, _| sequence.flush());
+}

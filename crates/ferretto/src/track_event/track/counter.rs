@@ -1,0 +1,260 @@
+//! Tracks that show a number or a state instead of slices.
+
+use super::{FNV_BASIS, Parent, Shape, Track, fnv};
+use crate::track_event::event::Name;
+
+/// Set the numbers of counters and states apart from others.
+const COUNTER: u64 = 0xb1a4_a67d_7970_839e;
+const STATE: u64 = 0x2e23_98ec_92e8_9138;
+
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds = 1,
+    /// Things.
+    Count = 2,
+    /// Bytes.
+    Bytes = 3,
+}
+
+/// The track of a counter.
+///
+/// ```
+/// use ferretto::{CounterTrack, Unit, counter};
+///
+/// static HEAP: CounterTrack = CounterTrack::new("heap").unit(Unit::Bytes).unit_multiplier(1024);
+///
+/// counter!("memory", HEAP, 512);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct CounterTrack<'a> {
+    pub(crate) track: Track<'a>,
+    pub(super) unit: Option<Unit>,
+    pub(super) unit_name: Option<&'a str>,
+    pub(super) unit_multiplier: i64,
+    pub(super) share_key: Option<&'a str>,
+    pub(crate) is_incremental: bool,
+    /// It shows the processor time of its parent, a thread.
+    pub(super) is_thread_time: bool,
+}
+
+impl CounterTrack<'static> {
+    /// A counter of the process, which is known by its name.
+    pub const fn new(name: &'static str) -> Self {
+        Self::of(Name::Static(name), name)
+    }
+}
+
+impl<'a> CounterTrack<'a> {
+    /// As [`CounterTrack::new`], with a name made at run time.
+    pub const fn with_name(name: &'a str) -> Self {
+        Self::of(Name::Dynamic(name), name)
+    }
+
+    const fn of(name: Name<'a>, text: &'a str) -> Self {
+        let number = fnv(FNV_BASIS, text.as_bytes()) ^ COUNTER;
+        Self {
+            track: Track::of(Shape::Custom, Some(name), number, Parent::Process),
+            unit: None,
+            unit_name: None,
+            unit_multiplier: 1,
+            share_key: None,
+            is_incremental: false,
+            is_thread_time: false,
+        }
+    }
+
+    /// The processor time that the current thread has taken, in units of `unit` nanoseconds.
+    pub(crate) const fn thread_time(unit: u64) -> CounterTrack<'static> {
+        let mut track = CounterTrack::new("thread_time");
+        track.track.parent = Parent::CurrentThread;
+        track.unit_multiplier = unit as i64;
+        track.is_incremental = true;
+        track.is_thread_time = true;
+        track
+    }
+
+    /// Tells it from others of the same name.
+    #[must_use]
+    pub const fn id(mut self, id: u64) -> Self {
+        self.track.number ^= id;
+        self
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub const fn unit(mut self, unit: Unit) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
+    /// What it counts, in words.
+    #[must_use]
+    pub const fn unit_name(mut self, name: &'a str) -> Self {
+        self.unit_name = Some(name);
+        self
+    }
+
+    /// How many units a value of 1 stands for.
+    #[must_use]
+    pub const fn unit_multiplier(mut self, multiplier: i64) -> Self {
+        self.unit_multiplier = multiplier;
+        self
+    }
+
+    /// Shows counters with the same key, below the same parent, with the same scale.
+    #[must_use]
+    pub const fn share_axis(mut self, key: &'a str) -> Self {
+        self.share_key = Some(key);
+        self
+    }
+
+    /// Has only the differences of values recorded, which are shorter. Values are given as ever. Such a counter must be
+    /// set by one thread only.
+    #[must_use]
+    pub const fn incremental(mut self) -> Self {
+        self.is_incremental = true;
+        self
+    }
+}
+
+/// The track of something that is in one of several states at a time.
+///
+/// ```
+/// use ferretto::{StateTrack, state};
+///
+/// static LINK: StateTrack = StateTrack::new("link");
+///
+/// state!("network", LINK, "connected");
+/// state!("network", LINK, None);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StateTrack<'a> {
+    pub(crate) track: Track<'a>,
+}
+
+impl StateTrack<'static> {
+    /// A state of the process, which is known by its name.
+    pub const fn new(name: &'static str) -> Self {
+        Self::of(Name::Static(name), name)
+    }
+}
+
+impl<'a> StateTrack<'a> {
+    /// As [`StateTrack::new`], with a name made at run time.
+    pub const fn with_name(name: &'a str) -> Self {
+        Self::of(Name::Dynamic(name), name)
+    }
+
+    const fn of(name: Name<'a>, text: &'a str) -> Self {
+        let number = fnv(FNV_BASIS, text.as_bytes()) ^ STATE;
+        Self {
+            track: Track::of(Shape::Custom, Some(name), number, Parent::Process),
+        }
+    }
+
+    /// Tells it from others of the same name.
+    #[must_use]
+    pub const fn id(mut self, id: u64) -> Self {
+        self.track.number ^= id;
+        self
+    }
+}
+
+/// What a track of either kind shares with others.
+macro_rules! placing {
+    ($type:ident, $method:ident) => {
+        impl<'a> $type<'a> {
+            /// Puts it below another track.
+            #[must_use]
+            pub const fn child_of(mut self, parent: &'a Track<'a>) -> Self {
+                self.track.parent = Parent::Track(parent);
+                self
+            }
+
+            /// Puts it below the track of the thread that sets it.
+            #[must_use]
+            pub const fn of_current_thread(mut self) -> Self {
+                self.track.parent = Parent::CurrentThread;
+                self
+            }
+
+            /// Puts it below nothing: it belongs to no process.
+            #[must_use]
+            pub const fn global(mut self) -> Self {
+                self.track.parent = Parent::Nothing;
+                self
+            }
+
+            /// Explains it to people.
+            #[must_use]
+            pub const fn description(mut self, text: &'a str) -> Self {
+                self.track.description = Some(text);
+                self
+            }
+
+            /// As [`Track::sibling_order_rank`].
+            #[must_use]
+            pub const fn sibling_order_rank(mut self, rank: i32) -> Self {
+                self.track.rank = Some(rank);
+                self
+            }
+
+            /// The number that names it in recordings, as seen from this thread.
+            pub fn uuid(&self) -> u64 {
+                self.track.uuid()
+            }
+        }
+
+        impl<'a> From<&$type<'a>> for $type<'a> {
+            fn from(track: &Self) -> Self {
+                *track
+            }
+        }
+
+        impl<'a> $method for &'a str {
+            type Track = $type<'a>;
+
+            fn track(self) -> $type<'a> {
+                $type::with_name(self)
+            }
+        }
+
+        impl<'a> $method for &'a String {
+            type Track = $type<'a>;
+
+            fn track(self) -> $type<'a> {
+                $type::with_name(self)
+            }
+        }
+
+        impl<'a> $method for $type<'a> {
+            type Track = Self;
+
+            fn track(self) -> Self {
+                self
+            }
+        }
+
+        impl<'t, 'a> $method for &'t $type<'a> {
+            type Track = Self;
+
+            fn track(self) -> Self {
+                self
+            }
+        }
+
+        /// What the macros make of the track they are given.
+        #[doc(hidden)]
+        pub trait $method {
+            type Track;
+
+            fn track(self) -> Self::Track;
+        }
+    };
+}
+
+placing!(CounterTrack, AsCounter);
+placing!(StateTrack, AsState);

@@ -1,0 +1,131 @@
+//! How recordings are told what a track is.
+
+use ferretto_proto::fields::{
+    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
+};
+use ferretto_wire::{Encoder, Sink};
+
+use super::{CounterTrack, Merge, Shape, Track};
+use crate::track_event::event::Name;
+use crate::track_event::identity::{Identity, Process, Thread};
+
+/// The type of a counter that shows processor time.
+const THREAD_TIME: u64 = 1;
+
+/// What a track shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Marker<'a> {
+    Slices,
+    Counter(&'a CounterTrack<'a>),
+    State,
+}
+
+/// Writes the fields of the TrackDescriptor of a track.
+pub(crate) fn describe<S: Sink + ?Sized>(
+    out: &mut Encoder<'_, S>,
+    track: &Track<'_>,
+    marker: Marker<'_>,
+    process: &Process,
+    thread: &Thread,
+) {
+    let identity = Identity::of(process, thread);
+    out.varint(field::UUID, track.number_for(&identity));
+    match track.parent_number(&identity) {
+        0 => {}
+        parent => out.varint(field::PARENT_UUID, parent),
+    }
+    match track.name {
+        Some(Name::Static(name)) => out.string(field::STATIC_NAME, name),
+        Some(Name::Dynamic(name)) => out.string(field::NAME, name),
+        None => {}
+    }
+    if let Some(text) = track.description {
+        out.string(field::DESCRIPTION, text);
+    }
+    match track.shape {
+        Shape::Process => describe_process(out, process),
+        Shape::CurrentThread => describe_thread(out, process, thread.tid, &thread.name),
+        Shape::Thread(tid) => describe_thread(out, process, tid as i32, &[]),
+        Shape::Custom => {}
+    }
+    match marker {
+        Marker::Slices => {}
+        Marker::Counter(counter) => {
+            out.nested(field::COUNTER, |out| describe_counter(out, counter))
+        }
+        Marker::State => out.nested(field::STATE, |_| {}),
+    }
+    if track.keeps_apart {
+        out.bool(field::DISALLOW_MERGING_WITH_SYSTEM_TRACKS, true);
+    }
+    if let Some(ordering) = track.ordering {
+        out.varint(field::CHILD_ORDERING, ordering as u64);
+    }
+    if let Some(rank) = track.rank {
+        out.int(field::SIBLING_ORDER_RANK, rank.into());
+    }
+    describe_merging(out, track.merge);
+}
+
+fn describe_merging<S: Sink + ?Sized>(out: &mut Encoder<'_, S>, merge: Merge<'_>) {
+    let behavior = match merge {
+        Merge::Unspecified => return,
+        Merge::ByName => 1,
+        Merge::Never => 2,
+        Merge::ByKey(_) | Merge::ByNumber(_) => 3,
+    };
+    out.varint(field::SIBLING_MERGE_BEHAVIOR, behavior);
+    match merge {
+        Merge::ByKey(key) => out.string(field::SIBLING_MERGE_KEY, key),
+        Merge::ByNumber(key) => out.varint(field::SIBLING_MERGE_KEY_INT, key),
+        _ => {}
+    }
+}
+
+fn describe_process<S: Sink + ?Sized>(out: &mut Encoder<'_, S>, process: &Process) {
+    out.nested(field::PROCESS, |out| {
+        out.int(process_descriptor::PID, process.pid.into());
+        for part in &process.command_line {
+            out.bytes(process_descriptor::CMDLINE, part);
+        }
+        if let Some(name) = process.command_line.first() {
+            out.bytes(process_descriptor::PROCESS_NAME, name);
+        }
+    });
+}
+
+fn describe_thread<S: Sink + ?Sized>(
+    out: &mut Encoder<'_, S>,
+    process: &Process,
+    tid: i32,
+    name: &[u8],
+) {
+    out.nested(field::THREAD, |out| {
+        out.int(thread_descriptor::PID, process.pid.into());
+        out.int(thread_descriptor::TID, tid.into());
+        if !name.is_empty() {
+            out.bytes(thread_descriptor::THREAD_NAME, name);
+        }
+    });
+}
+
+fn describe_counter<S: Sink + ?Sized>(out: &mut Encoder<'_, S>, counter: &CounterTrack<'_>) {
+    if counter.is_thread_time {
+        out.varint(counter_descriptor::TYPE, THREAD_TIME);
+    }
+    if let Some(unit) = counter.unit {
+        out.varint(counter_descriptor::UNIT, unit as u64);
+    }
+    if let Some(name) = counter.unit_name {
+        out.string(counter_descriptor::UNIT_NAME, name);
+    }
+    if counter.unit_multiplier != 1 {
+        out.int(counter_descriptor::UNIT_MULTIPLIER, counter.unit_multiplier);
+    }
+    if counter.is_incremental {
+        out.bool(counter_descriptor::IS_INCREMENTAL, true);
+    }
+    if let Some(key) = counter.share_key {
+        out.string(counter_descriptor::Y_AXIS_SHARE_KEY, key);
+    }
+}
