@@ -32,7 +32,7 @@ macro_rules! slice {
         $crate::__slice!(CATEGORY, $($event)+)
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::as_selector(&$category) {
+        match $crate::track_event::AsSelector::selector(&$category) {
             category => $crate::__slice!(category, $($event)+),
         }
     };
@@ -47,7 +47,7 @@ macro_rules! begin {
         $crate::__named!(CATEGORY, Begin, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::as_selector(&$category) {
+        match $crate::track_event::AsSelector::selector(&$category) {
             category => $crate::__named!(category, Begin, $($event)+),
         }
     };
@@ -71,7 +71,7 @@ macro_rules! end {
         }
     }};
     ($category:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
-        match $crate::track_event::AsSelector::as_selector(&$category) {
+        match $crate::track_event::AsSelector::selector(&$category) {
             category => if category.is_enabled() {
                 $crate::track_event::emit(
                     category, $crate::track_event::Kind::End, None, &[$($crate::__field!($key $sep $value)),*],
@@ -112,7 +112,7 @@ macro_rules! instant {
         $crate::__named!(CATEGORY, Instant, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::as_selector(&$category) {
+        match $crate::track_event::AsSelector::selector(&$category) {
             category => $crate::__named!(category, Instant, $($event)+),
         }
     };
@@ -137,7 +137,7 @@ macro_rules! counter {
         $crate::__counter!(CATEGORY, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::as_selector(&$category) {
+        match $crate::track_event::AsSelector::selector(&$category) {
             category => $crate::__counter!(category, $($event)+),
         }
     };
@@ -162,7 +162,7 @@ macro_rules! state {
         $crate::__state!(CATEGORY, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::as_selector(&$category) {
+        match $crate::track_event::AsSelector::selector(&$category) {
             category => $crate::__state!(category, $($event)+),
         }
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ferretto_client::{Address, ProducerOptions, Scraping};
 
+use crate::track_event::EventClock;
 use crate::{engine, track_event};
 
 /// Why tracing could not be started.
@@ -28,6 +29,7 @@ pub struct Options {
     address: Option<Address>,
     memory_kb: u32,
     wait: Option<Duration>,
+    clock: EventClock,
 }
 
 impl Options {
@@ -67,6 +69,14 @@ impl Options {
         self
     }
 
+    /// The clock of all track events; by default [`EventClock::Boottime`]. To be chosen by the first call of
+    /// [`init`](Self::init).
+    #[must_use]
+    pub fn clock(mut self, clock: EventClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Starts a thread that connects to the service of this machine, now or as soon as there is one. The first call
     /// decides; later ones only wait, if told to.
     ///
@@ -82,7 +92,11 @@ impl Options {
             sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..ProducerOptions::default()
         };
-        let runtime = engine::start(options, track_event::register)?;
+        let clock = self.clock;
+        let runtime = engine::start(options, |runtime| {
+            track_event::choose_clock(clock);
+            track_event::register(runtime);
+        })?;
         if let Some(limit) = self.wait {
             runtime.wait_until_ready(limit);
         }

@@ -72,14 +72,14 @@ impl<'a> sealed::Sealed<'a> for DynamicCategory<'a> {
 pub trait AsSelector {
     type Selector;
 
-    fn as_selector(self) -> Self::Selector;
+    fn selector(self) -> Self::Selector;
 }
 
 impl AsSelector for &'static Category {
     type Selector = Self;
 
     #[inline(always)]
-    fn as_selector(self) -> Self {
+    fn selector(self) -> Self {
         self
     }
 }
@@ -88,7 +88,7 @@ impl AsSelector for &&'static Category {
     type Selector = &'static Category;
 
     #[inline(always)]
-    fn as_selector(self) -> &'static Category {
+    fn selector(self) -> &'static Category {
         self
     }
 }
@@ -97,7 +97,7 @@ impl<'a> AsSelector for &DynamicCategory<'a> {
     type Selector = DynamicCategory<'a>;
 
     #[inline(always)]
-    fn as_selector(self) -> DynamicCategory<'a> {
+    fn selector(self) -> DynamicCategory<'a> {
         *self
     }
 }

@@ -43,6 +43,7 @@ pub use track::{ChildOrdering, CounterTrack, StateTrack, Track, Unit};
 pub use value::{Annotation, Argument, Array, Bytes, Debugged, Dict, Displayed};
 pub use value::{bytes, debug, display};
 
+pub(crate) use clock::choose as choose_clock;
 pub(crate) use source::register;
 pub(crate) use thread::flush as flush_thread;
 

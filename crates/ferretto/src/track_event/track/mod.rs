@@ -159,7 +159,7 @@ impl<'a> Track<'a> {
 
     /// Puts the track below another one.
     #[must_use]
-    pub const fn child_of(mut self, parent: &'a Track<'a>) -> Self {
+    pub const fn child_of(mut self, parent: &'a Self) -> Self {
         self.parent = Parent::Track(parent);
         self
     }
@@ -263,7 +263,7 @@ impl<'a> Track<'a> {
     }
 }
 
-impl<'a> From<&Track<'a>> for Track<'a> {
+impl From<&Self> for Track<'_> {
     fn from(track: &Self) -> Self {
         *track
     }
