@@ -70,10 +70,15 @@ impl Category {
         self.name
     }
 
-    /// Whether anybody records the category. One load; now and then `true` before the category was first used.
+    /// Whether anybody records the category. If nobody does, that is one load and one branch; but the first time, the
+    /// category becomes known to recordings.
     #[inline(always)]
-    pub fn is_enabled(&self) -> bool {
-        !cfg!(feature = "off") && self.mask.load(Ordering::Relaxed) != 0
+    pub fn is_enabled(&'static self) -> bool {
+        let mask = match cfg!(feature = "off") {
+            true => 0,
+            false => self.mask.load(Ordering::Relaxed),
+        };
+        mask != 0 && (mask & UNKNOWN == 0 || registry::introduce(self) != 0)
     }
 
     /// Makes the category known to recordings, which its first use does otherwise. Cheap to call again.
