@@ -89,7 +89,8 @@ impl Decoded {
             let bytes = entry.as_bytes().unwrap();
             let text = Fields::find(2, bytes).and_then(|field| field.as_str_lossy());
             let key = (sequence, entry.number, number(bytes, 1).unwrap());
-            self.strings.insert(key, text.unwrap_or_default().into_owned());
+            self.strings
+                .insert(key, text.unwrap_or_default().into_owned());
         }
         if let Some(defaults) = bytes(packet, 59).and_then(|bytes| self::bytes(bytes, 11)) {
             let track = number(defaults, 11).unwrap();

@@ -1,0 +1,92 @@
+//! Events take no memory from the allocator.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::events::Recorder;
+use ferretto::{CounterTrack, Flow, StateTrack, Track, counter, dynamic, instant, slice, state};
+
+/// Counts what each thread asks for.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: hands everything to the system's allocator; counting touches a thread-local without a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as this function is called.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as this function is called.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as this function is called.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static QUEUE: Track = Track::named("queue", 0);
+static HEAP: CounterTrack = CounterTrack::new("heap").incremental();
+static LINK: StateTrack = StateTrack::new("link");
+
+/// One event of every kind.
+fn work(index: u64, name: &str) {
+    instant!("app", "instant");
+    let _slice = slice!(
+        "app",
+        "slice",
+        index = index,
+        name = name,
+        is_even = index & 1 == 0
+    );
+    let _slice = slice!("app", name, track: Track::named("lane", 3).child_of(&QUEUE));
+    instant!("app", "flow", flow: Flow::process(index), correlation: index);
+    instant!(dynamic(name), "dynamic");
+    counter!("app", "load", index);
+    counter!("app", HEAP, index);
+    state!("app", LINK, name);
+}
+
+// One test, since a process has one connection.
+#[test]
+fn events_take_no_memory_from_the_allocator() {
+    const ROUNDS: u64 = 500;
+    let mut recorder = Recorder::new();
+    let decoded = recorder.record(None, || {
+        work(0, "warm");
+        work(1, "warm");
+        let (mut worst, mut sum) = (0, 0);
+        for index in 0..ROUNDS {
+            let before = COUNT.get();
+            work(index, "warm");
+            let taken = COUNT.get() - before;
+            worst = worst.max(taken);
+            sum += taken;
+        }
+        println!("{sum} allocations, {worst} at most in a round");
+        assert!(sum <= ROUNDS / 10, "{sum} allocations");
+    });
+    assert_eq!(decoded.events.len() as u64, 10 * (ROUNDS + 2));
+
+    // And none at all if nobody records.
+    let before = COUNT.get();
+    (0..ROUNDS).for_each(|index| work(index, "warm"));
+    assert_eq!(COUNT.get(), before);
+}
