@@ -25,8 +25,11 @@ pub use consumer::{
 };
 pub use ferretto_ipc::Address;
 pub use ferretto_ipc::port::consumer as consumer_port;
-pub use ferretto_shm::{ChunkSink, ExhaustedPolicy, FlushCallback, Packet, RawRange, TraceWriter};
+pub use ferretto_shm::{
+    ChunkSink, Deliver, ExhaustedPolicy, FlushCallback, Packet, RawRange, TraceWriter,
+};
 pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};
 pub use producer::{
     Event, InstanceId, LostReason, Producer, ProducerHandle, ProducerOptions, Scraping,
+    WriterFactory,
 };

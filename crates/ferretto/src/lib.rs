@@ -33,12 +33,15 @@
 #![forbid(unsafe_code)]
 
 mod data_source;
+mod decode;
 #[doc(hidden)]
 pub mod engine;
 mod flush;
+pub mod interceptor;
 mod macros;
 mod options;
 pub mod session;
+pub mod testing;
 pub mod track_event;
 
 pub use data_source::{

@@ -50,5 +50,5 @@ pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use prefetch::prefetch;
 pub use region::{MAX_REGION_SIZE, Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
-pub use sink::{ChunkSink, RawRange};
+pub use sink::{ChunkSink, Deliver, RawRange};
 pub use writer::{ExhaustedPolicy, Packet, TraceWriter};

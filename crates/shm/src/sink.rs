@@ -1,7 +1,9 @@
 //! Lays packets out in chunks: fragments, continuation, holes, loss.
 
+mod local;
 mod raw;
 
+pub use local::Deliver;
 pub use raw::RawRange;
 
 use std::fmt;
@@ -53,6 +55,8 @@ enum LengthField {
     Here(usize),
     /// In a chunk already given away: this entry of the patch list.
     Away(u64),
+    /// In memory of the writer's own, at this offset.
+    Local(usize),
     /// In a chunk that was abandoned.
     Nowhere,
 }
@@ -88,6 +92,8 @@ pub struct ChunkSink {
     patches: PatchList,
     /// For packets written by address, since there was one.
     raw: Option<Box<raw::Raw>>,
+    /// Takes the packets in place of shared memory.
+    local: Option<Box<local::Local>>,
 }
 
 impl ChunkSink {
@@ -129,6 +135,7 @@ impl ChunkSink {
             open: Vec::new(),
             patches: PatchList::default(),
             raw: None,
+            local: None,
         }
     }
 
@@ -145,7 +152,7 @@ impl ChunkSink {
     }
 
     pub(crate) fn is_dropping(&self) -> bool {
-        self.dropping
+        self.dropping && self.local.is_none()
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -210,6 +217,8 @@ impl ChunkSink {
                 self.chunk.count_fragment();
                 self.inflated = true;
             }
+        } else if let Some(local) = &mut self.local {
+            local.deliver();
         }
         self.send_patches();
     }
@@ -435,6 +444,9 @@ impl ChunkSink {
     fn write_rest(&mut self, mut rest: &[u8]) {
         while !rest.is_empty() {
             if self.dropping {
+                if let Some(local) = &mut self.local {
+                    local.append(rest);
+                }
                 self.discard(rest.len());
                 return;
             }
@@ -463,6 +475,7 @@ impl ChunkSink {
             LengthField::Here(at) if length as usize <= COMPACT => self.chunk.compact(at),
             LengthField::Here(at) => self.chunk.overwrite(at, redundant_length(length)),
             LengthField::Away(number) => self.patches.fill(number, redundant_length(length)),
+            LengthField::Local(at) => self.close_local(at, length),
             LengthField::Nowhere => {}
         }
     }
@@ -496,7 +509,7 @@ impl Sink for ChunkSink {
         }
         let length = if self.dropping {
             self.discard(HOLE);
-            LengthField::Nowhere
+            self.open_local()
         } else {
             let at = self.chunk.used();
             self.chunk.append(&[0; HOLE]);

@@ -10,7 +10,7 @@ mod watch;
 
 pub use event::{Event, InstanceId, LostReason};
 pub use options::{ProducerOptions, Scraping};
-pub use shared::ProducerHandle;
+pub use shared::{ProducerHandle, WriterFactory};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -140,9 +140,7 @@ impl Producer {
 
     /// The part that can be used from any thread.
     pub fn handle(&self) -> ProducerHandle {
-        ProducerHandle {
-            shared: Arc::clone(&self.shared),
-        }
+        ProducerHandle::new(Arc::clone(&self.shared))
     }
 
     /// Offers a data source, now and on every later connection. One with the same name and id replaces the descriptor

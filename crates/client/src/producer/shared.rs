@@ -289,12 +289,51 @@ impl Outlet for SharedOutlet {
 #[derive(Clone, Debug)]
 pub struct ProducerHandle {
     pub(super) shared: Arc<Shared>,
+    /// Makes the writers instead.
+    writers: Option<WriterFactory>,
+}
+
+/// Makes writers that do not write into shared memory.
+#[derive(Clone)]
+pub struct WriterFactory(Arc<dyn Fn() -> TraceWriter + Send + Sync>);
+
+impl WriterFactory {
+    /// `make` may be called on any thread.
+    pub fn new(make: impl Fn() -> TraceWriter + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl fmt::Debug for WriterFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriterFactory").finish_non_exhaustive()
+    }
 }
 
 impl ProducerHandle {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            writers: None,
+        }
+    }
+
+    /// The same handle, but its [writers](Self::create_writer) come from `writers`, for an instance whose packets are
+    /// to go somewhere else. Those [for startup](Self::create_startup_writer) do not.
+    #[must_use]
+    pub fn with_writers(&self, writers: WriterFactory) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            writers: Some(writers),
+        }
+    }
+
     /// A writer for a buffer, as named by `target_buffer` of an instance's config. It discards everything if there is
     /// no connection, and from the moment the connection is lost.
     pub fn create_writer(&self, target_buffer: u32, policy: ExhaustedPolicy) -> TraceWriter {
+        if let Some(writers) = &self.writers {
+            return (writers.0)();
+        }
         match (self.shared.arbiter(), u16::try_from(target_buffer)) {
             (Some(arbiter), Ok(target @ 1..)) => arbiter.create_writer(target, policy),
             _ => TraceWriter::null(),

@@ -11,6 +11,7 @@ use ferretto_client::{Event, InstanceId, Producer, ProducerHandle, ProducerOptio
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
 use super::slots::lock;
+use crate::interceptor;
 
 static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 
@@ -232,9 +233,13 @@ impl Driver {
 
     fn set_up(&mut self, instance: InstanceId, config: &DataSourceConfig) {
         let name = config.name.as_deref().unwrap_or_default();
+        let handle = match interceptor::writers(config) {
+            Some(writers) => self.runtime.handle.with_writers(writers),
+            None => self.runtime.handle.clone(),
+        };
         let sources = self.sources.iter_mut().enumerate();
         for (index, (_, source)) in sources.filter(|(_, (known, _))| known == name) {
-            if let Some(place) = source.setup(config, &self.runtime.handle) {
+            if let Some(place) = source.setup(config, &handle) {
                 self.instances.insert(instance, (index, place));
                 return;
             }

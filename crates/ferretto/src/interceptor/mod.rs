@@ -1,0 +1,107 @@
+//! Packets that are looked at where they are written, instead of being recorded.
+//!
+//! A recording whose data source config names an interceptor (`interceptor_config`) gets nothing from this process for
+//! that data source: each packet is passed to the [`Interceptor`], on the thread that writes it. There is one to begin
+//! with, `console`, which prints events as they happen; [`register_interceptor`] adds others.
+//!
+//! ```
+//! use ferretto::interceptor::{Interceptor, register_interceptor};
+//! use ferretto::proto::DataSourceConfig;
+//!
+//! /// Counts packets by thread.
+//! struct Counter;
+//!
+//! impl Interceptor for Counter {
+//!     type Writer = u32;
+//!
+//!     fn set_up(_config: &DataSourceConfig) -> Self {
+//!         Counter
+//!     }
+//!
+//!     fn new_writer(&self) -> u32 {
+//!         0
+//!     }
+//!
+//!     fn packet(&self, count: &mut u32, _packet: &[u8]) {
+//!         *count += 1;
+//!     }
+//! }
+//!
+//! register_interceptor::<Counter>("counter");
+//! ```
+
+mod console;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ferretto_client::{TraceWriter, WriterFactory};
+use ferretto_proto::DataSourceConfig;
+
+use self::console::Console;
+
+type Factory = Arc<dyn Fn(&DataSourceConfig) -> WriterFactory + Send + Sync>;
+
+/// The interceptors that were registered, by name.
+static REGISTERED: Mutex<Option<HashMap<String, Factory>>> = Mutex::new(None);
+
+/// Numbers of the sequences of packets that interceptors see.
+static NEXT_SEQUENCE: AtomicU32 = AtomicU32::new(1);
+
+/// Takes the packets of an instance of a data source. One is made for each instance.
+pub trait Interceptor: Send + Sync + Sized + 'static {
+    /// What is kept for each writer, that is, for each thread.
+    type Writer: Send + 'static;
+
+    /// A recording begins. Called on the background thread.
+    fn set_up(config: &DataSourceConfig) -> Self;
+
+    /// A thread begins to write.
+    fn new_writer(&self) -> Self::Writer;
+
+    /// A packet: an encoded `TracePacket`, whole. Its `trusted_packet_sequence_id` tells writers apart. Called on the
+    /// thread that wrote it, at its end and inside the trace point: trace points in here do nothing, and the thread
+    /// waits.
+    fn packet(&self, writer: &mut Self::Writer, packet: &[u8]);
+}
+
+/// Makes an interceptor known under a name, for configs to choose. The first one of a name counts.
+pub fn register_interceptor<I: Interceptor>(name: &str) {
+    let factory: Factory = Arc::new(|config| {
+        let instance = Arc::new(I::set_up(config));
+        WriterFactory::new(move || writer(Arc::clone(&instance)))
+    });
+    let mut registered = registered();
+    let registered = registered.get_or_insert_default();
+    registered.entry(name.to_owned()).or_insert(factory);
+}
+
+/// What makes the writers of an instance, if its config names an interceptor that there is.
+pub(crate) fn writers(config: &DataSourceConfig) -> Option<WriterFactory> {
+    let wanted = config.interceptor_config.as_option()?;
+    let name = String::from_utf8_lossy(wanted.name.as_deref()?).into_owned();
+    if name == "console" {
+        register_interceptor::<Console>(&name);
+    }
+    let factory = registered().as_ref()?.get(&name).cloned()?;
+    Some(factory(config))
+}
+
+fn writer<I: Interceptor>(instance: Arc<I>) -> TraceWriter {
+    let mut state = instance.new_writer();
+    let sequence = NEXT_SEQUENCE.fetch_add(1, Ordering::Relaxed);
+    let deliver = move |packet: &[u8]| instance.packet(&mut state, packet);
+    TraceWriter::local(sequence, Box::new(deliver))
+}
+
+fn registered() -> MutexGuard<'static, Option<HashMap<String, Factory>>> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Console {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Console").finish_non_exhaustive()
+    }
+}
