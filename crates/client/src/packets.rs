@@ -4,9 +4,14 @@
 pub const MAX_PACKET_SIZE: usize = (1 << 28) - 1;
 
 /// A packet is larger than [`MAX_PACKET_SIZE`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the trace holds a packet of more than 256 MiB")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketTooLarge;
+
+ferretto_wire::error_text! {
+    PacketTooLarge {
+        Self => "the trace holds a packet of more than 256 MiB",
+    }
+}
 
 /// Collects slices and yields whole packets.
 #[derive(Debug, Default)]

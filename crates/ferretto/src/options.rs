@@ -9,12 +9,21 @@ use crate::track_event::EventClock;
 use crate::{engine, track_event};
 
 /// Why tracing could not be started.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum InitError {
     /// The process may not have another thread or descriptor.
-    #[error("cannot start tracing: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
+}
+
+ferretto_wire::error_text! {
+    InitError {
+        Self::System(error) => "cannot start tracing: {error}",
+    }
+    source {
+        Self::System(error) => error,
+    }
+    from { System(io::Error) }
 }
 
 /// How this process takes part in recordings.

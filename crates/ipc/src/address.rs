@@ -41,23 +41,29 @@ pub enum Address {
 }
 
 /// Why a text is not an address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
     /// The text is empty.
-    #[error("the socket name is empty")]
     Empty,
     /// `@` without a name.
-    #[error("\"@\" is not followed by an abstract socket name")]
     EmptyAbstractName,
     /// A NUL byte inside the text.
-    #[error("the socket name contains a NUL byte")]
     NulByte,
     /// A colon and a number, but not `host:port` or `[host]:port`.
-    #[error("\"{0}\" is not of the form HOST:PORT or [HOST]:PORT with a port from 0 to 65535")]
     MalformedTcp(String),
     /// `vsock://` without two parts.
-    #[error("\"{0}\" is not of the form vsock://CID:PORT")]
     MalformedVsock(String),
+}
+
+ferretto_wire::error_text! {
+    AddressError {
+        Self::Empty => "the socket name is empty",
+        Self::EmptyAbstractName => "\"@\" is not followed by an abstract socket name",
+        Self::NulByte => "the socket name contains a NUL byte",
+        Self::MalformedTcp(text) =>
+            "\"{text}\" is not of the form HOST:PORT or [HOST]:PORT with a port from 0 to 65535",
+        Self::MalformedVsock(text) => "\"{text}\" is not of the form vsock://CID:PORT",
+    }
 }
 
 impl Address {

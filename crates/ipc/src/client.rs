@@ -46,50 +46,72 @@ pub struct Reply<P: Port> {
 
 /// A call was refused, its answer could not be understood, or the connection
 /// was lost before it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the tracing service rejected the request")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
+ferretto_wire::error_text! {
+    Rejected {
+        Self => "the tracing service rejected the request",
+    }
+}
+
 /// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum DisconnectReason {
     /// The service closed it.
-    #[error("the tracing service closed the connection")]
     Closed,
     /// The service announced a frame that is too large.
-    #[error("the tracing service broke the protocol: {0}")]
-    Frame(#[from] FrameTooLarge),
+    Frame(FrameTooLarge),
     /// Receiving failed.
-    #[error("the connection to the tracing service failed: {0}")]
-    Receive(#[from] ReceiveError),
+    Receive(ReceiveError),
     /// Sending failed.
-    #[error("the connection to the tracing service failed: {0}")]
-    Send(#[source] io::Error),
+    Send(io::Error),
     /// The service does not read what this side sends.
-    #[error("the tracing service does not respond: {0}")]
-    Overflow(#[source] QueueError),
+    Overflow(QueueError),
+}
+
+ferretto_wire::error_text! {
+    DisconnectReason {
+        Self::Closed => "the tracing service closed the connection",
+        Self::Frame(error) => "the tracing service broke the protocol: {error}",
+        Self::Receive(error) => "the connection to the tracing service failed: {error}",
+        Self::Send(error) => "the connection to the tracing service failed: {error}",
+        Self::Overflow(error) => "the tracing service does not respond: {error}",
+    }
+    source {
+        Self::Frame(error) => error,
+        Self::Receive(error) => error,
+        Self::Send(error) => error,
+        Self::Overflow(error) => error,
+    }
+    from { Frame(FrameTooLarge), Receive(ReceiveError) }
 }
 
 /// Why a call was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvokeError {
     /// The port is not bound yet, or could not be bound.
-    #[error("not connected to the tracing service yet")]
     NotBound,
     /// The connection is gone.
-    #[error("the connection to the tracing service is lost")]
     Disconnected,
     /// The service is older than the method. Nothing was sent.
-    #[error("the tracing service does not know the method {0}")]
     UnknownMethod(&'static str),
     /// The request does not fit a frame. Nothing was sent.
-    #[error("a {method} request of {size} bytes does not fit a frame")]
     TooLarge {
         /// The name of the method.
         method: &'static str,
         /// The encoded size of the request.
         size: usize,
     },
+}
+
+ferretto_wire::error_text! {
+    InvokeError {
+        Self::NotBound => "not connected to the tracing service yet",
+        Self::Disconnected => "the connection to the tracing service is lost",
+        Self::UnknownMethod(method) => "the tracing service does not know the method {method}",
+        Self::TooLarge { method, size } => "a {method} request of {size} bytes does not fit a frame",
+    }
 }
 
 #[derive(Debug)]

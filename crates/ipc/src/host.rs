@@ -262,13 +262,18 @@ pub fn machine_id(hint: &[u8]) -> u32 {
 }
 
 /// A reply does not fit a frame, so no receiver would accept it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the {method} reply of {size} bytes does not fit a frame")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTooLarge {
     /// The name of the method.
     pub method: &'static str,
     /// The encoded size of the reply.
     pub size: usize,
+}
+
+ferretto_wire::error_text! {
+    ReplyTooLarge {
+        Self { method, size } => "the {method} reply of {size} bytes does not fit a frame",
+    }
 }
 
 /// The frame of a method's reply. With `has_more`, others to the same request

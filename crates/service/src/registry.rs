@@ -9,32 +9,44 @@ use crate::limits::{MAX_NAME, ProducerId};
 use crate::quota::{Quotas, User};
 
 /// Why a registration was ignored.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ignored {
     /// As with upstream, producers are not told of this, nor of the next two: the reply is a success.
-    #[error("a data source needs a name")]
     EmptyName,
-    #[error("there is a data source with this id already")]
     IdInUse,
-    #[error("there is no such data source")]
     Unknown,
-    #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(Refused),
+}
+
+ferretto_wire::error_text! {
+    Ignored {
+        Self::EmptyName => "a data source needs a name",
+        Self::IdInUse => "there is a data source with this id already",
+        Self::Unknown => "there is no such data source",
+        Self::Refused(error) => "{error}",
+    }
+    from { Refused(Refused) }
 }
 
 /// A registration that would make the service keep too much.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    #[error("names of data sources may have {MAX_NAME} bytes, this one has {0}")]
     Name(usize),
-    #[error("one producer may offer {0} data sources")]
     Producer(usize),
-    #[error("all producers of one user may offer {0} data sources")]
     User(usize),
-    #[error("data source descriptors of one producer may have {0} bytes")]
     ProducerBytes(usize),
-    #[error("data source descriptors of all producers of one user may have {0} bytes")]
     UserBytes(usize),
+}
+
+ferretto_wire::error_text! {
+    Refused {
+        Self::Name(length) => "names of data sources may have {MAX_NAME} bytes, this one has {length}",
+        Self::Producer(limit) => "one producer may offer {limit} data sources",
+        Self::User(limit) => "all producers of one user may offer {limit} data sources",
+        Self::ProducerBytes(limit) => "data source descriptors of one producer may have {limit} bytes",
+        Self::UserBytes(limit) =>
+            "data source descriptors of all producers of one user may have {limit} bytes",
+    }
 }
 
 /// One offer of one producer.

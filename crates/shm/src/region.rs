@@ -28,29 +28,34 @@ const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::SEAL);
 
 /// Why a region could not be created or adopted.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum RegionError {
     /// The size is zero, above [`MAX_REGION_SIZE`] or not a multiple of 4096 bytes.
-    #[error("invalid shared memory size of {size} bytes")]
     Size {
         /// The size asked for or found.
         size: u64,
     },
     /// The descriptor is not a file that can be shared memory.
-    #[error("the descriptor received as shared memory is not a regular file")]
     NotAFile,
     /// The descriptor can still be resized by its sender.
-    #[error("the shared memory received is not sealed against resizing")]
     NotSealed,
     /// The system refused an operation.
-    #[error("cannot {action} shared memory: {error}")]
     System {
         /// What was attempted.
         action: &'static str,
         /// The system's answer.
         error: Errno,
     },
+}
+
+ferretto_wire::error_text! {
+    RegionError {
+        Self::Size { size } => "invalid shared memory size of {size} bytes",
+        Self::NotAFile => "the descriptor received as shared memory is not a regular file",
+        Self::NotSealed => "the shared memory received is not sealed against resizing",
+        Self::System { action, error } => "cannot {action} shared memory: {error}",
+    }
 }
 
 enum Backing {

@@ -22,10 +22,13 @@
 //! let name = Fields::new(child.as_bytes().unwrap()).next().unwrap().unwrap();
 //! assert_eq!(name.as_str_lossy().unwrap(), "hello");
 //! ```
+//!
+//! [`error_text!`] is here too, because every crate above this one has errors.
 #![forbid(unsafe_code)]
 
 mod decode;
 mod encode;
+mod error_text;
 mod varint;
 
 pub use decode::{DecodeError, Field, Fields, Value, Varints};

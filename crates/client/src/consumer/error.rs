@@ -1,5 +1,8 @@
 //! What can go wrong with a call.
 
+use std::error::Error;
+use std::fmt;
+
 use ferretto_ipc::address::AddressError;
 use ferretto_ipc::client::InvokeError;
 use ferretto_ipc::socket::ConnectError;
@@ -8,29 +11,23 @@ use crate::packets::PacketTooLarge;
 use crate::transport::ConnectFailure;
 
 /// Why a call brought no result.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError {
     /// The configured address is not one.
-    #[error("invalid address of the tracing service: {0}")]
-    Address(#[from] AddressError),
+    Address(AddressError),
     /// There is no service at the address.
-    #[error("{0}")]
-    Connect(#[from] ConnectError),
+    Connect(ConnectError),
     /// The system, or the transport, refused.
-    #[error("cannot connect to the tracing service: {0}")]
-    System(#[from] std::io::Error),
+    System(std::io::Error),
     /// What listens there has no consumer port: a producer socket, most likely.
-    #[error("the tracing service does not accept consumers on this socket")]
     NoConsumerPort,
     /// The service is older than the method.
-    #[error("the tracing service does not support {method}")]
     Unsupported {
         /// The method.
         method: &'static str,
     },
     /// The request does not fit a frame, which holds 128 KiB.
-    #[error("the {method} request of {size} bytes is too large")]
     TooLarge {
         /// The method.
         method: &'static str,
@@ -38,13 +35,11 @@ pub enum CallError {
         size: usize,
     },
     /// The service said no.
-    #[error("the tracing service rejected {method}")]
     Rejected {
         /// The method.
         method: &'static str,
     },
     /// The service said no, and why.
-    #[error("the tracing service refused {method}: {reason}")]
     Refused {
         /// The method.
         method: &'static str,
@@ -52,14 +47,33 @@ pub enum CallError {
         reason: String,
     },
     /// The time limit passed. An answer that comes later is ignored.
-    #[error("the tracing service did not answer {method} in time")]
     TimedOut {
         /// The method.
         method: &'static str,
     },
     /// The connection is lost.
-    #[error("the connection to the tracing service is lost")]
     Disconnected,
+}
+
+ferretto_wire::error_text! {
+    CallError {
+        Self::Address(error) => "invalid address of the tracing service: {error}",
+        Self::Connect(error) => "{error}",
+        Self::System(error) => "cannot connect to the tracing service: {error}",
+        Self::NoConsumerPort => "the tracing service does not accept consumers on this socket",
+        Self::Unsupported { method } => "the tracing service does not support {method}",
+        Self::TooLarge { method, size } => "the {method} request of {size} bytes is too large",
+        Self::Rejected { method } => "the tracing service rejected {method}",
+        Self::Refused { method, reason } => "the tracing service refused {method}: {reason}",
+        Self::TimedOut { method } => "the tracing service did not answer {method} in time",
+        Self::Disconnected => "the connection to the tracing service is lost",
+    }
+    source {
+        Self::Address(error) => error,
+        Self::Connect(error) => error,
+        Self::System(error) => error,
+    }
+    from { Address(AddressError), Connect(ConnectError), System(std::io::Error) }
 }
 
 impl From<ConnectFailure> for CallError {
@@ -84,16 +98,44 @@ impl From<InvokeError> for CallError {
 }
 
 /// Why a trace was not read to its end.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadError<E> {
     /// The call failed.
-    #[error(transparent)]
-    Call(#[from] CallError),
+    Call(CallError),
     /// The trace holds what no trace may.
-    #[error(transparent)]
-    Packet(#[from] PacketTooLarge),
+    Packet(PacketTooLarge),
     /// The receiver of the packets failed.
-    #[error("{0}")]
     Receiver(E),
+}
+
+impl<E: fmt::Display> fmt::Display for ReadError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Packet(error) => error.fmt(f),
+            Self::Receiver(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> Error for ReadError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Call(error) => error.source(),
+            Self::Packet(_) | Self::Receiver(_) => None,
+        }
+    }
+}
+
+impl<E> From<CallError> for ReadError<E> {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl<E> From<PacketTooLarge> for ReadError<E> {
+    fn from(error: PacketTooLarge) -> Self {
+        Self::Packet(error)
+    }
 }

@@ -65,33 +65,46 @@ pub enum Event {
 }
 
 /// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The configured address is not one.
-    #[error("invalid address of the tracing service: {0}")]
-    Address(#[from] ferretto_ipc::address::AddressError),
+    Address(ferretto_ipc::address::AddressError),
     /// Nobody listens there.
-    #[error("{0}")]
-    Connect(#[from] ConnectError),
+    Connect(ConnectError),
     /// It was there and is gone.
-    #[error("{0}")]
-    Lost(#[from] DisconnectReason),
+    Lost(DisconnectReason),
     /// What listens there has no producer port.
-    #[error("the tracing service does not accept producers on this socket")]
     NoProducerPort,
     /// The service does not want this producer.
-    #[error("the tracing service refused the producer")]
     Refused,
     /// The service did what no service does.
-    #[error("the tracing service broke the protocol: {0}")]
     Protocol(&'static str),
     /// The memory it sent cannot be used.
-    #[error("the tracing service sent unusable shared memory: {0}")]
-    Memory(#[from] ferretto_shm::RegionError),
+    Memory(ferretto_shm::RegionError),
     /// The system refused an operation of this side.
-    #[error("{0}")]
-    System(#[from] std::io::Error),
+    System(std::io::Error),
+}
+
+ferretto_wire::error_text! {
+    LostReason {
+        Self::Address(error) => "invalid address of the tracing service: {error}",
+        Self::Connect(error) => "{error}",
+        Self::Lost(error) => "{error}",
+        Self::NoProducerPort => "the tracing service does not accept producers on this socket",
+        Self::Refused => "the tracing service refused the producer",
+        Self::Protocol(what) => "the tracing service broke the protocol: {what}",
+        Self::Memory(error) => "the tracing service sent unusable shared memory: {error}",
+        Self::System(error) => "{error}",
+    }
+    source {
+        Self::Address(error) => error,
+        Self::Connect(error) => error,
+        Self::Lost(error) => error,
+        Self::Memory(error) => error,
+        Self::System(error) => error,
+    }
+    from { Address(ferretto_ipc::address::AddressError), Connect(ConnectError), Lost(DisconnectReason), Memory(ferretto_shm::RegionError), System(std::io::Error) }
 }
 
 impl From<ConnectFailure> for LostReason {

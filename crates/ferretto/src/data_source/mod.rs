@@ -60,12 +60,17 @@ impl Instance {
 }
 
 /// Why a data source was not registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// [`init`](crate::init()) was not called.
-    #[error("tracing has not been initialised")]
     NotInitialised,
+}
+
+ferretto_wire::error_text! {
+    RegisterError {
+        Self::NotInitialised => "tracing has not been initialised",
+    }
 }
 
 /// Writes packets of a data source. Cheap to clone.

@@ -6,11 +6,16 @@ use super::{HEADER_SIZE, MAX_PAYLOAD_SIZE};
 
 /// A peer announced a frame larger than the limit. The connection is beyond
 /// repair and must be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {size} bytes was announced; the limit is {MAX_PAYLOAD_SIZE}")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameTooLarge {
     /// The payload size in the frame's header.
     pub size: u32,
+}
+
+ferretto_wire::error_text! {
+    FrameTooLarge {
+        Self { size } => "a frame of {size} bytes was announced; the limit is {MAX_PAYLOAD_SIZE}",
+    }
 }
 
 /// Cuts received bytes into frames.

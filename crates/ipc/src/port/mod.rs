@@ -76,13 +76,18 @@ pub trait Port: fmt::Debug + Send + 'static {
 }
 
 /// A message could not be decoded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed {method} message: {reason}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// The name of the method.
     pub method: &'static str,
     /// What is wrong with the bytes.
     pub reason: String,
+}
+
+ferretto_wire::error_text! {
+    DecodeError {
+        Self { method, reason } => "malformed {method} message: {reason}",
+    }
 }
 
 /// Which of the services a listening address exposes, or a client binds.

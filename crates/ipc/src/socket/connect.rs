@@ -17,13 +17,21 @@ use crate::address::{Address, MAX_SOCKET_PATH};
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot connect to {address}: {source}")]
+#[derive(Debug)]
 pub struct ConnectError {
     /// Where to.
     pub address: Address,
     /// Why not.
     pub source: io::Error,
+}
+
+ferretto_wire::error_text! {
+    ConnectError {
+        Self { address, source } => "cannot connect to {address}: {source}",
+    }
+    source {
+        Self { source, .. } => source,
+    }
 }
 
 impl Socket {

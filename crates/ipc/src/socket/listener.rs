@@ -23,22 +23,19 @@ const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why an address cannot be listened at.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum BindError {
     /// Someone answers at this address. Their socket was left alone.
-    #[error("{address} is in use by a running service; stop it or choose another socket name")]
     InUse {
         /// The address.
         address: Address,
     },
     /// The path exists and is no socket. It was left alone.
-    #[error("{path} exists and is not a socket; remove it or choose another socket name")]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
     /// The socket could not be made ready for its clients. It is gone again.
-    #[error("cannot prepare {address}: {source}")]
     Prepare {
         /// The address.
         address: Address,
@@ -46,13 +43,27 @@ pub enum BindError {
         source: io::Error,
     },
     /// The system refused.
-    #[error("cannot listen at {address}: {source}")]
     Io {
         /// The address.
         address: Address,
         /// Why.
         source: io::Error,
     },
+}
+
+ferretto_wire::error_text! {
+    BindError {
+        Self::InUse { address } =>
+            "{address} is in use by a running service; stop it or choose another socket name",
+        Self::NotASocket { path } =>
+            "{} exists and is not a socket; remove it or choose another socket name" (path.display()),
+        Self::Prepare { address, source } => "cannot prepare {address}: {source}",
+        Self::Io { address, source } => "cannot listen at {address}: {source}",
+    }
+    source {
+        Self::Prepare { source, .. } => source,
+        Self::Io { source, .. } => source,
+    }
 }
 
 /// A listening, non-blocking socket.

@@ -86,14 +86,23 @@ pub enum Received {
 }
 
 /// Why a receive failed. The connection is of no further use.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ReceiveError {
     /// Three descriptors or more came at once; all are closed.
-    #[error("the peer sent more than two descriptors at once")]
     TooManyDescriptors,
     /// The system refused.
-    #[error("receiving failed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+ferretto_wire::error_text! {
+    ReceiveError {
+        Self::TooManyDescriptors => "the peer sent more than two descriptors at once",
+        Self::Io(error) => "receiving failed: {error}",
+    }
+    source {
+        Self::Io(error) => error,
+    }
+    from { Io(io::Error) }
 }
 
 /// A connected, non-blocking stream socket with a bounded queue of frames to

@@ -12,21 +12,27 @@ const FRAME_OVERHEAD: usize = 64;
 const MAX_BATCH: usize = 32;
 
 /// Why a frame was not queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueError {
     /// The frame is larger than any receiver accepts. Nothing was queued.
-    #[error("a frame of {size} bytes was to be sent; the limit is {MAX_FRAME_SIZE}")]
     FrameTooLarge {
         /// The size of the frame, header included.
         size: usize,
     },
     /// The peer does not read and the queue is full. A frame is now missing
     /// from the stream, so the connection must be dropped.
-    #[error("the peer does not read: {queued} bytes are waiting for it")]
     Overflow {
         /// The bytes that were already queued.
         queued: usize,
     },
+}
+
+ferretto_wire::error_text! {
+    QueueError {
+        Self::FrameTooLarge { size } =>
+            "a frame of {size} bytes was to be sent; the limit is {MAX_FRAME_SIZE}",
+        Self::Overflow { queued } => "the peer does not read: {queued} bytes are waiting for it",
+    }
 }
 
 /// The frames waiting to be sent on one socket.

@@ -1,8 +1,5 @@
 //! Why bytes are not a message.
 
-use std::error::Error;
-use std::fmt;
-
 /// Why bytes are not a message of the type asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,29 +32,12 @@ pub enum DecodeError {
     },
 }
 
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed { message, source } => write!(f, "{message}: {source}"),
-            Self::WrongType { message, field } => {
-                write!(
-                    f,
-                    "{message}: field {field} is not of the type in the schema"
-                )
-            }
-            Self::TooDeep { message } => write!(f, "{message} is nested too deep"),
-            Self::TooManyElements { message, field } => {
-                write!(f, "{message}: too many elements, at field {field}")
-            }
-        }
+ferretto_wire::error_text! {
+    DecodeError {
+        Self::Malformed { message, source } => "{message}: {source}",
+        Self::WrongType { message, field } => "{message}: field {field} is not of the type in the schema",
+        Self::TooDeep { message } => "{message} is nested too deep",
+        Self::TooManyElements { message, field } => "{message}: too many elements, at field {field}",
     }
-}
-
-impl Error for DecodeError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Malformed { source, .. } => Some(source),
-            _ => None,
-        }
-    }
+    source { Self::Malformed { source, .. } => source }
 }

@@ -34,8 +34,6 @@ mod write;
 
 use std::collections::VecDeque;
 
-use thiserror::Error;
-
 pub use packet::{Fragments, Loss, Packet};
 pub use patch::Patch;
 pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
@@ -118,14 +116,19 @@ impl BufferOptions {
 }
 
 /// Why a buffer could not be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferError {
     /// The size is 0 or does not fit 32 bits.
-    #[error("a trace buffer of {0} bytes is not possible: 1 to 4294967295 are")]
     Size(u64),
     /// The address space could not be reserved.
-    #[error("not enough memory for a trace buffer of {0} bytes")]
     OutOfMemory(u64),
+}
+
+ferretto_wire::error_text! {
+    BufferError {
+        Self::Size(bytes) => "a trace buffer of {bytes} bytes is not possible: 1 to 4294967295 are",
+        Self::OutOfMemory(bytes) => "not enough memory for a trace buffer of {bytes} bytes",
+    }
 }
 
 /// A chunk as it came from a producer. Producer and identity are the service's own knowledge; all

@@ -20,22 +20,17 @@ use strings::StringRules;
 const TRACE_PACKET: u32 = 1;
 
 /// Why a config's filter was refused. The texts without a pattern or number are upstream's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterError {
     /// A rule says to do something that does not exist.
-    #[error("Trace filter has invalid string filtering rules")]
     StringPolicy,
     /// A rule is for strings of a kind that does not exist.
-    #[error("Trace filter has invalid semantic types in string filtering rules")]
     SemanticType,
     /// The bytecode is damaged or makes no sense.
-    #[error("Trace filter bytecode invalid")]
     Bytecode,
     /// The bytecode says nothing about packets.
-    #[error("Failed to set filter root.")]
     Root,
     /// Upstream aborts instead.
-    #[error("Invalid regular expression \"{pattern}\" in trace_filter: {reason}")]
     Pattern {
         /// The expression.
         pattern: String,
@@ -43,13 +38,25 @@ pub enum FilterError {
         reason: String,
     },
     /// Upstream has no bound.
-    #[error("Trace filter has too many string filtering rules ({count}, at most {limit})")]
     TooManyRules {
         /// How many there are.
         count: usize,
         /// How many there may be.
         limit: usize,
     },
+}
+
+ferretto_wire::error_text! {
+    FilterError {
+        Self::StringPolicy => "Trace filter has invalid string filtering rules",
+        Self::SemanticType => "Trace filter has invalid semantic types in string filtering rules",
+        Self::Bytecode => "Trace filter bytecode invalid",
+        Self::Root => "Failed to set filter root.",
+        Self::Pattern { pattern, reason } =>
+            "Invalid regular expression \"{pattern}\" in trace_filter: {reason}",
+        Self::TooManyRules { count, limit } =>
+            "Trace filter has too many string filtering rules ({count}, at most {limit})",
+    }
 }
 
 impl FilterError {

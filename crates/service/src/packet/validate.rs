@@ -1,7 +1,5 @@
 //! Checking packets from producers before they go out under the service's name.
 
-use thiserror::Error;
-
 /// Longest length-delimited field.
 const MAX_LENGTH: u64 = (1 << 28) - 1;
 
@@ -33,26 +31,31 @@ fn is_reserved(field: u32) -> bool {
 }
 
 /// Why a packet is not passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidPacket {
     /// It holds a field only the service may write.
-    #[error("field {0} is for the tracing service alone")]
     Reserved(u32),
     /// A field number that protobuf does not have: 0, or above 2^29 - 1.
-    #[error("field number {0} does not exist")]
     FieldNumber(u64),
     /// A field has a wire type other than varint, 64-bit, length-delimited or 32-bit.
-    #[error("wire type {0} is not used in trace packets")]
     WireType(u8),
     /// A varint is longer than ten bytes.
-    #[error("a varint does not end")]
     Varint,
     /// A field is longer than 2^28 - 1 bytes.
-    #[error("a field of {0} bytes is too long")]
     TooLong(u64),
     /// The packet ends inside a field.
-    #[error("the packet ends inside a field")]
     Truncated,
+}
+
+ferretto_wire::error_text! {
+    InvalidPacket {
+        Self::Reserved(field) => "field {field} is for the tracing service alone",
+        Self::FieldNumber(number) => "field number {number} does not exist",
+        Self::WireType(wire_type) => "wire type {wire_type} is not used in trace packets",
+        Self::Varint => "a varint does not end",
+        Self::TooLong(length) => "a field of {length} bytes is too long",
+        Self::Truncated => "the packet ends inside a field",
+    }
 }
 
 /// What the next byte that is not skipped is part of.

@@ -8,38 +8,42 @@ use crate::limits::SessionId;
 use crate::service::Service;
 
 /// Why there is no clone, in upstream's words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CloneError {
-    #[error("No tracing sessions eligible for bugreport found")]
     NothingEligible,
-    #[error("Tracing session not found")]
     NotFound,
-    #[error("Not allowed to clone a session from another UID")]
     OtherUser,
-    #[error(
-        "Failed to clone 'write_into_file' session: a file descriptor is required to copy existing \
-         file"
-    )]
     NoOutput,
-    #[error("Failed to clone 'write_into_file' session: failed to copy existing file: {0}")]
     CopyFile(String),
-    #[error("Failed to write the trace file: {0}")]
     WriteFile(String),
-    #[error("Buffer allocation failed while attempting to clone")]
     ClearBuffer,
-    #[error("Buffer allocation failed")]
     CopyBuffer,
-    #[error("Buffer id allocation failed")]
     NoBufferIds,
-    #[error("Original session ended")]
     SourceEnded,
-    #[error("The consumer is already attached to another tracing session")]
     AlreadyAttached,
     /// Upstream sets no bound.
-    #[error("Too many concurrent tracing sesions ({0})")]
     TooManySessions(usize),
-    #[error("The clone was freed")]
     Freed,
+}
+
+ferretto_wire::error_text! {
+    CloneError {
+        Self::NothingEligible => "No tracing sessions eligible for bugreport found",
+        Self::NotFound => "Tracing session not found",
+        Self::OtherUser => "Not allowed to clone a session from another UID",
+        Self::NoOutput =>
+            "Failed to clone 'write_into_file' session: a file descriptor is required to copy existing file",
+        Self::CopyFile(reason) =>
+            "Failed to clone 'write_into_file' session: failed to copy existing file: {reason}",
+        Self::WriteFile(reason) => "Failed to write the trace file: {reason}",
+        Self::ClearBuffer => "Buffer allocation failed while attempting to clone",
+        Self::CopyBuffer => "Buffer allocation failed",
+        Self::NoBufferIds => "Buffer id allocation failed",
+        Self::SourceEnded => "Original session ended",
+        Self::AlreadyAttached => "The consumer is already attached to another tracing session",
+        Self::TooManySessions(count) => "Too many concurrent tracing sesions ({count})",
+        Self::Freed => "The clone was freed",
+    }
 }
 
 impl Service {

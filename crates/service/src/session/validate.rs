@@ -17,127 +17,145 @@ use crate::matching::{Pattern, PatternError};
 
 /// Why a session was refused. The texts of the first group are upstream's, to the letter: tools
 /// look for them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnableError {
-    #[error(
-        "A Consumer is trying to EnableTracing() but another tracing session is already active \
-         (forgot a call to FreeBuffers() ?)"
-    )]
     AlreadyActive,
-    #[error("Requested too long trace ({requested}ms  > {limit} ms)")]
-    TooLong { requested: u32, limit: u32 },
-    #[error(
-        "Traces with START_TRACING triggers must provide a positive trigger_timeout_ms < 7 days \
-         (received {0}ms)"
-    )]
+    TooLong {
+        requested: u32,
+        limit: u32,
+    },
     TriggerTimeout(u32),
-    #[error("The trace config specified an invalid trigger_mode")]
     TriggerMode,
-    #[error("trigger_mode must be STOP_TRACING when use_clone_snapshot_if_available=true")]
     CloneNeedsStop,
-    #[error("duration_ms was set, this must not be set for traces with triggers.")]
     DurationWithTriggers,
-    #[error("bugreport_filename contains invalid chars. Use [a-zA-Z0-9-_.]+")]
     BugreportFilename,
-    #[error(
-        "Specifying trigger mode STOP_TRACING/CLONE_SNAPSHOT and write_into_file together is \
-         unsupported"
-    )]
     TriggerIntoFile,
-    #[error("Duplicate trigger name: {0}")]
     DuplicateTrigger(String),
-    #[error("deferred_start=true is not supported in unsupervised traces")]
     GuardedDeferredStart,
-    #[error("buffers.size_kb must be a multiple of 4, got {0}")]
     GuardedBufferSize(u32),
-    #[error("Requested too large trace buffer ({requested}kB  > {limit} kB)")]
-    GuardedBufferSum { requested: u64, limit: u32 },
-    #[error("Too many buffers configured ({0})")]
+    GuardedBufferSum {
+        requested: u64,
+        limit: u32,
+    },
     TooManyBuffers(usize),
-    #[error(
-        "Duplicate buffer name \"{name}\" at index {index} (first occurrence at index {first})"
-    )]
     DuplicateBufferName {
         name: String,
         index: usize,
         first: usize,
     },
-    #[error(
-        "Data source \"{source_name}\" specified target_buffer_name \"{buffer}\" which does not \
-         match any buffer"
-    )]
-    UnknownBufferName { source_name: String, buffer: String },
-    #[error(
-        "Data source \"{source_name}\" specified both target_buffer={target} and \
-         target_buffer_name=\"{buffer}\" (index {index}) but they don't match"
-    )]
+    UnknownBufferName {
+        source_name: String,
+        buffer: String,
+    },
     BufferMismatch {
         source_name: String,
         target: u32,
         buffer: String,
         index: usize,
     },
-    #[error(
-        "Data source \"{source_name}\" specified an out of bounds target_buffer ({target} >= {count})"
-    )]
     BufferOutOfBounds {
         source_name: String,
         target: usize,
         count: usize,
     },
-    #[error(
-        "An exclusive session with priority {active} >= requested priority {requested} is already active."
-    )]
-    Exclusive { active: u32, requested: u32 },
-    #[error("A trace with this unique session name ({0}) already exists")]
+    Exclusive {
+        active: u32,
+        requested: u32,
+    },
     NameTaken(String),
-    #[error(
-        "Semaphore \"{name}\" exceeds maximum allowed other session count ({count} > min({own}, {others}))"
-    )]
     Semaphore {
         name: String,
         count: u64,
         own: u64,
         others: u64,
     },
-    #[error("A trace with unique session name \"{name}\" began less than 300s ago ({age_s}s)")]
-    Cooldown { name: String, age_s: u64 },
-    #[error("Too many concurrent tracing sesions ({count}) for uid {uid} limit is {limit}")]
+    Cooldown {
+        name: String,
+        age_s: u64,
+    },
     TooManySessionsOfUser {
         count: usize,
         uid: u32,
         limit: usize,
     },
-    #[error("Too many concurrent tracing sesions ({0})")]
     TooManySessions(usize),
-    #[error("{0}")]
-    Filter(#[from] FilterError),
-    #[error("Invalid priority boost config: {0}")]
-    Priority(#[from] InvalidPriority),
-    #[error("Failed to boost priority: {0}")]
+    Filter(FilterError),
+    Priority(InvalidPriority),
     Boost(String),
-    #[error(
-        "When write_into_file==true either a FD needs to be passed or output_path must be \
-         populated (but not both)"
-    )]
     NoOutput,
-    #[error("Failed to create the trace file {0}")]
     CreateFile(String),
-    #[error("Failed to allocate tracing buffers: Invalid buffer sizes")]
     BufferSizes,
-    #[error("Failed to allocate tracing buffers: OOM or too many buffers")]
     NoBuffers,
 
     /// Upstream sends it, and so loses the producer.
-    #[error("The config of data source \"{0}\" is too large to be sent to producers")]
     SourceTooLarge(String),
     /// Upstream aborts instead.
-    #[error("Invalid regular expression \"{pattern}\" in {field}: {reason}")]
     Pattern {
         field: &'static str,
         pattern: String,
         reason: String,
     },
+}
+
+ferretto_wire::error_text! {
+    EnableError {
+        Self::AlreadyActive =>
+            "A Consumer is trying to EnableTracing() but another tracing session is already active (forgot a \
+             call to FreeBuffers() ?)",
+        Self::TooLong { requested, limit } => "Requested too long trace ({requested}ms  > {limit} ms)",
+        Self::TriggerTimeout(ms) =>
+            "Traces with START_TRACING triggers must provide a positive trigger_timeout_ms < 7 days (received \
+             {ms}ms)",
+        Self::TriggerMode => "The trace config specified an invalid trigger_mode",
+        Self::CloneNeedsStop => "trigger_mode must be STOP_TRACING when use_clone_snapshot_if_available=true",
+        Self::DurationWithTriggers => "duration_ms was set, this must not be set for traces with triggers.",
+        Self::BugreportFilename => "bugreport_filename contains invalid chars. Use [a-zA-Z0-9-_.]+",
+        Self::TriggerIntoFile =>
+            "Specifying trigger mode STOP_TRACING/CLONE_SNAPSHOT and write_into_file together is unsupported",
+        Self::DuplicateTrigger(name) => "Duplicate trigger name: {name}",
+        Self::GuardedDeferredStart => "deferred_start=true is not supported in unsupervised traces",
+        Self::GuardedBufferSize(size_kb) => "buffers.size_kb must be a multiple of 4, got {size_kb}",
+        Self::GuardedBufferSum { requested, limit } =>
+            "Requested too large trace buffer ({requested}kB  > {limit} kB)",
+        Self::TooManyBuffers(count) => "Too many buffers configured ({count})",
+        Self::DuplicateBufferName { name, index, first } =>
+            "Duplicate buffer name \"{name}\" at index {index} (first occurrence at index {first})",
+        Self::UnknownBufferName { source_name, buffer } =>
+            "Data source \"{source_name}\" specified target_buffer_name \"{buffer}\" which does not match any buffer",
+        Self::BufferMismatch { source_name, target, buffer, index } =>
+            "Data source \"{source_name}\" specified both target_buffer={target} and \
+             target_buffer_name=\"{buffer}\" (index {index}) but they don't match",
+        Self::BufferOutOfBounds { source_name, target, count } =>
+            "Data source \"{source_name}\" specified an out of bounds target_buffer ({target} >= {count})",
+        Self::Exclusive { active, requested } =>
+            "An exclusive session with priority {active} >= requested priority {requested} is already active.",
+        Self::NameTaken(name) => "A trace with this unique session name ({name}) already exists",
+        Self::Semaphore { name, count, own, others } =>
+            "Semaphore \"{name}\" exceeds maximum allowed other session count ({count} > min({own}, {others}))",
+        Self::Cooldown { name, age_s } =>
+            "A trace with unique session name \"{name}\" began less than 300s ago ({age_s}s)",
+        Self::TooManySessionsOfUser { count, uid, limit } =>
+            "Too many concurrent tracing sesions ({count}) for uid {uid} limit is {limit}",
+        Self::TooManySessions(count) => "Too many concurrent tracing sesions ({count})",
+        Self::Filter(error) => "{error}",
+        Self::Priority(error) => "Invalid priority boost config: {error}",
+        Self::Boost(reason) => "Failed to boost priority: {reason}",
+        Self::NoOutput =>
+            "When write_into_file==true either a FD needs to be passed or output_path must be populated (but \
+             not both)",
+        Self::CreateFile(reason) => "Failed to create the trace file {reason}",
+        Self::BufferSizes => "Failed to allocate tracing buffers: Invalid buffer sizes",
+        Self::NoBuffers => "Failed to allocate tracing buffers: OOM or too many buffers",
+        Self::SourceTooLarge(name) =>
+            "The config of data source \"{name}\" is too large to be sent to producers",
+        Self::Pattern { pattern, field, reason } =>
+            "Invalid regular expression \"{pattern}\" in {field}: {reason}",
+    }
+    source {
+        Self::Filter(error) => error,
+        Self::Priority(error) => error,
+    }
+    from { Filter(FilterError), Priority(InvalidPriority) }
 }
 
 /// What was worked out while checking, so that it is not worked out twice.
