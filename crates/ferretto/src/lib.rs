@@ -41,20 +41,25 @@ pub mod interceptor;
 mod macros;
 mod options;
 pub mod session;
+mod startup;
 pub mod testing;
 pub mod track_event;
+mod triggers;
 
 pub use data_source::{
-    DataSource, DataSourceHandle, Instance, RegisterError, register_data_source,
+    DataSource, DataSourceHandle, DataSourceOptions, Instance, TraceContext, register_data_source,
 };
-pub use ferretto_client::{Address, Packet, TraceWriter};
+pub use engine::{BackendKind, Completion, FlushFlags, FlushReason, RegisterError};
+pub use ferretto_client::{Address, ExhaustedPolicy, Packet, TraceWriter};
 #[cfg(feature = "macros")]
 pub use ferretto_macros::{Argument, trace};
 pub use ferretto_proto as proto;
 pub use ferretto_wire::Encoder;
 pub use flush::flush;
-pub use options::{InitError, Options, init};
+pub use options::{Backends, InitError, Options, init};
+pub use startup::{StartupError, StartupTracing, StartupTracingOptions};
 pub use track_event::{
     Argument, Category, CounterTrack, Flow, StateTrack, Timestamp, Track, Unit, bytes, debug,
     display, dynamic, register_categories,
 };
+pub use triggers::activate_triggers;

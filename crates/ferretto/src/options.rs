@@ -1,12 +1,16 @@
-//! Starting up.
+//! Setting up.
 
 use std::io;
+use std::ops::BitOr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ferretto_client::{Address, ProducerOptions, Scraping};
+use ferretto_client::transport::{self, Connect, ProducerPort};
+use ferretto_client::{Address, ExhaustedPolicy, ProducerOptions, Scraping};
 
-use crate::track_event::EventClock;
-use crate::{engine, track_event};
+use crate::engine::{self, Backend, BackendKind, Settings, Way};
+use crate::track_event::{self, EventClock};
 
 /// Why tracing could not be started.
 #[derive(Debug)]
@@ -14,16 +18,58 @@ use crate::{engine, track_event};
 pub enum InitError {
     /// The process may not have another thread or descriptor.
     System(io::Error),
+    /// The custom service is wanted, but [`Options::custom`] does not say how to reach it.
+    NoCustomBackend,
 }
 
 ferretto_wire::error_text! {
     InitError {
         Self::System(error) => "cannot start tracing: {error}",
+        Self::NoCustomBackend => "nothing says how to reach the custom tracing service",
     }
-    source {
-        Self::System(error) => error,
-    }
+    source { Self::System(error) => error }
     from { System(io::Error) }
+}
+
+/// A set of services that may record this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backends(u32);
+
+impl Backends {
+    /// The service inside this process.
+    pub const IN_PROCESS: Self = Self(1);
+    /// The service of this machine.
+    pub const SYSTEM: Self = Self(2);
+    /// The service that [`Options::custom`] leads to.
+    pub const CUSTOM: Self = Self(4);
+
+    /// The set that other libraries write as these bits; `None` if there is another bit.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits & !7 == 0 {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// Whether all of `other` are in the set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Backends {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl Default for Backends {
+    fn default() -> Self {
+        Self::SYSTEM
+    }
 }
 
 /// How this process takes part in recordings.
@@ -32,19 +78,36 @@ ferretto_wire::error_text! {
 /// ferretto::Options::new().name("player").wait(std::time::Duration::from_secs(1)).init()?;
 /// # Ok::<(), ferretto::InitError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Options {
+    backends: Backends,
+    producer: ProducerOptions,
     name: Option<String>,
-    address: Option<Address>,
-    memory_kb: u32,
+    custom: Option<Arc<dyn Connect<ProducerPort>>>,
+    socket: Option<OwnedFd>,
     wait: Option<Duration>,
     clock: EventClock,
+    settings: Settings,
 }
 
 impl Options {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Which services may record this process, at the same time if there are several; by default the machine's.
+    #[must_use]
+    pub fn backends(mut self, backends: Backends) -> Self {
+        self.backends = backends;
+        self
+    }
+
+    /// A way of one's own to a service, for [`Backends::CUSTOM`].
+    #[must_use]
+    pub fn custom(mut self, backend: Arc<dyn transport::Backend>) -> Self {
+        self.custom = Some(backend);
+        self
     }
 
     /// The name under which recordings find this process; by default the name it was started by.
@@ -54,11 +117,19 @@ impl Options {
         self
     }
 
-    /// Where the service is; by default where the environment variable `PERFETTO_PRODUCER_SOCK_NAME` says, or at its
-    /// usual place.
+    /// Where the machine's service is; by default where the environment variable `PERFETTO_PRODUCER_SOCK_NAME` says, or
+    /// at its usual place.
     #[must_use]
     pub fn address(mut self, address: Address) -> Self {
-        self.address = Some(address);
+        self.producer.address = Some(address);
+        self
+    }
+
+    /// A socket that is connected to the machine's service already, for processes that may not open one. When that
+    /// connection is lost there is no other.
+    #[must_use]
+    pub fn socket(mut self, socket: OwnedFd) -> Self {
+        self.socket = Some(socket);
         self
     }
 
@@ -66,7 +137,68 @@ impl Options {
     /// from there in time is lost.
     #[must_use]
     pub fn memory_kb(mut self, size: u32) -> Self {
-        self.memory_kb = size;
+        self.producer.memory_size_hint = size.saturating_mul(1024);
+        self
+    }
+
+    /// The size of the pages of that memory, in KiB: 4, 8, 16 or 32; by default 4. The service decides.
+    #[must_use]
+    pub fn page_kb(mut self, size: u32) -> Self {
+        self.producer.page_size_hint = size.saturating_mul(1024);
+        self
+    }
+
+    /// How long full chunks of memory wait for others before the service is told of them; by default not at all. Fewer
+    /// messages, but memory must be large enough for what is written meanwhile.
+    #[must_use]
+    pub fn commit_batch(mut self, time: Duration) -> Self {
+        self.producer.commit_batch = time;
+        self
+    }
+
+    /// Fills lengths of long packets in directly while their chunks wait, if the service supports it. Makes sense with
+    /// [`commit_batch`](Self::commit_batch).
+    #[must_use]
+    pub fn direct_patching(mut self) -> Self {
+        self.producer.direct_patching = true;
+        self
+    }
+
+    /// What track events do when the shared memory is full; by default they are dropped. Only the first set-up of the
+    /// process decides.
+    #[must_use]
+    pub fn track_event_policy(mut self, policy: ExhaustedPolicy) -> Self {
+        self.settings.track_event_policy = policy;
+        self
+    }
+
+    /// Lets configs choose another policy for track events. Only the first set-up of the process decides.
+    #[must_use]
+    pub fn track_event_policy_by_config(mut self) -> Self {
+        self.settings.track_event_policy_by_config = true;
+        self
+    }
+
+    /// The number of the process's track, instead of one made from its start time and number. Only the first set-up of
+    /// the process decides.
+    #[must_use]
+    pub fn process_uuid(mut self, uuid: u64) -> Self {
+        self.settings.process_uuid = Some(uuid);
+        self
+    }
+
+    /// Has readers keep the tracks of this process's threads apart from those that the kernel's events make. Only the
+    /// first set-up of the process decides.
+    #[must_use]
+    pub fn separate_tracks(mut self) -> Self {
+        self.settings.separate_tracks = true;
+        self
+    }
+
+    /// At most one recording of each data source at a time. Only the first set-up of the process decides.
+    #[must_use]
+    pub fn single_instances(mut self) -> Self {
+        self.settings.single_instances = true;
         self
     }
 
@@ -78,38 +210,58 @@ impl Options {
         self
     }
 
-    /// The clock of all track events; by default [`EventClock::Boottime`]. To be chosen by the first call of
-    /// [`init`](Self::init).
+    /// The clock of all track events; by default [`EventClock::Boottime`]. Only the first set-up of the
+    /// process decides.
     #[must_use]
     pub fn clock(mut self, clock: EventClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Starts a thread that connects to the service of this machine, now or as soon as there is one. The first call
-    /// decides; later ones only wait, if told to.
+    /// Starts a thread that connects to the services, now or as soon as they are there. Later calls add services of
+    /// kinds that are not there yet; the options of those that are stay as they are. They also wait, if told to.
     ///
     /// # Errors
     ///
     /// See [`InitError`]. The absence of a service is none.
     pub fn init(self) -> Result<(), InitError> {
-        let options = ProducerOptions {
-            name: self.name.unwrap_or_else(process_name),
-            address: self.address,
-            memory_size_hint: self.memory_kb.saturating_mul(1024),
-            scraping: Scraping::Enabled,
-            sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION")).to_owned(),
-            ..ProducerOptions::default()
-        };
-        let clock = self.clock;
-        let runtime = engine::start(options, |runtime| {
-            track_event::choose_clock(clock);
-            track_event::register(runtime);
-        })?;
-        if let Some(limit) = self.wait {
-            runtime.wait_until_ready(limit);
+        let wait = self.wait;
+        if engine::settle(self.settings.clone()) {
+            track_event::choose_clock(self.clock);
+        }
+        track_event::register();
+        engine::start(self.into_backends()?)?;
+        if let Some(limit) = wait {
+            engine::wait_until_ready(limit);
         }
         Ok(())
+    }
+
+    fn into_backends(self) -> Result<Vec<Backend>, InitError> {
+        let options = ProducerOptions {
+            name: self.name.unwrap_or_else(process_name),
+            scraping: Scraping::Enabled,
+            sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION")).to_owned(),
+            ..self.producer
+        };
+        let backend = |kind, way| Backend {
+            kind,
+            options: options.clone(),
+            way,
+        };
+        let mut backends = Vec::new();
+        if self.backends.contains(Backends::SYSTEM) {
+            let way = match self.socket {
+                Some(socket) => Way::Given(Mutex::new(Some(socket))),
+                None => Way::Socket,
+            };
+            backends.push(backend(BackendKind::System, way));
+        }
+        if self.backends.contains(Backends::CUSTOM) {
+            let custom = self.custom.ok_or(InitError::NoCustomBackend)?;
+            backends.push(backend(BackendKind::Custom, Way::Through(custom)));
+        }
+        Ok(backends)
     }
 }
 

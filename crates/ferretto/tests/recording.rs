@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use common::{LIMIT, Service, config, source, start, stop};
-use ferretto::{Category, DataSource, Instance};
+use ferretto::proto::DataSourceConfig;
+use ferretto::{Category, Completion, DataSource, FlushFlags, FlushReason, Instance};
 use ferretto_client::Consumer;
 use ferretto_wire::{Fields, encode};
 
@@ -18,12 +19,15 @@ static TAGGED: Category = Category::new("tagged")
 struct Custom(mpsc::Sender<&'static str>);
 
 impl DataSource for Custom {
-    fn setup(&mut self, instance: &Instance) {
-        assert_eq!(instance.config().name.as_deref(), Some(&b"custom"[..]));
+    type Instance = ();
+    type Thread = ();
+
+    fn setup(&self, config: &DataSourceConfig) {
+        assert_eq!(config.name.as_deref(), Some(&b"custom"[..]));
         self.0.send("setup").unwrap();
     }
 
-    fn start(&mut self, instance: &Instance) {
+    fn start(&self, instance: &Instance<Self>) {
         instance
             .create_writer()
             .new_packet()
@@ -31,12 +35,14 @@ impl DataSource for Custom {
         self.0.send("start").unwrap();
     }
 
-    fn stop(&mut self, _instance: &Instance) {
+    fn stop(&self, _instance: &Instance<Self>, _completion: Completion) {
         self.0.send("stop").unwrap();
     }
 
-    fn flush(&mut self, _instance: &Instance) {
-        self.0.send("flush").unwrap();
+    fn flush(&self, _instance: &Instance<Self>, flags: FlushFlags, _completion: Completion) {
+        if flags.reason() == FlushReason::Explicit {
+            self.0.send("flush").unwrap();
+        }
     }
 }
 
@@ -111,7 +117,6 @@ fn a_program_is_recorded() {
     ferretto::instant!("app", "too early");
     assert!(!ferretto::flush(LIMIT));
     let (sender, notes) = mpsc::channel();
-    assert!(ferretto::register_data_source("custom", Custom(sender.clone())).is_err());
 
     // The first recording runs before the program connects.
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
@@ -170,8 +175,8 @@ fn a_program_is_recorded() {
     let custom = ferretto::register_data_source("custom", Custom(sender)).unwrap();
     assert!(ferretto::flush(LIMIT), "the service knows it now");
     start(&mut consumer, config(vec![source("custom", None)]));
-    custom.trace(|writer| {
-        writer
+    custom.trace(|context| {
+        context
             .new_packet()
             .nested(900, |m| m.string(1, "from trace"));
         custom.trace(|_| panic!("not within another"));

@@ -40,12 +40,13 @@ pub enum Event {
     },
     /// Stop recording, flush and drop the instance's writers, then
     /// [`notify_stopped`](crate::ProducerHandle::notify_stopped). Also comes for every instance when the connection
-    /// is lost.
+    /// is lost, and for instances that there never were: the service waits for the answer anyway.
     Stop {
         /// The instance.
         instance: InstanceId,
     },
-    /// Flush the writers of these instances, then [`flush_done`](crate::ProducerHandle::flush_done).
+    /// Flush the writers of these instances, then [`flush_done`](crate::ProducerHandle::flush_done). To be answered also
+    /// if there are none; the answer is one to all earlier requests, too.
     Flush {
         /// To be given back.
         request_id: u64,

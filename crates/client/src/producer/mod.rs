@@ -430,9 +430,8 @@ impl Producer {
             }
             Cmd::StopDataSource(stop) => {
                 let instance = InstanceId(stop.instance_id.unwrap_or(0));
-                if self.live.remove(&instance) {
-                    self.events.push_back(Event::Stop { instance });
-                }
+                self.live.remove(&instance);
+                self.events.push_back(Event::Stop { instance });
             }
             Cmd::Flush(flush) => self.handle_flush(
                 flush.request_id.unwrap_or(0),
@@ -459,16 +458,11 @@ impl Producer {
 
     fn handle_flush(&mut self, request_id: u64, ids: &[u64], flags: u64) {
         let instances = self.known(ids);
-        if instances.is_empty() {
-            // Nothing to do, but the service waits for an answer.
-            self.handle().flush_done(request_id);
-        } else {
-            self.events.push_back(Event::Flush {
-                request_id,
-                instances,
-                flags,
-            });
-        }
+        self.events.push_back(Event::Flush {
+            request_id,
+            instances,
+            flags,
+        });
     }
 
     fn known(&self, ids: &[u64]) -> Vec<InstanceId> {

@@ -16,6 +16,21 @@ use crate::transport::Attachment;
 const DEFAULT_SIZE: u32 = 256 * 1024;
 
 impl Producer {
+    /// Has memory from now on, and offers it on the next connection, as if the options had said
+    /// [`provide_memory`](super::ProducerOptions::provide_memory). Does nothing if there is memory already. A service
+    /// that is connected but has not sent memory yet gets what is written meanwhile inside the commits.
+    pub fn provide_memory(&mut self) {
+        if self.shared.arbiter().is_some() || self.shared.offered().is_some() {
+            return;
+        }
+        self.options.provide_memory = true;
+        self.prepare_memory();
+        let session = self.session.as_ref();
+        if session.is_some_and(|session| session.accepted.is_some()) {
+            self.shared.settle_memory(false);
+        }
+    }
+
     /// Page size and size to ask for, in bytes. The service takes memory only if it would have made it like that, so
     /// they are said even where they are the default.
     pub(super) fn size_hints(&self) -> (u32, u32) {

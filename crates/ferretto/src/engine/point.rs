@@ -6,13 +6,19 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::primitive::{AtomicU32, Ordering, fence};
 
 /// Kinds of trace points that keep something for each thread.
 const MAX_KINDS: usize = 8;
 
-/// Changes whenever a thread should look through what it holds.
+#[cfg(not(loom))]
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref GENERATION: AtomicU32 = AtomicU32::new(0);
+}
 
 static COLLECTORS: [OnceLock<fn()>; MAX_KINDS] = [const { OnceLock::new() }; MAX_KINDS];
 
@@ -22,10 +28,16 @@ struct Point {
     generation: Cell<u32>,
 }
 
+#[cfg(not(loom))]
 thread_local! {
     static POINT: Point = const {
         Point { is_inside: Cell::new(false), generation: Cell::new(0) }
     };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static POINT: Point = Point { is_inside: Cell::new(false), generation: Cell::new(0) };
 }
 
 /// A thread inside a trace point, until this is dropped.
@@ -40,6 +52,9 @@ impl Drop for Guard {
 }
 
 /// Enters a trace point; `None` inside another one of this thread.
+///
+/// To be called after it was seen that an instance is recording. If that instance has the place of one that stopped
+/// before, what the thread held of that one is gone now.
 #[inline]
 pub fn enter() -> Option<Guard> {
     POINT.with(|point| {
@@ -47,7 +62,9 @@ pub fn enter() -> Option<Guard> {
             return None;
         }
         let guard = Guard(PhantomData);
-        let generation = GENERATION.load(Ordering::Acquire);
+        // What comes before the bits that the caller has seen is seen from here on, too.
+        fence(Ordering::Acquire);
+        let generation = GENERATION.load(Ordering::Relaxed);
         if point.generation.get() != generation {
             point.generation.set(generation);
             collect();
@@ -64,6 +81,8 @@ pub fn leave() {
 
 #[cold]
 fn collect() {
+    // What was done before the generation changed is seen by who collects.
+    fence(Ordering::Acquire);
     COLLECTORS
         .iter()
         .map_while(OnceLock::get)

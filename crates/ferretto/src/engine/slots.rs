@@ -1,164 +1,256 @@
 //! The instances of a data source that are recording, as threads see them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use ferretto_client::TraceWriter;
 
-use ferretto_client::{ExhaustedPolicy, ProducerHandle, TraceWriter};
-use ferretto_proto::DataSourceConfig;
-use ferretto_proto::data_source_config::BufferExhaustedPolicy;
-
-use super::point;
+use super::outlet::Outlet;
+use super::primitive::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use super::{point, runtime};
 
 /// Most instances of one data source at a time.
 pub const MAX_INSTANCES: usize = 8;
 
+/// Among the active bits: this is a forked child, which has not looked yet whether somebody wants to record it.
+pub const UNKNOWN: u32 = 1 << 31;
+
 /// What a thread needs to record into an instance. `T` is particular to the data source.
 #[derive(Clone, Debug)]
 pub struct Target<T> {
-    /// The connection.
-    pub handle: ProducerHandle,
-    /// The buffer's number there.
-    pub buffer: u32,
-    /// What to do when memory is full.
-    pub policy: ExhaustedPolicy,
+    /// Where its writers come from.
+    pub outlet: Outlet,
     /// What the data source wants to know.
     pub settings: T,
 }
 
-/// A place for one instance.
+/// A thread's way into an instance.
 #[derive(Debug)]
-struct Slot<T> {
-    /// Tells the instances that use the place one after the other apart; 0 while there is none.
-    epoch: AtomicU64,
-    /// How often the instance was told to start its incremental state anew.
-    clears: AtomicU32,
-    target: Mutex<Option<Target<T>>>,
+pub struct Opened<T> {
+    /// Tells the instances that use a place one after the other apart; never 0.
+    pub epoch: u64,
+    /// How often the instance had been told to start its incremental state anew.
+    pub clears: u32,
+    /// A sequence of its own.
+    pub writer: TraceWriter,
+    /// What the data source wants to know.
+    pub settings: T,
 }
 
-/// The places for a data source's instances. Threads look at them without locking; only a thread's first event in an
-/// instance takes a lock.
+/// What threads look at without a lock.
 #[derive(Debug)]
-pub struct Slots<T> {
-    slots: [Slot<T>; MAX_INSTANCES],
+struct Slot {
+    /// 0 while nothing is recorded there.
+    epoch: AtomicU64,
+    clears: AtomicU32,
+}
+
+/// The places for a data source's instances. Only a thread's first event in an instance takes a lock.
+///
+/// The background thread calls, for each instance in this order, [`prepare`](Self::prepare), [`start`](Self::start),
+/// [`stop`](Self::stop) and [`release`](Self::release).
+#[derive(Debug)]
+pub struct Slots<T: 'static> {
     /// Bit `n` is set while slot `n` is recording.
     active: AtomicU32,
+    slots: [Slot; MAX_INSTANCES],
+    targets: Targets<T>,
 }
 
-impl<T: Clone> Default for Slots<T> {
+impl<T: Clone + Send> Default for Slots<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Clone> Slots<T> {
+impl<T: Clone + Send> Slots<T> {
     /// Places that are all free.
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
+            active: AtomicU32::new(0),
             slots: [const {
                 Slot {
                     epoch: AtomicU64::new(0),
                     clears: AtomicU32::new(0),
-                    target: Mutex::new(None),
                 }
             }; MAX_INSTANCES],
-            active: AtomicU32::new(0),
+            targets: Targets::new(),
         }
     }
 
-    /// Takes a free place; `None` if all are taken. Nothing is recorded there before [`Slots::start`].
-    pub fn claim(&self, target: Target<T>) -> Option<usize> {
-        self.slots.iter().position(|slot| {
-            let mut place = lock(&slot.target);
-            let is_free = place.is_none();
-            if is_free {
-                *place = Some(target.clone());
-            }
-            is_free
-        })
+    /// Places that are all free.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            active: AtomicU32::new(0),
+            slots: std::array::from_fn(|_| Slot {
+                epoch: AtomicU64::new(0),
+                clears: AtomicU32::new(0),
+            }),
+            targets: Targets::new(),
+        }
+    }
+
+    /// Has forked children find [`UNKNOWN`] among the active bits. To be called once.
+    #[cfg(not(loom))]
+    pub fn watch_forks(&'static self) {
+        ferretto_shm::fork::store_in_child(&self.active, UNKNOWN);
+    }
+
+    /// In a forked child: nothing is recorded any more. Called by [`Source::forked`](super::Source::forked).
+    pub fn forked(&self) {
+        for slot in &self.slots {
+            slot.epoch.store(0, Ordering::Relaxed);
+        }
+        // What was there is not looked at, as the locks may be held by threads that are not there: see `Targets`.
+        self.active.store(0, Ordering::Release);
+    }
+
+    /// Fills a free place. Nothing is recorded there before [`start`](Self::start).
+    pub fn prepare(&self, place: usize, target: Target<T>) {
+        *lock(self.targets.at(place)) = Some(target);
     }
 
     /// Lets threads record.
-    pub fn start(&self, index: usize) {
-        static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
-        let epoch = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
-        self.slots[index].epoch.store(epoch, Ordering::Release);
-        self.active.fetch_or(1 << index, Ordering::Release);
+    pub fn start(&self, place: usize) {
+        self.slots[place]
+            .epoch
+            .store(next_epoch(), Ordering::Release);
+        self.active.fetch_or(1 << place, Ordering::Release);
     }
 
     /// Stops threads from recording. An event that is being written is finished.
-    pub fn stop(&self, index: usize) {
-        self.active.fetch_and(!(1 << index), Ordering::Release);
-        self.slots[index].epoch.store(0, Ordering::Release);
+    pub fn stop(&self, place: usize) {
+        self.active.fetch_and(!(1 << place), Ordering::Release);
+        self.slots[place].epoch.store(0, Ordering::Release);
         point::request_collection();
     }
 
     /// Gives the place up.
-    pub fn release(&self, index: usize) {
-        *lock(&self.slots[index].target) = None;
+    pub fn release(&self, place: usize) {
+        let target = lock(self.targets.at(place)).take();
+        // Not under the lock: the data source may have something to drop.
+        drop(target);
     }
 
     /// Has every thread start its incremental state anew.
-    pub fn clear(&self, index: usize) {
-        self.slots[index].clears.fetch_add(1, Ordering::Release);
+    pub fn clear(&self, place: usize) {
+        self.slots[place].clears.fetch_add(1, Ordering::Release);
     }
 
-    /// The instances that are recording, as bits.
-    #[inline]
+    /// The instances that are recording, as bits; and perhaps [`UNKNOWN`].
+    #[inline(always)]
     pub fn active(&self) -> u32 {
         self.active.load(Ordering::Relaxed)
     }
 
+    /// As [`active`](Self::active), but a forked child finds out.
+    #[inline]
+    pub fn recording(&self) -> u32 {
+        match self.active() {
+            active if active & UNKNOWN == 0 => active,
+            _ => {
+                runtime::revive();
+                self.active() & !UNKNOWN
+            }
+        }
+    }
+
     /// The epoch of a place, 0 while nothing is recorded there.
     #[inline]
-    pub fn epoch(&self, index: usize) -> u64 {
-        self.slots[index].epoch.load(Ordering::Acquire)
+    pub fn epoch(&self, place: usize) -> u64 {
+        self.slots[place].epoch.load(Ordering::Acquire)
     }
 
     /// How often the incremental state was cleared.
     #[inline]
-    pub fn clears(&self, index: usize) -> u32 {
-        self.slots[index].clears.load(Ordering::Relaxed)
+    pub fn clears(&self, place: usize) -> u32 {
+        self.slots[place].clears.load(Ordering::Relaxed)
     }
 
-    /// The settings of an instance, and a writer into its buffer.
-    pub fn writer(&self, index: usize) -> Option<(TraceWriter, T)> {
-        let target = lock(&self.slots[index].target).clone()?;
-        let writer = target.handle.create_writer(target.buffer, target.policy);
-        Some((writer, target.settings))
+    /// A thread's way into the instance that is recording in a place.
+    #[cold]
+    pub fn open(&self, place: usize) -> Option<Opened<T>> {
+        let slot = &self.slots[place];
+        let target = lock(self.targets.at(place));
+        // Under the lock, so that both belong to the same instance: `stop` makes it 0 before `release` takes the lock.
+        let epoch = slot.epoch.load(Ordering::Acquire);
+        let clears = slot.clears.load(Ordering::Acquire);
+        let target = target.as_ref().filter(|_| epoch != 0).cloned()?;
+        Some(Opened {
+            epoch,
+            clears,
+            writer: target.outlet.create_writer(),
+            settings: target.settings,
+        })
     }
 
-    /// Looks at the settings of every place that is taken.
-    pub fn for_each(&self, mut look: impl FnMut(usize, &T)) {
-        for (index, slot) in self.slots.iter().enumerate() {
-            if let Some(target) = &*lock(&slot.target) {
-                look(index, &target.settings);
-            }
-        }
+    /// What the data source knows of the instance that is recording in a place.
+    pub fn settings(&self, place: usize) -> Option<T> {
+        self.peek(place).filter(|_| self.epoch(place) != 0)
+    }
+
+    /// What the data source knows of the instance in a place, whether it is recording or not.
+    pub fn peek(&self, place: usize) -> Option<T> {
+        let target = lock(self.targets.at(place));
+        target.as_ref().map(|target| target.settings.clone())
     }
 }
 
-/// What the config says about full memory; by default events are dropped.
-pub fn exhausted_policy(config: &DataSourceConfig) -> ExhaustedPolicy {
-    match config.buffer_exhausted_policy {
-        Some(BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_ABORT) => {
-            ExhaustedPolicy::StallThenAbort
-        }
-        Some(BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP) => {
-            ExhaustedPolicy::StallThenDrop
-        }
-        _ => ExhaustedPolicy::Drop,
+#[cfg(not(loom))]
+fn next_epoch() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Models are run again and again, and see no statics of each other.
+#[cfg(loom)]
+fn next_epoch() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+type Places<T> = [Mutex<Option<Target<T>>>; MAX_INSTANCES];
+
+/// The targets of all places. Each process makes its own, so that no lock is ever held by a thread of the parent.
+#[cfg(not(loom))]
+#[derive(Debug)]
+struct Targets<T: 'static>(ferretto_shm::fork::PerProcess<Places<T>>);
+
+#[cfg(not(loom))]
+impl<T: Send> Targets<T> {
+    const fn new() -> Self {
+        Self(ferretto_shm::fork::PerProcess::new())
+    }
+
+    fn at(&self, place: usize) -> &Mutex<Option<Target<T>>> {
+        let places = self
+            .0
+            .get_or_init(|| [const { Mutex::new(None) }; MAX_INSTANCES]);
+        &places[place]
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(loom)]
+#[derive(Debug)]
+struct Targets<T>(Places<T>);
+
+#[cfg(loom)]
+impl<T> Targets<T> {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(None)))
+    }
+
+    fn at(&self, place: usize) -> &Mutex<Option<Target<T>>> {
+        &self.0[place]
+    }
 }
 
-/// The indices of the bits set.
-pub fn bits(mut set: u32) -> impl Iterator<Item = usize> {
+/// The indices of the bits set, of those that stand for places.
+#[inline]
+pub fn bits(set: u32) -> impl Iterator<Item = usize> {
+    let mut set = set & ((1 << MAX_INSTANCES) - 1);
     std::iter::from_fn(move || {
         let index = set.trailing_zeros();
-        set = set & set.wrapping_sub(1);
+        set &= set.wrapping_sub(1);
         (index < 32).then_some(index as usize)
     })
 }

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferretto_shm::fork::store_in_child;
+
 use super::registry;
 
-/// Set until the category has been evaluated for the first time.
+/// Set until the category has been evaluated for the first time, in this process.
 const UNKNOWN: u32 = 1 << 31;
 
 /// Most members of a group.
@@ -128,7 +130,13 @@ impl Category {
     }
 
     pub(super) fn set_slots(&self, slots: u32) {
-        self.mask.store(slots, Ordering::Relaxed);
+        // Whoever sees a slot sees what its recording has put there.
+        self.mask.store(slots, Ordering::Release);
+    }
+
+    /// Forked children find the category unknown again.
+    pub(super) fn watch_forks(&'static self) {
+        store_in_child(&self.mask, UNKNOWN);
     }
 }
 

@@ -34,7 +34,7 @@ impl DynamicCategory<'_> {
 
     #[cold]
     fn is_wanted(&self) -> bool {
-        thread::wanting(SLOTS.active(), self.0) != 0
+        thread::wanting(SLOTS.recording(), self.0) != 0
     }
 }
 
@@ -63,7 +63,7 @@ impl<'a> Selector<'a> for DynamicCategory<'a> {}
 
 impl<'a> sealed::Sealed<'a> for DynamicCategory<'a> {
     fn select(self) -> (u32, Categories<'a>) {
-        (SLOTS.active(), Categories::Dynamic(self.0))
+        (SLOTS.recording(), Categories::Dynamic(self.0))
     }
 }
 

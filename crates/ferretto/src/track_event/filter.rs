@@ -1,5 +1,7 @@
 //! What a recording wants of the track events.
 
+use std::collections::BTreeSet;
+
 use ferretto_wire::{Field, Fields};
 
 /// Field numbers of TrackEventConfig.
@@ -103,6 +105,24 @@ impl Filter {
             false => &[],
         };
         self.is_enabled(name, tags)
+    }
+
+    /// Whether both record the same events; how these are written may differ.
+    pub(crate) fn selects_as(&self, other: &Self) -> bool {
+        let set = |names: &[Vec<u8>]| names.iter().cloned().collect::<BTreeSet<_>>();
+        let names = |filter: &Self| {
+            let Self {
+                enabled,
+                disabled,
+                enabled_tags,
+                disabled_tags,
+                ..
+            } = filter;
+            [enabled, disabled, enabled_tags, disabled_tags].map(|names| set(names))
+        };
+        names(self) == names(other)
+            && self.hide_arguments == other.hide_arguments
+            && self.hide_dynamic_names == other.hide_dynamic_names
     }
 
     /// Whether a category with these tags is to be recorded.

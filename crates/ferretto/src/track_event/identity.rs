@@ -1,6 +1,6 @@
 //! Who records: this process and its threads, and the numbers of their tracks.
 
-use std::sync::OnceLock;
+use ferretto_shm::fork::PerProcess;
 
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub struct Thread {
 }
 
 impl Process {
-    /// This process, looked at once.
+    /// This process, looked at once; a forked child looks again.
     pub fn current() -> &'static Self {
-        static CURRENT: OnceLock<Process> = OnceLock::new();
+        static CURRENT: PerProcess<Process> = PerProcess::new();
         CURRENT.get_or_init(|| {
             let pid = std::process::id() as i32;
             let command_line = std::fs::read("/proc/self/cmdline").unwrap_or_default();

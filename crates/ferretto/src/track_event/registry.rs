@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ferretto_proto::fields::{track_event_category, track_event_descriptor};
+use ferretto_shm::fork::{AppendList, PerProcess};
 
 use super::category::{Category, CategoryChange};
 use super::filter::Filter;
-use crate::engine::lock;
+use crate::engine::{self, lock};
 
 /// Called when a recording starts or stops to record a category.
 type Notice = Arc<dyn Fn(CategoryChange) + Send + Sync>;
@@ -18,14 +19,26 @@ struct Registry {
     categories: Vec<&'static Category>,
     /// Slots that are recording, with their filters.
     filters: Vec<(usize, Arc<Filter>)>,
-    observers: Vec<(&'static Category, Notice)>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    categories: Vec::new(),
-    filters: Vec::new(),
-    observers: Vec::new(),
-});
+/// The categories that this process and its parents have used; the last one comes first.
+static CATEGORIES: AppendList<&'static Category> = AppendList::new();
+
+/// Whom they tell of changes.
+static OBSERVERS: AppendList<(&'static Category, Notice)> = AppendList::new();
+
+/// What this process knows. A forked child makes its own, as the lock may be held by a thread of the parent.
+fn registry() -> MutexGuard<'static, Registry> {
+    static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
+    lock(REGISTRY.get_or_init(|| {
+        let mut categories: Vec<_> = CATEGORIES.iter().copied().collect();
+        categories.reverse();
+        Mutex::new(Registry {
+            categories,
+            filters: Vec::new(),
+        })
+    }))
+}
 
 impl Registry {
     /// The tags of a category, which may be declared somewhere else.
@@ -59,16 +72,15 @@ impl Registry {
 
     /// Evaluates every category anew. Returns whom to tell what.
     fn evaluate_all(&self) -> Vec<(Notice, CategoryChange)> {
-        let before: Vec<u32> = self
-            .observers
+        let before: Vec<_> = OBSERVERS
             .iter()
-            .map(|(category, _)| category.known_slots().unwrap_or(0))
+            .map(|observer| (observer, observer.0.known_slots().unwrap_or(0)))
             .collect();
         for category in &self.categories {
             category.set_slots(self.evaluate(category));
         }
         let mut notices = Vec::new();
-        for ((category, notice), before) in self.observers.iter().zip(before) {
+        for ((category, notice), before) in before {
             let after = category.known_slots().unwrap_or(0);
             notices.extend(changes(before, after).map(|change| (Arc::clone(notice), change)));
         }
@@ -94,14 +106,18 @@ fn tell(notices: Vec<(Notice, CategoryChange)>) {
 /// Adds a category. Returns the slots that record it.
 #[cold]
 pub(super) fn introduce(category: &'static Category) -> u32 {
-    let mut registry = lock(&REGISTRY);
+    engine::revive();
+    let mut registry = registry();
     if let Some(slots) = category.known_slots() {
         return slots;
     }
     let mut known = registry.categories.iter();
     let is_new = !known.any(|known| known.name() == category.name());
-    registry.categories.push(category);
-    category.is_listed.store(1, Ordering::Relaxed);
+    if category.is_listed.swap(1, Ordering::Relaxed) == 0 {
+        CATEGORIES.push(category);
+        category.watch_forks();
+        registry.categories.push(category);
+    }
     let slots = registry.evaluate(category);
     category.set_slots(slots);
     // Others of this name may have waited for its tags.
@@ -123,8 +139,8 @@ pub(super) fn observe(
     notice: Box<dyn Fn(CategoryChange) + Send + Sync>,
 ) {
     let notice: Notice = notice.into();
-    let mut registry = lock(&REGISTRY);
-    registry.observers.push((category, Arc::clone(&notice)));
+    let registry = registry();
+    OBSERVERS.push((category, Arc::clone(&notice)));
     let slots = category.known_slots().unwrap_or(0);
     drop(registry);
     changes(0, slots).for_each(|change| notice(change));
@@ -132,7 +148,7 @@ pub(super) fn observe(
 
 /// Switches on what the instance in a slot wants.
 pub(super) fn enable(slot: usize, filter: Arc<Filter>) {
-    let mut registry = lock(&REGISTRY);
+    let mut registry = registry();
     registry.filters.push((slot, filter));
     let notices = registry.evaluate_all();
     drop(registry);
@@ -141,7 +157,7 @@ pub(super) fn enable(slot: usize, filter: Arc<Filter>) {
 
 /// Switches off what only the instance in a slot wanted.
 pub(super) fn disable(slot: usize) {
-    let mut registry = lock(&REGISTRY);
+    let mut registry = registry();
     registry.filters.retain(|(other, _)| *other != slot);
     let notices = registry.evaluate_all();
     drop(registry);
@@ -150,7 +166,7 @@ pub(super) fn disable(slot: usize) {
 
 /// The categories used so far, for the service to list: an encoded TrackEventDescriptor.
 pub(super) fn descriptor() -> Vec<u8> {
-    let registry = lock(&REGISTRY);
+    let registry = registry();
     let mut listed = BTreeSet::new();
     ferretto_wire::encode(|descriptor| {
         for category in registry.categories.iter().filter(|known| !known.is_group()) {

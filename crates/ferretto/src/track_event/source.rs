@@ -1,77 +1,107 @@
 //! Track events as a data source.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use ferretto_client::ProducerHandle;
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
 use super::filter::Filter;
 use super::{SLOTS, registry, thread};
-use crate::engine::{Command, Runtime, Source, Target, exhausted_policy, point, runtime};
+use crate::engine::{
+    self, Completion, FlushFlags, Registration, Setup, Source, Target, point, settings,
+};
 
-/// Offers track events to recordings.
-pub(crate) fn register(runtime: &Runtime) {
+/// The number of the data source.
+static NUMBER: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Offers track events to recordings, once.
+pub(crate) fn register() {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     point::on_collect(thread::collect);
-    runtime.send(Command::Register(descriptor(), Some(Box::new(TrackEvents))));
+    SLOTS.watch_forks();
+    let settings = settings();
+    let registered = engine::register(Registration {
+        source: Box::new(TrackEvents),
+        policy: settings.track_event_policy,
+        policy_by_config: settings.track_event_policy_by_config,
+        is_single: false,
+        // Threads are not interrupted for a flush: the service reads what they have written from the shared memory.
+        no_flush: true,
+    });
+    // If there are too many data sources of other kinds already, nobody can ask for track events.
+    if let Ok(number) = registered {
+        NUMBER.store(number, Ordering::Relaxed);
+    }
 }
 
 /// Tells the service of new categories.
 pub(super) fn announce() {
-    if let Some(runtime) = runtime() {
-        runtime.send(Command::Register(descriptor(), None));
-    }
-}
-
-fn descriptor() -> DataSourceDescriptor {
-    DataSourceDescriptor {
-        name: Some(b"track_event".to_vec()),
-        id: Some(1),
-        will_notify_on_start: Some(true),
-        will_notify_on_stop: Some(true),
-        handles_incremental_state_clear: Some(true),
-        // Threads are not interrupted for a flush: the service reads what they have written from the shared memory.
-        no_flush: Some(true),
-        track_event_descriptor: Some(registry::descriptor()),
-        ..Default::default()
-    }
+    engine::update(NUMBER.load(Ordering::Relaxed));
 }
 
 struct TrackEvents;
 
 impl Source for TrackEvents {
-    fn setup(&mut self, config: &DataSourceConfig, handle: &ProducerHandle) -> Option<usize> {
-        SLOTS.claim(Target {
-            handle: handle.clone(),
-            buffer: config.target_buffer.unwrap_or(0),
-            policy: exhausted_policy(config),
-            settings: Arc::new(Filter::decode(
-                config.track_event_config.as_deref().unwrap_or(&[]),
-            )),
-        })
+    fn descriptor(&self) -> DataSourceDescriptor {
+        DataSourceDescriptor {
+            name: Some(b"track_event".to_vec()),
+            track_event_descriptor: Some(registry::descriptor()),
+            ..Default::default()
+        }
     }
 
-    fn start(&mut self, place: usize) {
+    fn setup(&self, place: usize, setup: Setup) {
+        let config = setup.config.track_event_config.as_deref();
+        let target = Target {
+            outlet: setup.outlet,
+            settings: Arc::new(Filter::decode(config.unwrap_or(&[]))),
+        };
+        SLOTS.prepare(place, target);
+    }
+
+    fn start(&self, place: usize) {
         SLOTS.start(place);
-        let mut filter = None;
-        SLOTS.for_each(|slot, settings| {
-            if slot == place {
-                filter = Some(Arc::clone(settings));
-            }
-        });
-        if let Some(filter) = filter {
+        if let Some(filter) = SLOTS.settings(place) {
             registry::enable(place, filter);
         }
     }
 
-    fn stop(&mut self, place: usize) {
+    fn stop(&self, _place: usize, completion: Completion) {
+        completion.complete();
+    }
+
+    fn release(&self, place: usize) {
         registry::disable(place);
         SLOTS.stop(place);
         SLOTS.release(place);
     }
 
-    fn flush(&mut self, _place: usize) {}
+    fn flush(&self, _place: usize, _flags: FlushFlags, completion: Completion) {
+        completion.complete();
+    }
 
-    fn clear_incremental_state(&mut self, place: usize) {
+    fn clear_incremental_state(&self, place: usize) {
         SLOTS.clear(place);
+    }
+
+    /// Only what is recorded counts, not how; and both must say something.
+    fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
+        let filter = |config: &DataSourceConfig| {
+            let encoded = config.track_event_config.as_deref();
+            encoded
+                .filter(|encoded| !encoded.is_empty())
+                .map(Filter::decode)
+        };
+        match (filter(startup), filter(config)) {
+            (Some(startup), Some(config)) => startup.selects_as(&config),
+            _ => false,
+        }
+    }
+
+    fn forked(&self) {
+        SLOTS.forked();
     }
 }

@@ -59,7 +59,7 @@ impl Sequences {
     fn get(&mut self, slot: usize) -> Option<&mut Sequence> {
         let clears = SLOTS.clears(slot);
         if self.0[slot].is_none() {
-            self.begin(slot, clears)?;
+            self.begin(slot)?;
         }
         let entry = self.0[slot].as_mut()?;
         if entry.clears != clears {
@@ -70,15 +70,13 @@ impl Sequences {
     }
 
     #[cold]
-    fn begin(&mut self, slot: usize, clears: u32) -> Option<()> {
-        // The epoch first: if the recording is replaced meanwhile, the next event notices.
-        let epoch = SLOTS.epoch(slot);
-        let (writer, filter) = SLOTS.writer(slot).filter(|_| epoch != 0)?;
-        let sequence = Sequence::new(writer, filter, Process::current(), Thread::current());
+    fn begin(&mut self, slot: usize) -> Option<()> {
+        let opened = SLOTS.open(slot)?;
+        let process = Process::current();
         self.0[slot] = Some(Box::new(Entry {
-            epoch,
-            clears,
-            sequence,
+            epoch: opened.epoch,
+            clears: opened.clears,
+            sequence: Sequence::new(opened.writer, opened.settings, process, Thread::current()),
         }));
         Some(())
     }
@@ -133,12 +131,12 @@ pub(super) fn wanting(slots: u32, category: &str) -> u32 {
 /// Describes a track again where this thread described it before.
 pub(super) fn describe_again(uuid: u64, description: &[u8]) {
     let now = clock::now();
-    for_each_sequence(SLOTS.active(), |_, sequence, buffer| {
+    for_each_sequence(SLOTS.recording(), |_, sequence, buffer| {
         sequence.describe_again(buffer, now, uuid, description);
     });
 }
 
 /// Flushes this thread's sequences.
 pub(crate) fn flush() {
-    for_each_sequence(SLOTS.active(), |_, sequence, _| sequence.flush());
+    for_each_sequence(SLOTS.recording(), |_, sequence, _| sequence.flush());
 }

@@ -1,0 +1,256 @@
+//! What a thread keeps for data sources, and what a trace point gets.
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferretto_client::{FlushCallback, Packet, TraceWriter};
+use ferretto_shm::fork::AppendList;
+
+use super::handle::Registered;
+use super::{DataSource, DataSourceHandle, Instance};
+use crate::engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
+
+/// A thread's sequence in one recording, during a trace point.
+pub struct TraceContext<'a, D: DataSource> {
+    registered: &'static Registered<D>,
+    place: usize,
+    entry: &'a mut Entry<D>,
+}
+
+impl<D: DataSource> TraceContext<'_, D> {
+    /// Starts a packet. It ends when the returned value is dropped.
+    #[inline]
+    pub fn new_packet(&mut self) -> Packet<'_> {
+        self.entry.writer.new_packet()
+    }
+
+    /// What this thread keeps for this recording. It was cleared if the recording asked for that since the last trace
+    /// point.
+    #[inline]
+    pub fn state(&mut self) -> &mut D::Thread {
+        &mut self.entry.thread
+    }
+
+    /// A packet to be written, and what this thread keeps for this recording.
+    #[inline]
+    pub fn packet_and_state(&mut self) -> (Packet<'_>, &mut D::Thread) {
+        (self.entry.writer.new_packet(), &mut self.entry.thread)
+    }
+
+    /// Tells the recordings of a data source that are there at the same time apart: 0 to 7.
+    #[inline]
+    pub fn instance_index(&self) -> usize {
+        self.place
+    }
+
+    /// The recording; `None` if it has just stopped. Takes a lock, so that a trace point that needs something of it
+    /// often is better off with [`DataSource::thread`].
+    pub fn instance(&self) -> Option<Instance<D>> {
+        self.registered.slots.settings(self.place)
+    }
+
+    /// Hands over what this thread has written to this recording. `callback` is called when the service has it; never
+    /// if the connection is lost before. If there is none, it is called right away.
+    pub fn flush(&mut self, callback: Option<FlushCallback>) {
+        self.entry.writer.flush(callback);
+    }
+
+    /// How often this thread has run out of memory in this recording: after each time packets were dropped.
+    pub fn drop_count(&self) -> u64 {
+        self.entry.writer.drop_count()
+    }
+
+    /// The writer.
+    pub fn writer(&mut self) -> &mut TraceWriter {
+        &mut self.entry.writer
+    }
+}
+
+impl<D: DataSource> fmt::Debug for TraceContext<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceContext")
+            .field("instance_index", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// By the number of the data source.
+    static THREAD: RefCell<[Option<Box<dyn Kept>>; MAX_SOURCES]> =
+        const { RefCell::new([const { None }; MAX_SOURCES]) };
+}
+
+/// What a thread keeps for a data source, whatever its type.
+trait Kept {
+    /// Gives up what belongs to instances that have stopped.
+    fn collect(&mut self);
+    fn flush(&mut self);
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// What a thread keeps for a data source.
+struct Entries<D: DataSource> {
+    registered: &'static Registered<D>,
+    places: [Option<Entry<D>>; MAX_INSTANCES],
+}
+
+/// What a thread keeps for an instance.
+struct Entry<D: DataSource> {
+    epoch: u64,
+    clears: u32,
+    writer: TraceWriter,
+    thread: D::Thread,
+}
+
+impl<D: DataSource> Entries<D> {
+    fn new(registered: &'static Registered<D>) -> Self {
+        Self {
+            registered,
+            places: [const { None }; MAX_INSTANCES],
+        }
+    }
+
+    #[inline]
+    fn entry(&mut self, place: usize) -> Option<&mut Entry<D>> {
+        let clears = self.registered.slots.clears(place);
+        match &self.places[place] {
+            None => self.open(place)?,
+            Some(entry) if entry.clears != clears => self.clear(place, clears)?,
+            Some(_) => {}
+        }
+        self.places[place].as_mut()
+    }
+
+    #[cold]
+    fn open(&mut self, place: usize) -> Option<()> {
+        let opened = self.registered.slots.open(place)?;
+        self.places[place] = Some(Entry {
+            epoch: opened.epoch,
+            clears: opened.clears,
+            writer: opened.writer,
+            thread: self.registered.source.thread(&opened.settings),
+        });
+        Some(())
+    }
+
+    #[cold]
+    fn clear(&mut self, place: usize, clears: u32) -> Option<()> {
+        let source = &self.registered.source;
+        let entry = self.places[place].as_mut()?;
+        if !source.clear_thread(&mut entry.thread) {
+            // If the recording has stopped meanwhile, there is nothing to write.
+            let instance = self.registered.slots.settings(place)?;
+            entry.thread = source.thread(&instance);
+        }
+        entry.clears = clears;
+        Some(())
+    }
+}
+
+impl<D: DataSource> Kept for Entries<D> {
+    fn collect(&mut self) {
+        for (place, entry) in self.places.iter_mut().enumerate() {
+            let epoch = self.registered.slots.epoch(place);
+            if entry.as_ref().is_some_and(|entry| entry.epoch != epoch) {
+                *entry = None;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let entries = self.places.iter_mut().flatten();
+        entries.for_each(|entry| entry.writer.flush(None));
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Calls `write` for every recording of a data source.
+pub(super) fn trace<D: DataSource>(
+    registered: &'static Registered<D>,
+    number: usize,
+    mut write: impl FnMut(&mut TraceContext<'_, D>),
+) {
+    let recording = registered.slots.recording();
+    if recording == 0 {
+        return;
+    }
+    let Some(_point) = point::enter() else {
+        return;
+    };
+    // Fails while the thread ends; what is traced then is lost.
+    let _ = THREAD.try_with(|thread| {
+        let Ok(mut thread) = thread.try_borrow_mut() else {
+            return;
+        };
+        let kept = thread[number].get_or_insert_with(|| Box::new(Entries::new(registered)));
+        let Some(entries) = kept.as_any().downcast_mut::<Entries<D>>() else {
+            return;
+        };
+        for place in bits(recording) {
+            if let Some(entry) = entries.entry(place) {
+                write(&mut TraceContext {
+                    registered,
+                    place,
+                    entry,
+                });
+            }
+        }
+    });
+}
+
+/// Has something done with all that this thread keeps.
+fn for_all(act: impl Fn(&mut dyn Kept)) {
+    let _ = THREAD.try_with(|thread| {
+        if let Ok(mut thread) = thread.try_borrow_mut() {
+            thread
+                .iter_mut()
+                .flatten()
+                .for_each(|kept| act(&mut **kept));
+        }
+    });
+}
+
+/// Flushes this thread's writers.
+pub(crate) fn flush_thread() {
+    if let Some(_point) = point::enter() {
+        for_all(|kept| kept.flush());
+    }
+}
+
+/// The data sources that there are handles of.
+static HANDLES: AppendList<KnownHandle> = AppendList::new();
+
+struct KnownHandle {
+    type_id: TypeId,
+    name: Vec<u8>,
+    handle: Box<dyn Any + Send + Sync>,
+}
+
+/// The handle of a data source that was registered before.
+pub(super) fn find<D: DataSource>(type_id: TypeId, name: &[u8]) -> Option<DataSourceHandle<D>> {
+    let mut handles = HANDLES.iter();
+    let known = handles.find(|known| known.type_id == type_id && known.name == name)?;
+    known.handle.downcast_ref().copied()
+}
+
+/// Remembers a handle.
+pub(super) fn introduce<D: DataSource>(
+    type_id: TypeId,
+    name: Vec<u8>,
+    handle: DataSourceHandle<D>,
+) {
+    static IS_COLLECTED: AtomicBool = AtomicBool::new(false);
+    if !IS_COLLECTED.swap(true, Ordering::Relaxed) {
+        point::on_collect(|| for_all(|kept| kept.collect()));
+    }
+    HANDLES.push(KnownHandle {
+        type_id,
+        name,
+        handle: Box::new(handle),
+    });
+}

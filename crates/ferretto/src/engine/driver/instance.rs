@@ -1,0 +1,67 @@
+//! One instance, as the background thread knows it.
+
+use std::sync::Arc;
+
+use ferretto_client::InstanceId;
+use ferretto_proto::DataSourceConfig;
+
+use super::guarded;
+use crate::engine::completion::Completion;
+use crate::engine::outlet::Outlet;
+use crate::engine::queue::Done;
+use crate::engine::source::Kind;
+
+/// How far an instance is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Prepared,
+    Started,
+    /// It was told to stop, and may be busy with that.
+    Stopping,
+}
+
+/// One instance.
+#[derive(Debug)]
+pub(super) struct Instance {
+    /// Tells it from all others.
+    pub(super) key: u64,
+    pub(super) kind: &'static Kind,
+    pub(super) place: usize,
+    pub(super) link: usize,
+    /// The connection of the link that it belongs to.
+    pub(super) connection: u64,
+    /// The service's number; none while it is startup tracing that no service has asked for.
+    pub(super) id: Option<InstanceId>,
+    pub(super) config: Arc<DataSourceConfig>,
+    pub(super) outlet: Outlet,
+    /// If it began as startup tracing.
+    pub(super) reservation: Option<u16>,
+    pub(super) stage: Stage,
+}
+
+impl Instance {
+    pub(super) fn is_of(&self, link: usize, connection: u64) -> bool {
+        self.link == link && self.connection == connection
+    }
+
+    pub(super) fn start(&mut self) {
+        if self.stage == Stage::Prepared {
+            self.stage = Stage::Started;
+            guarded(|| self.kind.source().start(self.place));
+        }
+    }
+
+    /// Asks it to stop. Does nothing the second time.
+    pub(super) fn stop(&mut self) {
+        if self.stage != Stage::Stopping {
+            self.stage = Stage::Stopping;
+            let completion = Completion::new(Done::Stopped(self.key));
+            guarded(|| self.kind.source().stop(self.place, completion));
+        }
+    }
+
+    /// Whether the service wants to hear when it has stopped.
+    pub(super) fn notifies_on_stop(&self) -> bool {
+        self.kind.descriptor().will_notify_on_stop != Some(false)
+    }
+}

@@ -1,0 +1,118 @@
+//! One connection to a service, over all the times it is lost and made again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use ferretto_client::{Producer, ProducerHandle};
+
+use super::flushes::Flushes;
+use crate::engine::backend::BackendKind;
+
+/// Most triggers that wait for a connection.
+const MAX_TRIGGERS: usize = 1024;
+
+/// One connection, and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) backend: BackendKind,
+    pub(super) producer: Producer,
+    pub(super) handle: ProducerHandle,
+    /// Which connection this is, counted.
+    pub(super) connection: u64,
+    is_connected: bool,
+    /// Set when the service has answered that everything before was processed.
+    synced: Arc<AtomicBool>,
+    flushes: Flushes,
+    triggers: Vec<(String, Instant)>,
+    /// The number of the next recording that is expected.
+    next_reservation: u16,
+}
+
+impl Link {
+    pub(super) fn new(backend: BackendKind, producer: Producer) -> Self {
+        Self {
+            backend,
+            handle: producer.handle(),
+            producer,
+            connection: 0,
+            is_connected: false,
+            synced: Arc::default(),
+            flushes: Flushes::default(),
+            triggers: Vec::new(),
+            next_reservation: 1,
+        }
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.is_connected = true;
+        let synced = Arc::clone(&self.synced);
+        self.handle
+            .sync(move || synced.store(true, Ordering::Release));
+        let now = Instant::now();
+        let triggers = std::mem::take(&mut self.triggers);
+        let names: Vec<&str> = triggers
+            .iter()
+            .filter(|(_, deadline)| *deadline > now)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !names.is_empty() {
+            self.handle.activate_triggers(&names);
+        }
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        self.is_connected = false;
+        // What is completed late belongs to no connection.
+        self.connection += 1;
+        self.flushes = Flushes::default();
+        self.next_reservation = 1;
+    }
+
+    /// Whether the service has answered since the connection was made; true once.
+    pub(super) fn take_synced(&mut self) -> bool {
+        self.synced.swap(false, Ordering::Acquire)
+    }
+
+    pub(super) fn begin_flush(&mut self, request: u64, parts: usize) {
+        self.flushes.begin(request, parts);
+        self.acknowledge();
+    }
+
+    pub(super) fn flush_part_done(&mut self, connection: u64, request: u64) {
+        if connection == self.connection {
+            self.flushes.part_done(request);
+            self.acknowledge();
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        if let Some(request) = self.flushes.take_finished() {
+            self.handle.flush_done(request);
+        }
+    }
+
+    /// Fires triggers now, or keeps them until there is a connection.
+    pub(super) fn trigger(&mut self, names: &[String], deadline: Instant) {
+        if self.is_connected {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            self.handle.activate_triggers(&names);
+            return;
+        }
+        for name in names {
+            let is_full = self.triggers.len() >= MAX_TRIGGERS;
+            match self.triggers.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => *known = deadline.max(*known),
+                None if is_full => {}
+                None => self.triggers.push((name.clone(), deadline)),
+            }
+        }
+    }
+
+    /// A number for a recording that is expected.
+    pub(super) fn reserve(&mut self) -> Option<u16> {
+        let reservation = self.next_reservation;
+        self.next_reservation = reservation.checked_add(1)?;
+        Some(reservation)
+    }
+}

@@ -1,0 +1,367 @@
+//! The background thread: it drives the connections and tells data sources what services want.
+
+mod flushes;
+mod instance;
+mod link;
+mod startups;
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use ferretto_client::{Event, InstanceId, LostReason};
+use ferretto_proto::DataSourceConfig;
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use self::instance::{Instance, Stage};
+use self::link::Link;
+use self::startups::Startups;
+use super::completion::Completion;
+use super::outlet::{Destination, Outlet};
+use super::queue::{Command, Done, Progress, Queue, Synced};
+use super::settings::{Settings, settings};
+use super::slots::MAX_INSTANCES;
+use super::source::{FlushFlags, Kind, Setup, kinds};
+use crate::interceptor;
+
+/// The background thread's state.
+pub(super) struct Driver {
+    queue: &'static Queue,
+    wake: BorrowedFd<'static>,
+    links: Vec<Link>,
+    /// What is offered, in the order of registration.
+    kinds: Vec<&'static Kind>,
+    instances: Vec<Instance>,
+    next_instance: u64,
+    startups: Startups,
+    settings: Settings,
+}
+
+impl Driver {
+    pub(super) fn new(queue: &'static Queue, wake: BorrowedFd<'static>) -> Self {
+        Self {
+            queue,
+            wake,
+            links: Vec::new(),
+            kinds: kinds(),
+            instances: Vec::new(),
+            next_instance: 1,
+            startups: Startups::default(),
+            settings: settings(),
+        }
+    }
+
+    /// Runs for as long as the process does. What is recorded but not sent when it ends, the service takes from the
+    /// shared memory.
+    pub(super) fn run(mut self) {
+        loop {
+            // In this order: what is asked for after this makes the wait below a short one.
+            self.queue.calm();
+            self.run_commands();
+            for link in 0..self.links.len() {
+                self.links[link].producer.process(Instant::now());
+                while let Some(event) = self.links[link].producer.poll_event() {
+                    self.handle(link, event);
+                    // What that has completed comes before the next event.
+                    self.run_commands();
+                }
+                if self.links[link].take_synced() {
+                    self.queue.set_progress(link, Progress::Ready);
+                }
+            }
+            self.expire_startups(Instant::now());
+            self.run_commands();
+            self.wait();
+        }
+    }
+
+    fn wait(&self) {
+        let due = self
+            .links
+            .iter()
+            .filter_map(|link| link.producer.poll_timeout());
+        let due = due.chain(self.startups.deadline()).min();
+        let timeout = due
+            .map(|due| due.saturating_duration_since(Instant::now()))
+            .and_then(|timeout| Timespec::try_from(timeout).ok());
+        let fds = self.links.iter().map(|link| link.producer.as_fd());
+        let mut fds: Vec<_> = std::iter::once(self.wake)
+            .chain(fds)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        // An interrupted wait is a short one.
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+    }
+
+    fn run_commands(&mut self) {
+        while let Some(command) = self.queue.next() {
+            match command {
+                Command::Connect(backend, producer) => {
+                    let mut link = Link::new(backend, *producer);
+                    for kind in &self.kinds {
+                        link.producer.register(kind.descriptor());
+                    }
+                    self.links.push(link);
+                }
+                Command::Register(index) => self.register(index),
+                Command::Update(index) => self.update(index),
+                Command::Done(Done::Stopped(key)) => self.stopped(key),
+                Command::Done(Done::Flushed {
+                    link,
+                    connection,
+                    request,
+                }) => self.links[link].flush_part_done(connection, request),
+                Command::Sync(sender) => self.sync(&sender),
+                Command::Trigger(names, deadline) => {
+                    for link in &mut self.links {
+                        link.trigger(&names, deadline);
+                    }
+                }
+                Command::Startup(request) => self.begin_startup(*request),
+                Command::AbortStartup(number) => self.abort_startup(number),
+            }
+        }
+    }
+
+    fn register(&mut self, index: usize) {
+        if self.kinds.iter().any(|kind| kind.index == index) {
+            return;
+        }
+        let Some(kind) = kinds().into_iter().find(|kind| kind.index == index) else {
+            return;
+        };
+        self.kinds.push(kind);
+        for link in &mut self.links {
+            link.producer.register(kind.descriptor());
+        }
+    }
+
+    fn update(&mut self, index: usize) {
+        if let Some(kind) = self.kinds.iter().find(|kind| kind.index == index) {
+            for link in &mut self.links {
+                link.producer.register(kind.descriptor());
+            }
+        }
+    }
+
+    fn sync(&self, sender: &Sender<Synced>) {
+        let asked = self.links.iter().filter(|link| {
+            let sender = sender.clone();
+            let answer = move || {
+                let _ = sender.send(Synced::Answered);
+            };
+            link.handle.sync(answer)
+        });
+        // Who asked may have stopped waiting.
+        let _ = sender.send(Synced::Asked(asked.count()));
+    }
+
+    fn handle(&mut self, link: usize, event: Event) {
+        match event {
+            Event::Connected => self.links[link].connected(),
+            Event::Disconnected(reason) => self.disconnected(link, &reason),
+            Event::Setup { instance, config } => self.set_up(link, instance, Arc::new(*config)),
+            Event::Start { instance, config } => self.start(link, instance, &config),
+            Event::Stop { instance } => self.stop(link, instance),
+            Event::Flush {
+                request_id,
+                instances,
+                flags,
+            } => self.flush(link, request_id, &instances, FlushFlags(flags)),
+            Event::ClearIncrementalState { instances } => {
+                for id in instances {
+                    if let Some(instance) = self.find(link, id) {
+                        guarded(|| {
+                            instance
+                                .kind
+                                .source()
+                                .clear_incremental_state(instance.place);
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    fn disconnected(&mut self, link: usize, reason: &LostReason) {
+        self.queue.set_progress(link, Progress::Absent);
+        if matches!(
+            reason,
+            LostReason::Address(_) | LostReason::Connect(_) | LostReason::System(_)
+        ) {
+            // There was no connection, so nothing has ended with it.
+            return;
+        }
+        self.abort_startups_of(link);
+        for instance in self.instances.iter().filter(|i| i.link == link) {
+            // Those whose stop was postponed must not reach the next connection.
+            instance.outlet.close();
+        }
+        self.links[link].disconnected();
+    }
+
+    fn set_up(&mut self, link: usize, id: InstanceId, config: Arc<DataSourceConfig>) {
+        if self.adopt(link, id, &config) {
+            return;
+        }
+        let connection = self.links[link].connection;
+        for kind in self.kinds_named(config.name.as_deref().unwrap_or_default()) {
+            let mut others = self.instances.iter().filter(|i| i.kind.index == kind.index);
+            if others.any(|other| other.is_of(link, connection) && other.config == config) {
+                // The session names the data source twice; the other is for the next kind, if any.
+                continue;
+            }
+            let Some(place) = self.free_place(kind) else {
+                if self.is_single(kind) {
+                    return;
+                }
+                continue;
+            };
+            let buffer = Destination::Buffer(config.target_buffer.unwrap_or(0));
+            self.create(kind, place, link, Some(id), config, buffer);
+            return;
+        }
+    }
+
+    fn kinds_named(&self, name: &[u8]) -> Vec<&'static Kind> {
+        let named = self.kinds.iter().filter(|kind| kind.name == name);
+        named.copied().collect()
+    }
+
+    fn is_single(&self, kind: &Kind) -> bool {
+        kind.registration.is_single || self.settings.single_instances
+    }
+
+    /// The lowest place where no instance is.
+    fn free_place(&self, kind: &Kind) -> Option<usize> {
+        let is_taken = |place: usize| {
+            let mut others = self.instances.iter();
+            others.any(|i| i.kind.index == kind.index && i.place == place)
+        };
+        let places = if self.is_single(kind) {
+            1
+        } else {
+            MAX_INSTANCES
+        };
+        (0..places).find(|&place| !is_taken(place))
+    }
+
+    /// Prepares an instance and returns its key.
+    fn create(
+        &mut self,
+        kind: &'static Kind,
+        place: usize,
+        link: usize,
+        id: Option<InstanceId>,
+        config: Arc<DataSourceConfig>,
+        destination: Destination,
+    ) -> u64 {
+        let key = self.next_instance;
+        self.next_instance += 1;
+        let of = &self.links[link];
+        let handle = match interceptor::writers(&config) {
+            Some(writers) => of.handle.with_writers(writers),
+            None => of.handle.clone(),
+        };
+        let outlet = Outlet::new(handle, destination, kind.policy(&config));
+        let setup = Setup {
+            config: Arc::clone(&config),
+            backend: of.backend,
+            outlet: outlet.clone(),
+            is_startup: id.is_none(),
+        };
+        self.instances.push(Instance {
+            key,
+            kind,
+            place,
+            link,
+            connection: of.connection,
+            id,
+            config,
+            outlet,
+            reservation: destination.reservation(),
+            stage: Stage::Prepared,
+        });
+        guarded(|| kind.source().setup(place, setup));
+        key
+    }
+
+    fn start(&mut self, link: usize, id: InstanceId, config: &DataSourceConfig) {
+        let handle = self.links[link].handle.clone();
+        if let Some(instance) = self.find_mut(link, id) {
+            if let Some(reservation) = instance.reservation {
+                handle.bind_startup(reservation, config.target_buffer.unwrap_or(0));
+            }
+            instance.start();
+        }
+        handle.notify_started(id);
+    }
+
+    fn stop(&mut self, link: usize, id: InstanceId) {
+        match self.find_mut(link, id) {
+            Some(instance) => instance.stop(),
+            // One that was never made: there is nothing to wait for.
+            None => self.links[link].handle.notify_stopped(id),
+        }
+    }
+
+    /// An instance has stopped, perhaps long after it was told to.
+    fn stopped(&mut self, key: u64) {
+        let Some(index) = self.instances.iter().position(|i| i.key == key) else {
+            return;
+        };
+        let kind = self.instances[index].kind;
+        let place = self.instances[index].place;
+        guarded(|| kind.source().release(place));
+        let instance = self.instances.swap_remove(index);
+        let link = &self.links[instance.link];
+        if instance.connection != link.connection {
+            return;
+        }
+        if let Some(reservation) = instance.reservation {
+            // Has no effect if a recording came and was started.
+            link.handle.abort_startup(reservation);
+        }
+        if let Some(id) = instance.id.filter(|_| instance.notifies_on_stop()) {
+            link.handle.notify_stopped(id);
+        }
+    }
+
+    fn flush(&mut self, link: usize, request: u64, ids: &[InstanceId], flags: FlushFlags) {
+        let connection = self.links[link].connection;
+        let instances: Vec<_> = ids
+            .iter()
+            .filter_map(|&id| self.find(link, id))
+            .filter(|instance| instance.stage != Stage::Prepared)
+            .map(|instance| (instance.kind, instance.place))
+            .collect();
+        self.links[link].begin_flush(request, instances.len());
+        for (kind, place) in instances {
+            let completion = Completion::new(Done::Flushed {
+                link,
+                connection,
+                request,
+            });
+            guarded(|| kind.source().flush(place, flags, completion));
+        }
+    }
+
+    fn find(&self, link: usize, id: InstanceId) -> Option<&Instance> {
+        let connection = self.links[link].connection;
+        let mut instances = self.instances.iter();
+        instances.find(|i| i.is_of(link, connection) && i.id == Some(id))
+    }
+
+    fn find_mut(&mut self, link: usize, id: InstanceId) -> Option<&mut Instance> {
+        let connection = self.links[link].connection;
+        let mut instances = self.instances.iter_mut();
+        instances.find(|i| i.is_of(link, connection) && i.id == Some(id))
+    }
+}
+
+/// Calls what users may have written. If it panics, the panic has been reported, and tracing goes on.
+fn guarded(call: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
+}

@@ -1,0 +1,29 @@
+//! The synchronisation primitives of what threads and the background thread share, in one place so that a model checker
+//! can stand in for them.
+
+#[cfg(loom)]
+pub(super) use loom::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub(super) use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
+
+#[cfg(loom)]
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is consistent
+/// between any two statements.
+#[cfg(not(loom))]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,177 @@
+//! What other threads ask of the background thread, and what it tells them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ferretto_client::Producer;
+use ferretto_shm::fork::PerProcess;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::backend::BackendKind;
+use super::primitive::lock;
+use super::startup::StartupRequest;
+
+/// What can be asked.
+pub(super) enum Command {
+    /// Let this producer take part, too.
+    Connect(BackendKind, Box<Producer>),
+    /// Offer the data source with this number.
+    Register(usize),
+    /// Describe the data source with this number anew.
+    Update(usize),
+    /// Something that was postponed is done.
+    Done(Done),
+    /// Say how many services there are, and when each has processed everything sent before.
+    Sync(Sender<Synced>),
+    /// Fire these triggers, or once there is a connection, if that is before the time given.
+    Trigger(Vec<String>, Instant),
+    /// Record before a service asks.
+    Startup(Box<StartupRequest>),
+    /// End the startup tracing with this number.
+    AbortStartup(u64),
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// An instance has stopped. The number is the background thread's.
+    Stopped(u64),
+    /// A part of a flush is done.
+    Flushed {
+        link: usize,
+        connection: u64,
+        request: u64,
+    },
+}
+
+/// An answer to [`Command::Sync`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Synced {
+    /// So many services were asked.
+    Asked(usize),
+    /// One has answered.
+    Answered,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    #[default]
+    Connecting,
+    /// Sessions that were running when this process connected have been started.
+    Ready,
+    /// There is no service, at present.
+    Absent,
+}
+
+/// The link between the background thread and everyone else.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    commands: Mutex<VecDeque<Command>>,
+    /// Made with the thread.
+    wake: OnceLock<OwnedFd>,
+    /// Of every connection.
+    progress: Mutex<Vec<Progress>>,
+    progressed: Condvar,
+}
+
+static QUEUE: PerProcess<Queue> = PerProcess::new();
+
+/// The queue of this process, if it takes part in recordings.
+pub(super) fn queue() -> Option<&'static Queue> {
+    QUEUE.get()
+}
+
+/// The queue of this process.
+pub(super) fn open() -> &'static Queue {
+    QUEUE.get_or_init(Queue::default)
+}
+
+/// Whether this process is a forked child that has not looked yet who wants to record it.
+pub(super) fn is_undecided() -> bool {
+    QUEUE.get().is_none() && QUEUE.is_inherited()
+}
+
+/// Asks the background thread for something, if there is one. Returns whether there is.
+pub(super) fn send(command: Command) -> bool {
+    let Some(queue) = queue() else {
+        return false;
+    };
+    queue.send(command);
+    true
+}
+
+impl Queue {
+    pub(super) fn send(&self, command: Command) {
+        lock(&self.commands).push_back(command);
+        if let Some(wake) = self.wake.get() {
+            // Fails only if the counter is full, and then the thread is awake anyway.
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Command> {
+        lock(&self.commands).pop_front()
+    }
+
+    /// What becomes readable when something is sent.
+    pub(super) fn wake_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.wake.get().is_none() {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let _ = self.wake.set(eventfd(0, flags)?);
+        }
+        self.wake
+            .get()
+            .map(AsFd::as_fd)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Makes [`wake_fd`](Self::wake_fd) unreadable until something is sent.
+    pub(super) fn calm(&self) {
+        if let Some(wake) = self.wake.get() {
+            let _ = rustix::io::read(wake, &mut [0; 8]);
+        }
+    }
+
+    /// There is another connection.
+    pub(super) fn expect_connection(&self) {
+        lock(&self.progress).push(Progress::Connecting);
+    }
+
+    pub(super) fn set_progress(&self, link: usize, progress: Progress) {
+        if let Some(known) = lock(&self.progress).get_mut(link) {
+            *known = progress;
+        }
+        self.progressed.notify_all();
+    }
+
+    /// Waits until every connection is ready or there is none; returns whether one is ready.
+    pub(super) fn wait_until_ready(&self, limit: Duration) -> bool {
+        let waiting = |progress: &mut Vec<Progress>| progress.contains(&Progress::Connecting);
+        let (progress, _) = self
+            .progressed
+            .wait_timeout_while(lock(&self.progress), limit, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        progress.contains(&Progress::Ready)
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect(..) => "Connect",
+            Self::Register(_) => "Register",
+            Self::Update(_) => "Update",
+            Self::Done(_) => "Done",
+            Self::Sync(_) => "Sync",
+            Self::Trigger(..) => "Trigger",
+            Self::Startup(_) => "Startup",
+            Self::AbortStartup(_) => "AbortStartup",
+        })
+    }
+}
