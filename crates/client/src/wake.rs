@@ -2,35 +2,50 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A descriptor that becomes readable when someone wants attention.
+/// A descriptor that becomes readable when someone wants attention. For [links](super::transport::Link) that have no
+/// descriptor of their own, among others.
 #[derive(Debug)]
-pub(crate) struct WakeFd(OwnedFd);
+pub struct WakeFd {
+    fd: OwnedFd,
+    /// It is readable, or about to be: there is no need for another system call.
+    is_awake: AtomicBool,
+}
 
 impl WakeFd {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
-        )?))
+    /// One that is not readable.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_awake: AtomicBool::new(false),
+        })
     }
 
-    /// Makes the descriptor readable.
-    pub(crate) fn wake(&self) {
-        // Fails only if the counter is full, and then it is readable anyway.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    /// Makes the descriptor readable. Cheap if it is.
+    pub fn wake(&self) {
+        if !self.is_awake.swap(true, Ordering::AcqRel) {
+            // Fails only if the counter is full, and then it is readable anyway.
+            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        }
     }
 
-    /// Makes it unreadable until the next wake.
-    pub(crate) fn clear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    /// Makes it unreadable until the next wake. What others did before they woke it is seen afterwards.
+    pub fn clear(&self) {
+        // In this order: a wake in between is one of those that are cleared here.
+        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        self.is_awake.swap(false, Ordering::AcqRel);
     }
 }
 
 impl AsFd for WakeFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }

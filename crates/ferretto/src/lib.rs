@@ -37,6 +37,8 @@ mod decode;
 #[doc(hidden)]
 pub mod engine;
 mod flush;
+#[cfg(feature = "in-process")]
+pub mod in_process;
 pub mod interceptor;
 mod macros;
 mod options;

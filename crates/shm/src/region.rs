@@ -1,6 +1,6 @@
 //! The shared memory itself.
 
-use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -107,14 +107,17 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// If `size` is invalid, see [`RegionError::Size`].
+    /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory.
     pub fn heap(size: usize) -> Result<Self, RegionError> {
         check_size(size as u64)?;
         let layout = AllocLayout::from_size_align(size, GRANULE)
             .map_err(|_| RegionError::Size { size: size as u64 })?;
         // SAFETY: `check_size` ruled out a size of zero.
         let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout));
+        let base = NonNull::new(base).ok_or(RegionError::System {
+            action: "allocate",
+            error: Errno::NOMEM,
+        })?;
         Ok(Self {
             base,
             size,

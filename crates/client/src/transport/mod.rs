@@ -37,6 +37,8 @@ pub use ferretto_ipc::port::producer::Port as ProducerPort;
 pub use ferretto_ipc::port::{PortMessage, consumer, producer};
 pub use socket::OverSocket;
 
+pub use crate::wake::WakeFd;
+
 /// One connection to one port of a service.
 ///
 /// Nothing here waits. Its owner calls [`process`](Self::process) when the descriptor ([`AsFd`]) can be read, or while

@@ -1,0 +1,344 @@
+//! The service's thread.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto_client::transport::{Attachment, ConsumerPort, ProducerPort, producer};
+use ferretto_ipc::port::Port;
+use ferretto_service::driver::{Alarm, Files, clocks};
+use ferretto_service::{ClientId, Clocks, Command, Event, Peer, Service, ServiceOptions};
+use ferretto_shm::Region;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::inbox::{Call, Inbox, Input};
+use super::mailbox::{Answer, Mailbox, MailboxRef};
+
+/// How long the end waits for files that are still being written.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a pipe that nobody reads may hold the last bytes of its session.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
+/// For how many inputs memory is kept from one turn to the next.
+const KEPT_INPUTS: usize = 256;
+/// How many inputs are handled with one reading of the clocks.
+const INPUTS_PER_READING: usize = 32;
+
+/// A producer, seen from the service.
+#[derive(Debug)]
+struct ProducerSeat {
+    mailbox: MailboxRef<ProducerPort>,
+    /// What it brought along.
+    brought: Option<Arc<Region>>,
+    /// What it shares with the service.
+    region: Option<Arc<Region>>,
+}
+
+/// Everything between the inbox and the service.
+#[derive(Debug)]
+pub(super) struct Driver {
+    inbox: Arc<Inbox>,
+    service: Service,
+    files: Files,
+    alarm: Alarm,
+    producers: HashMap<ClientId, ProducerSeat>,
+    consumers: HashMap<ClientId, MailboxRef<ConsumerPort>>,
+    /// Clients that took no answers, of which the service was not told yet.
+    lost: Vec<ClientId>,
+}
+
+impl Driver {
+    pub(super) fn new(inbox: Arc<Inbox>, options: ServiceOptions) -> io::Result<Self> {
+        let notified = Arc::clone(&inbox);
+        Ok(Self {
+            inbox,
+            service: Service::new(options),
+            files: Files::new(move || notified.nudge(), FILE_PATIENCE),
+            alarm: Alarm::new()?,
+            producers: HashMap::new(),
+            consumers: HashMap::new(),
+            lost: Vec::new(),
+        })
+    }
+
+    /// Runs until nobody can ask for anything any more.
+    pub(super) fn run(mut self) {
+        let mut inputs = Vec::new();
+        while self.inbox.take(&mut inputs) {
+            self.turn(&mut inputs);
+            self.wait();
+        }
+        self.finish();
+    }
+
+    fn turn(&mut self, inputs: &mut Vec<Input>) {
+        let mut now = Clocks::default();
+        for (index, input) in inputs.drain(..).enumerate() {
+            if index % INPUTS_PER_READING == 0 {
+                now = clocks::read();
+            }
+            self.handle(&now, input);
+        }
+        inputs.shrink_to(KEPT_INPUTS);
+        while let Some(event) = self.files.next_event() {
+            self.tell(&clocks::read(), event);
+        }
+        let due = self.service.poll_timeout();
+        if due.is_some_and(|at| at <= clocks::boottime()) {
+            let now = clocks::read();
+            self.service.handle_timeout(&now);
+            self.carry_out(&now);
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self) {
+        // Without an alarm, which means the system is out of timers, deadlines wait for the next request.
+        let _ = self.alarm.set(self.service.poll_timeout());
+        if !self.inbox.fall_asleep() {
+            return;
+        }
+        let mut fds = [
+            PollFd::new(self.inbox.wake_fd(), PollFlags::IN),
+            PollFd::new(&self.alarm, PollFlags::IN),
+        ];
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, None);
+        let [woken, rang] = fds.map(|fd| !fd.revents().is_empty());
+        if woken {
+            self.inbox.wake_fd().clear();
+        }
+        if rang {
+            self.alarm.rang();
+        }
+    }
+
+    fn handle(&mut self, now: &Clocks, input: Input) {
+        match input {
+            Input::Producer(client, mailbox, machine_id) => {
+                let seat = ProducerSeat {
+                    mailbox,
+                    brought: None,
+                    region: None,
+                };
+                self.producers.insert(client, seat);
+                let peer = peer(machine_id);
+                self.tell(now, Event::ProducerConnected { client, peer });
+            }
+            Input::Consumer(client, mailbox) => {
+                self.consumers.insert(client, mailbox);
+                let peer = peer(0);
+                self.tell(now, Event::ConsumerConnected { client, peer });
+            }
+            Input::FromProducer(client, call) => self.producer_request(now, client, call),
+            Input::FromConsumer(client, call) => {
+                let Some(mailbox) = self.consumers.get(&client) else {
+                    return;
+                };
+                mailbox.discharge(call.cost);
+                let event = Event::ConsumerRequest {
+                    client,
+                    request_id: call.request_id,
+                    request: call.request,
+                    fd: match call.attachment {
+                        Some(Attachment::Descriptor(fd)) => Some(fd),
+                        _ => None,
+                    },
+                };
+                self.tell(now, event);
+            }
+            Input::Drained(client) => {
+                if self.consumers.contains_key(&client) {
+                    self.tell(now, Event::ConsumerDrained { client });
+                }
+            }
+            Input::Gone(client) => {
+                if self.leave(client) {
+                    self.tell(now, Event::Disconnected { client });
+                }
+            }
+        }
+    }
+
+    fn producer_request(&mut self, now: &Clocks, client: ClientId, call: Call<producer::Request>) {
+        let Some(seat) = self.producers.get_mut(&client) else {
+            return;
+        };
+        seat.mailbox.discharge(call.cost);
+        let fd = match call.attachment {
+            Some(Attachment::Descriptor(fd)) => Some(fd),
+            Some(Attachment::Memory(region)) => {
+                // To the service it is a descriptor; what that stands for comes back below.
+                let fd = region.fd().and_then(|fd| fd.try_clone_to_owned().ok());
+                seat.brought = Some(region);
+                fd
+            }
+            None => None,
+        };
+        let event = Event::ProducerRequest {
+            client,
+            request_id: call.request_id,
+            request: call.request,
+            fd,
+        };
+        self.tell(now, event);
+    }
+
+    /// Passes an event to the service and carries out what follows.
+    fn tell(&mut self, now: &Clocks, event: Event) {
+        self.service.handle(now, event);
+        self.carry_out(now);
+    }
+
+    fn carry_out(&mut self, now: &Clocks) {
+        loop {
+            while let Some(command) = self.service.poll_command() {
+                self.execute(now, command);
+            }
+            let Some(client) = self.lost.pop() else {
+                return;
+            };
+            if self.leave(client) {
+                self.service.handle(now, Event::Disconnected { client });
+            }
+        }
+    }
+
+    fn execute(&mut self, now: &Clocks, command: Command) {
+        match command {
+            Command::ProducerReply {
+                client,
+                request_id,
+                reply,
+                has_more,
+                region_fd,
+            } => {
+                let Some(seat) = self.producers.get(&client) else {
+                    return;
+                };
+                let region = seat.region.as_ref().filter(|_| region_fd);
+                let answer = Answer {
+                    request_id,
+                    reply,
+                    has_more,
+                    attachment: region.cloned().map(Attachment::Memory),
+                };
+                deliver(&seat.mailbox, answer, false, client, &mut self.lost);
+            }
+            Command::ConsumerReply {
+                client,
+                request_id,
+                reply,
+                has_more,
+                wants_drained,
+            } => {
+                let Some(mailbox) = self.consumers.get(&client) else {
+                    return;
+                };
+                let answer = Answer {
+                    request_id,
+                    reply,
+                    has_more,
+                    attachment: None,
+                };
+                deliver(mailbox, answer, wants_drained, client, &mut self.lost);
+            }
+            // There are no relays in this process.
+            Command::RelayReply { .. } => {}
+            Command::SetPriority { client, .. } => {
+                if let Some(client) = client {
+                    let error = "the tracing service in this process cannot change its priority";
+                    let error = error.to_owned();
+                    self.service
+                        .handle(now, Event::PriorityRefused { client, error });
+                }
+            }
+            Command::CreateSharedMemory { client, size } => {
+                self.share(now, client, Region::heap(size).ok().map(Arc::new));
+            }
+            Command::AdoptSharedMemory { client, .. } => {
+                let seat = self.producers.get_mut(&client);
+                let brought = seat.and_then(|seat| seat.brought.take());
+                self.share(now, client, brought);
+            }
+            Command::OpenFile { file, path } => self.files.create(file, path),
+            Command::AdoptFile { file, fd } => self.files.adopt(file, fd),
+            Command::CopyFile { from, file, fd } => self.files.copy(from, file, fd),
+            Command::WriteFile { file, bytes } => self.files.write(file, bytes),
+            Command::SyncFile { file } => self.files.sync(file),
+            Command::CloseFile { file } => self.files.close(file),
+            Command::Disconnect { client } => self.lost.push(client),
+        }
+    }
+
+    /// Shares memory with a producer.
+    fn share(&mut self, now: &Clocks, client: ClientId, region: Option<Arc<Region>>) {
+        let Some(seat) = self.producers.get_mut(&client) else {
+            return;
+        };
+        seat.region.clone_from(&region);
+        let event = match region {
+            Some(region) => Event::SharedMemoryReady { client, region },
+            None => Event::SharedMemoryFailed { client },
+        };
+        self.service.handle(now, event);
+    }
+
+    /// Forgets a client; `false` if there is none.
+    fn leave(&mut self, client: ClientId) -> bool {
+        if let Some(seat) = self.producers.remove(&client) {
+            seat.mailbox.close();
+            return true;
+        }
+        let Some(mailbox) = self.consumers.remove(&client) else {
+            return false;
+        };
+        mailbox.close();
+        true
+    }
+
+    /// Completes the files of sessions that nobody will end.
+    fn finish(mut self) {
+        self.files.hurry();
+        let deadline = Instant::now() + FINISH_TIMEOUT;
+        while let Some(event) = self.files.wait_for_event(deadline) {
+            self.tell(&clocks::read(), event);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Whoever still waits for an answer is to know that none will come.
+        self.inbox.die();
+        for seat in self.producers.values() {
+            seat.mailbox.close();
+        }
+        for mailbox in self.consumers.values() {
+            mailbox.close();
+        }
+    }
+}
+
+fn deliver<P: Port>(
+    mailbox: &Mailbox<P>,
+    answer: Answer<P>,
+    wants_drained: bool,
+    client: ClientId,
+    lost: &mut Vec<ClientId>,
+) {
+    if !mailbox.push(answer, wants_drained) {
+        lost.push(client);
+    }
+}
+
+/// Everyone here is this process.
+fn peer(machine_id: u32) -> Peer {
+    Peer {
+        uid: rustix::process::geteuid().as_raw(),
+        pid: Some(rustix::process::getpid().as_raw_nonzero().get()),
+        machine_id,
+        machine_name: String::new(),
+        can_share_memory: true,
+    }
+}

@@ -1,0 +1,140 @@
+//! What links ask of the service, on its way to the service's thread.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ferretto_client::transport::{
+    Attachment, ConsumerPort, ProducerPort, WakeFd, consumer, producer,
+};
+use ferretto_service::ClientId;
+
+use super::mailbox::MailboxRef;
+
+/// Something for the service's thread to do. Everything of one client comes in order.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// A new producer, which receives its answers here.
+    Producer(ClientId, MailboxRef<ProducerPort>, u32),
+    /// A new consumer.
+    Consumer(ClientId, MailboxRef<ConsumerPort>),
+    /// A producer's request.
+    FromProducer(ClientId, Call<producer::Request>),
+    /// A consumer's request.
+    FromConsumer(ClientId, Box<Call<consumer::Request>>),
+    /// A consumer has taken everything there was for it.
+    Drained(ClientId),
+    /// A client is gone.
+    Gone(ClientId),
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Call<R> {
+    /// Where to reply; `None` for no reply.
+    pub(super) request_id: Option<u64>,
+    pub(super) request: R,
+    pub(super) attachment: Option<Attachment>,
+    /// What it counts for in the client's backlog, in bytes.
+    pub(super) cost: usize,
+}
+
+/// The queue before the service's thread.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    queue: Mutex<Queue>,
+    wake: WakeFd,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    inputs: Vec<Input>,
+    /// The thread waits, or is about to: who has something for it wakes it, once.
+    is_sleeping: bool,
+    /// There is something to do besides the inputs.
+    is_nudged: bool,
+    /// Nobody can ask for anything any more.
+    is_abandoned: bool,
+    /// The thread has ended, or could not be started.
+    is_dead: bool,
+}
+
+impl Inbox {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            queue: Mutex::default(),
+            wake: WakeFd::new()?,
+        })
+    }
+
+    /// Adds an input; `false` if the thread has ended.
+    pub(super) fn push(&self, input: Input) -> bool {
+        let mut queue = self.lock();
+        if queue.is_dead {
+            return false;
+        }
+        queue.inputs.push(input);
+        self.rouse(queue);
+        true
+    }
+
+    /// Has the thread look around.
+    pub(super) fn nudge(&self) {
+        let mut queue = self.lock();
+        queue.is_nudged = true;
+        self.rouse(queue);
+    }
+
+    /// The last one who could ask for anything is gone.
+    pub(super) fn abandon(&self) {
+        let mut queue = self.lock();
+        queue.is_abandoned = true;
+        self.rouse(queue);
+    }
+
+    fn rouse(&self, mut queue: MutexGuard<'_, Queue>) {
+        let is_sleeping = std::mem::take(&mut queue.is_sleeping);
+        drop(queue);
+        if is_sleeping {
+            self.wake.wake();
+        }
+    }
+
+    /// Takes everything there is in exchange for an empty `inputs`. Returns whether more can come.
+    pub(super) fn take(&self, inputs: &mut Vec<Input>) -> bool {
+        let mut queue = self.lock();
+        queue.is_sleeping = false;
+        queue.is_nudged = false;
+        std::mem::swap(&mut queue.inputs, inputs);
+        !(queue.is_abandoned && inputs.is_empty())
+    }
+
+    /// Whether the thread may wait for [`wake_fd`](Self::wake_fd) now: it will be woken by what comes from here on.
+    pub(super) fn fall_asleep(&self) -> bool {
+        let mut queue = self.lock();
+        queue.is_sleeping =
+            queue.inputs.is_empty() && !queue.is_nudged && !queue.is_abandoned && !queue.is_dead;
+        queue.is_sleeping
+    }
+
+    /// What the thread waits for.
+    pub(super) fn wake_fd(&self) -> &WakeFd {
+        &self.wake
+    }
+
+    /// The thread has ended. What was asked for and not done is dropped.
+    pub(super) fn die(&self) {
+        let mut queue = self.lock();
+        queue.is_dead = true;
+        let inputs = std::mem::take(&mut queue.inputs);
+        drop(queue);
+        drop(inputs);
+    }
+
+    /// Whether the thread has ended.
+    pub(super) fn is_dead(&self) -> bool {
+        self.lock().is_dead
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

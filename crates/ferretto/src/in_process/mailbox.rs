@@ -1,0 +1,128 @@
+//! What the service says to one client, on its way to the thread that takes it.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ferretto_client::transport::{Attachment, WakeFd};
+use ferretto_ipc::port::Port;
+
+/// Answers that may lie here; a client that takes none is disconnected at some time.
+const MAX_ANSWERS: usize = 64 * 1024;
+
+/// When a client's backlog falls below this, in bytes, it is told. Less than what makes a producer hold chunks back.
+const ROOM: usize = 256 * 1024;
+
+/// What the service's thread and a link share.
+pub(super) type MailboxRef<P> = Arc<Mailbox<P>>;
+
+/// Answers, and the client's account.
+#[derive(Debug)]
+pub(super) struct Mailbox<P: Port> {
+    state: Mutex<State<P>>,
+    wake: WakeFd,
+    /// The memory held by requests that the service has not seen yet, in bytes.
+    backlog: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State<P: Port> {
+    answers: VecDeque<Answer<P>>,
+    /// The service waits until everything was taken.
+    wants_drained: bool,
+    is_closed: bool,
+}
+
+/// The answer to one call.
+#[derive(Debug)]
+pub(super) struct Answer<P: Port> {
+    pub(super) request_id: u64,
+    /// `None` is a refusal.
+    pub(super) reply: Option<P::Reply>,
+    pub(super) has_more: bool,
+    pub(super) attachment: Option<Attachment>,
+}
+
+/// What a link takes at a time.
+#[derive(Debug)]
+pub(super) struct Delivery<P: Port> {
+    pub(super) answers: VecDeque<Answer<P>>,
+    pub(super) wants_drained: bool,
+    pub(super) is_closed: bool,
+}
+
+impl<P: Port> Mailbox<P> {
+    /// An empty one, which is to be looked at once.
+    pub(super) fn new() -> std::io::Result<Self> {
+        let wake = WakeFd::new()?;
+        wake.wake();
+        Ok(Self {
+            state: Mutex::new(State {
+                answers: VecDeque::new(),
+                wants_drained: false,
+                is_closed: false,
+            }),
+            wake,
+            backlog: AtomicUsize::new(0),
+        })
+    }
+
+    /// Adds an answer; `false` if there are too many.
+    pub(super) fn push(&self, answer: Answer<P>, wants_drained: bool) -> bool {
+        let mut state = self.lock();
+        if state.answers.len() >= MAX_ANSWERS {
+            return false;
+        }
+        state.answers.push_back(answer);
+        state.wants_drained |= wants_drained;
+        drop(state);
+        self.wake.wake();
+        true
+    }
+
+    /// Nothing more will come.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.wake.wake();
+    }
+
+    /// Takes everything.
+    pub(super) fn take(&self) -> Delivery<P> {
+        self.wake.clear();
+        let mut state = self.lock();
+        Delivery {
+            answers: std::mem::take(&mut state.answers),
+            wants_drained: std::mem::take(&mut state.wants_drained),
+            is_closed: state.is_closed,
+        }
+    }
+
+    /// The backlog.
+    pub(super) fn backlog(&self) -> usize {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// A request of this many bytes is on its way.
+    pub(super) fn charge(&self, cost: usize) {
+        self.backlog.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// It has arrived.
+    pub(super) fn discharge(&self, cost: usize) {
+        let before = self.backlog.fetch_sub(cost, Ordering::Relaxed);
+        if before >= ROOM && before - cost < ROOM {
+            self.wake.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: Port> AsFd for Mailbox<P> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

@@ -1,0 +1,151 @@
+//! The tracing service inside this process: recordings without a daemon, sockets or files.
+//!
+//! The service is the one that also runs in `traced`, as a thread of this process. Producers and consumers reach it by
+//! passing their requests over, and the memory that events are written to is memory of this process.
+//!
+//! # What to know
+//!
+//! - [`InProcess::shared`] is the service of this process; [`InProcess::new`] makes more, each with sessions and
+//!   buffers of its own, which know nothing of each other.
+//! - The thread, named `ferretto-svc`, starts when the first producer or consumer connects. While nobody asks for
+//!   anything it sleeps. Trace files are written by threads of their own, named `trace-file`.
+//! - What is recorded carries the true user id and process id of this process. (Upstream says 0 for both, so that such
+//!   traces cannot be told apart or merged.)
+//! - Shared memory is private to the process: after a fork the child has a copy of it, and what the child writes there
+//!   never reaches its parent.
+//! - The service makes no difference between who asks: all of its clients are this process.
+//!
+//! # Limits
+//!
+//! Sessions cannot raise the priority of the service's thread (`priority_boost`), there are no relays, and traces do
+//! not tell the time zone. The time stamp counter is among the clocks only with feature `tsc`.
+
+mod driver;
+mod inbox;
+mod link;
+mod mailbox;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use ferretto_client::transport::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
+use ferretto_service::driver::service_options;
+use ferretto_service::{ClientId, ServiceOptions};
+
+use self::driver::Driver;
+use self::inbox::{Inbox, Input};
+use self::link::{LocalLink, LocalPort};
+use self::mailbox::{Mailbox, MailboxRef};
+
+/// A tracing service in this process. Cheap to clone; all clones mean the same service.
+///
+/// It ends, and completes its files, when all of them and all links to it are gone. Give it to
+/// [`Producer::through`](ferretto_client::Producer::through) and
+/// [`Consumer::connect_through`](ferretto_client::Consumer::connect_through).
+#[derive(Clone, Debug)]
+pub struct InProcess {
+    door: Arc<Door>,
+    machine_id: u32,
+}
+
+/// What all who can reach the service share.
+#[derive(Debug, Default)]
+struct Door {
+    /// Where the thread takes its work from, once there is one.
+    inbox: Mutex<Option<Arc<Inbox>>>,
+    last_client: AtomicU64,
+}
+
+impl InProcess {
+    /// A service of its own. Its thread starts with the first connection.
+    pub fn new() -> Self {
+        Self {
+            door: Arc::default(),
+            machine_id: 0,
+        }
+    }
+
+    /// The service that everyone in this process shares.
+    pub fn shared() -> Self {
+        static SHARED: OnceLock<InProcess> = OnceLock::new();
+        SHARED.get_or_init(Self::new).clone()
+    }
+
+    /// The same service, to which producers that connect through the result seem to be on another machine. Their
+    /// packets carry the number, and only sessions that want this machine, or all machines
+    /// (`trace_all_machines`), record them. 0 is the machine of the service.
+    #[must_use]
+    pub fn on_machine(&self, machine_id: u32) -> Self {
+        Self {
+            machine_id,
+            ..self.clone()
+        }
+    }
+
+    /// Tells the service of a new client, and returns the client's end.
+    fn enter<P: LocalPort>(
+        &self,
+        introduce: impl FnOnce(ClientId, MailboxRef<P>) -> Input,
+    ) -> Result<Box<dyn Link<P>>, ConnectFailure> {
+        let inbox = self.door.open()?;
+        let client = ClientId(self.door.last_client.fetch_add(1, Ordering::Relaxed) + 1);
+        let mailbox = Arc::new(Mailbox::new()?);
+        if !inbox.push(introduce(client, Arc::clone(&mailbox))) {
+            let error = "the tracing service of this process has ended";
+            return Err(io::Error::other(error).into());
+        }
+        let door = Arc::clone(&self.door);
+        Ok(Box::new(LocalLink::new(client, door, inbox, mailbox)))
+    }
+}
+
+impl Default for InProcess {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Connect<ProducerPort> for InProcess {
+    fn connect(&self) -> Result<Box<dyn Link<ProducerPort>>, ConnectFailure> {
+        let machine_id = self.machine_id;
+        self.enter(|client, mailbox| Input::Producer(client, mailbox, machine_id))
+    }
+}
+
+impl Connect<ConsumerPort> for InProcess {
+    fn connect(&self) -> Result<Box<dyn Link<ConsumerPort>>, ConnectFailure> {
+        self.enter(Input::Consumer)
+    }
+}
+
+impl Door {
+    /// The way to the service, which is started if it does not run.
+    fn open(&self) -> io::Result<Arc<Inbox>> {
+        let mut open = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inbox) = open.as_ref().filter(|inbox| !inbox.is_dead()) {
+            return Ok(Arc::clone(inbox));
+        }
+        let inbox = Arc::new(Inbox::new()?);
+        let options = ServiceOptions {
+            scrape_by_default: true,
+            ..service_options()
+        };
+        let driver = Driver::new(Arc::clone(&inbox), options)?;
+        thread::Builder::new()
+            .name("ferretto-svc".to_owned())
+            .spawn(move || driver.run())?;
+        *open = Some(Arc::clone(&inbox));
+        Ok(inbox)
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let open = self.inbox.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inbox) = open {
+            inbox.abandon();
+        }
+    }
+}
