@@ -62,6 +62,6 @@ pub use options::{Backends, InitError, Options, init};
 pub use startup::{StartupError, StartupTracing, StartupTracingOptions};
 pub use track_event::{
     Argument, Category, CounterTrack, Flow, StateTrack, Timestamp, Track, Unit, bytes, debug,
-    display, dynamic, register_categories,
+    display, dynamic, error, register_categories,
 };
 pub use triggers::activate_triggers;

@@ -1,11 +1,13 @@
 //! What `#[derive(Argument)]` becomes.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{
     Attribute, Data, DeriveInput, Error, Fields, Generics, LitStr, Path, Token, Type, parse_quote,
 };
+
+use crate::function::mentions;
 
 /// How the value of a field is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,7 +243,8 @@ fn bound(generics: &mut Generics, shape: &Shape<'_>, library: &TokenStream) {
     for parameter in generics.type_params_mut() {
         for with in [With::Argument, With::Display, With::Debug] {
             let is_needed = shape.fields.iter().any(|field| {
-                field.with == with && mentions(field.ty.to_token_stream(), &parameter.ident)
+                field.with == with
+                    && mentions(field.ty.to_token_stream(), &parameter.ident.to_string())
             });
             if is_needed {
                 parameter.colon_token.get_or_insert(<Token![:]>::default());
@@ -253,12 +256,4 @@ fn bound(generics: &mut Generics, shape: &Shape<'_>, library: &TokenStream) {
             }
         }
     }
-}
-
-fn mentions(tokens: TokenStream, name: &Ident) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(word) => word == *name,
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        _ => false,
-    })
 }

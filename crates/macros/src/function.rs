@@ -3,7 +3,8 @@
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Generics, ReturnType, Token, Type, WhereClause, braced, parenthesized};
+use syn::token::Brace;
+use syn::{Attribute, Generics, Token, Type, WhereClause, braced, parenthesized};
 
 /// A function with a body.
 pub(crate) struct Function {
@@ -15,6 +16,8 @@ pub(crate) struct Function {
     pub(crate) constant: Option<Token![const]>,
     /// The names of the parameters but `self`, in their order; those that are patterns have none.
     pub(crate) parameters: Vec<Ident>,
+    /// What it returns, if it says so.
+    pub(crate) output: Option<TokenStream>,
     pub(crate) body: TokenStream,
     /// The braces around the body, for messages.
     pub(crate) braces: proc_macro2::Span,
@@ -52,7 +55,7 @@ impl Parse for Function {
         let content;
         parenthesized!(content in input);
         let parameters = parameters(&content)?;
-        input.parse::<ReturnType>()?;
+        let output = output(input)?;
         input.parse::<Option<WhereClause>>()?;
         if input.peek(Token![;]) {
             return Err(input.error("a function without a body cannot be traced"));
@@ -65,6 +68,7 @@ impl Parse for Function {
             is_async,
             constant,
             parameters,
+            output,
             body: content.parse()?,
             braces,
         })
@@ -107,6 +111,32 @@ fn parameters(input: ParseStream<'_>) -> syn::Result<Vec<Ident>> {
     Ok(names)
 }
 
+/// The type behind the arrow. It may have syntax that is not known here.
+fn output(input: ParseStream<'_>) -> syn::Result<Option<TokenStream>> {
+    if !input.peek(Token![->]) {
+        return Ok(None);
+    }
+    input.parse::<Token![->]>()?;
+    let mut tokens = TokenStream::new();
+    let mut depth = 0usize;
+    while depth > 0 || !(input.is_empty() || input.peek(Token![where]) || input.peek(Brace)) {
+        if input.peek(Token![->]) {
+            input.parse::<Token![->]>()?.to_tokens(&mut tokens);
+            continue;
+        }
+        let token: TokenTree = input.parse()?;
+        if let TokenTree::Punct(sign) = &token {
+            match sign.as_char() {
+                '<' => depth += 1,
+                '>' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        token.to_tokens(&mut tokens);
+    }
+    Ok(Some(tokens))
+}
+
 fn is_colon(input: ParseStream<'_>) -> bool {
     input.peek(Token![:]) && !input.peek(Token![::])
 }
@@ -133,4 +163,13 @@ impl Function {
         group.to_tokens(&mut tokens);
         tokens
     }
+}
+
+/// Whether a word is among the tokens.
+pub(crate) fn mentions(tokens: TokenStream, word: &str) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(found) => found == word,
+        TokenTree::Group(group) => mentions(group.stream(), word),
+        _ => false,
+    })
 }

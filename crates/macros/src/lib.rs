@@ -20,7 +20,7 @@ use proc_macro::TokenStream;
 /// fn draw(&mut self, frame: u64, scene: &Scene) { … }
 /// ```
 ///
-/// Works on functions and methods, generic ones too, `unsafe` and `extern` ones. While nobody records,
+/// Works on functions and methods, generic ones too, `unsafe` and `extern` ones, and on `async fn`. While nobody records,
 /// a call costs a load and a branch more.
 ///
 /// # Options
@@ -31,7 +31,18 @@ use proc_macro::TokenStream;
 /// - `args(a, b)`: these are recorded. Any expression can be, with a name: `args(length = text.len(), "any name" = x)`.
 ///   It is evaluated at the beginning, and only if somebody records.
 /// - `skip(a, b)`: all parameters are recorded but these.
+/// - `polls`: for `async fn`, see below.
 /// - `crate = …`: the path of the crate `ferretto`, if it is not `::ferretto`.
+///
+/// # Async functions
+///
+/// A call is a slice on a track of its own, from the first time it is polled to its end, or to when its future is
+/// dropped. Calls of the same function that overlap are shown below each other.
+///
+/// With `polls`, there is instead a slice for each time it is polled, on the thread that does it, with a flow from each
+/// to the next: what one sees is where the time was spent.
+///
+/// Functions that return a future but are not `async` are traced until they return it.
 #[proc_macro_attribute]
 pub fn trace(options: TokenStream, function: TokenStream) -> TokenStream {
     trace::expand(options.into(), function.into()).into()

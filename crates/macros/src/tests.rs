@@ -38,6 +38,11 @@ fn mistakes_in_the_use_of_the_attribute_are_explained() {
             "a `const fn` cannot be traced: it may run while the program is compiled",
         ),
         ("polls", "fn f() {}", "`polls` is for `async fn`"),
+        (
+            "polls, name = n",
+            "async fn f(n: &str) {}",
+            "with `polls` the name is a literal, since it is written again and again",
+        ),
         ("skip(b)", "fn f(a: u8) {}", "there is no parameter `b`"),
         (
             "colour = 1",

@@ -2,9 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::Error;
+use syn::ext::IdentExt;
+use syn::{Error, LitStr};
 
-use crate::function::Function;
+use crate::function::{Function, mentions};
 use crate::options::{Options, Parameters, Value};
 
 /// The function with what traces it; with a message in place of what does not work.
@@ -25,6 +26,9 @@ struct Plan<'a> {
     category: TokenStream,
     name: TokenStream,
     values: Vec<Value>,
+    /// The function's own name.
+    own_name: String,
+    by_polls: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -33,19 +37,18 @@ impl<'a> Plan<'a> {
             let message = "a `const fn` cannot be traced: it may run while the program is compiled";
             return Err(Error::new(word.span, message));
         }
-        if function.is_async {
-            return Err(Error::new(
-                function.name.span(),
-                "an `async fn` cannot be traced yet",
-            ));
-        }
         if let Some(word) = options.polls.as_ref().filter(|_| !function.is_async) {
             return Err(Error::new(word.span(), "`polls` is for `async fn`"));
         }
         let mut values = parameters(&options.parameters, function)?;
         values.extend(options.values);
-        let name = function.name.to_string();
-        let name = name.trim_start_matches("r#");
+        let own_name = function.name.unraw().to_string();
+        if let (Some(name), Some(_)) = (&options.name, &options.polls)
+            && syn::parse2::<LitStr>(name.clone()).is_err()
+        {
+            let message = "with `polls` the name is a literal, since it is written again and again";
+            return Err(Error::new_spanned(name, message));
+        }
         Ok(Self {
             function,
             library: match options.library {
@@ -53,13 +56,20 @@ impl<'a> Plan<'a> {
                 None => quote!(::ferretto),
             },
             category: options.category.unwrap_or_else(default_category),
-            name: options.name.unwrap_or_else(|| quote!(#name)),
+            name: options.name.unwrap_or_else(|| quote!(#own_name)),
             values,
+            own_name,
+            by_polls: options.polls.is_some(),
         })
     }
 
     fn expand(&self) -> syn::Result<TokenStream> {
-        Ok(self.function.with_body(&self.on_the_thread()))
+        let body = match (self.function.is_async, self.by_polls) {
+            (false, _) => self.on_the_thread(),
+            (true, false) => self.on_a_track(),
+            (true, true) => self.by_polls(),
+        };
+        Ok(self.function.with_body(&body))
     }
 
     /// What follows the name in a call of a macro.
@@ -80,6 +90,82 @@ impl<'a> Plan<'a> {
         quote! {
             let __ferretto_slice = #library::slice!(#category, #name #arguments);
             #body
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// The slice of an async function on a track of its own.
+    fn on_a_track(&self) -> TokenStream {
+        let Self {
+            library,
+            category,
+            name,
+            own_name,
+            ..
+        } = self;
+        let (arguments, body) = (self.arguments(), &self.function.body);
+        quote! {
+            // It has an address that no other call has, for as long as this one lasts.
+            let __ferretto_call = 0u8;
+            let __ferretto_slice = #library::slice!(
+                #category,
+                #name
+                #arguments,
+                track: #library::Track::named(
+                    #own_name,
+                    ::core::ptr::from_ref::<u8>(&__ferretto_call).addr() as u64,
+                )
+            );
+            #body
+        }
+    }
+
+    /// A slice for each time an async function is polled.
+    fn by_polls(&self) -> TokenStream {
+        let Self {
+            library,
+            category,
+            name,
+            ..
+        } = self;
+        let (arguments, body) = (self.arguments(), &self.function.body);
+        let output = self.output();
+        quote! {
+            let __ferretto_flow = #library::Flow::process(#library::track_event::unique());
+            let mut __ferretto_first = ::core::option::Option::Some(
+                #library::slice!(#category, #name #arguments, flow: __ferretto_flow)
+            );
+            let mut __ferretto_future = ::core::pin::pin!(async move {
+                #output
+                #body
+            });
+            ::core::future::poll_fn(move |__ferretto_context| {
+                let __ferretto_slice = match __ferretto_first.take() {
+                    ::core::option::Option::Some(slice) => slice,
+                    ::core::option::Option::None => {
+                        #library::slice!(#category, #name, flow: __ferretto_flow)
+                    }
+                };
+                ::core::future::Future::poll(__ferretto_future.as_mut(), __ferretto_context)
+            })
+            .await
+        }
+    }
+
+    /// A statement that is never executed and tells the compiler what an async block returns.
+    fn output(&self) -> TokenStream {
+        let output = self.function.output.clone().unwrap_or_else(|| quote!(()));
+        // The type of those cannot be named.
+        if mentions(output.clone(), "impl") {
+            return TokenStream::new();
+        }
+        quote! {
+            #[allow(unreachable_code, unused_variables, clippy::all)]
+            if false {
+                let __ferretto_output: #output = loop {};
+                return __ferretto_output;
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::buffer::EventEncoder;
 use super::time::Timestamp;
 use super::track::Track;
-use super::value::Argument;
+use super::value::{Argument, Arguments};
 
 /// Something attached to an event. The macros make them of `key = value` and `option: value`; those who make events in
 /// other ways hand over a slice of these.
@@ -16,6 +16,8 @@ pub enum Field<'a> {
     Argument(&'static str, &'a dyn Argument),
     /// A value, under a name made at run time, which is written each time.
     DynamicArgument(&'a str, &'a dyn Argument),
+    /// Values that are found one after the other: the function is called once for each recording, and adds them.
+    Arguments(&'a dyn Fn(&mut Arguments<'_>)),
     /// The event is on this track rather than on that of the thread. The last one counts.
     Track(&'a Track<'a>),
     /// The event happened at this time rather than now. The last one counts.
@@ -47,6 +49,7 @@ impl fmt::Debug for Field<'_> {
         match self {
             Self::Argument(name, _) => f.debug_tuple("Argument").field(name).finish(),
             Self::DynamicArgument(name, _) => f.debug_tuple("DynamicArgument").field(name).finish(),
+            Self::Arguments(_) => f.write_str("Arguments"),
             Self::Track(track) => f.debug_tuple("Track").field(track).finish(),
             Self::Time(time) => f.debug_tuple("Time").field(time).finish(),
             Self::Flow(flow) => f.debug_tuple("Flow").field(flow).finish(),

@@ -20,6 +20,7 @@ mod tests;
 mod thread;
 mod time;
 mod track;
+mod unique;
 mod value;
 
 pub use buffer::{EventBuffer, EventEncoder};
@@ -36,12 +37,16 @@ pub use event::{CounterValue, Kind, Name};
 pub use field::{Correlation, Field, Flow, Frame, LogBody, LogMessage, Priority, SourceLocation};
 #[doc(hidden)]
 pub use identity::{Process, Thread};
+#[doc(hidden)]
+pub use registry::on_any_change;
 pub use time::Timestamp;
 #[doc(hidden)]
 pub use track::{AsCounter, AsState};
 pub use track::{ChildOrdering, CounterTrack, StateTrack, Track, Unit};
-pub use value::{Annotation, Argument, Array, Bytes, Debugged, Dict, Displayed};
-pub use value::{bytes, debug, display};
+pub use unique::unique;
+pub use value::ErrorChain;
+pub use value::{Annotation, Argument, Arguments, Array, Bytes, Debugged, Dict, Displayed};
+pub use value::{bytes, debug, display, error};
 
 pub(crate) use clock::choose as choose_clock;
 pub(crate) use source::register;

@@ -27,6 +27,9 @@ static CATEGORIES: AppendList<&'static Category> = AppendList::new();
 /// Whom they tell of changes.
 static OBSERVERS: AppendList<(&'static Category, Notice)> = AppendList::new();
 
+/// Called after recordings were started or stopped.
+static LISTENERS: AppendList<fn()> = AppendList::new();
+
 /// What this process knows. A forked child makes its own, as the lock may be held by a thread of the parent.
 fn registry() -> MutexGuard<'static, Registry> {
     static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
@@ -146,6 +149,13 @@ pub(super) fn observe(
     changes(0, slots).for_each(|change| notice(change));
 }
 
+/// Has a function called after every start and stop of a recording, once all categories know of it. For libraries that
+/// keep what they know about many categories elsewhere; called on ferretto's background thread.
+#[doc(hidden)]
+pub fn on_any_change(listener: fn()) {
+    LISTENERS.push(listener);
+}
+
 /// Switches on what the instance in a slot wants.
 pub(super) fn enable(slot: usize, filter: Arc<Filter>) {
     let mut registry = registry();
@@ -153,6 +163,7 @@ pub(super) fn enable(slot: usize, filter: Arc<Filter>) {
     let notices = registry.evaluate_all();
     drop(registry);
     tell(notices);
+    LISTENERS.iter().for_each(|listener| listener());
 }
 
 /// Switches off what only the instance in a slot wanted.
@@ -162,6 +173,7 @@ pub(super) fn disable(slot: usize) {
     let notices = registry.evaluate_all();
     drop(registry);
     tell(notices);
+    LISTENERS.iter().for_each(|listener| listener());
 }
 
 /// The categories used so far, for the service to list: an encoded TrackEventDescriptor.

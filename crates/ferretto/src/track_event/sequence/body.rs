@@ -8,7 +8,7 @@ use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::category::Category;
 use crate::track_event::event::{Categories, CounterValue, Event, Kind, Name, Place};
 use crate::track_event::field::{Correlation, Field, Frame, LogBody, LogMessage};
-use crate::track_event::value::{Annotation, Argument};
+use crate::track_event::value::{Annotation, Argument, Arguments};
 
 /// In place of a name that a config wants left out.
 const HIDDEN: &str = "FILTERED";
@@ -34,6 +34,11 @@ impl Sequence {
                 Field::Argument(name, value) => {
                     if !self.filter.hide_arguments {
                         self.write_argument(buffer, name, value);
+                    }
+                }
+                Field::Arguments(add) => {
+                    if !self.filter.hide_arguments {
+                        add(&mut Arguments::new(buffer, &mut self.interner));
                     }
                 }
                 Field::Flow(flow) => EventEncoder::new(buffer)
@@ -154,13 +159,7 @@ impl Sequence {
         name: &'static str,
         value: &dyn Argument,
     ) {
-        let number = self.interner.argument(name);
-        let annotation = buffer.begin_annotation(number);
-        value.write(&mut Annotation::new(
-            &mut EventEncoder::new(buffer),
-            &mut self.interner,
-        ));
-        buffer.end_nested(annotation);
+        Arguments::new(buffer, &mut self.interner).argument(name, value);
     }
 
     /// Writes a counter's value, or how it differs from the last one.
@@ -240,6 +239,7 @@ impl Sequence {
             Field::Extension(write) => write(&mut out),
             Field::Raw(fields) => out.raw(fields),
             Field::Argument(..)
+            | Field::Arguments(_)
             | Field::Flow(_)
             | Field::TerminatingFlow(_)
             | Field::Track(_)

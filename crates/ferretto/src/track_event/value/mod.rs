@@ -1,6 +1,7 @@
 //! Values that events carry, and what can be one.
 
 mod annotation;
+mod arguments;
 mod containers;
 mod platform;
 mod pointers;
@@ -9,4 +10,5 @@ mod text;
 mod wrappers;
 
 pub use annotation::{Annotation, Argument, Array, Dict};
-pub use wrappers::{Bytes, Debugged, Displayed, bytes, debug, display};
+pub use arguments::Arguments;
+pub use wrappers::{Bytes, Debugged, Displayed, ErrorChain, bytes, debug, display, error};

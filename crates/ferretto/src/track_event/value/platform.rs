@@ -9,6 +9,7 @@ use std::str::Utf8Error;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::annotation::{Annotation, Argument};
+use super::wrappers::error;
 use crate::track_event::clock::now;
 
 macro_rules! displayed {
@@ -31,28 +32,11 @@ displayed!(
 );
 displayed!(ParseIntError, ParseFloatError, Utf8Error, fmt::Error);
 
-/// Displays an error and what caused it.
-struct Chain<'a>(&'a dyn Error);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut next = self.0.source();
-        // A chain this long can only be a circle.
-        for _ in 0..64 {
-            let Some(error) = next else { break };
-            write!(f, ": {error}")?;
-            next = error.source();
-        }
-        Ok(())
-    }
-}
-
 macro_rules! errors {
     ($($type:ty),+) => {
         $(impl Argument for $type {
             fn write(&self, annotation: &mut Annotation<'_>) {
-                annotation.display(Chain(self));
+                annotation.display(error(self));
             }
         })+
     };

@@ -1,5 +1,6 @@
 //! Wrappers that say how a value is to be written.
 
+use std::error::Error;
 use std::fmt;
 
 use super::annotation::{Annotation, Argument};
@@ -37,6 +38,18 @@ pub const fn bytes<T: AsRef<[u8]>>(value: T) -> Bytes<T> {
     Bytes(value)
 }
 
+/// An error with what caused it: `cannot load: no such file`.
+///
+/// ```
+/// if let Err(error) = "x".parse::<f32>() {
+///     ferretto::instant!("loading", "failed", because = ferretto::error(&error));
+/// }
+/// ```
+#[inline]
+pub const fn error(value: &dyn Error) -> ErrorChain<'_> {
+    ErrorChain(value)
+}
+
 /// Made by [`display`].
 #[derive(Clone, Copy, Debug)]
 pub struct Displayed<T>(T);
@@ -48,6 +61,30 @@ pub struct Debugged<T>(T);
 /// Made by [`bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<T>(T);
+
+/// Made by [`error`].
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorChain<'a>(&'a dyn Error);
+
+impl fmt::Display for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        // A chain this long can only be a circle.
+        for _ in 0..64 {
+            let Some(error) = next else { break };
+            write!(f, ": {error}")?;
+            next = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl Argument for ErrorChain<'_> {
+    fn write(&self, annotation: &mut Annotation<'_>) {
+        annotation.display(self);
+    }
+}
 
 impl<T: fmt::Display> Argument for Displayed<T> {
     fn write(&self, annotation: &mut Annotation<'_>) {

@@ -1,0 +1,47 @@
+//! The arguments of an event.
+
+use std::fmt;
+
+use super::annotation::{Annotation, Argument};
+use crate::track_event::buffer::{EventBuffer, EventEncoder};
+use crate::track_event::interner::Interner;
+
+/// Takes arguments one after the other. See [`Field::Arguments`](crate::track_event::Field::Arguments).
+pub struct Arguments<'a> {
+    buffer: &'a mut EventBuffer,
+    interner: &'a mut Interner,
+}
+
+impl<'a> Arguments<'a> {
+    #[inline]
+    pub(in crate::track_event) fn new(
+        buffer: &'a mut EventBuffer,
+        interner: &'a mut Interner,
+    ) -> Self {
+        Self { buffer, interner }
+    }
+
+    /// Adds an argument, under a name known at compile time.
+    #[inline]
+    pub fn argument(&mut self, name: &'static str, value: &(impl Argument + ?Sized)) {
+        self.argument_with(name, |annotation| value.write(annotation));
+    }
+
+    /// Adds an argument, whose value `write` gives.
+    #[inline]
+    pub fn argument_with(&mut self, name: &'static str, write: impl FnOnce(&mut Annotation<'_>)) {
+        let number = self.interner.argument(name);
+        let place = self.buffer.begin_annotation(number);
+        write(&mut Annotation::new(
+            &mut EventEncoder::new(self.buffer),
+            self.interner,
+        ));
+        self.buffer.end_nested(place);
+    }
+}
+
+impl fmt::Debug for Arguments<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arguments").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! Spans with tracks of their own.
+
+use ferretto::Track;
+use tracing_core::{Event, Subscriber};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
+
+use crate::layer::stored;
+use crate::sites::Site;
+use crate::stored::{Lane, Stored};
+use crate::write::Slice;
+
+impl Lane {
+    fn track(&self) -> Track<'static> {
+        Track::named(self.name, self.number)
+    }
+}
+
+/// Begins the slice of a span, when it is entered for the first time.
+pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanRef<'_, S>) {
+    let is_begun = |stored: &Stored| stored.lane.is_some();
+    if span.extensions().get::<Stored>().is_some_and(is_begun) {
+        return;
+    }
+    let parent = span.parent().and_then(|parent| share(&parent));
+    let mut extensions = span.extensions_mut();
+    let stored = stored(&mut extensions);
+    let lane = parent.unwrap_or_else(|| Lane {
+        name: site.metadata.name(),
+        // Nothing else is there as long as the span lives; and when it is gone the track is used again.
+        number: std::ptr::from_ref::<Stored>(stored).addr() as u64,
+        is_shared: false,
+        is_taken: false,
+        written: 0,
+    });
+    let written = Slice::on_track(site, &lane.track()).begin(stored);
+    stored.lane = Some(Lane { written, ..lane });
+}
+
+/// The parent's lane, if there is room in it.
+fn share<S: for<'a> LookupSpan<'a>>(parent: &SpanRef<'_, S>) -> Option<Lane> {
+    let mut extensions = parent.extensions_mut();
+    let lane = extensions.get_mut::<Stored>()?.lane.as_mut()?;
+    if lane.is_taken {
+        return None;
+    }
+    lane.is_taken = true;
+    Some(Lane {
+        is_shared: true,
+        is_taken: false,
+        ..*lane
+    })
+}
+
+/// Ends the slice of a span.
+pub(crate) fn close<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanRef<'_, S>) {
+    let mut extensions = span.extensions_mut();
+    let Some(stored) = extensions.get_mut::<Stored>() else {
+        return;
+    };
+    let Some(lane) = stored.lane.take() else {
+        return;
+    };
+    Slice::on_track(site, &lane.track()).end(stored, lane.written);
+    drop(extensions);
+    if lane.is_shared
+        && let Some(parent) = span.parent()
+        && let Some(stored) = parent.extensions_mut().get_mut::<Stored>()
+        && let Some(lane) = &mut stored.lane
+    {
+        lane.is_taken = false;
+    }
+}
+
+/// The track of the span that an event belongs to, if that has one of its own.
+pub(crate) fn of_event<S>(event: &Event<'_>, context: &Context<'_, S>) -> Option<Track<'static>>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let span = context.event_span(event)?;
+    let extensions = span.extensions();
+    Some(extensions.get::<Stored>()?.lane?.track())
+}

@@ -1,0 +1,345 @@
+//! The layer.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use ferretto::track_event::{Kind, Name, emit, emit_counter, unique};
+use ferretto::{Category, Flow};
+use tracing_core::field::Visit;
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::subscriber::Interest;
+use tracing_core::{Event, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::{ExtensionsMut, LookupSpan, SpanRef};
+
+use crate::entered::{self, Entered, Exit};
+use crate::lanes;
+use crate::options::{Options, Spans};
+use crate::sites::{Site, Sites};
+use crate::stored::Stored;
+use crate::visit::{Message, Specials};
+use crate::write::{Instant, Slice};
+
+/// Memory for the texts of events that each thread keeps, at most, in bytes.
+const KEPT: usize = 4096;
+
+thread_local! {
+    /// Where the texts of events are put together.
+    static TEXT: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Turns spans into slices and events into instants.
+///
+/// ```
+/// use tracing_ferretto::{FerrettoLayer, Spans};
+/// use tracing_subscriber::prelude::*;
+///
+/// let layer = FerrettoLayer::new().spans(Spans::Flows).log_messages(true);
+/// let subscriber = tracing_subscriber::registry().with(layer.recorded());
+/// # drop(subscriber);
+/// ```
+#[derive(Clone, Debug)]
+pub struct FerrettoLayer {
+    pub(crate) options: Options,
+    pub(crate) sites: Arc<Sites>,
+}
+
+impl Default for FerrettoLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FerrettoLayer {
+    /// A layer with the default options.
+    pub fn new() -> Self {
+        Self {
+            options: Options::default(),
+            sites: Arc::new(Sites::new()),
+        }
+    }
+
+    /// Where the slices of all spans are.
+    #[must_use]
+    pub fn spans(mut self, spans: Spans) -> Self {
+        self.options.spans = Arc::new(move |_| spans);
+        self.options.has_tracks = spans == Spans::Tracks;
+        self
+    }
+
+    /// Where the slices of spans are, for each place that makes some: asked once.
+    ///
+    /// ```
+    /// use tracing_ferretto::{FerrettoLayer, Spans};
+    ///
+    /// let layer = FerrettoLayer::new().spans_by(|metadata| match metadata.name() {
+    ///     "request" => Spans::Tracks,
+    ///     _ => Spans::Threads,
+    /// });
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn spans_by(
+        mut self,
+        choose: impl Fn(&Metadata<'static>) -> Spans + Send + Sync + 'static,
+    ) -> Self {
+        self.options.spans = Arc::new(choose);
+        self.options.has_tracks = true;
+        self
+    }
+
+    /// Whether events are messages of a log, too, which viewers list with their levels. Off by default.
+    #[must_use]
+    pub fn log_messages(mut self, on: bool) -> Self {
+        self.options.log_messages = on;
+        self
+    }
+
+    /// Whether slices and instants say which line of source they come from. Off by default.
+    #[must_use]
+    pub fn locations(mut self, on: bool) -> Self {
+        self.options.locations = on;
+        self
+    }
+
+    #[inline]
+    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+        self.sites.get(metadata, &self.options)
+    }
+
+    /// What tells this layer from others.
+    #[inline]
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.sites).addr()
+    }
+
+    /// Writes the beginning of a slice on the thread's track and returns how much of the span's values it has.
+    fn begin<S: for<'a> LookupSpan<'a>>(
+        &self,
+        site: &'static Site,
+        span: &SpanRef<'_, S>,
+    ) -> usize {
+        let is_plain = !site.has_plain && !site.has_special && site.spans == Spans::Threads;
+        if is_plain && site.location.is_none() && !self.sites.has_follows() {
+            let name = Name::Static(site.metadata.name());
+            emit(site.category, Kind::Begin, Some(name), &[]);
+            return 0;
+        }
+        let mut extensions = span.extensions_mut();
+        if site.spans == Spans::Flows {
+            stored(&mut extensions).begin_flow();
+        }
+        let slice = Slice::on_thread(site);
+        match extensions.get_mut::<Stored>() {
+            Some(stored) => slice.begin(stored),
+            None => slice.begin_without(),
+        }
+    }
+
+    /// Writes the end of a slice on the thread's track.
+    fn end<S>(&self, entered: Entered, context: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if entered.has_more
+            && let Some(span) = context.span(&Id::from_u64(entered.span))
+            && let Some(stored) = span.extensions_mut().get_mut::<Stored>()
+        {
+            return Slice::on_thread(entered.site).end(stored, entered.written);
+        }
+        emit(entered.site.category, Kind::End, None, &[]);
+    }
+
+    /// Has a span take part in a flow: its next slice, or the end of its present one.
+    fn join<S>(&self, id: &Id, flow: Flow, context: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if let Some(span) = context.span(id)
+            && self.site(span.metadata()).category.is_enabled()
+        {
+            stored(&mut span.extensions_mut()).flows.push((flow, false));
+            entered::mark(self.number(), id.into_u64());
+        }
+    }
+
+    fn instant<S>(
+        &self,
+        event: &Event<'_>,
+        site: &Site,
+        category: &'static Category,
+        context: &Context<'_, S>,
+    ) where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let mut flows = Vec::new();
+        if site.has_special {
+            flows = specials(category, |visitor| event.record(visitor));
+            if !site.has_plain && !site.has_message && flows.is_empty() {
+                return;
+            }
+        }
+        let track = self
+            .options
+            .has_tracks
+            .then(|| lanes::of_event(event, context));
+        let mut text = TEXT.take();
+        text.clear();
+        event.record(&mut Message(&mut text));
+        let instant = Instant {
+            site,
+            category,
+            text: &text,
+            flows: &flows,
+            track: track.flatten(),
+            is_log: self.options.log_messages,
+        };
+        instant.write(event);
+        if text.capacity() <= KEPT {
+            TEXT.set(text);
+        }
+    }
+}
+
+/// What is remembered of a span; made if there is nothing yet.
+pub(crate) fn stored<'a>(extensions: &'a mut ExtensionsMut<'_>) -> &'a mut Stored {
+    if extensions.get_mut::<Stored>().is_none() {
+        extensions.insert(Stored::default());
+    }
+    extensions.get_mut().expect("it was just inserted")
+}
+
+/// Sets the counters among the fields that `record` shows, and returns the flows.
+fn specials(category: &'static Category, record: impl FnOnce(&mut dyn Visit)) -> Vec<(Flow, bool)> {
+    let mut visitor = Specials {
+        counter: |track, value| emit_counter(category, &track, value, &[]),
+        flows: Vec::new(),
+    };
+    record(&mut visitor);
+    visitor.flows
+}
+
+impl<S> Layer<S> for FerrettoLayer
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        let site = self.site(metadata);
+        if self.options.is_alone && !site.category.is_enabled() {
+            Interest::never()
+        } else {
+            Interest::always()
+        }
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let site = self.site(attributes.metadata());
+        if !(site.has_plain || site.has_special) || !site.category.is_enabled() {
+            return;
+        }
+        let mut stored = Stored::default();
+        stored.attributes(attributes);
+        if site.has_special {
+            stored.flows = specials(site.category, |visitor| attributes.record(visitor));
+        }
+        if let Some(span) = context.span(id).filter(|_| !stored.is_empty()) {
+            span.extensions_mut().replace(stored);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let site = self.site(span.metadata());
+        if !site.category.is_enabled() {
+            return;
+        }
+        let mut extensions = span.extensions_mut();
+        let stored = stored(&mut extensions);
+        stored.record(values);
+        if site.has_special {
+            let flows = specials(site.category, |visitor| values.record(visitor));
+            stored.flows.extend(flows);
+        }
+        entered::mark(self.number(), id.into_u64());
+    }
+
+    fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
+        self.sites.note_follows();
+        let flow = Flow::process(unique());
+        self.join(follows, flow, &context);
+        self.join(id, flow, &context);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let site = self.site(event.metadata());
+        let category = self.category(event, site);
+        if category.is_enabled() {
+            self.instant(event, site, category, &context);
+        }
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let site = self.site(span.metadata());
+        if !site.category.is_enabled() {
+            return;
+        }
+        if site.spans == Spans::Tracks {
+            return lanes::enter(site, &span);
+        }
+        let written = self.begin(site, &span);
+        entered::push(Entered {
+            layer: self.number(),
+            span: id.into_u64(),
+            site,
+            written,
+            has_more: false,
+        });
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        match entered::pop(self.number(), id.into_u64()) {
+            Exit::None => {}
+            Exit::Last(entered) => self.end(entered, &context),
+            Exit::Within(entered, others) => {
+                for other in others.iter().rev() {
+                    emit(other.site.category, Kind::End, None, &[]);
+                }
+                self.end(entered, &context);
+                for other in &others {
+                    if let Some(span) = context.span(&Id::from_u64(other.span)) {
+                        self.begin(other.site, &span);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if self.options.has_tracks
+            && let Some(span) = context.span(&id)
+        {
+            lanes::close(self.site(span.metadata()), &span);
+        }
+    }
+}
+
+impl FerrettoLayer {
+    /// The category of an event. The target of messages of the crate `log` is known at run time only.
+    #[cfg(feature = "log")]
+    fn category(&self, event: &Event<'_>, site: &Site) -> &'static Category {
+        use tracing_log::NormalizeEvent;
+
+        match event.normalized_metadata() {
+            Some(metadata) => self
+                .sites
+                .dynamic_category(metadata.target(), *metadata.level()),
+            None => site.category,
+        }
+    }
+
+    #[cfg(not(feature = "log"))]
+    fn category(&self, _event: &Event<'_>, site: &Site) -> &'static Category {
+        site.category
+    }
+}

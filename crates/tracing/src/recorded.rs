@@ -1,0 +1,51 @@
+//! Only what somebody records.
+
+use std::sync::Once;
+
+use tracing_core::subscriber::Interest;
+use tracing_core::{Metadata, Subscriber};
+use tracing_subscriber::filter::Filtered;
+use tracing_subscriber::layer::{Context, Filter, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::layer::FerrettoLayer;
+
+/// Lets through what somebody records. See [`FerrettoLayer::recorded`].
+#[derive(Clone, Debug)]
+pub struct Recorded(FerrettoLayer);
+
+impl<S> Filter<S> for Recorded {
+    fn enabled(&self, metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
+        let site = self.0.sites.find(std::ptr::from_ref(metadata).addr());
+        site.is_none_or(|site| site.category.is_enabled())
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.0.site(metadata).category.is_enabled() {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+}
+
+impl FerrettoLayer {
+    /// The layer, for use beside others: it asks for nothing that nobody records, so that spans and events that no
+    /// other layer wants either cost next to nothing.
+    pub fn recorded<S>(self) -> Filtered<Self, Recorded, S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        rebuild_on_change();
+        let filter = Recorded(self.clone());
+        self.with_filter(filter)
+    }
+}
+
+/// Has every place ask anew whether anybody is interested, whenever recordings start or stop.
+pub(crate) fn rebuild_on_change() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        ferretto::track_event::on_any_change(tracing_core::callsite::rebuild_interest_cache);
+    });
+}

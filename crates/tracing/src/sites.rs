@@ -1,0 +1,280 @@
+//! What is known about each place that makes spans or events.
+
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ferretto::Category;
+use ferretto::track_event::{Priority, SourceLocation};
+use rustc_hash::FxHashMap;
+use tracing_core::{Level, Metadata};
+
+use crate::names::{self, Special};
+use crate::options::{Options, Spans};
+
+/// The number of places in the first table; each further one has twice as many.
+const FIRST: usize = 512;
+
+/// Tables at most. They hold millions of places; what does not fit is looked up under the lock.
+const TABLES: usize = 14;
+
+/// Categories made of targets that are known at run time only, as those of the crate `log`.
+#[cfg(feature = "log")]
+const MAX_DYNAMIC: usize = 1024;
+
+/// A place that makes spans or events.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) metadata: &'static Metadata<'static>,
+    pub(crate) category: &'static Category,
+    pub(crate) level: &'static str,
+    pub(crate) priority: Priority,
+    pub(crate) spans: Spans,
+    /// Whether there are counters or flows among its fields.
+    pub(crate) has_special: bool,
+    /// Whether there are arguments.
+    pub(crate) has_plain: bool,
+    /// Whether there is a text.
+    pub(crate) has_message: bool,
+    pub(crate) location: Option<&'static SourceLocation>,
+}
+
+/// All places seen so far. Looked up without locks.
+pub(crate) struct Sites {
+    tables: [OnceLock<Table>; TABLES],
+    rare: Mutex<Rare>,
+    /// Some span follows from another.
+    has_follows: AtomicBool,
+}
+
+/// Open addressing by the address of a place's metadata. Entries are never removed.
+struct Table {
+    /// Addresses, 0 for none, and what is there.
+    places: Box<[(AtomicUsize, OnceLock<&'static Site>)]>,
+}
+
+/// What is needed when a place is seen for the first time.
+#[derive(Debug, Default)]
+struct Rare {
+    /// How many entries each table has.
+    used: [usize; TABLES],
+    /// What found no room there.
+    more: FxHashMap<usize, &'static Site>,
+    /// By target and level.
+    categories: FxHashMap<(&'static str, Level), &'static Category>,
+    #[cfg(feature = "log")]
+    dynamic: usize,
+}
+
+impl Table {
+    fn new(size: usize) -> Self {
+        Self {
+            places: (0..size).map(|_| Default::default()).collect(),
+        }
+    }
+
+    #[inline]
+    fn get(&self, key: usize) -> Option<&'static Site> {
+        let mask = self.places.len() - 1;
+        let mut at = start(key);
+        loop {
+            let (place, site) = &self.places[at & mask];
+            match place.load(Ordering::Acquire) {
+                0 => return None,
+                found if found == key => return site.get().copied(),
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Adds an entry; there is room, and the caller holds the lock.
+    fn insert(&self, key: usize, site: &'static Site) {
+        let mask = self.places.len() - 1;
+        let mut at = start(key);
+        while self.places[at & mask].0.load(Ordering::Relaxed) != 0 {
+            at += 1;
+        }
+        let (place, slot) = &self.places[at & mask];
+        let _ = slot.set(site);
+        place.store(key, Ordering::Release);
+    }
+}
+
+/// Where the search for a key begins, before masking.
+#[inline]
+fn start(key: usize) -> usize {
+    let mixed = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as usize
+}
+
+impl Sites {
+    pub(crate) fn new() -> Self {
+        Self {
+            tables: [const { OnceLock::new() }; TABLES],
+            rare: Mutex::default(),
+            has_follows: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether spans without fields may have something stored.
+    #[inline]
+    pub(crate) fn has_follows(&self) -> bool {
+        self.has_follows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_follows(&self) {
+        self.has_follows.store(true, Ordering::Relaxed);
+    }
+
+    /// What is known about a place.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        metadata: &'static Metadata<'static>,
+        options: &Options,
+    ) -> &'static Site {
+        let key = ptr::from_ref(metadata).addr();
+        for table in &self.tables {
+            match table.get().map(|table| table.get(key)) {
+                Some(None) => {}
+                Some(Some(site)) => return site,
+                None => break,
+            }
+        }
+        self.add(key, metadata, options)
+    }
+
+    /// What is known about the place whose metadata is at an address.
+    pub(crate) fn find(&self, address: usize) -> Option<&'static Site> {
+        let known = self
+            .tables
+            .iter()
+            .find_map(|table| table.get()?.get(address));
+        known.or_else(|| self.lock().more.get(&address).copied())
+    }
+
+    #[cold]
+    fn add(
+        &self,
+        key: usize,
+        metadata: &'static Metadata<'static>,
+        options: &Options,
+    ) -> &'static Site {
+        let mut rare = self.lock();
+        let known = self.tables.iter().find_map(|table| table.get()?.get(key));
+        if let Some(site) = known.or_else(|| rare.more.get(&key).copied()) {
+            return site;
+        }
+        let category = rare.category(metadata.target(), *metadata.level());
+        let site: &'static Site = Box::leak(Box::new(Site::new(metadata, category, options)));
+        // Tables are filled up to the half.
+        match (0..TABLES).find(|&index| rare.used[index] < FIRST << index >> 1) {
+            Some(index) => {
+                rare.used[index] += 1;
+                let table = self.tables[index].get_or_init(|| Table::new(FIRST << index));
+                table.insert(key, site);
+            }
+            None => {
+                rare.more.insert(key, site);
+            }
+        }
+        site
+    }
+
+    /// The category of events whose target is known at run time only.
+    #[cfg(feature = "log")]
+    pub(crate) fn dynamic_category(&self, target: &str, level: Level) -> &'static Category {
+        let mut rare = self.lock();
+        if let Some(category) = rare.categories.get(&(target, level)) {
+            return category;
+        }
+        let target: &'static str = if rare.dynamic < MAX_DYNAMIC {
+            rare.dynamic += 1;
+            target.to_owned().leak()
+        } else {
+            "log"
+        };
+        rare.category(target, level)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rare> {
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sites").finish_non_exhaustive()
+    }
+}
+
+impl Rare {
+    fn category(&mut self, target: &'static str, level: Level) -> &'static Category {
+        self.categories.entry((target, level)).or_insert_with(|| {
+            let category: &'static Category =
+                Box::leak(Box::new(Category::new(target).tags(tags(level))));
+            category.register();
+            category
+        })
+    }
+}
+
+/// The tags of the category of a level. Categories with the tags `slow` and `debug` are off unless asked for.
+fn tags(level: Level) -> &'static [&'static str] {
+    match level {
+        Level::ERROR => &["error"],
+        Level::WARN => &["warn"],
+        Level::INFO => &["info"],
+        Level::DEBUG => &["debug"],
+        Level::TRACE => &["trace", "slow"],
+    }
+}
+
+impl Site {
+    fn new(
+        metadata: &'static Metadata<'static>,
+        category: &'static Category,
+        options: &Options,
+    ) -> Self {
+        let (mut has_special, mut has_plain, mut has_message) = (false, false, false);
+        for field in metadata.fields() {
+            match names::special(field.name()) {
+                Special::None => has_plain = true,
+                Special::Message => has_message = true,
+                _ => has_special = true,
+            }
+        }
+        let level = *metadata.level();
+        Self {
+            metadata,
+            category,
+            level: level.as_str(),
+            priority: priority(level),
+            spans: (options.spans)(metadata),
+            has_special,
+            has_plain,
+            has_message,
+            location: options.locations.then(|| location(metadata)).flatten(),
+        }
+    }
+}
+
+pub(crate) fn priority(level: Level) -> Priority {
+    match level {
+        Level::ERROR => Priority::Error,
+        Level::WARN => Priority::Warn,
+        Level::INFO => Priority::Info,
+        Level::DEBUG => Priority::Debug,
+        Level::TRACE => Priority::Verbose,
+    }
+}
+
+fn location(metadata: &'static Metadata<'static>) -> Option<&'static SourceLocation> {
+    let location = SourceLocation {
+        file: metadata.file()?,
+        function: metadata.module_path().unwrap_or_default(),
+        line: metadata.line().unwrap_or_default(),
+    };
+    Some(Box::leak(Box::new(location)))
+}

@@ -1,0 +1,244 @@
+//! What a span is remembered by between its creation and its slices.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+
+use ferretto::track_event::{Annotation, Argument, Arguments};
+use tracing_core::field::{Field, Visit};
+use tracing_core::{Metadata, span};
+
+use crate::names::{self, Special};
+
+/// The values of a span's fields and more, in the extensions of the span.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    /// For each field that has a value: its index, a [`tag`] and the value. If a field is there twice the last one counts.
+    bytes: Vec<u8>,
+    /// Flows that the next slice, or the end of the present one, takes part in.
+    pub(crate) flows: Vec<(ferretto::Flow, bool)>,
+    /// The flow through all slices of the span.
+    pub(crate) own_flow: Option<ferretto::Flow>,
+    /// Where the slice of the span is, if it has a track of its own.
+    pub(crate) lane: Option<Lane>,
+}
+
+/// A track that a span, and spans within it, have for themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub(crate) name: &'static str,
+    pub(crate) number: u64,
+    /// It is the parent's.
+    pub(crate) is_shared: bool,
+    /// A span within this one has its slice here.
+    pub(crate) is_taken: bool,
+    /// How many of the bytes the beginning of the slice had.
+    pub(crate) written: usize,
+}
+
+/// What follows the index of a field.
+mod tag {
+    pub(super) const INT: u8 = 0;
+    pub(super) const UINT: u8 = 1;
+    pub(super) const DOUBLE: u8 = 2;
+    pub(super) const FALSE: u8 = 3;
+    pub(super) const TRUE: u8 = 4;
+    /// Four bytes for the length, and the text.
+    pub(super) const TEXT: u8 = 5;
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug)]
+enum Value<'a> {
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Bool(bool),
+    Text(&'a [u8]),
+}
+
+impl Argument for Value<'_> {
+    fn write(&self, annotation: &mut Annotation<'_>) {
+        match *self {
+            Self::Int(value) => annotation.int(value),
+            Self::Uint(value) => annotation.uint(value),
+            Self::Double(value) => annotation.double(value),
+            Self::Bool(value) => annotation.bool(value),
+            Self::Text(value) => annotation.display(String::from_utf8_lossy(value)),
+        }
+    }
+}
+
+impl Stored {
+    /// Keeps the values of a new span.
+    pub(crate) fn attributes(&mut self, attributes: &span::Attributes<'_>) {
+        attributes.record(&mut Keep(self));
+    }
+
+    /// Keeps values that are recorded later.
+    pub(crate) fn record(&mut self, values: &span::Record<'_>) {
+        values.record(&mut Keep(self));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.flows.is_empty()
+    }
+
+    /// Starts the flow through all slices of the span, unless it has been.
+    pub(crate) fn begin_flow(&mut self) {
+        self.own_flow
+            .get_or_insert_with(|| ferretto::Flow::process(ferretto::track_event::unique()));
+    }
+
+    /// How much there is.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Gives the values behind the first `from` bytes to an event.
+    pub(crate) fn write(
+        &self,
+        metadata: &'static Metadata<'static>,
+        from: usize,
+        arguments: &mut Arguments<'_>,
+    ) {
+        let mut rest = self.bytes.get(from..).unwrap_or_default();
+        while let Some((index, value, after)) = next(rest) {
+            rest = after;
+            let is_last = !indices(rest).any(|later| later == index);
+            if is_last && let Some(field) = metadata.fields().iter().nth(index.into()) {
+                arguments.argument(field.name(), &value);
+            }
+        }
+    }
+
+    fn number(&mut self, field: &Field, tag: u8, value: u64) {
+        if let Ok(index) = u8::try_from(field.index()) {
+            self.bytes.extend([index, tag]);
+            self.bytes.extend(value.to_le_bytes());
+        }
+    }
+
+    fn flag(&mut self, field: &Field, value: bool) {
+        if let Ok(index) = u8::try_from(field.index()) {
+            self.bytes
+                .extend([index, if value { tag::TRUE } else { tag::FALSE }]);
+        }
+    }
+
+    fn text(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        let Ok(index) = u8::try_from(field.index()) else {
+            return;
+        };
+        self.bytes.extend([index, tag::TEXT, 0, 0, 0, 0]);
+        let start = self.bytes.len();
+        // What a failing implementation has written so far stays.
+        let _ = Text(&mut self.bytes).write_fmt(value);
+        let length = u32::try_from(self.bytes.len() - start).unwrap_or(0);
+        self.bytes.truncate(start + length as usize);
+        self.bytes[start - 4..start].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// The first field, its value, and what follows.
+fn next(bytes: &[u8]) -> Option<(u8, Value<'_>, &[u8])> {
+    let (&[index, tag], rest) = bytes.split_first_chunk()?;
+    let value = match tag {
+        tag::FALSE | tag::TRUE => return Some((index, Value::Bool(tag == tag::TRUE), rest)),
+        tag::TEXT => {
+            let (length, rest) = rest.split_first_chunk()?;
+            let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            return Some((index, Value::Text(text), rest));
+        }
+        tag => tag,
+    };
+    let (number, rest) = rest.split_first_chunk()?;
+    let number = u64::from_le_bytes(*number);
+    let value = match value {
+        tag::INT => Value::Int(number as i64),
+        tag::UINT => Value::Uint(number),
+        _ => Value::Double(f64::from_bits(number)),
+    };
+    Some((index, value, rest))
+}
+
+fn indices(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let (index, _, rest) = next(bytes)?;
+        bytes = rest;
+        Some(index)
+    })
+}
+
+/// Text that is being written.
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0.extend_from_slice(part.as_bytes());
+        Ok(())
+    }
+}
+
+/// Keeps values.
+struct Keep<'a>(&'a mut Stored);
+
+impl Keep<'_> {
+    fn number(&mut self, field: &Field, tag: u8, value: u64) {
+        // Numbers of the other kinds are counters and flows.
+        if matches!(
+            names::special(field.name()),
+            Special::None | Special::Message
+        ) {
+            self.0.number(field, tag, value);
+        }
+    }
+}
+
+impl Visit for Keep<'_> {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.number(field, tag::INT, value as u64);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.number(field, tag::UINT, value);
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        match i64::try_from(value) {
+            Ok(value) => self.record_i64(field, value),
+            Err(_) => self.0.text(field, format_args!("{value}")),
+        }
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        match u64::try_from(value) {
+            Ok(value) => self.record_u64(field, value),
+            Err(_) => self.0.text(field, format_args!("{value}")),
+        }
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.number(field, tag::DOUBLE, value.to_bits());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.flag(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.text(field, format_args!("{value}"));
+    }
+
+    fn record_bytes(&mut self, field: &Field, value: &[u8]) {
+        self.0.text(field, format_args!("{}", value.escape_ascii()));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.0
+            .text(field, format_args!("{}", ferretto::error(value)));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.text(field, format_args!("{value:?}"));
+    }
+}
