@@ -1,0 +1,180 @@
+//! The structs of the interface that are not opaque, and proof that they lie in memory as C programs expect.
+
+mod events;
+mod fields;
+
+pub use events::*;
+pub use fields::*;
+
+use std::ffi::{c_char, c_void};
+
+use crate::writer::Backing;
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the C interface is laid out for 64-bit machines");
+
+/// States the size of a struct and where its members are.
+macro_rules! layout {
+    ($type:ty, $size:literal $(, $member:ident @ $offset:literal)*) => {
+        const _: () = {
+            assert!(std::mem::size_of::<$type>() == $size);
+            $(assert!(std::mem::offset_of!($type, $member) == $offset);)*
+        };
+    };
+}
+pub(crate) use layout;
+
+/// Memory to write a message to: `begin..write_ptr` is written, `write_ptr..end` is free. Up to version 58.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoStreamWriter {
+    /// Opaque.
+    pub backing: *mut Backing,
+    /// First byte.
+    pub begin: *mut u8,
+    /// One past the last byte.
+    pub end: *mut u8,
+    /// Next byte to write.
+    pub write_ptr: *mut u8,
+    /// Bytes written before `begin`.
+    pub written_previously: usize,
+}
+layout!(PerfettoStreamWriter, 40, backing @ 0, begin @ 8, end @ 16, write_ptr @ 24, written_previously @ 32);
+
+/// The same after version 58.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoPbMsgWriter {
+    /// As before.
+    pub stream: PerfettoStreamWriter,
+    /// How messages are encoded: 0, as protobuf does.
+    pub encoding: u32,
+}
+layout!(PerfettoPbMsgWriter, 48, stream @ 0, encoding @ 40);
+
+/// What is left of a message to decode.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoPbDecoder {
+    /// Next byte.
+    pub read_ptr: *const u8,
+    /// One past the last byte.
+    pub end_ptr: *const u8,
+}
+layout!(PerfettoPbDecoder, 16, read_ptr @ 0, end_ptr @ 8);
+
+/// Bytes within a message.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PerfettoPbDecoderDelimitedField {
+    /// First byte.
+    pub start: *const u8,
+    /// How many.
+    pub len: usize,
+}
+layout!(PerfettoPbDecoderDelimitedField, 16, start @ 0, len @ 8);
+
+/// The value of a decoded field.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union PerfettoPbDecoderValue {
+    /// Wire type 2.
+    pub delimited: PerfettoPbDecoderDelimitedField,
+    /// Wire types 0 and 1.
+    pub integer64: u64,
+    /// Wire type 5.
+    pub integer32: u32,
+    /// Wire type 1.
+    pub double_val: f64,
+    /// Wire type 5.
+    pub float_val: f32,
+}
+
+impl std::fmt::Debug for PerfettoPbDecoderValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PerfettoPbDecoderValue")
+    }
+}
+
+/// A decoded field. If `status` is not 0 the rest means nothing.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoPbDecoderField {
+    /// 0: there is a field; 1: the message is over; 2: it is malformed.
+    pub status: u32,
+    /// 0, 1, 2 or 5.
+    pub wire_type: u32,
+    /// The field's number.
+    pub id: u32,
+    /// Its value.
+    pub value: PerfettoPbDecoderValue,
+}
+layout!(PerfettoPbDecoderField, 32, status @ 0, wire_type @ 4, id @ 8, value @ 16);
+
+/// A time, and by which clock.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PerfettoDsTimestamp {
+    /// The clock's number.
+    pub clock_id: u32,
+    /// Nanoseconds.
+    pub value: u64,
+}
+layout!(PerfettoDsTimestamp, 16, clock_id @ 0, value @ 8);
+
+/// The same for track events.
+pub type PerfettoTeTimestamp = PerfettoDsTimestamp;
+
+/// Where an iteration over the instances of a data source is.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoDsImplTracerIterator {
+    /// The instance.
+    pub inst_id: u32,
+    /// Opaque.
+    pub tls: *mut c_void,
+    /// Opaque; null at the end.
+    pub tracer: *mut c_void,
+}
+layout!(PerfettoDsImplTracerIterator, 24, inst_id @ 0, tls @ 8, tracer @ 16);
+
+/// What a category is.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PerfettoTeCategoryDescriptor {
+    /// Name.
+    pub name: *const c_char,
+    /// Description, or null.
+    pub desc: *const c_char,
+    /// Tags.
+    pub tags: *const *const c_char,
+    /// How many.
+    pub num_tags: usize,
+}
+layout!(PerfettoTeCategoryDescriptor, 32, name @ 0, desc @ 8, tags @ 16, num_tags @ 24);
+
+/// A track whose description was encoded by the program.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoTeRegisteredTrackImpl {
+    /// An encoded TrackDescriptor.
+    pub descriptor: *const c_void,
+    /// Its size.
+    pub descriptor_size: usize,
+    /// The track.
+    pub uuid: u64,
+}
+layout!(PerfettoTeRegisteredTrackImpl, 24, descriptor @ 0, descriptor_size @ 8, uuid @ 16);
+
+/// Where an iteration over the instances that record a category is.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PerfettoTeLlImplIterator {
+    /// As for data sources.
+    pub ds: PerfettoDsImplTracerIterator,
+    /// Opaque.
+    pub incr: *mut c_void,
+    /// Opaque.
+    pub tls: *mut c_void,
+}
+layout!(PerfettoTeLlImplIterator, 40, ds @ 0, incr @ 24, tls @ 32);

@@ -1,0 +1,340 @@
+//! Defining and registering a data source.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+
+use ferretto::engine::{self, Registration, Slots, point};
+use ferretto_client::ExhaustedPolicy;
+use ferretto_proto::{DataSourceDescriptor, Message as _};
+
+use super::life::{Instances, Life, PerfettoDsOnFlushArgs, PerfettoDsOnStopArgs};
+use crate::flag::Flag;
+
+/// Called when a recording is prepared; returns what the instance is known by.
+pub type PerfettoDsOnSetupCb = Option<
+    unsafe extern "C" fn(
+        *mut PerfettoDsImpl,
+        inst_id: u32,
+        ds_config: *mut c_void,
+        ds_config_size: usize,
+        user_arg: *mut c_void,
+        args: *mut c_void,
+    ) -> *mut c_void,
+>;
+/// Called when a recording starts.
+pub type PerfettoDsOnStartCb = Option<
+    unsafe extern "C" fn(
+        *mut PerfettoDsImpl,
+        inst_id: u32,
+        user_arg: *mut c_void,
+        inst_ctx: *mut c_void,
+        args: *mut c_void,
+    ),
+>;
+/// Called when a recording is to end.
+pub type PerfettoDsOnStopCb = Option<
+    unsafe extern "C" fn(
+        *mut PerfettoDsImpl,
+        inst_id: u32,
+        user_arg: *mut c_void,
+        inst_ctx: *mut c_void,
+        args: *mut PerfettoDsOnStopArgs,
+    ),
+>;
+/// Called when a recording has ended.
+pub type PerfettoDsOnDestroyCb =
+    Option<unsafe extern "C" fn(*mut PerfettoDsImpl, user_arg: *mut c_void, inst_ctx: *mut c_void)>;
+/// Called when what is held should be handed over.
+pub type PerfettoDsOnFlushCb = Option<
+    unsafe extern "C" fn(
+        *mut PerfettoDsImpl,
+        inst_id: u32,
+        user_arg: *mut c_void,
+        inst_ctx: *mut c_void,
+        args: *mut PerfettoDsOnFlushArgs,
+    ),
+>;
+/// Makes something for a thread's use of an instance.
+pub type PerfettoDsOnCreateCustomState = Option<
+    unsafe extern "C" fn(
+        *mut PerfettoDsImpl,
+        inst_id: u32,
+        tracer: *mut c_void,
+        user_arg: *mut c_void,
+    ) -> *mut c_void,
+>;
+/// Frees it.
+pub type PerfettoDsOnDeleteCustomState = Option<unsafe extern "C" fn(obj: *mut c_void)>;
+/// Makes it as new; false if it cannot.
+pub type PerfettoDsOnClearCustomState =
+    Option<unsafe extern "C" fn(obj: *mut c_void, user_arg: *mut c_void) -> bool>;
+
+/// What a program says about a data source before it registers it.
+#[derive(Clone, Copy)]
+pub(crate) struct Callbacks {
+    pub(crate) on_setup: PerfettoDsOnSetupCb,
+    pub(crate) on_start: PerfettoDsOnStartCb,
+    pub(crate) on_stop: PerfettoDsOnStopCb,
+    pub(crate) on_destroy: PerfettoDsOnDestroyCb,
+    pub(crate) on_flush: PerfettoDsOnFlushCb,
+    pub(crate) create_tls: PerfettoDsOnCreateCustomState,
+    pub(crate) delete_tls: PerfettoDsOnDeleteCustomState,
+    pub(crate) create_incr: PerfettoDsOnCreateCustomState,
+    pub(crate) delete_incr: PerfettoDsOnDeleteCustomState,
+    pub(crate) clear_incr: PerfettoDsOnClearCustomState,
+    pub(crate) user_arg: *mut c_void,
+    policy: ExhaustedPolicy,
+    policy_by_config: bool,
+}
+
+const NONE: Callbacks = Callbacks {
+    on_setup: None,
+    on_start: None,
+    on_stop: None,
+    on_destroy: None,
+    on_flush: None,
+    create_tls: None,
+    delete_tls: None,
+    create_incr: None,
+    delete_incr: None,
+    clear_incr: None,
+    user_arg: ptr::null_mut(),
+    policy: ExhaustedPolicy::Drop,
+    policy_by_config: false,
+};
+
+/// [`PerfettoDsImpl::index`] before registration.
+const UNREGISTERED: usize = usize::MAX;
+
+/// A data source. Registered ones live for ever.
+pub struct PerfettoDsImpl {
+    /// Written before registration, by one thread.
+    pub(crate) callbacks: Callbacks,
+    pub(crate) slots: Slots<()>,
+    pub(crate) instances: Instances,
+    pub(crate) enabled: Flag,
+    descriptor: Mutex<DataSourceDescriptor>,
+    index: AtomicUsize,
+}
+
+// SAFETY: the callbacks are not written any more once other threads know of the value; `user_arg` is passed on only.
+unsafe impl Sync for PerfettoDsImpl {}
+
+impl fmt::Debug for PerfettoDsImpl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerfettoDsImpl").finish_non_exhaustive()
+    }
+}
+
+impl PerfettoDsImpl {
+    pub(crate) fn index(&self) -> usize {
+        self.index.load(Ordering::Acquire)
+    }
+
+    fn is_registered(&self) -> bool {
+        self.index() != UNREGISTERED
+    }
+
+    /// What the service is told.
+    pub(crate) fn descriptor(&self) -> DataSourceDescriptor {
+        let descriptor = self.descriptor.lock();
+        descriptor.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Makes a data source.
+#[unsafe(no_mangle)]
+pub extern "C" fn PerfettoDsImplCreate() -> *mut PerfettoDsImpl {
+    Box::into_raw(Box::new(PerfettoDsImpl {
+        callbacks: NONE,
+        slots: Slots::new(),
+        instances: Instances::new(),
+        enabled: Flag::new(),
+        descriptor: Mutex::default(),
+        index: AtomicUsize::new(UNREGISTERED),
+    }))
+}
+
+/// Changes what a data source does; false, and nothing happens, once it is registered.
+///
+/// # Safety
+///
+/// `ds` was made by [`PerfettoDsImplCreate`], and no other thread uses it before it is registered.
+unsafe fn define(ds: *mut PerfettoDsImpl, change: impl FnOnce(&mut Callbacks)) -> bool {
+    // SAFETY: by contract; the reference to the index ends before the one to the callbacks begins.
+    unsafe {
+        if (*ds).is_registered() {
+            return false;
+        }
+        change(&mut (*ds).callbacks);
+    }
+    true
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident, $member:ident: $type:ty;)+) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// Ends the process if the data source is registered.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(ds: *mut PerfettoDsImpl, value: $type) {
+                // SAFETY: see the crate.
+                if !unsafe { define(ds, |callbacks| callbacks.$member = value) } {
+                    crate::abort(concat!(stringify!($name), " was called for a registered data source"));
+                }
+            }
+        )+
+    };
+}
+
+setters! {
+    /// Called when a recording is prepared.
+    PerfettoDsSetOnSetupCallback, on_setup: PerfettoDsOnSetupCb;
+    /// Called when a recording starts.
+    PerfettoDsSetOnStartCallback, on_start: PerfettoDsOnStartCb;
+    /// Called when a recording is to end.
+    PerfettoDsSetOnStopCallback, on_stop: PerfettoDsOnStopCb;
+    /// Called when a recording has ended.
+    PerfettoDsSetOnDestroyCallback, on_destroy: PerfettoDsOnDestroyCb;
+    /// Called when what is held should be handed over.
+    PerfettoDsSetOnFlushCallback, on_flush: PerfettoDsOnFlushCb;
+    /// Makes what a thread keeps for an instance.
+    PerfettoDsSetOnCreateTls, create_tls: PerfettoDsOnCreateCustomState;
+    /// Frees what a thread keeps for an instance.
+    PerfettoDsSetOnDeleteTls, delete_tls: PerfettoDsOnDeleteCustomState;
+    /// Makes a thread's incremental state.
+    PerfettoDsSetOnCreateIncr, create_incr: PerfettoDsOnCreateCustomState;
+    /// Frees a thread's incremental state.
+    PerfettoDsSetOnDeleteIncr, delete_incr: PerfettoDsOnDeleteCustomState;
+    /// Makes a thread's incremental state as new.
+    PerfettoDsSetOnClearIncr, clear_incr: PerfettoDsOnClearCustomState;
+    /// What all callbacks get.
+    PerfettoDsSetCbUserArg, user_arg: *mut c_void;
+}
+
+/// What writers do when memory is full: 0 drop, 1 wait then abort, 2 wait then drop.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicy(
+    ds: *mut PerfettoDsImpl,
+    policy: u32,
+) -> bool {
+    let policy = match policy {
+        0 => ExhaustedPolicy::Drop,
+        1 => ExhaustedPolicy::StallThenAbort,
+        2 => ExhaustedPolicy::StallThenDrop,
+        _ => return false,
+    };
+    // SAFETY: see the crate.
+    unsafe { define(ds, |callbacks| callbacks.policy = policy) }
+}
+
+/// Whether configs may say what writers do when memory is full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicyConfigurable(
+    ds: *mut PerfettoDsImpl,
+    configurable: bool,
+) -> bool {
+    // SAFETY: see the crate.
+    unsafe { define(ds, |callbacks| callbacks.policy_by_config = configurable) }
+}
+
+/// Whether the data source can write a second kind of encoding. It is never asked to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoDsSetSupportsTracingV2(
+    ds: *mut PerfettoDsImpl,
+    _supports: bool,
+) -> bool {
+    // SAFETY: see the crate.
+    unsafe { define(ds, |_| {}) }
+}
+
+/// Offers a data source to recordings. If that fails it is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoDsImplRegister(
+    ds: *mut PerfettoDsImpl,
+    enabled_ptr: *mut *mut AtomicBool,
+    descriptor: *const c_void,
+    descriptor_size: usize,
+) -> bool {
+    // SAFETY: see the crate; from here on nothing but the index and what has locks of its own is written.
+    let data_source: &'static PerfettoDsImpl = unsafe { &*ds };
+    // SAFETY: see the crate.
+    let descriptor = unsafe { parse(descriptor, descriptor_size) };
+    if data_source.is_registered() {
+        // Once more is once.
+        // SAFETY: see the crate.
+        unsafe { enabled_ptr.write(data_source.enabled.address()) };
+        return true;
+    }
+    static COLLECTING: Once = Once::new();
+    COLLECTING.call_once(|| point::on_collect(super::collect));
+    let set_descriptor = |descriptor| {
+        let mut place = data_source
+            .descriptor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = descriptor;
+    };
+    let no_flush = data_source.callbacks.on_flush.is_none();
+    let no_flush = no_flush && descriptor.no_flush.is_none();
+    set_descriptor(descriptor);
+    let registered = engine::register(Registration {
+        source: Box::new(Life(data_source)),
+        policy: data_source.callbacks.policy,
+        policy_by_config: data_source.callbacks.policy_by_config,
+        is_single: false,
+        no_flush,
+    });
+    let Ok(index) = registered else {
+        // SAFETY: made by `PerfettoDsImplCreate`, and nobody knows of it.
+        drop(unsafe { Box::from_raw(ds) });
+        return false;
+    };
+    data_source.index.store(index, Ordering::Release);
+    data_source.slots.watch_forks();
+    data_source.enabled.watch_forks();
+    // SAFETY: see the crate.
+    unsafe { enabled_ptr.write(data_source.enabled.address()) };
+    true
+}
+
+/// Describes a registered data source anew, under the same name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoDsImplUpdateDescriptor(
+    ds: *mut PerfettoDsImpl,
+    descriptor: *const c_void,
+    descriptor_size: usize,
+) {
+    // SAFETY: see the crate.
+    let (ds, descriptor) = unsafe { (&*ds, parse(descriptor, descriptor_size)) };
+    if !ds.is_registered() {
+        return;
+    }
+    {
+        let mut current = ds.descriptor.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.name != descriptor.name {
+            crate::abort("PerfettoDsImplUpdateDescriptor was called with another name");
+        }
+        *current = descriptor;
+    }
+    engine::update(ds.index());
+}
+
+/// Decodes a description; one that is malformed describes nothing.
+///
+/// # Safety
+///
+/// There are `size` bytes at `bytes`, which may be null if it is 0.
+unsafe fn parse(bytes: *const c_void, size: usize) -> DataSourceDescriptor {
+    if bytes.is_null() || size == 0 {
+        return DataSourceDescriptor::default();
+    }
+    // SAFETY: by contract.
+    let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), size) };
+    DataSourceDescriptor::decode_from_slice(bytes).unwrap_or_default()
+}

@@ -1,0 +1,16 @@
+//! Data sources that programs define by callbacks.
+
+mod define;
+mod life;
+mod trace;
+
+pub use define::*;
+pub use life::{
+    PerfettoDsAsyncFlusher, PerfettoDsAsyncStopper, PerfettoDsFlushDone,
+    PerfettoDsImplGetInstanceLocked, PerfettoDsImplReleaseInstanceLocked, PerfettoDsOnFlushArgs,
+    PerfettoDsOnFlushArgsGetReason, PerfettoDsOnFlushArgsPostpone, PerfettoDsOnStopArgs,
+    PerfettoDsOnStopArgsPostpone, PerfettoDsStopDone,
+};
+pub use trace::*;
+
+pub(crate) use trace::{DsThread, collect};

@@ -1,0 +1,111 @@
+//! Becoming a producer.
+
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto::engine::{self, Backend, BackendKind, Way};
+use ferretto::in_process::InProcess;
+use ferretto_client::{ProducerOptions, Scraping};
+
+/// How to become a producer.
+#[derive(Debug, Default)]
+pub struct PerfettoProducerBackendInitArgs {
+    memory_kb: u32,
+    machine_id: u32,
+}
+
+impl PerfettoProducerBackendInitArgs {
+    fn start(&self, kind: BackendKind, way: Way) {
+        let name = std::env::args_os().next().unwrap_or_default();
+        let backend = Backend {
+            kind,
+            options: ProducerOptions {
+                name: name.to_string_lossy().into_owned(),
+                memory_size_hint: self.memory_kb.saturating_mul(1024),
+                scraping: Scraping::Enabled,
+                sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION"), " (C)").to_owned(),
+                ..ProducerOptions::default()
+            },
+            way,
+        };
+        // There is nobody to tell but the user; the program goes on, unrecorded.
+        if let Err(error) = engine::start([backend]) {
+            eprintln!("ferretto: cannot start tracing: {error}");
+        }
+    }
+}
+
+/// The defaults.
+#[unsafe(no_mangle)]
+pub extern "C" fn PerfettoProducerBackendInitArgsCreate() -> *mut PerfettoProducerBackendInitArgs {
+    Box::into_raw(Box::default())
+}
+
+/// The size of the memory shared with the service, in KiB.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoProducerBackendInitArgsSetShmemSizeHintKb(
+    args: *mut PerfettoProducerBackendInitArgs,
+    size: u32,
+) {
+    // SAFETY: see the crate.
+    unsafe { (*args).memory_kb = size };
+}
+
+/// Which machine the process says it is on, to the service within it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoProducerBackendInitArgsSetMachineId(
+    args: *mut PerfettoProducerBackendInitArgs,
+    machine_id: u32,
+) {
+    // SAFETY: see the crate.
+    unsafe { (*args).machine_id = machine_id };
+}
+
+/// Frees them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoProducerBackendInitArgsDestroy(
+    args: *mut PerfettoProducerBackendInitArgs,
+) {
+    if !args.is_null() {
+        // SAFETY: made by `PerfettoProducerBackendInitArgsCreate`, not used any more.
+        drop(unsafe { Box::from_raw(args) });
+    }
+}
+
+/// Makes this process part of recordings by the service of this machine, now or as soon as there is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoProducerSystemInit(args: *const PerfettoProducerBackendInitArgs) {
+    // SAFETY: see the crate.
+    unsafe { &*args }.start(BackendKind::System, Way::Socket);
+}
+
+/// Makes this process part of recordings by the service inside it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoProducerInProcessInit(
+    args: *const PerfettoProducerBackendInitArgs,
+) {
+    // SAFETY: see the crate.
+    let args = unsafe { &*args };
+    let service = InProcess::shared().on_machine(args.machine_id);
+    args.start(BackendKind::InProcess, Way::Through(Arc::new(service)));
+}
+
+/// Fires triggers, also at services that this process connects to within some time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoProducerActivateTriggers(
+    trigger_names: *const *const c_char,
+    ttl_ms: u32,
+) {
+    // SAFETY: see the crate; a list of texts that ends with null.
+    let names: Vec<String> = unsafe {
+        let names = (0..).map(|index| *trigger_names.add(index));
+        let names = names.take_while(|name| !name.is_null());
+        names
+            .map(|name| CStr::from_ptr(name).to_string_lossy().into_owned())
+            .collect()
+    };
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let limit = Duration::from_millis(ttl_ms.into());
+    engine::trigger(&names, Instant::now() + limit);
+}

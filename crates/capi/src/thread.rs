@@ -1,0 +1,132 @@
+//! What each thread keeps from one trace point to the next.
+
+use std::cell::Cell;
+use std::ptr;
+
+use ferretto::engine::point;
+use ferretto_client::TraceWriter;
+
+use crate::data_source::DsThread;
+use crate::track_event::TeThread;
+use crate::writer::Backing;
+
+/// A thread's way into an instance, as programs refer to it. At a fixed address, from its first use until the instance
+/// has stopped and the thread notices, or the thread ends.
+#[repr(C)]
+pub(crate) struct Tracer {
+    /// [`tag`](Self::tag) of its address.
+    tag: usize,
+    /// Which instance.
+    pub(crate) epoch: u64,
+    /// How often its incremental state had been cleared, when this thread noticed last.
+    pub(crate) clears: u32,
+    pub(crate) writer: TraceWriter,
+    /// What the ranges of packets belong to: the writer.
+    pub(crate) backing: Backing,
+}
+
+impl Tracer {
+    /// The tracer is of use after [`settle`](Self::settle).
+    pub(crate) fn new(epoch: u64, clears: u32, writer: TraceWriter) -> Self {
+        Self {
+            tag: 0,
+            epoch,
+            clears,
+            writer,
+            backing: Backing::Packet(ptr::null_mut()),
+        }
+    }
+
+    /// Says that the tracer will stay where it is.
+    ///
+    /// # Safety
+    ///
+    /// `tracer` is valid, and used by this thread only.
+    pub(crate) unsafe fn settle(tracer: *mut Self) {
+        // SAFETY: by contract.
+        unsafe {
+            (*tracer).tag = Self::tag(tracer);
+            (*tracer).backing = Backing::Packet(&raw mut (*tracer).writer);
+        }
+    }
+
+    /// Whether there is a tracer at an address, rather than a writer that a program has.
+    ///
+    /// # Safety
+    ///
+    /// The first eight bytes at the address are readable.
+    #[inline]
+    pub(crate) unsafe fn is(address: *mut Self) -> bool {
+        // SAFETY: by contract; nothing but a tracer contains a number made of its own address.
+        unsafe { (&raw const (*address).tag).read_unaligned() == Self::tag(address) }
+    }
+
+    #[inline]
+    fn tag(address: *mut Self) -> usize {
+        (address as usize).rotate_left(17) ^ 0x7ace_5eed_f057_1e55
+    }
+}
+
+/// A thread's state.
+#[derive(Default)]
+pub(crate) struct Thread {
+    pub(crate) data_sources: DsThread,
+    pub(crate) events: TeThread,
+}
+
+thread_local! {
+    /// Null before the first use and while the thread ends. Has no destructor, so that looking at it is cheap.
+    static CURRENT: Cell<*mut Thread> = const { Cell::new(ptr::null_mut()) };
+
+    /// This is the engine's thread, which must not wait for itself.
+    static IS_ENGINE: Cell<bool> = const { Cell::new(false) };
+
+    /// Frees what [`CURRENT`] points to when the thread ends.
+    static OWNER: Owner = const { Owner };
+}
+
+/// Notes that this is the engine's thread: one that sets up instances.
+pub(crate) fn mark_engine() {
+    IS_ENGINE.set(true);
+}
+
+/// Whether this is the engine's thread.
+pub(crate) fn is_engine() -> bool {
+    IS_ENGINE.get()
+}
+
+struct Owner;
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let thread = CURRENT.replace(ptr::null_mut());
+        if !thread.is_null() {
+            // Trace points in the functions that free the program's state are ignored.
+            let _inside = point::enter();
+            // SAFETY: made by `create` for this thread, and nothing refers to it any more.
+            drop(unsafe { Box::from_raw(thread) });
+        }
+    }
+}
+
+/// This thread's state; null while the thread ends.
+#[inline]
+pub(crate) fn current() -> *mut Thread {
+    let thread = CURRENT.get();
+    if thread.is_null() { create() } else { thread }
+}
+
+/// This thread's state; null if there is none.
+pub(crate) fn existing() -> *mut Thread {
+    CURRENT.get()
+}
+
+#[cold]
+fn create() -> *mut Thread {
+    if OWNER.try_with(|_| ()).is_err() {
+        return ptr::null_mut();
+    }
+    let thread = Box::into_raw(Box::default());
+    CURRENT.set(thread);
+    thread
+}

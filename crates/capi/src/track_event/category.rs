@@ -1,0 +1,315 @@
+//! Categories, which programs register at run time.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::mem;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferretto::engine::{MAX_INSTANCES, bits};
+use ferretto_proto::fields::{track_event_category, track_event_descriptor};
+use ferretto_shm::fork::{AppendList, PerProcess};
+
+use super::filter::Filter;
+use super::text;
+use crate::abi::PerfettoTeCategoryDescriptor;
+use crate::flag::Flag;
+use crate::reentrant::Reentrant;
+
+/// Called when a recording begins or ceases to want a category.
+pub type PerfettoTeCategoryImplCallback = Option<
+    unsafe extern "C" fn(
+        *mut PerfettoTeCategoryImpl,
+        inst_id: u32,
+        created: bool,
+        global_state_changed: bool,
+        user_arg: *mut c_void,
+    ),
+>;
+
+/// A category, at an address of its own for ever. When it is destroyed another one may take its place.
+pub struct PerfettoTeCategoryImpl {
+    pub(super) flag: Flag,
+    iid: AtomicU64,
+    is_used: AtomicBool,
+    /// Where the program describes it; null if nowhere.
+    descriptor: AtomicPtr<PerfettoTeCategoryDescriptor>,
+    /// A [`PerfettoTeCategoryImplCallback`]; changed with the world locked.
+    callback: AtomicPtr<c_void>,
+    user_arg: AtomicPtr<c_void>,
+}
+
+impl fmt::Debug for PerfettoTeCategoryImpl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerfettoTeCategoryImpl")
+            .field("iid", &self.iid)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Stands for every category: recorded by whoever records track events.
+pub(super) static ANY: PerfettoTeCategoryImpl = PerfettoTeCategoryImpl::new();
+
+/// All categories there ever were at the same time; the last one comes first.
+static CATEGORIES: AppendList<PerfettoTeCategoryImpl> = AppendList::new();
+
+static WORLD: PerProcess<World> = PerProcess::new();
+
+/// Who wants what. A forked child begins with nobody.
+struct World {
+    /// Held while categories or recordings come and go, and while the program is told.
+    changing: Reentrant,
+    /// What the recordings want.
+    filters: Mutex<[Option<Arc<Filter>>; MAX_INSTANCES]>,
+}
+
+fn world() -> &'static World {
+    WORLD.get_or_init(|| World {
+        changing: Reentrant::new(),
+        filters: Mutex::new([const { None }; MAX_INSTANCES]),
+    })
+}
+
+impl World {
+    fn set_filter(&self, place: usize, filter: Option<Arc<Filter>>) {
+        let mut filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
+        filters[place] = filter;
+    }
+
+    /// The recordings that want a category.
+    fn wanting(&self, category: &PerfettoTeCategoryImpl) -> Vec<usize> {
+        let filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
+        let wants = |filter: &Arc<Filter>| category.is_wanted_by(filter);
+        (0..MAX_INSTANCES)
+            .filter(|&place| filters[place].as_ref().is_some_and(wants))
+            .collect()
+    }
+}
+
+/// The categories there are, in the order of their places.
+fn used() -> Vec<&'static PerfettoTeCategoryImpl> {
+    let is_used = |category: &&PerfettoTeCategoryImpl| category.is_used.load(Ordering::Acquire);
+    let mut categories: Vec<_> = CATEGORIES.iter().filter(is_used).collect();
+    categories.reverse();
+    categories
+}
+
+impl PerfettoTeCategoryImpl {
+    const fn new() -> Self {
+        Self {
+            flag: Flag::new(),
+            iid: AtomicU64::new(0),
+            is_used: AtomicBool::new(false),
+            descriptor: AtomicPtr::new(ptr::null_mut()),
+            callback: AtomicPtr::new(ptr::null_mut()),
+            user_arg: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Its number, 0 for [`ANY`].
+    #[inline]
+    pub(super) fn iid(&self) -> u64 {
+        self.iid.load(Ordering::Relaxed)
+    }
+
+    /// What the program says about it.
+    ///
+    /// # Safety
+    ///
+    /// The category is not destroyed meanwhile.
+    pub(super) unsafe fn descriptor(&self) -> Option<&PerfettoTeCategoryDescriptor> {
+        // SAFETY: programs keep descriptors for as long as their categories.
+        unsafe { self.descriptor.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn is_wanted_by(&self, filter: &Filter) -> bool {
+        // SAFETY: called with the world locked, without which no category is destroyed.
+        unsafe {
+            self.descriptor()
+                .is_some_and(|descriptor| is_wanted(descriptor, filter))
+        }
+    }
+
+    /// Tells the program that a recording begins or ceases to want the category. Called with the world locked.
+    fn tell(&'static self, place: usize, created: bool, is_global: bool) {
+        let callback = self.callback.load(Ordering::Relaxed);
+        // SAFETY: only ever a callback, see `PerfettoTeCategoryImplSetCallback`; null is none.
+        let callback: PerfettoTeCategoryImplCallback = unsafe { mem::transmute(callback) };
+        if let Some(callback) = callback {
+            let user_arg = self.user_arg.load(Ordering::Relaxed);
+            let category = ptr::from_ref(self).cast_mut();
+            // SAFETY: the program's function, called as it was promised.
+            unsafe { callback(category, place as u32, created, is_global, user_arg) };
+        }
+    }
+}
+
+/// Whether a recording wants what a descriptor describes.
+///
+/// # Safety
+///
+/// The descriptor is valid with all it points to.
+pub(super) unsafe fn is_wanted(descriptor: &PerfettoTeCategoryDescriptor, filter: &Filter) -> bool {
+    // SAFETY: by contract.
+    unsafe {
+        let name = text(descriptor.name).unwrap_or_default();
+        filter.is_enabled(name, tags(descriptor).iter().filter_map(|&tag| text(tag)))
+    }
+}
+
+/// The tags of a descriptor.
+///
+/// # Safety
+///
+/// The descriptor is valid with all it points to.
+unsafe fn tags(descriptor: &PerfettoTeCategoryDescriptor) -> &[*const std::ffi::c_char] {
+    if descriptor.tags.is_null() || descriptor.num_tags == 0 {
+        return &[];
+    }
+    // SAFETY: by contract.
+    unsafe { slice::from_raw_parts(descriptor.tags, descriptor.num_tags) }
+}
+
+/// A recording begins.
+pub(super) fn enable(place: usize, filter: &Arc<Filter>) {
+    let world = world();
+    let _changing = world.changing.hold();
+    world.set_filter(place, Some(Arc::clone(filter)));
+    ANY.flag.set(place);
+    for category in used() {
+        if category.is_wanted_by(filter) {
+            let change = category.flag.set(place);
+            if change.is_new {
+                category.tell(place, true, change.is_global);
+            }
+        }
+    }
+}
+
+/// A recording ends.
+pub(super) fn disable(place: usize) {
+    let world = world();
+    let _changing = world.changing.hold();
+    world.set_filter(place, None);
+    ANY.flag.clear(place);
+    for category in used() {
+        let change = category.flag.clear(place);
+        if change.is_new {
+            category.tell(place, false, change.is_global);
+        }
+    }
+}
+
+/// In a forked child: there are no recordings.
+pub(super) fn forked() {
+    ANY.flag.reset();
+    CATEGORIES.iter().for_each(|category| category.flag.reset());
+}
+
+/// The categories there are, for the service to list: an encoded TrackEventDescriptor.
+pub(super) fn describe() -> Vec<u8> {
+    let _changing = world().changing.hold();
+    ferretto_wire::encode(|list| {
+        for category in used() {
+            // SAFETY: no category is destroyed while the world is locked.
+            let Some(descriptor) = (unsafe { category.descriptor() }) else {
+                continue;
+            };
+            list.nested(track_event_descriptor::AVAILABLE_CATEGORIES, |item| {
+                // SAFETY: programs keep descriptors for as long as their categories.
+                unsafe {
+                    item.bytes(
+                        track_event_category::NAME,
+                        text(descriptor.name).unwrap_or_default(),
+                    );
+                    if let Some(description) = text(descriptor.desc) {
+                        item.bytes(track_event_category::DESCRIPTION, description);
+                    }
+                    for tag in tags(descriptor).iter().filter_map(|&tag| text(tag)) {
+                        item.bytes(track_event_category::TAGS, tag);
+                    }
+                }
+            });
+        }
+    })
+}
+
+/// Registers a category. Recordings that want it begin to record it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoTeCategoryImplCreate(
+    desc: *mut PerfettoTeCategoryDescriptor,
+) -> *mut PerfettoTeCategoryImpl {
+    static NEXT_IID: AtomicU64 = AtomicU64::new(1);
+    let world = world();
+    let _changing = world.changing.hold();
+    let free = CATEGORIES
+        .iter()
+        .find(|category| !category.is_used.load(Ordering::Relaxed));
+    let category = free.unwrap_or_else(|| {
+        let category = CATEGORIES.push(PerfettoTeCategoryImpl::new());
+        category.flag.watch_forks();
+        category
+    });
+    let iid = NEXT_IID.fetch_add(1, Ordering::Relaxed);
+    category.iid.store(iid, Ordering::Relaxed);
+    category.descriptor.store(desc, Ordering::Release);
+    category.is_used.store(true, Ordering::Release);
+    for place in world.wanting(category) {
+        category.flag.set(place);
+    }
+    ptr::from_ref(category).cast_mut()
+}
+
+/// Where to look whether anybody records the category.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoTeCategoryImplGetEnabled(
+    cat: *mut PerfettoTeCategoryImpl,
+) -> *mut AtomicBool {
+    // SAFETY: see the crate; categories live for ever.
+    let category: &'static PerfettoTeCategoryImpl = unsafe { &*cat };
+    category.flag.address()
+}
+
+/// Has a function called whenever a recording begins or ceases to want the category, and now for those that do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoTeCategoryImplSetCallback(
+    cat: *mut PerfettoTeCategoryImpl,
+    cb: PerfettoTeCategoryImplCallback,
+    user_arg: *mut c_void,
+) {
+    // SAFETY: see the crate; categories live for ever.
+    let category: &'static PerfettoTeCategoryImpl = unsafe { &*cat };
+    let _changing = world().changing.hold();
+    let callback = cb.map_or(ptr::null_mut(), |callback| callback as *mut c_void);
+    category.callback.store(callback, Ordering::Relaxed);
+    category.user_arg.store(user_arg, Ordering::Relaxed);
+    for (count, place) in bits(category.flag.instances()).enumerate() {
+        category.tell(place, true, count == 0);
+    }
+}
+
+/// The category's number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoTeCategoryImplGetIid(cat: *mut PerfettoTeCategoryImpl) -> u64 {
+    // SAFETY: see the crate.
+    unsafe { &*cat }.iid()
+}
+
+/// Gives a category up. Nobody is told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PerfettoTeCategoryImplDestroy(cat: *mut PerfettoTeCategoryImpl) {
+    if cat.is_null() {
+        return;
+    }
+    // SAFETY: see the crate; categories live for ever.
+    let category: &'static PerfettoTeCategoryImpl = unsafe { &*cat };
+    let _changing = world().changing.hold();
+    category.callback.store(ptr::null_mut(), Ordering::Relaxed);
+    category.flag.reset();
+    category
+        .descriptor
+        .store(ptr::null_mut(), Ordering::Release);
+    category.is_used.store(false, Ordering::Release);
+}

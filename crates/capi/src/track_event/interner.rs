@@ -1,0 +1,204 @@
+//! What a sequence has written once, to refer to by number.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::hash::BuildHasherDefault;
+
+use ferretto_proto::fields::{event_name, interned_data};
+use ferretto_wire::Encoder;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
+
+/// Texts that are found by their addresses.
+const RECENT: usize = 64;
+
+unsafe extern "C" {
+    fn strcmp(first: *const c_char, second: *const c_char) -> c_int;
+}
+
+/// The numbers of one kind of data, by its bytes.
+#[derive(Debug, Default)]
+struct Kind {
+    /// A field of InternedData.
+    field: u32,
+    numbers: FxHashMap<Box<[u8]>, u64>,
+}
+
+/// A text that was looked up.
+#[derive(Debug)]
+struct Recent {
+    field: u32,
+    address: *const c_char,
+    /// What was there, to see whether it still is.
+    text: Box<CStr>,
+    number: u64,
+}
+
+/// All kinds, and what is still to be written. The texts of programs may change behind their addresses.
+#[derive(Debug)]
+pub(super) struct Interner {
+    kinds: Vec<Kind>,
+    recent: Box<[Option<Recent>; RECENT]>,
+    /// Bit `n`: the category with this number was written.
+    categories: Vec<u64>,
+    /// Encoded fields of InternedData.
+    pending: Vec<u8>,
+}
+
+impl Interner {
+    pub(super) fn new() -> Self {
+        Self {
+            kinds: Vec::new(),
+            recent: Box::new([const { None }; RECENT]),
+            categories: Vec::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// Starts anew.
+    pub(super) fn clear(&mut self) {
+        self.kinds.clear();
+        self.recent.fill_with(|| None);
+        self.categories.clear();
+        self.pending.clear();
+    }
+
+    /// The number of some bytes, counted from 1 for each kind, and whether they had one before.
+    pub(super) fn intern(&mut self, field: u32, bytes: &[u8]) -> (u64, bool) {
+        let index = self.kinds.iter().position(|kind| kind.field == field);
+        let index = index.unwrap_or_else(|| {
+            self.kinds.push(Kind {
+                field,
+                numbers: FxHashMap::with_hasher(FxBuildHasher),
+            });
+            self.kinds.len() - 1
+        });
+        let numbers = &mut self.kinds[index].numbers;
+        if let Some(&number) = numbers.get(bytes) {
+            return (number, true);
+        }
+        let number = numbers.len() as u64 + 1;
+        numbers.insert(bytes.into(), number);
+        (number, false)
+    }
+
+    /// The number of a text, which is written along with the event if it is new.
+    ///
+    /// # Safety
+    ///
+    /// `text` ends with a zero byte.
+    #[inline]
+    pub(super) unsafe fn text(&mut self, field: u32, text: *const c_char) -> u64 {
+        let place = (text as usize ^ text as usize >> 6 ^ field as usize) % RECENT;
+        if let Some(recent) = &self.recent[place]
+            && recent.address == text
+            && recent.field == field
+            // SAFETY: both end with a zero byte.
+            && unsafe { strcmp(text, recent.text.as_ptr()) } == 0
+        {
+            return recent.number;
+        }
+        // SAFETY: by contract.
+        unsafe { self.look_up(place, field, text) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`text`](Self::text).
+    #[cold]
+    unsafe fn look_up(&mut self, place: usize, field: u32, text: *const c_char) -> u64 {
+        // SAFETY: by contract.
+        let string = unsafe { CStr::from_ptr(text) };
+        let (number, is_known) = self.intern(field, string.to_bytes());
+        if !is_known {
+            self.write(field, number, string.to_bytes());
+        }
+        self.recent[place] = Some(Recent {
+            field,
+            address: text,
+            text: string.into(),
+            number,
+        });
+        number
+    }
+
+    /// Whether a category was written before; from now on it was.
+    #[inline]
+    pub(super) fn has_category(&mut self, iid: u64) -> bool {
+        let (word, bit) = ((iid / 64) as usize, 1 << (iid % 64));
+        let is_known = self
+            .categories
+            .get(word)
+            .is_some_and(|word| word & bit != 0);
+        is_known || self.add_category(iid, word, bit)
+    }
+
+    #[cold]
+    fn add_category(&mut self, iid: u64, word: usize, bit: u64) -> bool {
+        if self.categories.len() <= word {
+            self.categories.resize(word + 1, 0);
+        }
+        self.categories[word] |= bit;
+        // The program may have written it itself, and keeps book by these bytes.
+        self.intern(interned_data::EVENT_CATEGORIES, &iid.to_ne_bytes())
+            .1
+    }
+
+    /// Adds an entry to what is to be written.
+    #[cold]
+    pub(super) fn write(&mut self, field: u32, number: u64, name: &[u8]) {
+        Encoder::new(&mut self.pending).nested(field, |entry| {
+            entry.varint(event_name::IID, number);
+            entry.bytes(event_name::NAME, name);
+        });
+    }
+
+    /// What is to be written: encoded fields of InternedData.
+    #[inline]
+    pub(super) fn pending(&self) -> &[u8] {
+        &self.pending
+    }
+
+    /// It was written.
+    pub(super) fn written(&mut self) {
+        self.pending.clear();
+    }
+}
+
+/// Numbers that were met.
+pub(super) type Numbers = std::collections::HashSet<u64, BuildHasherDefault<FxHasher>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_known_by_what_they_say() {
+        let mut interner = Interner::new();
+        let mut text = *b"one\0";
+        // SAFETY: all end with a zero byte.
+        unsafe {
+            assert_eq!(interner.text(2, text.as_ptr().cast()), 1);
+            assert_eq!(interner.text(2, text.as_ptr().cast()), 1);
+            text[..3].copy_from_slice(b"two");
+            assert_eq!(interner.text(2, text.as_ptr().cast()), 2);
+            assert_eq!(interner.text(2, c"one".as_ptr()), 1);
+            assert_eq!(interner.text(3, c"two".as_ptr()), 1);
+        }
+        assert_eq!(interner.intern(2, b"two"), (2, true));
+        assert_eq!(interner.intern(2, b"three"), (3, false));
+        assert_eq!(interner.pending().len(), 3 * 9);
+        interner.written();
+        interner.clear();
+        assert_eq!(interner.intern(2, b"three"), (1, false));
+    }
+
+    #[test]
+    fn categories_are_shared_with_programs_that_write_them() {
+        let mut interner = Interner::new();
+        assert!(!interner.has_category(70));
+        assert!(interner.has_category(70));
+        assert!(interner.intern(1, &70u64.to_ne_bytes()).1);
+        assert!(!interner.intern(1, &3u64.to_ne_bytes()).1);
+        assert!(interner.has_category(3));
+        assert!(!interner.has_category(1_000));
+    }
+}

@@ -1,0 +1,29 @@
+//! The variables that programs read.
+//!
+//! A program that is not position-independent has copies of them, made by the dynamic linker, and everything, this
+//! library included, has to use those. It does: a symbol of default visibility in a shared library is reached
+//! through the global offset table, which the dynamic linker fills in.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+
+use crate::track_event::PerfettoTeCategoryImpl;
+
+/// Always false: what categories and data sources point to before they are registered.
+#[unsafe(no_mangle)]
+pub static perfetto_atomic_false: AtomicBool = AtomicBool::new(false);
+
+/// The category of events whose category is known at run time only; null before [`PerfettoTeInit`].
+///
+/// [`PerfettoTeInit`]: crate::PerfettoTeInit
+#[unsafe(no_mangle)]
+pub static perfetto_te_any_categories: AtomicPtr<PerfettoTeCategoryImpl> =
+    AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether anybody records track events.
+#[unsafe(no_mangle)]
+pub static perfetto_te_any_categories_enabled: AtomicPtr<AtomicBool> =
+    AtomicPtr::new((&raw const perfetto_atomic_false).cast_mut());
+
+/// The track of the process; 0 before [`PerfettoTeInit`](crate::PerfettoTeInit).
+#[unsafe(no_mangle)]
+pub static perfetto_te_process_track_uuid: AtomicU64 = AtomicU64::new(0);

@@ -1,0 +1,139 @@
+//! The shared library as it was built for these tests, programs compiled against it, and the official headers.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder with `libferretto_c.so`.
+pub fn folder() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    test.parent().unwrap().to_owned()
+}
+
+/// The shared library.
+pub fn path() -> PathBuf {
+    let path = folder().join("libferretto_c.so");
+    assert!(path.exists(), "{} was not built", path.display());
+    path
+}
+
+/// A fresh folder for a test, removed when dropped. Holds the library by the name of the one it stands in for.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("ferretto-capi-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        std::os::unix::fs::symlink(self::path(), path.join("libperfetto_c.so")).unwrap();
+        Self(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A command that finds the library here.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", &self.0);
+        command
+    }
+
+    /// Compiles a C program of `tests/c` into this folder, against the library under either of its names.
+    pub fn compile(&self, source: &str, library: &str, arguments: &[&str]) -> PathBuf {
+        let program = self.join(&source.replace(".c", ""));
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let compiled = Command::new("cc")
+            .args([
+                "-std=gnu11",
+                "-O1",
+                "-Wall",
+                "-Werror",
+                "-Wno-unused-function",
+            ])
+            .args(arguments)
+            .arg(sources.join(source_folder(source)).join(source))
+            .arg("-o")
+            .arg(&program)
+            .arg("-L")
+            .arg(&self.0)
+            .arg("-L")
+            .arg(folder())
+            .arg(format!("-l{library}"))
+            .arg("-pthread")
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&compiled.stderr);
+        assert!(
+            compiled.status.success(),
+            "{source} {arguments:?}: {errors}"
+        );
+        program
+    }
+}
+
+fn source_folder(source: &str) -> &'static str {
+    if source.starts_with("example") {
+        "examples"
+    } else {
+        "tests/c"
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether C programs can be compiled here.
+pub fn has_compiler() -> bool {
+    let found = Command::new("cc")
+        .arg("--version")
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !found {
+        println!("skipped: there is no C compiler");
+    }
+    found
+}
+
+/// The folder of a published crate of exactly this version, as the package manager has it or can get it; `None`, and a
+/// line that says so, if it cannot.
+pub fn published(name: &str, version: &str) -> Option<PathBuf> {
+    let found = in_registry(name, version).or_else(|| {
+        fetch(name, version);
+        in_registry(name, version)
+    });
+    if found.is_none() {
+        println!("skipped: {name} {version} is not to be had");
+    }
+    found
+}
+
+fn in_registry(name: &str, version: &str) -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo")))?;
+    let registries = fs::read_dir(home.join("registry/src")).ok()?;
+    registries
+        .filter_map(|registry| Some(registry.ok()?.path().join(format!("{name}-{version}"))))
+        .find(|path| path.is_dir())
+}
+
+/// Has the package manager download a crate, by way of a package that depends on it.
+fn fetch(name: &str, version: &str) {
+    let folder = Scratch::new(&format!("fetch-{name}-{version}"));
+    let manifest = format!(
+        "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[workspace]\n\
+         [dependencies]\n{name} = {{ version = \"={version}\", default-features = false }}\n"
+    );
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    fs::write(folder.join("lib.rs"), "").unwrap();
+    let _ = Command::new(env!("CARGO"))
+        .args(["fetch", "--quiet"])
+        .current_dir(&folder.0)
+        .output();
+}
