@@ -477,12 +477,21 @@ impl TraceBuffer {
         };
         let units = header.units();
         self.ring.set(at, Record::Padding { units });
+        self.tell_of_abort(&header);
         let last = Consumed {
             id: header.id,
             len: header.len,
             incomplete: header.has(flag::INCOMPLETE),
         };
         self.sequences.pop(slot, last);
+    }
+
+    /// If the writer gave up the packet behind those of a chunk, the next one is told so: not those before, which are
+    /// whole.
+    pub(super) fn tell_of_abort(&mut self, header: &ChunkHeader) {
+        if header.has(flag::ABORTED) {
+            self.add_loss(header.slot, Loss::WRITER_ABORT);
+        }
     }
 
     fn front(&self, slot: u32) -> Option<(u32, ChunkHeader)> {

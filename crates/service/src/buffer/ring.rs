@@ -30,6 +30,8 @@ pub(super) mod flag {
     pub(crate) const NON_EMPTY: u8 = 0x10;
     /// Sizes may have changed since they were read, by a patch or another commit.
     pub(crate) const CHANGED: u8 = 0x20;
+    /// The writer gave up the packet after the last one.
+    pub(crate) const ABORTED: u8 = 0x40;
     /// Copied while the writer still owned it; more may come.
     pub(crate) const INCOMPLETE: u8 = 0x80;
 }

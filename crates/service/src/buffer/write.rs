@@ -38,6 +38,10 @@ impl TraceBuffer {
         if found.non_empty {
             flags |= flag::NON_EMPTY;
         }
+        if found.aborted {
+            flags |= flag::ABORTED;
+            self.stats.trace_writer_packet_loss += 1;
+        }
         // No longer than the payload, so it fits.
         let len = found.len as u16;
         let header = ChunkHeader {
@@ -67,13 +71,9 @@ impl TraceBuffer {
     ) {
         let slot = self.slot_for(chunk, header.len);
         header.slot = slot;
-        if found.aborted {
-            self.stats.trace_writer_packet_loss += 1;
-            self.add_loss(slot, Loss::WRITER_ABORT);
-        }
         if self.admit(slot, &header).is_none() {
             self.settle(slot, &header);
-            self.stats.chunks_discarded += 1;
+            self.discard(&header);
             return;
         }
         let Some(sequence) = self.sequences.get(slot) else {
@@ -93,18 +93,24 @@ impl TraceBuffer {
         }
         if self.sealed || !self.make_room(header.units()) {
             self.sealed = true;
-            self.stats.chunks_discarded += 1;
+            self.discard(&header);
             return;
         }
         // Asked again, as making room may have passed over this chunk's turn.
         let Some(read) = self.admit(slot, &header) else {
             self.fill(header.units());
-            self.stats.chunks_discarded += 1;
+            self.discard(&header);
             return;
         };
         header.unread = header.len.saturating_sub(read);
         // No larger than its end, so it fits.
         self.append(slot, header, payload, found.last as u16);
+    }
+
+    /// Counts a chunk that is not stored.
+    fn discard(&mut self, header: &ChunkHeader) {
+        self.stats.chunks_discarded += 1;
+        self.tell_of_abort(header);
     }
 
     fn slot_for(&mut self, chunk: &Chunk<'_>, len: u16) -> u32 {
@@ -178,6 +184,7 @@ impl TraceBuffer {
             return true;
         }
         let mut header = old;
+        header.flags |= new.flags & flag::ABORTED;
         if completes {
             header.flags &= !flag::INCOMPLETE;
             header.flags |= new.flags & flag::PRODUCER;

@@ -27,6 +27,7 @@ struct Stored {
     read: usize,
     flags: u8,
     incomplete: bool,
+    aborted: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -160,7 +161,15 @@ impl Model {
     fn erase(&mut self, at: usize) {
         let record = self.records.get_mut(&at).expect("a record");
         let chunk = record.chunk.take().expect("a chunk");
+        self.tell(chunk.key, chunk.aborted);
         self.writer(chunk.key).consumed = Some((chunk.id, chunk.bytes.len(), chunk.incomplete));
+    }
+
+    /// What follows an aborted packet is told so.
+    fn tell(&mut self, key: Key, aborted: bool) {
+        if aborted {
+            self.writer(key).loss |= ABORTED;
+        }
     }
 
     /// Something of a writer's first chunk is used: it is too late for those before.
@@ -373,6 +382,7 @@ impl Model {
                 read: len,
                 flags: 0,
                 incomplete: false,
+                aborted: false,
             };
             if let Found::Fragment { end, .. } = whole.next() {
                 len = end;
@@ -401,7 +411,6 @@ impl Model {
         let len = made.payload.len();
         if aborted {
             self.stats.trace_writer_packet_loss += 1;
-            self.writer(key).loss |= ABORTED;
         }
         let Some(mut read) = self.admit(key, made.id, len) else {
             if let Some((last, _, incomplete)) = &mut self.writer(key).consumed
@@ -410,6 +419,7 @@ impl Model {
                 *incomplete &= !made.complete;
             }
             self.stats.chunks_discarded += 1;
+            self.tell(key, aborted);
             return;
         };
         let there = self.chunks(key);
@@ -419,7 +429,7 @@ impl Model {
             return;
         }
         if let Some(index) = there.iter().position(|chunk| chunk.1 == made.id) {
-            match self.recommit(there[index].0, index == 0, &made) {
+            match self.recommit(there[index].0, index == 0, &made, aborted) {
                 None => return,
                 Some(skip) => read = skip,
             }
@@ -429,6 +439,8 @@ impl Model {
             if self.policy == Policy::Discard {
                 self.sealed = true;
                 self.stats.chunks_discarded += 1;
+                self.tell(key, aborted);
+                self.tell(key, aborted);
                 return;
             }
             self.evict(SIZE - self.write);
@@ -446,6 +458,7 @@ impl Model {
         self.records.retain(|at, _| !range.contains(at));
         let Some(again) = again else {
             self.stats.chunks_discarded += 1;
+            self.tell(key, aborted);
             if cleared > 0 {
                 let len = cleared.min(size);
                 self.records.insert(self.write, Record { len, chunk: None });
@@ -464,6 +477,7 @@ impl Model {
             read: read.max(again),
             flags: made.flags,
             incomplete: !made.complete,
+            aborted,
             bytes: made.payload,
         });
         self.records.insert(self.write, Record { len: size, chunk });
@@ -473,7 +487,7 @@ impl Model {
     }
 
     /// `Some` if the chunk is to be stored anew, with so many bytes already read.
-    fn recommit(&mut self, at: usize, first: bool, made: &Make) -> Option<usize> {
+    fn recommit(&mut self, at: usize, first: bool, made: &Make, aborted: bool) -> Option<usize> {
         let ring = self.policy == Policy::Ring;
         let len = made.payload.len();
         let old = self.at(at);
@@ -489,6 +503,7 @@ impl Model {
             self.stats.chunks_relocated += 1;
             return Some(read);
         }
+        old.aborted |= aborted;
         if completes {
             old.incomplete = false;
         }
