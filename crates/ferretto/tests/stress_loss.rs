@@ -12,6 +12,7 @@ use common::{LIMIT, Service, config, source};
 use ferretto::proto::TraceConfig;
 use ferretto::proto::data_source_config::BufferExhaustedPolicy;
 use ferretto_client::Consumer;
+use ferretto_trace::events::Problem;
 
 const THREADS: u64 = 8;
 
@@ -71,7 +72,7 @@ fn record(service: &Service, policy: BufferExhaustedPolicy, count: u64) -> Numbe
 
 // One test, since a process has one connection.
 #[test]
-fn nothing_is_lost_by_writers_that_wait() {
+fn nothing_is_lost_by_writers_that_wait_and_all_losses_of_others_are_told() {
     let service = Service::start();
     let options = ferretto::Options::new().address(service.producers.clone());
     let options = options.memory_kb(amount(256, 8192) as u32);
@@ -95,4 +96,23 @@ fn nothing_is_lost_by_writers_that_wait() {
     for (thread, events) in &all.threads {
         assert_eq!(events, &whole, "thread {thread}");
     }
+
+    let some = record(
+        &service,
+        BufferExhaustedPolicy::BUFFER_EXHAUSTED_DROP,
+        count,
+    );
+    assert_eq!(some.threads.len(), THREADS as usize);
+    for (thread, events) in &some.threads {
+        assert_eq!(events.next, count + 1, "the last event of thread {thread}");
+        assert_eq!(events.seen + events.missing, count + 1, "thread {thread}");
+        assert_eq!(events.unexplained, 0, "thread {thread}: {events:?}");
+    }
+    // What could be written can be read, in spite of what could not.
+    let unreadable: Vec<_> = some
+        .problems
+        .iter()
+        .filter(|(problem, _)| *problem != Problem::EndWithoutBegin)
+        .collect();
+    assert_eq!(unreadable, []);
 }

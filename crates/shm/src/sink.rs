@@ -276,7 +276,11 @@ impl ChunkSink {
         self.give_chunk_back();
         self.send_patches();
         match &self.arbiter {
-            Some(arbiter) => arbiter.flush(callback),
+            Some(arbiter) => {
+                // There may be room now: the next packet looks for it.
+                self.discarded = arbiter.retry_after();
+                arbiter.flush(callback);
+            }
             None => callback.into_iter().for_each(|callback| callback()),
         }
     }
