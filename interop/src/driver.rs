@@ -10,6 +10,7 @@
 //! | `await-start N` | waits until its data source [`PACKETS`](crate::config::PACKETS) was started N times; what a config lists before it has started then, too |
 //! | `await-stop N` | the same for stops |
 //! | `slices N` | writes N rounds of slice, instant and counter, then the instant `last`, and commits them |
+//! | `script` | traces what `script.rs` of either side says, from threads with names |
 //! | `packet BYTES` | writes one packet with that much text and waits until the service has it |
 //! | `numbers FROM COUNT` | writes that many packets with a number as text, filled up to 100 bytes, and waits until the service has them |
 //! | `text WORD` | writes one packet with that text and waits until the service has it |
@@ -41,7 +42,9 @@
 //! | `detach KEY`, `attach KEY` | answers whether it could |
 //! | `sessions` | answers NUMBER:STATE:NAME of each |
 //!
-//! Ours alone answers to `sources` with the names of all registered data
+//! Our producer alone understands `more`: what the official SDK has no words for.
+//!
+//! Our consumer alone answers to `sources` with the names of all registered data
 //! sources.
 
 use std::io::{BufRead, Write};

@@ -75,6 +75,13 @@ fn counter(times: u64) {
     }
 }
 
+fn named_track(times: u64) {
+    static LANE: ferretto::Track<'_> = ferretto::Track::named("lane", 1);
+    for _ in 0..times {
+        ferretto::instant!("bench", "instant", track: &LANE);
+    }
+}
+
 /// Our side.
 pub(crate) struct Ours {
     consumer: Consumer,
@@ -140,6 +147,7 @@ impl Side for Ours {
             ("instant, 4 integers", four_integers),
             ("instant, 1 text", one_text),
             ("counter", counter),
+            ("instant on a named track", named_track),
         ]
     }
 

@@ -21,7 +21,7 @@ const MAX_PATH: usize = 99;
 pub struct Track {
     /// The number of the track it belongs to.
     pub parent: Option<u64>,
-    /// Its name.
+    /// Its name, or that of the process or thread it stands for.
     pub name: Option<String>,
     /// The process that it stands for.
     pub process: Option<i32>,
@@ -164,6 +164,7 @@ impl Tracks {
 impl Track {
     fn read(bytes: &[u8]) -> Result<Self, Problem> {
         let mut track = Self::default();
+        let mut name_of = None;
         for part in Fields::new(bytes).map_while(Result::ok) {
             let inner = part.as_bytes().unwrap_or_default();
             let number = || part.as_u64().unwrap_or(0);
@@ -173,11 +174,13 @@ impl Track {
                     track.name = Some(text(inner));
                 }
                 field::PROCESS => {
+                    name_of = Fields::find(process_descriptor::PROCESS_NAME, inner);
                     let pid = Fields::find(process_descriptor::PID, inner);
                     let pid = pid.and_then(|pid| pid.as_u64());
                     track.process = Some(pid.ok_or(Problem::ProcessWithoutNumber)? as i32);
                 }
                 field::THREAD => {
+                    name_of = Fields::find(thread_descriptor::THREAD_NAME, inner);
                     let number = |field| Fields::find(field, inner).and_then(|n| n.as_i64());
                     let pid = number(thread_descriptor::PID);
                     let tid = number(thread_descriptor::TID);
@@ -201,6 +204,8 @@ impl Track {
                 _ => {}
             }
         }
+        let name_of = || name_of?.as_bytes().map(text);
+        track.name = track.name.or_else(name_of);
         Ok(track)
     }
 

@@ -7,6 +7,7 @@
 
 mod consumer;
 mod producer;
+mod script;
 
 use ferretto_interop::driver::{Role, serve};
 

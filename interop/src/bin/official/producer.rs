@@ -22,7 +22,7 @@ use perfetto_sdk::{
 };
 
 #[allow(missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
-mod categories {
+pub(crate) mod categories {
     use super::track_event_categories;
 
     track_event_categories! {
@@ -142,6 +142,10 @@ impl Role for Producer {
         match words {
             ["await-start", starts] => self.starts.await_starts(number(starts)?),
             ["await-stop", stops] => self.starts.await_stops(number(stops)?),
+            ["script"] => {
+                crate::script::run();
+                Ok(String::new())
+            }
             ["slices", count] => Ok(self.write_slices(number(count)?)),
             ["packet", length] => self.write_texts(&[letters(number(length)?)]),
             ["numbers", from, count] => self.write_texts(&numbered(number(from)?, number(count)?)),

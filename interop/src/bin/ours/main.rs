@@ -3,6 +3,7 @@
 
 mod consumer;
 mod producer;
+mod script;
 mod service;
 
 use ferretto_interop::driver::{Role, serve};

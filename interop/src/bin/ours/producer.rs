@@ -120,6 +120,14 @@ impl Role for Producer {
         match words {
             ["await-start", starts] => self.starts.await_starts(number(starts)?),
             ["await-stop", stops] => self.starts.await_stops(number(stops)?),
+            ["script"] => {
+                crate::script::run();
+                Ok(String::new())
+            }
+            ["more"] => {
+                crate::script::more();
+                Ok(String::new())
+            }
             ["slices", count] => Self::write_slices(number(count)?),
             ["packet", length] => self.write_texts(&[letters(number(length)?)]),
             ["numbers", from, count] => self.write_texts(&numbered(number(from)?, number(count)?)),

@@ -1,0 +1,82 @@
+//! What upstream's importer shows of a trace.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Slices and instants with what is around them.
+const SLICES: &str = "select s.name, s.category, s.depth, sign(s.dur) as length, p.name as parent, \
+     t.name as track, th.name as thread from slice s join track t on s.track_id = t.id \
+     left join slice p on s.parent_id = p.id left join thread_track tt on tt.id = t.id \
+     left join thread th using (utid) order by s.ts, s.id";
+const ARGUMENTS: &str = "select s.name, a.key, a.value_type, a.display_value from slice s \
+     join args a using (arg_set_id) order by s.ts, s.id, a.key";
+const FLOWS: &str = "select o.name as source, i.name as target from flow f join slice o on f.slice_out = o.id \
+     join slice i on f.slice_in = i.id order by o.ts, i.ts";
+const COUNTERS: &str = "select t.name, c.value from counter c join counter_track t on c.track_id = t.id \
+     order by c.ts, c.id";
+/// Tracks that are not those of threads, with their parents.
+const TRACKS: &str = "select t.name, p.name as parent from track t left join track p on t.parent_id = p.id \
+     where t.type like '%track_event%' order by t.name, p.name";
+const COMPLAINTS: &str =
+    "select name, idx, value from stats where severity != 'info' and value > 0";
+
+/// What upstream shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    slices: Vec<String>,
+    arguments: Vec<String>,
+    flows: Vec<String>,
+    counters: Vec<String>,
+    tracks: Vec<String>,
+    /// What it holds to be wrong.
+    pub(crate) complaints: Vec<String>,
+}
+
+impl Shown {
+    /// # Panics
+    ///
+    /// If the importer does not show what the script traces.
+    pub(crate) fn assert_whole(&self) {
+        assert_eq!(self.complaints, Vec::<String>::new());
+        assert_eq!(self.slices.len(), 15, "{:#?}", self.slices);
+        assert_eq!(self.flows, [r#""hand over","taken over""#]);
+        assert_eq!(self.counters.len(), 4, "{:?}", self.counters);
+        let least = format!("\"debug.least\",\"int\",\"{}\"", i64::MIN);
+        assert!(self.arguments.iter().any(|row| row.contains(&least)));
+        assert!(self.tracks.iter().any(|row| row == r#""room","floor""#));
+    }
+}
+
+/// Upstream's importer.
+pub(crate) struct Importer(PathBuf);
+
+impl Importer {
+    pub(crate) fn from_environment() -> Option<Self> {
+        let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
+        Some(Self(folder.join("trace_processor_shell"))).filter(|importer| importer.0.exists())
+    }
+
+    pub(crate) fn show(&self, trace: &[u8]) -> Shown {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), trace).expect("the trace is written");
+        let query = |query: &str| {
+            let output = Command::new(&self.0)
+                .args(["-Q", query])
+                .arg(file.path())
+                .output()
+                .expect("the importer runs");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{query}: {said}");
+            let rows = String::from_utf8_lossy(&output.stdout);
+            rows.lines().skip(1).map(str::to_owned).collect()
+        };
+        Shown {
+            slices: query(SLICES),
+            arguments: query(ARGUMENTS),
+            flows: query(FLOWS),
+            counters: query(COUNTERS),
+            tracks: query(TRACKS),
+            complaints: query(COMPLAINTS),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! One program, recorded in every way: by our service inside of it, by our service beside it, and by upstream's. All
+//! traces say the same. And upstream's importer shows the same of it as of its equal on the official SDK, if
+//! `FERRETTO_UPSTREAM` names the folder of upstream's programs.
+
+mod decoded;
+mod imported;
+
+use ferretto_interop::config::config;
+use ferretto_interop::{Cast, Programs, Whose, World};
+
+const PROGRAMS: Programs = Programs {
+    ours: env!("CARGO_BIN_EXE_ours"),
+    official: env!("CARGO_BIN_EXE_official"),
+};
+
+/// What a producer traces when it is told to, recorded by a service.
+fn record(service: Whose, producer: Whose, commands: &[&str]) -> Vec<u8> {
+    let cast = Cast {
+        service,
+        producer,
+        consumer: Whose::Ours,
+    };
+    let world = World::new(cast, PROGRAMS);
+    let mut program = world.producer();
+    let mut consumer = world.consumer();
+    world.start_session(&mut consumer, &config(4096));
+    program.run("await-start 1");
+    for command in commands {
+        program.run(command);
+    }
+    assert_eq!(consumer.run("flush"), "true");
+    world.stop_and_read(&mut consumer)
+}
+
+const EVERYTHING: [&str; 2] = ["script", "more"];
+
+#[test]
+fn every_service_records_the_same_of_one_program() {
+    let ours = decoded::lines(&record(Whose::Ours, Whose::Ours, &EVERYTHING));
+    let official = decoded::lines(&record(Whose::Official, Whose::Ours, &EVERYTHING));
+    assert_eq!(ours.len(), 37, "{ours:#?}");
+    assert_eq!(ours, official);
+}
+
+#[test]
+fn upstream_shows_the_same_of_a_program_on_either_sdk() {
+    let Some(importer) = imported::Importer::from_environment() else {
+        println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
+        return;
+    };
+    let expected = importer.show(&record(Whose::Official, Whose::Official, &["script"]));
+    expected.assert_whole();
+    for service in [Whose::Official, Whose::Ours] {
+        let shown = importer.show(&record(service, Whose::Ours, &["script"]));
+        assert_eq!(shown, expected, "recorded by the service of {service:?}");
+    }
+    let all = importer.show(&record(Whose::Ours, Whose::Ours, &EVERYTHING));
+    assert_eq!(all.complaints, Vec::<String>::new());
+}
