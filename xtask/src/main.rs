@@ -1,20 +1,24 @@
-//! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`.
+//! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`,
+//! `cargo xtask tree`.
 #![forbid(unsafe_code)]
 
 mod codegen;
 mod conformance;
 mod licences;
+mod tree;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask licences
+       cargo xtask tree
 
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
   conformance      write docs/conformance.md from the names of the tests; --check as above
-  licences         fail if a dependency's licence is not on the list in deny.toml";
+  licences         fail if a dependency's licence is not on the list in deny.toml
+  tree             fail if the library brings too many crates, or C code, into programs";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +29,7 @@ fn main() -> ExitCode {
         ["conformance"] => conformance::write(),
         ["conformance", "--check"] => conformance::check(),
         ["licences"] => licences::check(),
+        ["tree"] => tree::check(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

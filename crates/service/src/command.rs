@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use ferretto_ipc::port::{consumer, producer, relay};
-use ferretto_priority::Priority;
 
 use crate::event::{ClientId, FileId};
+use crate::priority::Priority;
 
 /// An output of [`Service::poll_command`](crate::Service::poll_command), to be carried out in order.
 ///

@@ -10,13 +10,12 @@ use ferretto_proto::{
     SaveTraceForBugreportResponse, TraceConfig, TracingServiceCapabilities, observable_events,
 };
 
-use ferretto_priority::Priority;
-
 use crate::backlog::Backlog;
 use crate::command::Command;
 use crate::event::{ClientId, FileId, Peer};
 use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW, SessionId};
 use crate::observe::Observer;
+use crate::priority::Priority;
 use crate::service::Service;
 use crate::session::{Destination, ReadStream};
 

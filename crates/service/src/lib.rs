@@ -21,6 +21,12 @@
 //! [`Service`] is the state machine; [`Event`] and [`Command`] are its two sides. Whoever drives it
 //! calls [`Service::handle`] for each event, then [`Service::poll_command`] until it is empty, and
 //! [`Service::handle_timeout`] at the time [`Service::poll_timeout`] names.
+//!
+//! # Features
+//!
+//! All of what configs may ask for is there by default; a program that embeds the service may do
+//! without `deflate`, `priority` and `regex`, and so without their dependencies. A config that asks
+//! for what was not built in is refused, with a sentence that names the feature.
 #![forbid(unsafe_code)]
 
 mod backlog;
@@ -56,8 +62,8 @@ mod timers;
 pub use clocks::Clocks;
 pub use command::Command;
 pub use event::{ClientId, Event, FileId, Peer};
-pub use ferretto_priority::Priority;
 pub use inventory::Inventory;
 pub use options::{DEFAULT_VERSION, ExtensionDescriptor, ServiceOptions};
+pub use priority::Priority;
 pub use quota::Quotas;
 pub use service::Service;

@@ -1,9 +1,15 @@
 //! Regular expressions of configs: which producers a data source is meant for, which strings are
 //! redacted. Matching takes time linear in the string; size and so time to compile are bounded.
 
-use regex::bytes::{Regex, RegexBuilder};
+#[cfg(not(feature = "regex"))]
+use none::compile;
+#[cfg(not(feature = "regex"))]
+pub(crate) use none::{CaptureLocations, Regex};
+#[cfg(feature = "regex")]
+pub(crate) use regex::bytes::{CaptureLocations, Regex};
 
 /// Compiled size allowed for one pattern, in bytes. A config may hold many.
+#[cfg(feature = "regex")]
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
 /// Why a pattern was refused.
@@ -53,8 +59,9 @@ fn utf8(pattern: &[u8]) -> Result<&str, PatternError> {
     std::str::from_utf8(pattern).map_err(|e| PatternError(e.to_string()))
 }
 
+#[cfg(feature = "regex")]
 fn compile(pattern: &str, unicode: bool) -> Result<Regex, PatternError> {
-    let mut builder = RegexBuilder::new(pattern);
+    let mut builder = regex::bytes::RegexBuilder::new(pattern);
     builder
         .unicode(unicode)
         .size_limit(MAX_PATTERN_BYTES)
@@ -64,13 +71,74 @@ fn compile(pattern: &str, unicode: bool) -> Result<Regex, PatternError> {
 }
 
 /// The last line of the parser's message; the others draw the pattern with arrows below it.
+#[cfg(feature = "regex")]
 fn short_reason(error: regex::Error) -> PatternError {
     let all = error.to_string();
     let last = all.lines().last().unwrap_or_default();
     PatternError(last.trim_start_matches("error: ").to_owned())
 }
 
-#[cfg(test)]
+/// What is in place of regular expressions in a service built without them: a type without values.
+#[cfg(not(feature = "regex"))]
+mod none {
+    use super::PatternError;
+
+    #[derive(Debug, Clone)]
+    pub(crate) enum Regex {}
+
+    #[derive(Debug, Clone)]
+    pub(crate) struct CaptureLocations;
+
+    #[derive(Debug)]
+    pub(crate) enum Match {}
+
+    pub(super) fn compile(_pattern: &str, _unicode: bool) -> Result<Regex, PatternError> {
+        Err(PatternError(
+            "this service was built without regular expressions (feature \"regex\" of ferretto-service)".into(),
+        ))
+    }
+
+    impl Regex {
+        pub(crate) fn is_match(&self, _string: &[u8]) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn capture_locations(&self) -> CaptureLocations {
+            match *self {}
+        }
+
+        pub(crate) fn captures_read_at(
+            &self,
+            _groups: &mut CaptureLocations,
+            _string: &[u8],
+            _start: usize,
+        ) -> Option<Match> {
+            match *self {}
+        }
+    }
+
+    impl Match {
+        pub(crate) fn start(&self) -> usize {
+            match *self {}
+        }
+
+        pub(crate) fn end(&self) -> usize {
+            match *self {}
+        }
+    }
+
+    impl CaptureLocations {
+        pub(crate) fn len(&self) -> usize {
+            0
+        }
+
+        pub(crate) fn get(&self, _group: usize) -> Option<(usize, usize)> {
+            None
+        }
+    }
+}
+
+#[cfg(all(test, feature = "regex"))]
 mod tests {
     use super::*;
 

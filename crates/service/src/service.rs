@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ferretto_priority::Priority;
-
 use crate::clocks::Clocks;
 use crate::command::Command;
 use crate::consumer::Consumer;
 use crate::event::{ClientId, Event, FileId};
 use crate::limits::{BufferId, FlushId, InstanceId, ProducerId, SessionId};
 use crate::options::ServiceOptions;
+use crate::priority::Priority;
 use crate::producer::{Producer, ProducerConnection};
 use crate::registry::Registry;
 use crate::relay::Relay;

@@ -1,15 +1,19 @@
 //! The codecs a trace can be compressed with.
 
-use ferretto_proto::fields::trace_packet;
+#[cfg(any(feature = "deflate", feature = "zstd"))]
+use ferretto_proto::fields::trace_packet as packet;
+#[cfg(feature = "deflate")]
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 /// zlib's own default.
+#[cfg(feature = "deflate")]
 const DEFLATE_LEVEL: u32 = 6;
 
 /// A codec with its settings, and its memory where it is worth keeping.
 #[derive(Debug)]
 pub(super) enum Codec {
     /// A zlib stream, as of RFC 1950.
+    #[cfg(feature = "deflate")]
     Deflate(Box<Compress>),
     /// A Zstandard frame, as of RFC 8878.
     #[cfg(feature = "zstd")]
@@ -17,11 +21,16 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    pub(super) fn deflate() -> Self {
-        Self::Deflate(Box::new(Compress::new(
-            Compression::new(DEFLATE_LEVEL),
-            true,
-        )))
+    #[cfg(feature = "deflate")]
+    pub(super) fn deflate() -> Option<Self> {
+        let level = Compression::new(DEFLATE_LEVEL);
+        Some(Self::Deflate(Box::new(Compress::new(level, true))))
+    }
+
+    /// This service was built without deflate.
+    #[cfg(not(feature = "deflate"))]
+    pub(super) fn deflate() -> Option<Self> {
+        None
     }
 
     /// Zstandard at a level: 0 is its default, negative ones are faster, too high ones are lowered.
@@ -38,22 +47,26 @@ impl Codec {
 
     /// The field of TracePacket for what was compressed.
     pub(super) fn field(&self) -> u32 {
-        match self {
-            Self::Deflate(_) => trace_packet::COMPRESSED_PACKETS,
+        match *self {
+            #[cfg(feature = "deflate")]
+            Self::Deflate(_) => packet::COMPRESSED_PACKETS,
             #[cfg(feature = "zstd")]
-            Self::Zstd { .. } => trace_packet::ZSTD_COMPRESSED_PACKETS,
+            Self::Zstd { .. } => packet::ZSTD_COMPRESSED_PACKETS,
         }
     }
 
     /// Compresses all of `input` on its own. `None` if the codec fails.
     pub(super) fn compress(&mut self, input: &[u8]) -> Option<Vec<u8>> {
-        match self {
-            Self::Deflate(stream) => deflate(stream, input),
+        // Without codecs there is nothing to match on, and nothing to read.
+        let _ = input;
+        match *self {
+            #[cfg(feature = "deflate")]
+            Self::Deflate(ref mut stream) => deflate(stream, input),
             #[cfg(feature = "zstd")]
             Self::Zstd { level } => {
                 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
                 let range = CompressionLevel::MIN_LEVEL..=CompressionLevel::MAX_LEVEL;
-                let level = (*level).clamp(*range.start(), *range.end());
+                let level = level.clamp(*range.start(), *range.end());
                 Some(compress_slice_to_vec(
                     input,
                     CompressionLevel::from_level(level),
@@ -63,6 +76,7 @@ impl Codec {
     }
 }
 
+#[cfg(feature = "deflate")]
 fn deflate(stream: &mut Compress, mut input: &[u8]) -> Option<Vec<u8>> {
     stream.reset();
     // Traces shrink to a third or so.

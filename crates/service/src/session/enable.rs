@@ -16,7 +16,6 @@ use super::{
 };
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
 use crate::command::Command;
-use crate::compress::Compressor;
 use crate::consumer::{Opening, WaitsFor};
 use crate::event::{ClientId, FileId};
 use crate::limits::{BufferId, SessionId};
@@ -258,6 +257,7 @@ impl Service {
             sources,
             filter,
             priority,
+            compressor,
             trigger_patterns,
         } = checked;
         let buffers = self.create_buffers(&config)?;
@@ -271,7 +271,6 @@ impl Service {
         };
         consumer.session = Some(id);
         let output = file.map(|file| Output::new(file, &config));
-        let compressor = Compressor::for_config(&config);
         let session = Session {
             state: State::Configured,
             state_since: self.now.boottime,

@@ -27,7 +27,6 @@ mod validate;
 
 use std::collections::BTreeMap;
 
-use ferretto_priority::Priority;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
@@ -36,6 +35,7 @@ use crate::compress::Compressor;
 use crate::event::ClientId;
 use crate::limits::{BufferId, FlushId, ProducerId};
 use crate::packet::SequenceIds;
+use crate::priority::Priority;
 use crate::relay::ToldMachines;
 use crate::snapshot::SnapshotRing;
 

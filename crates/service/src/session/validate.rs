@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ferretto_priority::{InvalidPriority, Priority};
 use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
 use ferretto_proto::trace_config::{BufferConfig, TriggerConfig, trigger_config::TriggerMode};
 use ferretto_proto::{DataSourceConfig, Message, TraceConfig};
 
+use crate::compress::{Compressor, NoDeflate};
 use crate::filter::{FilterError, TraceFilter};
 use crate::limits::{
     MAX_BUFFERS_PER_SESSION, MAX_DURATION_MS, MAX_GUARDED_BUFFERS_KB, MAX_GUARDED_DURATION_MS,
     REPLY_BYTES,
 };
 use crate::matching::{Pattern, PatternError};
+use crate::priority::{InvalidPriority, Priority};
 
 /// Why a session was refused. The texts of the first group are upstream's, to the letter: tools
 /// look for them.
@@ -83,6 +84,7 @@ pub(crate) enum EnableError {
     Priority(InvalidPriority),
     Boost(String),
     NoOutput,
+    Compression(NoDeflate),
     CreateFile(String),
     BufferSizes,
     NoBuffers,
@@ -143,6 +145,7 @@ ferretto_wire::error_text! {
         Self::NoOutput =>
             "When write_into_file==true either a FD needs to be passed or output_path must be populated (but \
              not both)",
+        Self::Compression(error) => "{error}",
         Self::CreateFile(reason) => "Failed to create the trace file {reason}",
         Self::BufferSizes => "Failed to allocate tracing buffers: Invalid buffer sizes",
         Self::NoBuffers => "Failed to allocate tracing buffers: OOM or too many buffers",
@@ -155,7 +158,7 @@ ferretto_wire::error_text! {
         Self::Filter(error) => error,
         Self::Priority(error) => error,
     }
-    from { Filter(FilterError), Priority(InvalidPriority) }
+    from { Filter(FilterError), Priority(InvalidPriority), Compression(NoDeflate) }
 }
 
 /// What was worked out while checking, so that it is not worked out twice.
@@ -167,6 +170,7 @@ pub(crate) struct CheckedConfig {
     pub(crate) filter: Option<TraceFilter>,
     /// What the service shall run at meanwhile.
     pub(crate) priority: Option<Priority>,
+    pub(crate) compressor: Option<Compressor>,
     /// Who may activate each trigger; `None` is everyone.
     pub(crate) trigger_patterns: Vec<Option<Pattern>>,
 }
@@ -214,6 +218,7 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
         sources,
         filter: None,
         priority: None,
+        compressor: None,
         trigger_patterns,
     })
 }
@@ -224,6 +229,7 @@ pub(crate) fn check_late(checked: &mut CheckedConfig) -> Result<(), EnableError>
     checked.filter = filter.map(TraceFilter::load).transpose()?;
     let boost = checked.config.priority_boost.as_option();
     checked.priority = boost.map(Priority::from_config).transpose()?;
+    checked.compressor = Compressor::for_config(&checked.config)?;
     Ok(())
 }
 

@@ -19,6 +19,8 @@ mod file;
 mod filtering;
 mod flushing;
 mod lifecycle;
+mod light;
+#[cfg(feature = "priority")]
 mod priority;
 mod queries;
 mod quotas;

@@ -1,0 +1,81 @@
+//! What a service says to configs that ask for what it was built without. The tests of a feature are
+//! there when the feature is not: `cargo test -p ferretto-service --no-default-features`.
+
+use ferretto_proto::TraceConfig;
+
+use crate::world::{ConfigBuilder, World};
+
+/// Why the service refuses the config.
+fn refusal(change: impl FnOnce(&mut TraceConfig)) -> Option<String> {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().source("s").with(change);
+    let session = world.enable(consumer, config);
+    world.ended(consumer, session)
+}
+
+#[test]
+#[cfg(not(feature = "regex"))]
+fn without_regular_expressions_configs_with_them_are_refused() {
+    use ferretto_proto::trace_config::trace_filter::StringFilterPolicy;
+
+    let named = refusal(|config| {
+        config.data_sources[0].producer_name_regex_filter = vec![b"a.*".to_vec()];
+    });
+    assert_eq!(
+        named.unwrap(),
+        "Invalid regular expression \"a.*\" in producer_name_regex_filter: this service was built without \
+         regular expressions (feature \"regex\" of ferretto-service)"
+    );
+    let redacting = refusal(|config| {
+        let filter = config.trace_filter.get_or_insert_default();
+        let rules = &mut filter.string_filter_chain.get_or_insert_default().rules;
+        rules.push(Default::default());
+        rules[0].policy = Some(StringFilterPolicy::SFP_MATCH_BREAK);
+        rules[0].regex_pattern = Some(b"secret".to_vec());
+    });
+    assert_eq!(
+        redacting.unwrap(),
+        "Invalid regular expression \"secret\" in trace_filter: this service was built without regular \
+         expressions (feature \"regex\" of ferretto-service)"
+    );
+}
+
+#[test]
+#[cfg(not(feature = "deflate"))]
+fn without_deflate_configs_with_it_are_refused() {
+    use ferretto_proto::trace_config::CompressionType;
+
+    let sentence = "This service was built without compression by deflate (feature \"deflate\" of ferretto-service)";
+    let older = refusal(|config| {
+        config.compression_type = Some(CompressionType::COMPRESSION_TYPE_DEFLATE);
+    });
+    assert_eq!(older.unwrap(), sentence);
+    let newer = refusal(|config| {
+        let choice = config.compression.get_or_insert_default();
+        choice.deflate = Some(Default::default()).into();
+    });
+    assert_eq!(newer.unwrap(), sentence);
+}
+
+#[test]
+#[cfg(not(feature = "priority"))]
+fn without_priorities_configs_with_one_are_refused() {
+    use ferretto_proto::priority_boost_config::BoostPolicy;
+
+    let boosted = refusal(|config| {
+        let boost = config.priority_boost.get_or_insert_default();
+        boost.policy = Some(BoostPolicy::POLICY_SCHED_OTHER);
+        boost.priority = Some(5);
+    });
+    assert_eq!(
+        boosted.unwrap(),
+        "Invalid priority boost config: this service was built without it (feature \"priority\" of \
+         ferretto-service)"
+    );
+}
+
+#[test]
+fn all_else_is_accepted() {
+    assert_eq!(refusal(|config| config.duration_ms = Some(1000)), None);
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask tree`: what the library brings into a program that traces.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Crates a program gets with `ferretto` and its default features, that one counted.
+const MOST: usize = 16;
+
+/// Crates that build scripts compile or look for C code with.
+const C_BUILDS: &[&str] = &["bindgen", "cc", "cmake", "pkg-config", "vcpkg"];
+
+/// Fails if there are too many, or if one needs a C compiler.
+pub(crate) fn check() -> Result<()> {
+    let crates = tree("normal")?;
+    let list: Vec<&str> = crates.iter().map(String::as_str).collect();
+    ensure!(
+        crates.len() <= MOST,
+        "a program that traces gets {} crates, {MOST} are allowed: {}",
+        crates.len(),
+        list.join(" ")
+    );
+    let building = tree("normal,build")?;
+    if let Some(found) = C_BUILDS.iter().find(|name| building.contains(**name)) {
+        bail!(
+            "a program that traces needs a C compiler, for {found}: see `cargo tree -p ferretto -i {found}`"
+        );
+    }
+    println!(
+        "a program that traces gets {} crates: {}",
+        crates.len(),
+        list.join(" ")
+    );
+    Ok(())
+}
+
+/// The names of the crates that `ferretto` depends on, itself included.
+fn tree(edges: &str) -> Result<BTreeSet<String>> {
+    let out = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--package=ferretto", "--prefix=none"])
+        .arg(format!("--edges={edges}"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .context("running cargo tree")?;
+    if !out.status.success() {
+        bail!(
+            "cargo tree failed:\n{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+    let text = String::from_utf8(out.stdout)?;
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    Ok(names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
