@@ -16,7 +16,7 @@
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
 //! [`take_inherited`] and [`fork`] are here because this is where unsafe code is: only in `region`, `chunk`, `sink::raw`,
-//! `prefetch`, `process`, `inherited` and `fork`.
+//! `prefetch`, `process`, `inherited`, `fork` and `testing`.
 
 mod arbiter;
 mod chunk;
@@ -41,6 +41,9 @@ mod service;
 mod shadow;
 mod sink;
 mod startup;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod testing;
 mod writer;
 
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod events;
+pub mod noted;
 pub mod numbered;
 
 use std::os::fd::OwnedFd;
