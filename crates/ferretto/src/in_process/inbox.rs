@@ -6,6 +6,7 @@ use ferretto_client::transport::{
     Attachment, ConsumerPort, ProducerPort, WakeFd, consumer, producer,
 };
 use ferretto_service::ClientId;
+use ferretto_shm::fork;
 
 use super::mailbox::MailboxRef;
 
@@ -40,6 +41,8 @@ pub(super) struct Call<R> {
 /// The queue before the service's thread.
 #[derive(Debug)]
 pub(super) struct Inbox {
+    /// The process whose thread this is. In its forked children the thread is missing, and the lock may be held for ever.
+    forks: u32,
     queue: Mutex<Queue>,
     wake: WakeFd,
 }
@@ -60,6 +63,7 @@ struct Queue {
 impl Inbox {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
+            forks: fork::forks(),
             queue: Mutex::default(),
             wake: WakeFd::new()?,
         })
@@ -67,7 +71,9 @@ impl Inbox {
 
     /// Adds an input; `false` if the thread has ended.
     pub(super) fn push(&self, input: Input) -> bool {
-        let mut queue = self.lock();
+        let Some(mut queue) = self.own() else {
+            return false;
+        };
         if queue.is_dead {
             return false;
         }
@@ -85,9 +91,10 @@ impl Inbox {
 
     /// The last one who could ask for anything is gone.
     pub(super) fn abandon(&self) {
-        let mut queue = self.lock();
-        queue.is_abandoned = true;
-        self.rouse(queue);
+        if let Some(mut queue) = self.own() {
+            queue.is_abandoned = true;
+            self.rouse(queue);
+        }
     }
 
     fn rouse(&self, mut queue: MutexGuard<'_, Queue>) {
@@ -129,9 +136,18 @@ impl Inbox {
         drop(inputs);
     }
 
-    /// Whether the thread has ended.
+    /// Whether the thread has ended, or is another process's.
     pub(super) fn is_dead(&self) -> bool {
-        self.lock().is_dead
+        self.own().is_none_or(|queue| queue.is_dead)
+    }
+
+    /// Whether this is a forked child of the process that runs the thread.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.forks != fork::forks()
+    }
+
+    fn own(&self) -> Option<MutexGuard<'_, Queue>> {
+        (!self.is_foreign()).then(|| self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

@@ -121,7 +121,7 @@ impl<P: LocalPort> Link<P> for LocalLink<P> {
         attachment: Option<Attachment>,
         wants_reply: bool,
     ) -> Result<u64, InvokeError> {
-        if self.is_closed {
+        if self.is_closed || self.inbox.is_foreign() {
             return Err(InvokeError::Disconnected);
         }
         let queued = self.mailbox.backlog();
@@ -149,6 +149,9 @@ impl<P: LocalPort> Link<P> for LocalLink<P> {
     fn process(&mut self) {
         if self.is_closed {
             return;
+        }
+        if self.inbox.is_foreign() {
+            return self.close(DisconnectReason::Closed);
         }
         let delivery = self.mailbox.take();
         self.wants_drained |= delivery.wants_drained;

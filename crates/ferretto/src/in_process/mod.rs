@@ -12,7 +12,8 @@
 //! - What is recorded carries the true user id and process id of this process. (Upstream says 0 for both, so that such
 //!   traces cannot be told apart or merged.)
 //! - Shared memory is private to the process: after a fork the child has a copy of it, and what the child writes there
-//!   never reaches its parent.
+//!   never reaches its parent. A forked child has a shared service of its own, made when it is asked for; services made
+//!   with [`InProcess::new`] stay with the parent, and cannot be connected to any more.
 //! - The service makes no difference between who asks: all of its clients are this process.
 //!
 //! # Limits
@@ -27,12 +28,13 @@ mod mailbox;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use ferretto_client::transport::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
 use ferretto_service::driver::service_options;
 use ferretto_service::{ClientId, ServiceOptions};
+use ferretto_shm::fork::{self, PerProcess};
 
 use self::driver::Driver;
 use self::inbox::{Inbox, Input};
@@ -46,13 +48,23 @@ use self::mailbox::{Mailbox, MailboxRef};
 /// [`Consumer::connect_through`](ferretto_client::Consumer::connect_through).
 #[derive(Clone, Debug)]
 pub struct InProcess {
-    door: Arc<Door>,
+    which: Which,
     machine_id: u32,
 }
 
+#[derive(Clone, Debug)]
+enum Which {
+    /// The one that everyone in the process shares: in a forked child another one than in its parent.
+    Shared,
+    Own(Arc<Door>),
+}
+
+static SHARED: PerProcess<Arc<Door>> = PerProcess::new();
+
 /// What all who can reach the service share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Door {
+    forks: u32,
     /// Where the thread takes its work from, once there is one.
     inbox: Mutex<Option<Arc<Inbox>>>,
     last_client: AtomicU64,
@@ -62,15 +74,17 @@ impl InProcess {
     /// A service of its own. Its thread starts with the first connection.
     pub fn new() -> Self {
         Self {
-            door: Arc::default(),
+            which: Which::Own(Arc::default()),
             machine_id: 0,
         }
     }
 
-    /// The service that everyone in this process shares.
+    /// The service that everyone in this process shares. In a forked child this value means the child's own.
     pub fn shared() -> Self {
-        static SHARED: OnceLock<InProcess> = OnceLock::new();
-        SHARED.get_or_init(Self::new).clone()
+        Self {
+            which: Which::Shared,
+            machine_id: 0,
+        }
     }
 
     /// The same service, to which producers that connect through the result seem to be on another machine. Their
@@ -84,19 +98,27 @@ impl InProcess {
         }
     }
 
+    fn door(&self) -> Arc<Door> {
+        let door = match &self.which {
+            Which::Shared => SHARED.get_or_init(Arc::default),
+            Which::Own(door) => door,
+        };
+        Arc::clone(door)
+    }
+
     /// Tells the service of a new client, and returns the client's end.
     fn enter<P: LocalPort>(
         &self,
         introduce: impl FnOnce(ClientId, MailboxRef<P>) -> Input,
     ) -> Result<Box<dyn Link<P>>, ConnectFailure> {
-        let inbox = self.door.open()?;
-        let client = ClientId(self.door.last_client.fetch_add(1, Ordering::Relaxed) + 1);
+        let door = self.door();
+        let inbox = door.open()?;
+        let client = ClientId(door.last_client.fetch_add(1, Ordering::Relaxed) + 1);
         let mailbox = Arc::new(Mailbox::new()?);
         if !inbox.push(introduce(client, Arc::clone(&mailbox))) {
             let error = "the tracing service of this process has ended";
             return Err(io::Error::other(error).into());
         }
-        let door = Arc::clone(&self.door);
         Ok(Box::new(LocalLink::new(client, door, inbox, mailbox)))
     }
 }
@@ -123,6 +145,11 @@ impl Connect<ConsumerPort> for InProcess {
 impl Door {
     /// The way to the service, which is started if it does not run.
     fn open(&self) -> io::Result<Arc<Inbox>> {
+        fork::watch()?;
+        if self.forks != fork::forks() {
+            let error = "the tracing service is one of the parent process";
+            return Err(io::Error::other(error));
+        }
         let mut open = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inbox) = open.as_ref().filter(|inbox| !inbox.is_dead()) {
             return Ok(Arc::clone(inbox));
@@ -138,6 +165,16 @@ impl Door {
             .spawn(move || driver.run())?;
         *open = Some(Arc::clone(&inbox));
         Ok(inbox)
+    }
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Self {
+            forks: fork::forks(),
+            inbox: Mutex::default(),
+            last_client: AtomicU64::new(0),
+        }
     }
 }
 
