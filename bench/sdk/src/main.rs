@@ -7,8 +7,11 @@ mod memory;
 #[cfg(feature = "upstream")]
 mod official;
 mod ours;
+mod spans;
 
 use ferretto_wire::{Fields, encode};
+
+use tracing::Dispatch;
 
 use crate::measure::{Spread, one_by_one, shortest};
 
@@ -28,17 +31,20 @@ type Work = (&'static str, fn(u64));
 trait Side {
     fn name(&self) -> &'static str;
     fn work(&self) -> &'static [Work];
+    /// Spans and events of `tracing` through this side's layer.
+    fn subscriber(&self) -> Dispatch;
     /// Empties the memory shared with the service.
     fn flush(&mut self);
     /// Ends the recording and returns it.
     fn stop(self: Box<Self>) -> Vec<u8>;
 }
 
-/// The configuration of track events: one category of two.
+/// The configuration of track events: the category of what is measured, and that of the official layer's spans.
 fn categories() -> Vec<u8> {
     encode(|config| {
         config.string(1, "*");
         config.string(2, "bench");
+        config.string(2, "tracing");
     })
 }
 
@@ -80,6 +86,10 @@ fn main() {
         .map(|side| measure::first_event(&mut **side, rounds))
         .collect();
     print_row("first event of a thread", &best);
+
+    if filter.is_empty() || filter.contains("tracing") {
+        spans::print(&mut sides, rounds);
+    }
 
     println!(
         "\n| single events, with the clock read around them | who | p50 | p99 | p99.99 | worst |"

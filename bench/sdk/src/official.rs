@@ -12,6 +12,11 @@ use perfetto_sdk::track_event::{
 };
 use perfetto_sdk::{scoped_track_event, track_event_counter, track_event_instant};
 
+use tracing::Dispatch;
+use tracing_perfetto_sdk::PerfettoLayer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry;
+
 use crate::{MEMORY_KB, RING_KB, Side, Work, categories};
 
 #[allow(missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
@@ -172,6 +177,11 @@ impl Side for Official {
             ("counter", counter),
             ("instant on a named track", named_track),
         ]
+    }
+
+    fn subscriber(&self) -> Dispatch {
+        tracing_perfetto_sdk::init_in_process();
+        Dispatch::new(registry().with(PerfettoLayer::new()))
     }
 
     fn flush(&mut self) {

@@ -1,14 +1,19 @@
-//! The work on our side, and a service in this process that records it into a ring.
+//! The work on our side, recorded into a ring by our service in this process.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-use ferretto::Address;
+use ferretto::Backends;
+use ferretto::in_process::InProcess;
 use ferretto::proto::trace_config::{BufferConfig, DataSource};
 use ferretto::proto::{DataSourceConfig, TraceConfig};
 use ferretto_client::Consumer;
-use ferretto_host::{Host, HostOptions};
 use ferretto_wire::Encoder;
+
+use tracing::Dispatch;
+use tracing_ferretto::FerrettoLayer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry;
 
 use crate::{MEMORY_KB, RING_KB, Side, Work, categories};
 
@@ -89,19 +94,13 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn start() -> Self {
-        let address = |role: &str| {
-            let name = format!("ferretto-bench-sdk-{}-{role}", std::process::id());
-            Address::Abstract(name.into_bytes())
-        };
-        let (producers, consumers) = (address("producer"), address("consumer"));
-        let options = HostOptions::at(vec![producers.clone()], consumers.clone());
-        let host = Host::bind(options).expect("the sockets can be bound");
-        std::thread::spawn(move || host.run());
-        let mut consumer = Consumer::connect(&consumers, LIMIT).expect("the service is there");
+        let service = InProcess::shared();
+        let mut consumer =
+            Consumer::connect_through(&service, LIMIT).expect("the service is there");
         consumer
             .enable_tracing(config(), None)
             .expect("the service takes the configuration");
-        let options = ferretto::Options::new().address(producers);
+        let options = ferretto::Options::new().backends(Backends::IN_PROCESS);
         options
             .memory_kb(MEMORY_KB)
             .wait(LIMIT)
@@ -149,6 +148,10 @@ impl Side for Ours {
             ("counter", counter),
             ("instant on a named track", named_track),
         ]
+    }
+
+    fn subscriber(&self) -> Dispatch {
+        Dispatch::new(registry().with(FerrettoLayer::new()))
     }
 
     fn flush(&mut self) {
