@@ -1,6 +1,7 @@
 //! The work on our side, recorded into a ring by our service in this process.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ferretto::Backends;
@@ -100,8 +101,9 @@ impl Ours {
         consumer
             .enable_tracing(config(), None)
             .expect("the service takes the configuration");
-        let options = ferretto::Options::new().backends(Backends::IN_PROCESS);
+        let options = ferretto::Options::new().backends(Backends::CUSTOM);
         options
+            .custom(Arc::new(service))
             .memory_kb(MEMORY_KB)
             .wait(LIMIT)
             .init()

@@ -6,7 +6,7 @@ use tracing::Dispatch;
 use tracing::dispatcher::with_default;
 use tracing_subscriber::registry;
 
-use crate::Side;
+use crate::{Side, Work};
 
 /// How often in one turn.
 const TIMES: u64 = 20_000;
@@ -31,7 +31,7 @@ pub(crate) fn print(sides: &mut [Box<dyn Side>], rounds: u32) {
         names.join(" | ")
     );
     println!("|---|--:|{}--:|", "--:|".repeat(sides.len()));
-    let rows: [(&str, fn(u64)); 2] = [("span", spans), ("span, 1 field", spans_with_a_field)];
+    let rows: [Work; 2] = [("span", spans), ("span, 1 field", spans_with_a_field)];
     for (name, work) in rows {
         let best = shortest(sides, work, rounds);
         let times: Vec<_> = best.iter().map(|time| format!("{time:.1} ns")).collect();

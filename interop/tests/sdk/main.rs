@@ -5,6 +5,8 @@
 mod decoded;
 mod imported;
 
+use std::process::Command;
+
 use ferretto_interop::config::config;
 use ferretto_interop::{Cast, Programs, Whose, World};
 
@@ -32,6 +34,15 @@ fn record(service: Whose, producer: Whose, commands: &[&str]) -> Vec<u8> {
     world.stop_and_read(&mut consumer)
 }
 
+/// What the program traces that records itself.
+fn record_inside() -> Vec<u8> {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut program = Command::new(PROGRAMS.ours);
+    let status = program.arg("inside").arg(file.path()).status();
+    assert!(status.expect("it runs").success());
+    std::fs::read(file.path()).expect("the trace was written")
+}
+
 const EVERYTHING: [&str; 2] = ["script", "more"];
 
 #[test]
@@ -40,6 +51,7 @@ fn every_service_records_the_same_of_one_program() {
     let official = decoded::lines(&record(Whose::Official, Whose::Ours, &EVERYTHING));
     assert_eq!(ours.len(), 37, "{ours:#?}");
     assert_eq!(ours, official);
+    assert_eq!(decoded::lines(&record_inside()), ours);
 }
 
 #[test]
@@ -54,6 +66,11 @@ fn upstream_shows_the_same_of_a_program_on_either_sdk() {
         let shown = importer.show(&record(service, Whose::Ours, &["script"]));
         assert_eq!(shown, expected, "recorded by the service of {service:?}");
     }
-    let all = importer.show(&record(Whose::Ours, Whose::Ours, &EVERYTHING));
-    assert_eq!(all.complaints, Vec::<String>::new());
+    for trace in [
+        record(Whose::Ours, Whose::Ours, &EVERYTHING),
+        record_inside(),
+    ] {
+        let all = importer.show(&trace);
+        assert_eq!(all.complaints, Vec::<String>::new());
+    }
 }

@@ -2,6 +2,7 @@
 //! driver, and our service besides.
 
 mod consumer;
+mod inside;
 mod producer;
 mod script;
 mod service;
@@ -9,12 +10,17 @@ mod service;
 use ferretto_interop::driver::{Role, serve};
 
 fn main() -> std::process::ExitCode {
-    match std::env::args().nth(1).as_deref() {
+    let role = std::env::args().nth(1);
+    let file = std::env::args_os().nth(2).unwrap_or_default();
+    match role.as_deref() {
+        Some("inside") => inside::run(file.as_ref()),
         Some("service") => service::run(),
         Some("consumer") => serve(Ok(Box::new(consumer::Consumer::default()))),
         Some("producer") => {
             serve(producer::Producer::start().map(|p| Box::new(p) as Box<dyn Role>))
         }
-        _ => serve(Err("usage: ours service|producer|consumer".to_owned())),
+        _ => serve(Err(
+            "usage: ours service|producer|consumer|inside FILE".to_owned()
+        )),
     }
 }

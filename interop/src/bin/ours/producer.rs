@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Instant;
 
+use ferretto::proto::DataSourceConfig;
 use ferretto::proto::fields::{test_event, trace_packet};
-use ferretto::{DataSource, DataSourceHandle, Instance, register_data_source};
-use ferretto_client::{Producer as Endpoint, ProducerOptions};
+use ferretto::{Completion, DataSource, DataSourceHandle, Instance, register_data_source};
 use ferretto_interop::config::PACKETS;
 use ferretto_interop::driver::{
     NOT_STARTED, PATIENCE, Role, Starts, letters, number, numbered, unknown,
@@ -15,19 +14,30 @@ use ferretto_interop::driver::{
 struct Packets(Arc<Starts>);
 
 impl DataSource for Packets {
-    fn start(&mut self, _instance: &Instance) {
+    type Instance = ();
+    type Thread = ();
+
+    fn setup(&self, _config: &DataSourceConfig) {}
+
+    fn start(&self, _instance: &Instance<Self>) {
         self.0.started();
     }
 
-    fn stop(&mut self, _instance: &Instance) {
+    fn stop(&self, _instance: &Instance<Self>, completion: Completion) {
+        if self.0.holds_stops() {
+            let starts = Arc::clone(&self.0);
+            std::thread::spawn(move || {
+                starts.await_release();
+                completion.complete();
+            });
+        }
         self.0.stopped();
-        self.0.await_release();
     }
 }
 
 pub(crate) struct Producer {
     starts: Arc<Starts>,
-    packets: DataSourceHandle,
+    packets: DataSourceHandle<Packets>,
 }
 
 impl Producer {
@@ -83,36 +93,13 @@ impl Producer {
     }
 }
 
-/// Activates a trigger over a connection of its own: the library has no call
-/// for it.
+/// Activates a trigger and waits until the service has it.
 fn activate_trigger(name: &str) -> Result<String, String> {
-    let said = |error: std::io::Error| error.to_string();
-    let mut endpoint = Endpoint::new(ProducerOptions {
-        name: "ferretto.interop.trigger".to_owned(),
-        ..Default::default()
-    })
-    .map_err(said)?;
-    let (sender, receiver) = channel();
-    let mut sent = false;
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
-        endpoint.process(Instant::now());
-        while endpoint.poll_event().is_some() {}
-        let handle = endpoint.handle();
-        if !sent && handle.is_connected() {
-            handle.activate_triggers(&[name]);
-            let sender = sender.clone();
-            handle.sync(move || {
-                let _ = sender.send(());
-            });
-            sent = true;
-        }
-        if receiver.try_recv().is_ok() {
-            return Ok(String::new());
-        }
-        endpoint.wait(Some(PATIENCE));
+    if ferretto::activate_triggers(&[name], PATIENCE) && ferretto::flush(PATIENCE) {
+        Ok(String::new())
+    } else {
+        Err("the service does not take the trigger".to_owned())
     }
-    Err("the service does not take the trigger".to_owned())
 }
 
 impl Role for Producer {
