@@ -42,6 +42,8 @@ pub mod in_process;
 pub mod interceptor;
 mod macros;
 mod options;
+#[cfg(feature = "in-process")]
+mod recording;
 pub mod session;
 mod startup;
 pub mod testing;
@@ -59,6 +61,8 @@ pub use ferretto_proto as proto;
 pub use ferretto_wire::Encoder;
 pub use flush::flush;
 pub use options::{Backends, InitError, Options, init};
+#[cfg(feature = "in-process")]
+pub use recording::{FlightRecorder, FlightRecorderOptions, Recorder, Recording, record};
 pub use startup::{StartupError, StartupTracing, StartupTracingOptions};
 pub use track_event::{
     Argument, Category, CounterTrack, Flow, StateTrack, Timestamp, Track, Unit, bytes, debug,

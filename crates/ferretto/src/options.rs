@@ -257,12 +257,26 @@ impl Options {
             };
             backends.push(backend(BackendKind::System, way));
         }
+        if self.backends.contains(Backends::IN_PROCESS) {
+            backends.push(backend(BackendKind::InProcess, in_process()?));
+        }
         if self.backends.contains(Backends::CUSTOM) {
             let custom = self.custom.ok_or(InitError::NoCustomBackend)?;
             backends.push(backend(BackendKind::Custom, Way::Through(custom)));
         }
         Ok(backends)
     }
+}
+
+#[cfg(feature = "in-process")]
+fn in_process() -> Result<Way, InitError> {
+    let service = crate::in_process::InProcess::shared();
+    Ok(Way::Through(Arc::new(service)))
+}
+
+#[cfg(not(feature = "in-process"))]
+fn in_process() -> Result<Way, InitError> {
+    Err(InitError::NoInProcessBackend)
 }
 
 /// Makes this process part of recordings by the service of this machine. See [`Options`] for more control.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{LIMIT, Service};
 use ferretto::session::{Backend, RecordingConfig, Session, TrackEvents};
-use ferretto::testing::{CounterValue, Trace, Value};
+use ferretto::testing::{Capture, CounterValue, Trace, Value};
 
 fn work() {
     let _outer = ferretto::slice!("app", "outer", id = 7, who = "me", list = [1, 2]);
@@ -24,7 +24,7 @@ fn what_was_traced_is_a_tree() {
         .init()
         .unwrap();
     let session = Session::open(Backend::At(service.consumers.clone())).unwrap();
-    session.set_up(RecordingConfig::new().track_events(TrackEvents::all()));
+    session.set_up(RecordingConfig::new().track_events(TrackEvents::only(&["app", "other"])));
     session.start(LIMIT).wait().unwrap();
     let thread = std::thread::Builder::new().name("worker".to_owned());
     thread.spawn(work).unwrap().join().unwrap();
@@ -62,4 +62,60 @@ thread what_was_traced
 #[test]
 fn anything_can_be_read() {
     assert_eq!(Trace::read(b"no trace at all").to_string(), "");
+}
+
+#[test]
+fn a_closure_is_captured_and_nothing_else() {
+    let captures: Vec<_> = (0..16)
+        .map(|number: u64| {
+            std::thread::spawn(move || {
+                let trace = ferretto::testing::capture(|| {
+                    let _slice = ferretto::slice!("capture", "work", number = number);
+                    ferretto::counter!("capture", "load", number);
+                });
+                ferretto::instant!("capture", "afterwards");
+                (number, trace)
+            })
+        })
+        .collect();
+    for capture in captures {
+        let (number, trace) = capture.join().unwrap();
+        let expected = format!(
+            "thread\n  capture work (number:{number})\nprocess / counter load\n  {number}\n"
+        );
+        let text = trace
+            .to_string()
+            .replacen("thread a_closure_is_ca", "thread", 1);
+        assert_eq!(text, expected);
+    }
+}
+
+#[test]
+fn a_capture_takes_in_other_threads_if_asked() {
+    let work = || {
+        let thread = std::thread::Builder::new().name("helper".to_owned());
+        let helper = thread.spawn(|| ferretto::instant!("helpers", "help"));
+        helper.unwrap().join().unwrap();
+        7
+    };
+    let events = || TrackEvents::only(&["helpers"]);
+    let (result, trace) = Capture::new()
+        .track_events(events())
+        .all_threads()
+        .run(work);
+    assert_eq!(result, 7);
+    assert_eq!(trace.to_string(), "thread helper\n  instant helpers help\n");
+    let (_, trace) = Capture::new().track_events(events()).run(work);
+    assert_eq!(trace.to_string(), "");
+}
+
+#[test]
+fn much_is_captured_without_loss() {
+    let trace = ferretto::testing::capture(|| {
+        for number in 0..50_000 {
+            ferretto::instant!("much", "event", number = number);
+        }
+    });
+    assert!(!trace.has_losses);
+    assert_eq!(trace.instants().count(), 50_000);
 }

@@ -1,9 +1,16 @@
 //! Which service is to record.
 
 use std::sync::Arc;
+#[cfg(feature = "in-process")]
+use std::time::Duration;
 
 use ferretto_client::transport::{AtAddress, Connect, ConsumerPort};
 use ferretto_client::{Address, CallError, Consumer};
+
+use crate::engine::BackendKind;
+#[cfg(feature = "in-process")]
+use crate::in_process::InProcess;
+use crate::{Backends, InitError, Options};
 
 /// Which service is to record.
 #[derive(Clone, Debug, Default)]
@@ -13,29 +20,27 @@ pub enum Backend {
     /// `PERFETTO_CONSUMER_SOCK_NAME` says.
     #[default]
     System,
+    /// The service in this process, which records only that.
+    #[cfg(feature = "in-process")]
+    InProcess,
+    /// The service of this machine if there is one, else that in this process.
+    #[cfg(feature = "in-process")]
+    Best,
     /// The service that takes consumers at this address.
     At(Address),
     /// A service that is reached by other means.
     Custom(Arc<dyn Connect<ConsumerPort>>),
 }
 
-/// The kind of a [`Backend`], for [`set_policy`](super::set_policy).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BackendKind {
-    /// A service outside of this process.
-    System,
-    /// The service in this process.
-    InProcess,
-    /// One that is reached by other means.
-    Custom,
-}
-
 impl Backend {
-    /// What kind it is.
+    /// What kind it is; of [`Best`](Self::Best), the kind that is preferred.
     pub fn kind(&self) -> BackendKind {
         match self {
             Self::System | Self::At(_) => BackendKind::System,
+            #[cfg(feature = "in-process")]
+            Self::Best => BackendKind::System,
+            #[cfg(feature = "in-process")]
+            Self::InProcess => BackendKind::InProcess,
             Self::Custom(_) => BackendKind::Custom,
         }
     }
@@ -44,8 +49,30 @@ impl Backend {
     pub(super) fn connect(&self) -> Result<Consumer, CallError> {
         match self {
             Self::System => Consumer::open_through(&AtAddress::from_environment()),
+            #[cfg(feature = "in-process")]
+            Self::InProcess => Consumer::open_through(&InProcess::shared()),
+            #[cfg(feature = "in-process")]
+            Self::Best => Self::System
+                .connect()
+                .or_else(|_| Self::InProcess.connect()),
             Self::At(address) => Consumer::open(address),
             Self::Custom(connect) => Consumer::open_through(&**connect),
         }
+    }
+}
+
+/// Helpers for recordings in a few lines.
+#[cfg(feature = "in-process")]
+impl Backend {
+    /// Makes this process part of what the service records, if it is not yet.
+    pub(crate) fn join(&self, limit: Duration) -> Result<(), InitError> {
+        let backends = match self {
+            Self::System | Self::At(_) => Backends::SYSTEM,
+            Self::InProcess => Backends::IN_PROCESS,
+            Self::Best => Backends::SYSTEM | Backends::IN_PROCESS,
+            // Only its owner knows how.
+            Self::Custom(_) => return Ok(()),
+        };
+        Options::new().backends(backends).wait(limit).init()
     }
 }

@@ -244,7 +244,7 @@ impl RecordingConfig {
         self
     }
 
-    /// What triggers do, and how long to wait for one: the recording ends after `timeout` without.
+    /// What triggers do, and how long to wait for one: the recording ends after `timeout` without. Less than a week.
     #[must_use]
     pub fn trigger_mode(mut self, mode: TriggerMode, timeout: Duration) -> Self {
         use trigger_config::TriggerMode as Wire;

@@ -5,6 +5,8 @@ use std::io;
 
 use ferretto_client::CallError;
 
+use crate::InitError;
+
 /// Why a call of a [`Session`](super::Session) brought no result.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -64,7 +66,7 @@ pub enum SessionError {
 
 impl SessionError {
     /// The session's thread has ended.
-    pub(super) fn over() -> Self {
+    pub(crate) fn over() -> Self {
         Self::Disconnected {
             reason: "the session is over".to_owned(),
         }
@@ -117,6 +119,17 @@ impl fmt::Display for SessionError {
             Self::BadConfig => f.write_str("the configuration is not an encoded TraceConfig"),
             Self::PacketTooLarge => f.write_str("the trace holds a packet of more than 256 MiB"),
             Self::Write(error) => write!(f, "cannot write the trace: {error}"),
+        }
+    }
+}
+
+impl From<InitError> for SessionError {
+    fn from(error: InitError) -> Self {
+        match error {
+            InitError::System(error) => Self::System(error),
+            error => Self::Disconnected {
+                reason: error.to_string(),
+            },
         }
     }
 }

@@ -30,7 +30,8 @@ mod inbox;
 mod policy;
 mod track_events;
 
-pub use backend::{Backend, BackendKind};
+pub use crate::engine::BackendKind;
+pub use backend::Backend;
 pub use call::Call;
 pub use config::{Buffer, Compression, RecordingConfig, TriggerMode};
 pub use error::SessionError;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::backend::BackendKind;
 use super::inbox::Inbox;
+use crate::engine::BackendKind;
 
 type Policy = Arc<dyn Fn(PolicyRequest) + Send + Sync>;
 

@@ -1,20 +1,26 @@
 //! What was traced, for tests.
 //!
-//! [`Trace`] reads a recording of this library back into a tree of slices, moments and counters. Printed, it has no times
-//! and numbers of threads, and so is the same each time:
+//! [`capture`] records what a closure traces, and [`Trace`] is that as a tree of slices, moments and counters. Printed, it
+//! has no times and numbers, and so is the same each time:
 //!
 //! ```
-//! # let recorded: &[u8] = &[];
-//! use ferretto::testing::Trace;
-//!
-//! let trace = Trace::read(recorded);
-//! assert_eq!(trace.to_string(), "");
+//! let trace = ferretto::testing::capture(|| {
+//!     let _slice = ferretto::slice!("app", "work", items = 3);
+//!     ferretto::counter!("app", "load", 0.5);
+//! });
+//! // The first line names the thread.
+//! let text = trace.to_string();
+//! assert!(text.ends_with("\n  app work (items:3)\nprocess / counter load\n  0.5\n"), "{text}");
 //! ```
 
+#[cfg(feature = "in-process")]
+mod capture;
 mod node;
 mod print;
 mod trace;
 
+#[cfg(feature = "in-process")]
+pub use capture::{Capture, capture};
 pub use node::{Node, NodeKind};
 pub use trace::{Timeline, Trace};
 

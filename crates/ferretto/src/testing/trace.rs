@@ -14,7 +14,7 @@ use crate::decode::{CounterValue, Event, Kind, Sequence, Track, TrackKind, Track
 pub struct Trace {
     /// The tracks on which something happened, in the order of their first events.
     pub timelines: Vec<Timeline>,
-    /// Packets could not be recorded, as memory was full.
+    /// Packets are missing: memory was full, or what came first was forgotten in favour of what came last.
     pub has_losses: bool,
 }
 

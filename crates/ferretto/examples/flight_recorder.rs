@@ -1,0 +1,36 @@
+//! A program that always records, and keeps what led to a panic.
+//!
+//! Run it with `cargo run --example flight_recorder`, then open `flight_recorder.pftrace` at
+//! <https://ui.perfetto.dev>.
+
+use std::error::Error;
+use std::thread;
+
+use ferretto::{FlightRecorder, counter, slice};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // One MiB of memory holds the last moments of the program; older ones are forgotten.
+    let recorder = FlightRecorder::options()
+        .size_kb(1024)
+        .on_panic("flight_recorder.pftrace")
+        .start()?;
+
+    let worker = thread::Builder::new().name("worker".to_owned());
+    let worker = worker.spawn(|| (0..100_000).map(work).sum::<u64>())?;
+    if worker.join().is_err() {
+        println!("what led to it is in flight_recorder.pftrace");
+    }
+
+    // It goes on recording. A trace can be had at any time, here in memory.
+    let trace = recorder.dump_into(Vec::new())?;
+    println!("the last moments take {} bytes", trace.len());
+    Ok(())
+}
+
+/// One step, which works most of the time.
+fn work(step: u64) -> u64 {
+    let _slice = slice!("app", "step", number = step);
+    counter!("app", "progress", step);
+    assert_ne!(step, 76_543, "this step does not work");
+    step % 7
+}

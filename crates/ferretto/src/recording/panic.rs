@@ -1,0 +1,52 @@
+//! Traces of what led to a panic.
+
+use std::cell::Cell;
+use std::panic::{set_hook, take_hook};
+use std::sync::{Arc, Mutex, Once, Weak};
+use std::time::Duration;
+
+use super::flight::Inner;
+use crate::engine::lock;
+
+/// How long each step of writing the trace may take; the program has other things to do.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// The recorders to be written.
+static RECORDERS: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The thread is writing the trace of a panic.
+    static IS_DUMPING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the trace written when a thread panics, after the hook that there was before.
+pub(super) fn watch(recorder: &Arc<Inner>) {
+    static HOOK: Once = Once::new();
+    let mut recorders = lock(&RECORDERS);
+    recorders.retain(|recorder| recorder.strong_count() > 0);
+    recorders.push(Arc::downgrade(recorder));
+    drop(recorders);
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |info| {
+            before(info);
+            dump();
+        }));
+    });
+}
+
+fn dump() {
+    let thread = std::thread::current();
+    // The threads that would do the work cannot wait for themselves.
+    let is_ours = thread
+        .name()
+        .is_some_and(|name| name.starts_with("ferretto"));
+    if is_ours || IS_DUMPING.replace(true) {
+        return;
+    }
+    let recorders: Vec<_> = lock(&RECORDERS).iter().filter_map(Weak::upgrade).collect();
+    for recorder in recorders {
+        recorder.dump_for_panic(LIMIT);
+    }
+    IS_DUMPING.set(false);
+}

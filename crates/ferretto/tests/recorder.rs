@@ -1,0 +1,234 @@
+//! Recordings in a few lines, made in the process itself.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ferretto::session::{Backend, RecordingConfig, Session, SessionError, TrackEvents};
+use ferretto::testing::Trace;
+use ferretto::{FlightRecorder, Recorder};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// One at a time: a service makes no more than five recordings for one user.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn only(category: &str) -> RecordingConfig {
+    RecordingConfig::new().track_events(TrackEvents::only(&[category]))
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The names of slices and moments in a file.
+fn names(path: &PathBuf) -> Vec<String> {
+    let trace = Trace::read(&std::fs::read(path).unwrap());
+    let nodes = trace.nodes().filter(|node| node.value.is_none());
+    nodes.map(|node| node.name.clone()).collect()
+}
+
+#[test]
+fn a_file_is_recorded_for_as_long_as_a_value_lives() {
+    let _turn = turn();
+    let folder = folder();
+    let path = folder.path().join("trace");
+    ferretto::instant!("file", "before");
+    let recording = ferretto::record(&path).unwrap();
+    ferretto::instant!("file", "meanwhile");
+    drop(recording);
+    ferretto::instant!("file", "after");
+    let names: Vec<_> = names(&path)
+        .into_iter()
+        .filter(|name| ["before", "meanwhile", "after"].contains(&name.as_str()))
+        .collect();
+    assert_eq!(names, ["meanwhile"]);
+}
+
+/// A writer that tells how much it has.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_recorded_is_written_meanwhile_and_at_the_end() {
+    let _turn = turn();
+    let written = Shared::default();
+    let recording = Recorder::new()
+        .config(only("live"))
+        .period(Duration::from_millis(1))
+        .into_writer(written.clone())
+        .unwrap();
+    ferretto::instant!("live", "first");
+    let trace = || Trace::read(&written.0.lock().unwrap());
+    let deadline = Instant::now() + LIMIT;
+    while trace().find("first").is_none() {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    ferretto::instant!("live", "last");
+    recording.finish().unwrap();
+    let trace = trace();
+    let names: Vec<_> = trace.instants().map(|node| &node.name).collect();
+    assert_eq!(names, ["first", "last"]);
+}
+
+#[test]
+fn a_writer_that_fails_is_told_of_at_the_end() {
+    let _turn = turn();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let recording = Recorder::new()
+        .config(only("failing"))
+        .into_writer(full.unwrap())
+        .unwrap();
+    ferretto::instant!("failing", "event");
+    let error = recording.finish().unwrap_err();
+    assert!(matches!(error, SessionError::Write(_)), "{error:?}");
+    let error = ferretto::record("/no/such/folder/trace").unwrap_err();
+    assert!(matches!(error, SessionError::Write(_)), "{error:?}");
+}
+
+#[test]
+fn a_flight_recorder_is_read_again_and_again() {
+    let _turn = turn();
+    let recorder = FlightRecorder::options()
+        .track_events(TrackEvents::only(&["flight"]))
+        .start()
+        .unwrap();
+    let _slice = ferretto::slice!("flight", "going on");
+    let dump = || Trace::read(&recorder.dump_into(Vec::new()).unwrap());
+    ferretto::instant!("flight", "first");
+    assert_eq!(dump().find("going on").unwrap().children.len(), 1);
+    ferretto::instant!("flight", "second");
+    assert_eq!(dump().find("going on").unwrap().children.len(), 2);
+    let folder = folder();
+    let path = folder.path().join("trace");
+    recorder.dump(&path).unwrap();
+    assert_eq!(names(&path), ["going on", "first", "second"]);
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    assert_eq!(files.count(), 1, "nothing unfinished is left");
+    recorder.dump(folder.path().join("no/such")).unwrap_err();
+}
+
+#[test]
+fn a_flight_recorder_forgets_the_oldest_and_stays_readable() {
+    let _turn = turn();
+    let recorder = FlightRecorder::options()
+        .track_events(TrackEvents::only(&["wrap"]))
+        .size_kb(64)
+        .repeat_every(Duration::from_millis(1))
+        .start()
+        .unwrap();
+    let _slice = ferretto::slice!("wrap", "the oldest");
+    let deadline = Instant::now() + LIMIT;
+    let mut number = 0_u64;
+    loop {
+        for _ in 0..1000 {
+            ferretto::instant!("wrap", "an event with a name", argument = number);
+            number += 1;
+        }
+        let trace = Trace::read(&recorder.dump_into(Vec::new()).unwrap());
+        let last = trace.instants().last();
+        let is_complete = last.is_some_and(|node| {
+            node.name == "an event with a name"
+                && node.categories == ["wrap"]
+                && node.argument("argument") == Some(&(number - 1).into())
+        });
+        let has_thread = trace.to_string().starts_with("thread ")
+            || trace
+                .to_string()
+                .starts_with("(some events are lost)\nthread ");
+        let has_wrapped = trace.find("the oldest").is_none();
+        // The service says every millisecond that all is to be repeated; when the threads hear of it takes what it takes.
+        if is_complete && has_thread && has_wrapped {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{number} events:\n{trace}");
+    }
+}
+
+#[test]
+fn a_panic_leaves_a_trace() {
+    let _turn = turn();
+    let folder = folder();
+    let path = folder.path().join("panic");
+    let recorder = FlightRecorder::options()
+        .track_events(TrackEvents::only(&["panic"]))
+        .on_panic(&path)
+        .start()
+        .unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    for message in ["one", "another"] {
+        let thread = std::thread::spawn(move || {
+            let _slice = ferretto::slice!("panic", "outer");
+            ferretto::instant!("panic", message);
+            panic!("a panic for the test");
+        });
+        thread.join().unwrap_err();
+        // It is there when the thread is gone, and was still running at the time.
+        let trace = Trace::read(&std::fs::read(&path).unwrap());
+        let outer = trace.nodes().filter(|node| node.end.is_none());
+        assert_eq!(outer.count(), 1, "{trace}");
+        seen.lock().unwrap().extend(names(&path));
+    }
+    assert_eq!(
+        *seen.lock().unwrap(),
+        ["outer", "one", "outer", "one", "outer", "another"]
+    );
+    drop(recorder);
+    std::fs::remove_file(&path).unwrap();
+    std::thread::spawn(|| panic!("nobody records this one"))
+        .join()
+        .unwrap_err();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_trigger_leaves_a_trace() {
+    let _turn = turn();
+    let folder = folder();
+    let path = folder.path().join("trigger");
+    let recorder = FlightRecorder::options()
+        .track_events(TrackEvents::only(&["trigger"]))
+        .on_trigger("recorder-test", &path)
+        .start()
+        .unwrap();
+    for round in 0..2 {
+        ferretto::instant!("trigger", "round", number = round);
+        assert!(ferretto::flush(LIMIT));
+        assert!(ferretto::activate_triggers(
+            &["recorder-test"],
+            Duration::ZERO
+        ));
+        let deadline = Instant::now() + LIMIT;
+        while !path.exists() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        assert_eq!(names(&path).len(), round + 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+    drop(recorder);
+}
+
+#[test]
+fn the_best_service_that_there_is_records() {
+    let _turn = turn();
+    let session = Session::open(Backend::Best).unwrap();
+    session.set_up(RecordingConfig::new());
+    session.start(LIMIT).wait().unwrap();
+    session.stop(LIMIT).wait().unwrap();
+}
