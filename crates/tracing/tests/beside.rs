@@ -1,0 +1,62 @@
+//! The layer beside others.
+
+#[path = "../../ferretto/tests/common/mod.rs"]
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::events::Recorder;
+use ferretto_wire::encode;
+use tracing::subscriber::set_global_default;
+use tracing::{Event, Subscriber, info, info_span, warn};
+use tracing_ferretto::FerrettoLayer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::prelude::*;
+
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts events.
+struct Count;
+
+impl<S: Subscriber> Layer<S> for Count {
+    fn on_event(&self, _event: &Event<'_>, _context: Context<'_, S>) {
+        SEEN.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn work() {
+    warn!("both");
+    info!("only recorded");
+    let _span = info_span!("span").entered();
+}
+
+// One test, since a process has one connection.
+#[test]
+fn other_layers_get_what_they_want_and_no_more() {
+    let mut recorder = Recorder::new();
+    let layer = FerrettoLayer::new().log_messages(true).locations(true);
+    let subscriber = tracing_subscriber::registry()
+        .with(layer.recorded())
+        .with(Count.with_filter(LevelFilter::WARN));
+    set_global_default(subscriber).unwrap();
+
+    work();
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1);
+
+    let decoded = recorder.record(None, work);
+    assert_eq!(SEEN.load(Ordering::Relaxed), 2);
+    let expected = [
+        "I beside both level=\"WARN\"",
+        "I beside only recorded level=\"INFO\"",
+        "B beside span",
+        "E",
+    ];
+    assert_eq!(decoded.lines(), expected);
+
+    // What the recording does not want others still get.
+    let nothing = encode(|config| config.string(1, "*"));
+    let decoded = recorder.record(Some(nothing), work);
+    assert_eq!(SEEN.load(Ordering::Relaxed), 3);
+    assert_eq!(decoded.lines(), [""; 0]);
+}

@@ -1,0 +1,26 @@
+//! Messages of the crate `log`.
+#![cfg(feature = "log")]
+
+#[path = "../../ferretto/tests/common/mod.rs"]
+mod common;
+
+use common::events::Recorder;
+use tracing_ferretto::FerrettoLayer;
+
+// One test, since a process has one connection.
+#[test]
+fn messages_of_the_crate_log_are_recorded() {
+    let mut recorder = Recorder::new();
+    FerrettoLayer::new().init().unwrap();
+    log::error!("nobody listens");
+    let decoded = recorder.record(None, || {
+        log::warn!("low on {}", "memory");
+        log::info!(target: "somewhere::else", "here");
+        log::debug!("not by default");
+    });
+    let expected = [
+        "I log low on memory level=\"WARN\"",
+        "I somewhere::else here level=\"INFO\"",
+    ];
+    assert_eq!(decoded.lines(), expected);
+}
