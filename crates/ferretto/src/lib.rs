@@ -64,6 +64,8 @@ pub use options::{Backends, InitError, Options, init};
 #[cfg(feature = "in-process")]
 pub use recording::{FlightRecorder, FlightRecorderOptions, Recorder, Recording, record};
 pub use startup::{StartupError, StartupTracing, StartupTracingOptions};
+#[cfg(feature = "serde")]
+pub use track_event::serde;
 pub use track_event::{
     Argument, Category, CounterTrack, Flow, StateTrack, Timestamp, Track, Unit, bytes, debug,
     display, dynamic, error, register_categories,

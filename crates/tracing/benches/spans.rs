@@ -4,7 +4,6 @@
 //! run of one kind is followed by one of the next, so that what disturbs the machine disturbs all.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
-#[allow(dead_code, unreachable_pub, unused_imports)]
 mod common;
 
 use std::hint::black_box;
@@ -44,6 +43,25 @@ fn run(dispatch: &Dispatch, times: &mut Times) {
     });
 }
 
+/// The same without `tracing`.
+fn run_macros(times: &mut Times) {
+    static SPANS: ferretto::Category = ferretto::Category::new("spans");
+    best(&mut times[0], |_| drop(ferretto::slice!(SPANS, "span")));
+    best(&mut times[1], |n| {
+        drop(ferretto::slice!(SPANS, "span", n = n))
+    });
+    best(&mut times[2], |n| {
+        drop(ferretto::slice!(
+            SPANS,
+            "span",
+            n = n,
+            text = "text",
+            half = 0.5
+        ));
+    });
+    best(&mut times[3], |n| ferretto::instant!(SPANS, "event", n = n));
+}
+
 fn main() {
     let mut recorder = Recorder::new();
     let layer = |spans| tracing_subscriber::registry().with(FerrettoLayer::new().spans(spans));
@@ -68,6 +86,7 @@ fn main() {
         if is_recorded {
             recorder.start(None);
         }
+        let mut slice = [f64::MAX; 4];
         println!(
             "{}",
             if is_recorded {
@@ -81,7 +100,13 @@ fn main() {
             for ((_, dispatch), times) in kinds.iter().zip(&mut times) {
                 run(dispatch, times);
             }
+            run_macros(&mut slice);
         }
+        let [plain, one, three, event] = slice;
+        println!(
+            "  {:22}{plain:10.1}{one:10.1}{three:10.1}{event:10.1}",
+            "ferretto's macros"
+        );
         for ((name, _), [plain, one, three, event]) in kinds.iter().zip(times) {
             println!("  {name:22}{plain:10.1}{one:10.1}{three:10.1}{event:10.1}");
         }

@@ -46,6 +46,8 @@ pub use track::{ChildOrdering, CounterTrack, StateTrack, Track, Unit};
 pub use unique::unique;
 pub use value::ErrorChain;
 pub use value::{Annotation, Argument, Arguments, Array, Bytes, Debugged, Dict, Displayed};
+#[cfg(feature = "serde")]
+pub use value::{Serialized, serde};
 pub use value::{bytes, debug, display, error};
 
 pub(crate) use clock::choose as choose_clock;

@@ -71,9 +71,9 @@ pub trait Argument {
 
 /// Takes the value of one argument. Call one of its methods once.
 pub struct Annotation<'a> {
-    encoder: EventEncoder<'a>,
-    /// For the names of protobuf types.
-    interner: &'a mut Interner,
+    pub(super) encoder: EventEncoder<'a>,
+    /// For the names of protobuf types and members.
+    pub(super) interner: &'a mut Interner,
     /// In how many dictionaries and arrays the value is.
     depth: u8,
 }
@@ -186,15 +186,48 @@ impl<'a> Annotation<'a> {
 
     /// For what is inside, unless that is too deep.
     fn deeper(&mut self) -> Option<Annotation<'_>> {
-        if self.depth == MAX_DEPTH {
+        let depth = self.depth + 1;
+        self.is_allowed()
+            .then(|| Annotation::nested(&mut self.encoder, self.interner, depth))
+    }
+
+    /// Whether dictionaries and arrays may be nested deeper; if not, that is written.
+    fn is_allowed(&mut self) -> bool {
+        let is_allowed = self.depth < MAX_DEPTH;
+        if !is_allowed {
             self.text(TOO_DEEP);
-            return None;
         }
-        Some(Annotation::nested(
-            &mut self.encoder,
-            self.interner,
-            self.depth + 1,
-        ))
+        is_allowed
+    }
+
+    /// The same one, for a shorter time.
+    #[cfg(feature = "serde")]
+    pub(super) fn again(&mut self) -> Annotation<'_> {
+        Annotation::nested(&mut self.encoder, self.interner, self.depth)
+    }
+
+    /// As [`Annotation::dict`], for as long as wanted; nothing if it would be nested too deep.
+    #[cfg(feature = "serde")]
+    pub(super) fn into_dict(mut self) -> Option<Dict<'a>> {
+        self.is_allowed().then(|| Dict {
+            inside: self.inner(),
+        })
+    }
+
+    /// As [`Annotation::array`], for as long as wanted; nothing if it would be nested too deep.
+    #[cfg(feature = "serde")]
+    pub(super) fn into_array(mut self) -> Option<Array<'a>> {
+        self.is_allowed().then(|| Array {
+            inside: self.inner(),
+        })
+    }
+
+    #[cfg(feature = "serde")]
+    fn inner(self) -> Self {
+        Self {
+            depth: self.depth + 1,
+            ..self
+        }
     }
 
     /// Appends a DebugAnnotation message in a field.
@@ -227,6 +260,14 @@ impl fmt::Debug for Annotation<'_> {
 #[derive(Debug)]
 pub struct Dict<'a> {
     inside: Annotation<'a>,
+}
+
+#[cfg(feature = "serde")]
+impl<'a> Dict<'a> {
+    /// The annotation that members are appended to.
+    pub(super) fn into_inside(self) -> Annotation<'a> {
+        self.inside
+    }
 }
 
 impl Dict<'_> {
