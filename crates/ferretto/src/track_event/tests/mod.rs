@@ -4,6 +4,7 @@ mod bytes;
 mod clocks;
 mod events;
 mod loss;
+mod random;
 mod tracks;
 
 use std::collections::BTreeMap;
