@@ -3,8 +3,13 @@
 use std::fmt;
 use std::ptr::{self, NonNull};
 
+use ferretto_wire::redundant_length;
+
 use crate::layout::{ChunkFlags, ChunkHeader, Layout};
 use crate::pages::{Pages, Place, State, TransitionError};
+
+/// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including this.)
+pub(crate) const COMPACT: usize = 127;
 
 /// The right to write one chunk, from acquiring it to releasing it; it cannot be copied.
 ///
@@ -124,6 +129,33 @@ impl OwnedChunk {
                 .write_unaligned(*bytes);
         }
         self.used += length;
+        true
+    }
+
+    /// Appends a whole fragment behind its length, if that leaves more than `spare` bytes and the chunk counts no more than
+    /// `max` fragments, and counts the next one ahead. Returns whether it did.
+    #[inline]
+    pub(crate) fn append_fragment(&mut self, bytes: &[u8], spare: usize, max: u16) -> bool {
+        let length = bytes.len();
+        let fits = self.room() > length.saturating_add(spare.max(4)) && self.count() <= max;
+        if !fits {
+            return false;
+        }
+        let (head, width) = if length < COMPACT {
+            ([length as u8, 0, 0, 0], 1)
+        } else {
+            (redundant_length(length as u32), 4)
+        };
+        self.note_write(self.used, width + length);
+        // SAFETY: `used + 4 + length` is at most `size`, as there is more room than that; otherwise as in `append`. Of the
+        // four bytes at first those behind the length are overwritten next, or not used.
+        unsafe {
+            let at = self.payload.as_ptr().add(self.used);
+            at.cast::<[u8; 4]>().write_unaligned(head);
+            copy_short(bytes, at.add(width));
+        }
+        self.used += width + length;
+        self.count_fragment();
         true
     }
 
@@ -255,6 +287,42 @@ impl OwnedChunk {
             pages: held.pages,
             place: held.place,
         })
+    }
+}
+
+/// Copies bytes of which there are usually few: without a call for fewer than 64.
+///
+/// # Safety
+///
+/// There are as many bytes to write to at `to`, and they are not in `from`.
+#[inline]
+unsafe fn copy_short(from: &[u8], to: *mut u8) {
+    let length = from.len();
+    let source = from.as_ptr();
+    // SAFETY: all offsets with what is copied there end within `length`; the rest is up to the caller.
+    unsafe {
+        let copy = |at: usize| {
+            let bytes = source.add(at).cast::<[u8; 16]>().read_unaligned();
+            to.add(at).cast::<[u8; 16]>().write_unaligned(bytes);
+        };
+        match length {
+            16..64 => {
+                // From both ends; what is between may be copied twice.
+                copy(0);
+                if length > 32 {
+                    copy(16);
+                    copy(length - 32);
+                }
+                copy(length - 16);
+            }
+            8..16 => {
+                let first = source.cast::<[u8; 8]>().read_unaligned();
+                let last = source.add(length - 8).cast::<[u8; 8]>().read_unaligned();
+                to.cast::<[u8; 8]>().write_unaligned(first);
+                to.add(length - 8).cast::<[u8; 8]>().write_unaligned(last);
+            }
+            _ => ptr::copy_nonoverlapping(source, to, length),
+        }
     }
 }
 

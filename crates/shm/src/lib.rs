@@ -20,6 +20,7 @@
 
 mod arbiter;
 mod chunk;
+mod clock;
 mod commit;
 mod finder;
 pub mod fork;
@@ -47,6 +48,7 @@ pub mod testing;
 mod writer;
 
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
+pub use clock::Clock;
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
 pub use inherited::take_inherited;
 pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};

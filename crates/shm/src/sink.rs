@@ -11,7 +11,7 @@ use std::fmt;
 use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
 
 use crate::arbiter::Arbiter;
-use crate::chunk::OwnedChunk;
+use crate::chunk::{COMPACT, OwnedChunk};
 use crate::commit::FlushCallback;
 use crate::layout::{ChunkFlags, ChunkHeader};
 use crate::patch::PatchList;
@@ -29,9 +29,6 @@ const HOLE: usize = 4;
 
 /// The fragment length that marks a packet as abandoned.
 const ABANDONED: [u8; HOLE] = [0xff, 0xff, 0xff, 0x7f];
-
-/// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including this.)
-const COMPACT: usize = 127;
 
 /// Field of TracePacket set in the first packet after a loss, and its value: data was lost, because the shared memory
 /// was full.
@@ -227,23 +224,13 @@ impl ChunkSink {
     /// counted ahead and fits, all that takes is a copy and a store of the count.
     #[inline]
     pub(crate) fn append_packet(&mut self, packet: &[u8]) {
-        let fits = self.inflated
-            && self.chunk.room() > packet.len() + MIN_ROOM
-            && self.chunk.count() <= MAX_FRAGMENTS
-            && !self.patches.is_ready()
-            && !self.is_crowded();
-        if !fits {
-            return self.append_packet_slowly(packet);
-        }
         // Being counted ahead, it is not the first and there is a chunk.
-        if packet.len() < COMPACT {
-            self.chunk.append(&[packet.len() as u8]);
+        let is_usual = self.inflated && !self.patches.is_ready() && !self.is_crowded();
+        if is_usual && self.chunk.append_fragment(packet, MIN_ROOM, MAX_FRAGMENTS) {
+            self.written += packet.len() as u64;
         } else {
-            self.chunk.append(&redundant_length(packet.len() as u32));
+            self.append_packet_slowly(packet);
         }
-        self.chunk.append(packet);
-        self.written += packet.len() as u64;
-        self.chunk.count_fragment();
     }
 
     #[cold]

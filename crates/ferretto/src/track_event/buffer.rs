@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ferretto_proto::fields::{debug_annotation, track_event};
+use ferretto_proto::fields::{debug_annotation, trace_packet, track_event};
 use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
 
 /// An [`Encoder`] of a part of an event.
@@ -137,6 +137,53 @@ impl EventBuffer {
         let mark = self.begin_nested(track_event::DEBUG_ANNOTATIONS);
         Encoder::new(self).varint(debug_annotation::NAME_IID, name);
         mark
+    }
+
+    /// Forgets what was written and begins the packet of an event: a timestamp, the flag that says that it needs what was
+    /// interned before, and the event.
+    #[inline]
+    pub(super) fn begin_event(&mut self, timestamp: u64) -> Mark {
+        const TIMESTAMP: u64 = (trace_packet::TIMESTAMP << 3) as u64;
+        // What follows the time.
+        const REST: u64 = u32::from_le_bytes([
+            (trace_packet::SEQUENCE_FLAGS << 3) as u8,
+            2,
+            (trace_packet::TRACK_EVENT << 3 | 2) as u8,
+            0,
+        ]) as u64;
+        self.clear();
+        let (bits, length) = match timestamp {
+            0..0x80 => (timestamp, 1),
+            0x80..0x4000 => (timestamp & 0x7f | 0x80 | timestamp >> 7 << 8, 2),
+            _ => return self.begin_late_event(timestamp),
+        };
+        let bits = TIMESTAMP | bits << 8 | REST << (8 + 8 * length);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&bits.to_le_bytes());
+        self.write_known(&bytes, 5 + length);
+        self.mark(self.used - 1)
+    }
+
+    /// The same for times that take more space.
+    #[inline(never)]
+    fn begin_late_event(&mut self, timestamp: u64) -> Mark {
+        Encoder::new(self).varint(trace_packet::TIMESTAMP, timestamp);
+        Encoder::new(self).varint(trace_packet::SEQUENCE_FLAGS, 2);
+        self.begin_nested(trace_packet::TRACK_EVENT)
+    }
+
+    /// Appends an integer, with a tag of one byte.
+    #[inline(always)]
+    pub(super) fn put_varint<const FIELD: u32>(&mut self, value: u64) {
+        const { assert!(FIELD < 16) };
+        if value < 0x80 {
+            let mut bytes = [0; 16];
+            bytes[0] = (FIELD << 3) as u8;
+            bytes[1] = value as u8;
+            self.write_known(&bytes, 2);
+        } else {
+            Encoder::new(self).varint(FIELD, value);
+        }
     }
 
     /// Appends the first `length` of sixteen bytes.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::time::{ClockId, clock_gettime};
+use ferretto_shm::Clock;
 
 /// The clocks there are, by upstream's numbers (`BuiltinClock`).
 const MONOTONIC: u32 = 3;
@@ -44,16 +44,14 @@ pub(super) fn number() -> u32 {
 /// The time, in nanoseconds.
 #[inline]
 pub(super) fn now() -> u64 {
-    let time = clock_gettime(match number() {
-        MONOTONIC => ClockId::Monotonic,
-        MONOTONIC_RAW => ClockId::MonotonicRaw,
-        _ => ClockId::Boottime,
-    });
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    match number() {
+        BOOTTIME => Clock::Boottime.now(),
+        MONOTONIC => Clock::Monotonic.now(),
+        _ => Clock::MonotonicRaw.now(),
+    }
 }
 
 /// The processor time that the calling thread has taken, in nanoseconds.
 pub(super) fn thread_time() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    Clock::ThreadTime.now()
 }

@@ -68,7 +68,7 @@ impl Sequence {
                     return self.write_prefix(buffer, event.kind, category, name);
                 }
                 (Categories::None, None) => {
-                    return EventEncoder::new(buffer).varint(track_event::TYPE, event.kind as u64);
+                    return buffer.put_varint::<{ track_event::TYPE }>(event.kind as u64);
                 }
                 _ => {}
             }

@@ -1,7 +1,9 @@
 //! How timestamps are written.
 
 use ferretto_proto::fields::{clock_snapshot, trace_packet};
+use ferretto_wire::Mark;
 
+use super::NEEDS_STATE;
 use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::filter::Filter;
 use crate::track_event::time::{INCREMENTAL, Timestamp};
@@ -15,6 +17,8 @@ pub(super) struct Clock {
     /// Nanoseconds per unit, at least 1.
     unit: u64,
     is_incremental: bool,
+    /// Times are differences in nanoseconds.
+    is_plain: bool,
     /// The number of the clock that events are timed by.
     base: u32,
     /// The time that differences refer to.
@@ -26,6 +30,7 @@ impl Clock {
         Self {
             unit: filter.timestamp_unit,
             is_incremental: !filter.absolute_timestamps,
+            is_plain: !filter.absolute_timestamps && filter.timestamp_unit == 1,
             base,
             last: 0,
         }
@@ -52,8 +57,36 @@ impl Clock {
         }
     }
 
-    /// Writes the fields that every packet begins with.
+    /// Begins the packet of an event: its time, and the message.
     #[inline]
+    pub(super) fn begin_event(
+        &mut self,
+        buffer: &mut EventBuffer,
+        now: u64,
+        time: Option<Timestamp>,
+    ) -> Mark {
+        if time.is_none() && self.is_plain && now >= self.last {
+            let difference = now - self.last;
+            self.last = now;
+            return buffer.begin_event(difference);
+        }
+        self.begin_unusual_event(buffer, now, time)
+    }
+
+    #[cold]
+    fn begin_unusual_event(
+        &mut self,
+        buffer: &mut EventBuffer,
+        now: u64,
+        time: Option<Timestamp>,
+    ) -> Mark {
+        buffer.clear();
+        self.write(buffer, now, time, NEEDS_STATE);
+        buffer.begin_nested(trace_packet::TRACK_EVENT)
+    }
+
+    /// Writes the fields that every packet begins with.
+    #[cold]
     pub(super) fn write(
         &mut self,
         buffer: &mut EventBuffer,
@@ -62,17 +95,11 @@ impl Clock {
         flags: u64,
     ) {
         let mut packet = EventEncoder::new(buffer);
-        if time.is_none() && self.is_incremental && self.unit == 1 && now >= self.last {
-            packet.varint(trace_packet::TIMESTAMP, now - self.last);
-            self.last = now;
-        } else {
-            self.write_other(&mut packet, time.unwrap_or(Timestamp::new(now)));
-        }
+        self.write_time(&mut packet, time.unwrap_or(Timestamp::new(now)));
         packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
     }
 
-    #[inline(never)]
-    fn write_other(&mut self, packet: &mut EventEncoder<'_>, time: Timestamp) {
+    fn write_time(&mut self, packet: &mut EventEncoder<'_>, time: Timestamp) {
         let Timestamp { mut clock, value } = time;
         let default = self.default_clock();
         if clock == INCREMENTAL {

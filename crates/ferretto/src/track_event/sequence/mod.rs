@@ -106,6 +106,7 @@ impl Sequence {
     }
 
     /// Writes an event.
+    #[inline(never)]
     pub(super) fn event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
         if let Categories::Dynamic(name) = event.categories
             && !self.wants(name)
@@ -146,9 +147,7 @@ impl Sequence {
         event: &Event<'_>,
         track: Option<u64>,
     ) {
-        buffer.clear();
-        self.clock.write(buffer, when.now, when.given, NEEDS_STATE);
-        let body = buffer.begin_nested(trace_packet::TRACK_EVENT);
+        let body = self.clock.begin_event(buffer, when.now, when.given);
         self.write_body(buffer, when, event, track);
         buffer.end_nested(body);
         if !self.interner.pending().is_empty() {

@@ -1,25 +1,21 @@
 //! Descriptions of tracks that hold for all threads and can be changed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+use ferretto_shm::fork::PerProcess;
 
 use super::{CounterTrack, Marker, StateTrack, Track, describe};
 use crate::engine::lock;
 use crate::track_event::identity::{Process, Thread};
 use crate::track_event::thread;
 
-static DESCRIPTIONS: Mutex<Option<HashMap<u64, Arc<[u8]>>>> = Mutex::new(None);
-
-/// Whether there may be any.
-static ARE_THERE: AtomicBool = AtomicBool::new(false);
+/// By number. Those of the parent of a forked process belong to other tracks.
+static DESCRIPTIONS: PerProcess<Mutex<HashMap<u64, Arc<[u8]>>>> = PerProcess::new();
 
 /// The description registered for a track, an encoded TrackDescriptor, if there is one.
 pub(in crate::track_event) fn description(uuid: u64) -> Option<Arc<[u8]>> {
-    if !ARE_THERE.load(Ordering::Acquire) {
-        return None;
-    }
-    lock(&DESCRIPTIONS).as_ref()?.get(&uuid).cloned()
+    lock(DESCRIPTIONS.get()?).get(&uuid).cloned()
 }
 
 fn register(track: &Track<'_>, marker: Marker<'_>) {
@@ -27,16 +23,14 @@ fn register(track: &Track<'_>, marker: Marker<'_>) {
     let description: Arc<[u8]> =
         ferretto_wire::encode(|out| describe(out, track, marker, process, &thread)).into();
     let uuid = track.uuid();
-    lock(&DESCRIPTIONS)
-        .get_or_insert_default()
-        .insert(uuid, Arc::clone(&description));
-    ARE_THERE.store(true, Ordering::Release);
+    let descriptions = DESCRIPTIONS.get_or_init(Mutex::default);
+    lock(descriptions).insert(uuid, Arc::clone(&description));
     thread::describe_again(uuid, &description);
 }
 
 fn unregister(track: &Track<'_>) {
-    if let Some(known) = lock(&DESCRIPTIONS).as_mut() {
-        known.remove(&track.uuid());
+    if let Some(descriptions) = DESCRIPTIONS.get() {
+        lock(descriptions).remove(&track.uuid());
     }
 }
 

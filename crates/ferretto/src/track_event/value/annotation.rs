@@ -97,22 +97,27 @@ impl<'a> Annotation<'a> {
         }
     }
 
+    #[inline(always)]
+    fn put_varint<const FIELD: u32>(&mut self, value: u64) {
+        self.encoder.sink().put_varint::<FIELD>(value);
+    }
+
     /// A truth value.
     #[inline]
     pub fn bool(&mut self, value: bool) {
-        self.encoder.bool(field::BOOL_VALUE, value);
+        self.put_varint::<{ field::BOOL_VALUE }>(value.into());
     }
 
     /// A whole number.
     #[inline]
     pub fn int(&mut self, value: i64) {
-        self.encoder.int(field::INT_VALUE, value);
+        self.put_varint::<{ field::INT_VALUE }>(value as u64);
     }
 
     /// A whole number that is never negative.
     #[inline]
     pub fn uint(&mut self, value: u64) {
-        self.encoder.varint(field::UINT_VALUE, value);
+        self.put_varint::<{ field::UINT_VALUE }>(value);
     }
 
     /// A number.
