@@ -9,11 +9,16 @@ use tracing_core::{Metadata, span};
 
 use crate::names::{self, Special};
 
+/// For the fields of most spans, in bytes.
+const ROOM: usize = 64;
+
 /// The values of a span's fields and more, in the extensions of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     /// For each field that has a value: its index, a [`tag`] and the value. If a field is there twice the last one counts.
     bytes: Vec<u8>,
+    /// There may be fields that are there twice.
+    has_repeats: bool,
     /// Flows that the next slice, or the end of the present one, takes part in.
     pub(crate) flows: Vec<(ferretto::Flow, bool)>,
     /// The flow through all slices of the span.
@@ -63,7 +68,10 @@ impl Argument for Value<'_> {
             Self::Uint(value) => annotation.uint(value),
             Self::Double(value) => annotation.double(value),
             Self::Bool(value) => annotation.bool(value),
-            Self::Text(value) => annotation.display(String::from_utf8_lossy(value)),
+            Self::Text(value) => match std::str::from_utf8(value) {
+                Ok(text) => annotation.text(text),
+                Err(_) => annotation.display(String::from_utf8_lossy(value)),
+            },
         }
     }
 }
@@ -71,11 +79,13 @@ impl Argument for Value<'_> {
 impl Stored {
     /// Keeps the values of a new span.
     pub(crate) fn attributes(&mut self, attributes: &span::Attributes<'_>) {
+        self.bytes.reserve(ROOM);
         attributes.record(&mut Keep(self));
     }
 
     /// Keeps values that are recorded later.
     pub(crate) fn record(&mut self, values: &span::Record<'_>) {
+        self.has_repeats = true;
         values.record(&mut Keep(self));
     }
 
@@ -104,8 +114,10 @@ impl Stored {
         let mut rest = self.bytes.get(from..).unwrap_or_default();
         while let Some((index, value, after)) = next(rest) {
             rest = after;
-            let is_last = !indices(rest).any(|later| later == index);
-            if is_last && let Some(field) = metadata.fields().iter().nth(index.into()) {
+            if self.has_repeats && indices(rest).any(|later| later == index) {
+                continue;
+            }
+            if let Some(field) = metadata.fields().iter().nth(index.into()) {
                 arguments.argument(field.name(), &value);
             }
         }
@@ -113,15 +125,25 @@ impl Stored {
 
     fn number(&mut self, field: &Field, tag: u8, value: u64) {
         if let Ok(index) = u8::try_from(field.index()) {
-            self.bytes.extend([index, tag]);
-            self.bytes.extend(value.to_le_bytes());
+            let mut bytes = [index, tag, 0, 0, 0, 0, 0, 0, 0, 0];
+            bytes[2..].copy_from_slice(&value.to_le_bytes());
+            self.bytes.extend_from_slice(&bytes);
         }
     }
 
     fn flag(&mut self, field: &Field, value: bool) {
         if let Ok(index) = u8::try_from(field.index()) {
-            self.bytes
-                .extend([index, if value { tag::TRUE } else { tag::FALSE }]);
+            let tag = if value { tag::TRUE } else { tag::FALSE };
+            self.bytes.extend_from_slice(&[index, tag]);
+        }
+    }
+
+    fn plain_text(&mut self, field: &Field, value: &str) {
+        if let (Ok(index), Ok(length)) = (u8::try_from(field.index()), u32::try_from(value.len())) {
+            let length = length.to_le_bytes();
+            self.bytes.extend_from_slice(&[index, tag::TEXT]);
+            self.bytes.extend_from_slice(&length);
+            self.bytes.extend_from_slice(value.as_bytes());
         }
     }
 
@@ -129,7 +151,8 @@ impl Stored {
         let Ok(index) = u8::try_from(field.index()) else {
             return;
         };
-        self.bytes.extend([index, tag::TEXT, 0, 0, 0, 0]);
+        self.bytes
+            .extend_from_slice(&[index, tag::TEXT, 0, 0, 0, 0]);
         let start = self.bytes.len();
         // What a failing implementation has written so far stays.
         let _ = Text(&mut self.bytes).write_fmt(value);
@@ -226,7 +249,7 @@ impl Visit for Keep<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.text(field, format_args!("{value}"));
+        self.0.plain_text(field, value);
     }
 
     fn record_bytes(&mut self, field: &Field, value: &[u8]) {

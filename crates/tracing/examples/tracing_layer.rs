@@ -1,0 +1,70 @@
+//! A program that uses `tracing`, with tasks that several threads take part in.
+//!
+//! Run it with `ferretto record -- cargo run -p tracing-ferretto --example tracing_layer`, then `ferretto open`.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use tracing::{Span, info, info_span, instrument, warn};
+use tracing_ferretto::{FerrettoLayer, Spans};
+
+/// A request on its way from thread to thread. Its span is entered by each.
+struct Request {
+    id: u64,
+    span: Span,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Waits a moment for recordings that run already, so that the first spans are in them.
+    ferretto::Options::new()
+        .wait(Duration::from_secs(1))
+        .init()?;
+    // Requests are entered by several threads, one after the other: arrows show the way.
+    FerrettoLayer::new()
+        .spans_by(|metadata| match metadata.name() {
+            "request" => Spans::Flows,
+            _ => Spans::Threads,
+        })
+        .log_messages(true)
+        .init()?;
+
+    let (to_worker, requests) = channel();
+    let worker = thread::Builder::new()
+        .name("worker".to_owned())
+        .spawn(move || work(&requests))?;
+    for id in 1..=20 {
+        let span = info_span!("request", id, status = tracing::field::Empty);
+        span.in_scope(|| accept(id));
+        to_worker.send(Request { id, span })?;
+        // A counter: the field's name says so.
+        info!(counter.requests = id);
+    }
+    drop(to_worker);
+    worker.join().map_err(|_| "the worker panicked")?;
+    ferretto::flush(Duration::from_secs(5));
+    Ok(())
+}
+
+#[instrument]
+fn accept(id: u64) {
+    thread::sleep(Duration::from_millis(2));
+    if id.is_multiple_of(7) {
+        warn!(id, "a slow one");
+    }
+}
+
+fn work(requests: &Receiver<Request>) {
+    for request in requests {
+        let _entered = request.span.enter();
+        let status = answer(request.id);
+        // Added to the slice when it ends.
+        request.span.record("status", status);
+    }
+}
+
+#[instrument(level = "info")]
+fn answer(id: u64) -> u32 {
+    thread::sleep(Duration::from_millis(id % 5));
+    if id.is_multiple_of(7) { 503 } else { 200 }
+}
