@@ -109,8 +109,9 @@ impl Producer {
     /// As [`new`](Self::new).
     pub fn through(
         connector: Arc<dyn Connect<Port>>,
-        options: ProducerOptions,
+        mut options: ProducerOptions,
     ) -> io::Result<Self> {
+        connector.advise(&mut options);
         let shared = Shared::new()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(

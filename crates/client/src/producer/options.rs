@@ -24,7 +24,8 @@ pub struct ProducerOptions {
     pub name: String,
     /// Where the service is; `None` for the environment's or the default place.
     pub address: Option<Address>,
-    /// Wanted size of the shared memory in bytes; 0 for the service's default, 256 KiB.
+    /// Wanted size of the shared memory in bytes; 0 for what suits the transport, for sockets the service's default of
+    /// 256 KiB.
     pub memory_size_hint: u32,
     /// Wanted page size in bytes: 4, 8, 16 or 32 KiB; 0 for the service's default, 4 KiB.
     pub page_size_hint: u32,
@@ -32,7 +33,8 @@ pub struct ProducerOptions {
     pub scraping: Scraping,
     /// Free text for service queries.
     pub sdk_version: String,
-    /// How long complete chunks wait for company before they are announced.
+    /// How long complete chunks wait for company before they are announced, unless half of the memory is full; zero for
+    /// what suits the transport, which is not at all for sockets.
     pub commit_batch: Duration,
     /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in memory that the producer
     /// provides itself.

@@ -37,6 +37,8 @@ pub use ferretto_ipc::port::producer::Port as ProducerPort;
 pub use ferretto_ipc::port::{PortMessage, consumer, producer};
 pub use socket::OverSocket;
 
+use crate::producer::ProducerOptions;
+
 pub use crate::wake::WakeFd;
 
 /// One connection to one port of a service.
@@ -140,6 +142,12 @@ pub trait Connect<P: Port>: Send + Sync + fmt::Debug {
     /// Whether another attempt makes sense after one that failed, or a link that ended.
     fn can_retry(&self) -> bool {
         true
+    }
+
+    /// Fills in what the options of a producer leave open (what is zero there) and suits this transport better than the
+    /// service's defaults.
+    fn advise(&self, producer: &mut ProducerOptions) {
+        let _ = producer;
     }
 
     /// The socket whose appearance promises that the next attempt succeeds, if there is such a thing.

@@ -16,10 +16,18 @@
 //!   with [`InProcess::new`] stay with the parent, and cannot be connected to any more.
 //! - The service makes no difference between who asks: all of its clients are this process.
 //!
+//! # What it costs
+//!
+//! The thread that records hands full chunks over under a lock, and wakes somebody only when the first of a batch is
+//! full, and when half of the memory is (1 MiB, unless the options say otherwise): a few times per megabyte. The service
+//! copies each chunk once, into the session's buffer. Without sessions it has no memory to speak of.
+//!
 //! # Limits
 //!
-//! Sessions cannot raise the priority of the service's thread (`priority_boost`), there are no relays, and traces do
-//! not tell the time zone. The time stamp counter is among the clocks only with feature `tsc`.
+//! Built as it is for this crate, the service knows neither compression nor regular expressions nor priorities, and says
+//! so to configs that ask for them; programs that want them enable the features of `ferretto-service`. The priority of
+//! its thread is never changed. There are no relays, and traces do not tell the time zone. The time stamp counter is
+//! among the clocks only with feature `tsc`.
 
 mod driver;
 mod inbox;
@@ -30,7 +38,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use ferretto_client::ProducerOptions;
 use ferretto_client::transport::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
 use ferretto_service::driver::service_options;
 use ferretto_service::{ClientId, ServiceOptions};
@@ -40,6 +50,11 @@ use self::driver::Driver;
 use self::inbox::{Inbox, Input};
 use self::link::{LocalLink, LocalPort};
 use self::mailbox::{Mailbox, MailboxRef};
+
+/// How long chunks wait for others, if nothing else is wanted.
+const COMMIT_BATCH: Duration = Duration::from_millis(5);
+/// Size of a producer's memory, if nothing else is wanted, in bytes.
+const MEMORY_SIZE: u32 = 1024 * 1024;
 
 /// A tracing service in this process. Cheap to clone; all clones mean the same service.
 ///
@@ -133,6 +148,16 @@ impl Connect<ProducerPort> for InProcess {
     fn connect(&self) -> Result<Box<dyn Link<ProducerPort>>, ConnectFailure> {
         let machine_id = self.machine_id;
         self.enter(|client, mailbox| Input::Producer(client, mailbox, machine_id))
+    }
+
+    fn advise(&self, producer: &mut ProducerOptions) {
+        // The threads that pass chunks on have to be woken, on CPUs that the program could use itself.
+        if producer.commit_batch.is_zero() {
+            producer.commit_batch = COMMIT_BATCH;
+        }
+        if producer.memory_size_hint == 0 {
+            producer.memory_size_hint = MEMORY_SIZE;
+        }
     }
 }
 
