@@ -27,6 +27,11 @@
 //! - [`init()`] once at the start, or [`Options`] for more control.
 //! - [`slice!`], [`instant!`], [`counter!`], and [`begin!`] with [`end!`], in [categories](Category).
 //! - [`DataSource`] and [`register_data_source`] for packets of any kind.
+//! - [`record`] writes what this program traces into a file, without any service outside; a [`FlightRecorder`] keeps the
+//!   last moments in memory, for when something goes wrong. The module [`session`] has everything about recordings that
+//!   are controlled from inside a program.
+//! - [`testing::capture`] for tests of what a program traces, and the module [`interceptor`] for looking at packets where
+//!   they are written, for example to print them.
 //!
 //! A program that ends loses nothing that was written, unless a packet is larger than 4 KiB: the service reads the
 //! rest from the shared memory. [`flush`] makes sure of those, too.

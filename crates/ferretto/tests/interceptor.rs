@@ -5,6 +5,7 @@ mod common;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use common::noted::{Noted, texts, write};
 use common::{LIMIT, Service};
 use ferretto::interceptor::{Interceptor, register_interceptor};
 use ferretto::proto::DataSourceConfig;
@@ -40,9 +41,13 @@ impl Interceptor for Keep {
 }
 
 fn start(service: &Service, interceptor: InterceptorConfig) -> Session {
+    start_source(service, "track_event", interceptor)
+}
+
+fn start_source(service: &Service, name: &str, interceptor: InterceptorConfig) -> Session {
     let session = Session::open(Backend::At(service.consumers.clone())).unwrap();
     session.set_up(RecordingConfig::new().data_source(DataSourceConfig {
-        name: Some(b"track_event".to_vec()),
+        name: Some(name.into()),
         legacy_config: Some(b"this one".to_vec()),
         interceptor_config: interceptor.into(),
         ..Default::default()
@@ -132,6 +137,17 @@ fn packets_go_to_the_interceptor() {
     ferretto::instant!("app", "recorded");
     assert!(ferretto::flush(LIMIT));
     assert!(has_events(&stop(&session)));
+
+    // Data sources of the program's own.
+    let (source, _ends) = Noted::new();
+    let source = ferretto::register_data_source("custom", source).unwrap();
+    assert!(ferretto::flush(LIMIT));
+    let session = start_source(&service, "custom", named("keep"));
+    write(&source, "intercepted");
+    let seen = std::mem::take(&mut *SEEN.lock().unwrap());
+    let packets: Vec<_> = seen.into_iter().map(|(.., packet)| packet).collect();
+    assert_eq!(texts(&packets), ["intercepted"]);
+    assert!(texts(&stop(&session)).is_empty());
 
     // The console's lines go to another process here.
     if std::env::var_os("PRINT_TO_CONSOLE").is_some() {

@@ -2,22 +2,24 @@
 
 mod common;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use common::{LIMIT, Service};
+use ferretto::Backends;
 use ferretto::proto::TraceConfig;
 use ferretto::session::{
     Backend, Buffer, RecordingConfig, Session, SessionError, SessionEvent, TrackEvents,
 };
 use ferretto_wire::Fields;
 
-/// The service that all tests share, with this process as producer. At most eight may record track events at a time.
+/// The service that all tests share, with this process as producer.
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| {
         let service = Service::start();
         ferretto::Options::new()
+            .backends(Backends::SYSTEM | Backends::IN_PROCESS)
             .address(service.producers.clone())
             .wait(LIMIT)
             .init()
@@ -26,8 +28,15 @@ fn service() -> &'static Service {
     })
 }
 
-fn open() -> Session {
-    Session::open(Backend::At(service().consumers.clone())).unwrap()
+/// Runs a test with sessions of a service that is reached by sockets, and of the one in this process. One test at a time:
+/// a service makes no more than five recordings for one user.
+fn each(test: impl Fn(&dyn Fn() -> Session)) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let system = Backend::At(service().consumers.clone());
+    for backend in [system, Backend::InProcess] {
+        test(&|| Session::open(backend.clone()).unwrap());
+    }
 }
 
 /// The track events of one category.
@@ -77,253 +86,276 @@ fn reason(error: &SessionError) -> &str {
 
 #[test]
 fn sdk_023_an_empty_session_starts_and_a_bad_one_says_why_not() {
-    let session = open();
-    session.set_up(RecordingConfig::new());
-    session.start(LIMIT).wait().unwrap();
-    session.stop(LIMIT).wait().unwrap();
-    assert!(!packets(&session.read(LIMIT).wait().unwrap()).is_empty());
+    each(|open| {
+        let session = open();
+        session.set_up(RecordingConfig::new());
+        session.start(LIMIT).wait().unwrap();
+        session.stop(LIMIT).wait().unwrap();
+        assert!(!packets(&session.read(LIMIT).wait().unwrap()).is_empty());
 
-    // A config without buffers whose data source wants the second.
-    let mut config = RecordingConfig::new().data_source_named("track_event");
-    config.message_mut().data_sources[0]
-        .config
-        .get_or_insert_default()
-        .target_buffer = Some(7);
-    session.set_up(config);
-    let error = session.start(LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::Failed { .. }), "{error:?}");
-    assert!(!reason(&error).is_empty());
-    let error = session.stop(LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::Failed { .. }), "{error:?}");
-    // The session can be used again.
-    session.set_up(only("sdk23"));
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("sdk23", "after the failure");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    let trace = session.read(LIMIT).wait().unwrap();
-    assert_eq!(names(&trace), ["after the failure"]);
+        // A config without buffers whose data source wants the second.
+        let mut config = RecordingConfig::new().data_source_named("track_event");
+        config.message_mut().data_sources[0]
+            .config
+            .get_or_insert_default()
+            .target_buffer = Some(7);
+        session.set_up(config);
+        let error = session.start(LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::Failed { .. }), "{error:?}");
+        assert!(!reason(&error).is_empty());
+        let error = session.stop(LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::Failed { .. }), "{error:?}");
+        // The session can be used again.
+        session.set_up(only("sdk23"));
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("sdk23", "after the failure");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        let trace = session.read(LIMIT).wait().unwrap();
+        assert_eq!(names(&trace), ["after the failure"]);
+    });
 }
 
 #[test]
 fn sdk_025_start_and_stop_without_a_config_are_errors() {
-    let session = open();
-    let error = session.start(LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::NotSetUp), "{error:?}");
-    let error = session.stop(LIMIT).wait().unwrap_err();
-    assert!(
-        matches!(error, SessionError::NotRunning { .. }),
-        "{error:?}"
-    );
-    let error = session.wait_for_end(LIMIT).wait().unwrap_err();
-    assert!(
-        matches!(error, SessionError::NotRunning { .. }),
-        "{error:?}"
-    );
-    let error = session.read(LIMIT).wait().unwrap_err();
-    assert!(
-        matches!(error, SessionError::NotRunning { .. }),
-        "{error:?}"
-    );
-    let error = session.stats(LIMIT).wait().unwrap_err();
-    assert!(
-        matches!(error, SessionError::NotRunning { .. }),
-        "{error:?}"
-    );
-    // Stopping clears the config, and is done at once the second time.
-    session.set_up(RecordingConfig::new());
-    session.start(LIMIT).wait().unwrap();
-    let error = session.start(LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::AlreadyStarted), "{error:?}");
-    session.stop(LIMIT).wait().unwrap();
-    session.stop(LIMIT).wait().unwrap();
-    let error = session.start(LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::NotSetUp), "{error:?}");
+    each(|open| {
+        let session = open();
+        let error = session.start(LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::NotSetUp), "{error:?}");
+        let error = session.stop(LIMIT).wait().unwrap_err();
+        assert!(
+            matches!(error, SessionError::NotRunning { .. }),
+            "{error:?}"
+        );
+        let error = session.wait_for_end(LIMIT).wait().unwrap_err();
+        assert!(
+            matches!(error, SessionError::NotRunning { .. }),
+            "{error:?}"
+        );
+        let error = session.read(LIMIT).wait().unwrap_err();
+        assert!(
+            matches!(error, SessionError::NotRunning { .. }),
+            "{error:?}"
+        );
+        let error = session.stats(LIMIT).wait().unwrap_err();
+        assert!(
+            matches!(error, SessionError::NotRunning { .. }),
+            "{error:?}"
+        );
+        // Stopping clears the config, and is done at once the second time.
+        session.set_up(RecordingConfig::new());
+        session.start(LIMIT).wait().unwrap();
+        let error = session.start(LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::AlreadyStarted), "{error:?}");
+        session.stop(LIMIT).wait().unwrap();
+        session.stop(LIMIT).wait().unwrap();
+        let error = session.start(LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::NotSetUp), "{error:?}");
+    });
 }
 
 #[test]
 fn sdk_026_reads_yield_whole_packets_and_each_only_once() {
-    let session = open();
-    session.set_up(only("sdk26"));
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("sdk26", "first");
-    assert!(ferretto::flush(LIMIT));
-    assert_eq!(names(&flush_and_read(&session)), ["first"]);
-    ferretto::instant!("sdk26", "second");
-    assert!(ferretto::flush(LIMIT));
-    assert_eq!(names(&flush_and_read(&session)), ["second"]);
-    // Two reads at a time take turns; everything comes once.
-    ferretto::instant!("sdk26", "third");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    let (one, another) = (session.read(LIMIT), session.read(LIMIT));
-    let mut both = one.wait().unwrap();
-    both.extend(another.wait().unwrap());
-    assert_eq!(names(&both), ["third"]);
-    assert!(names(&session.read(LIMIT).wait().unwrap()).is_empty());
+    each(|open| {
+        let session = open();
+        session.set_up(only("sdk26"));
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("sdk26", "first");
+        assert!(ferretto::flush(LIMIT));
+        assert_eq!(names(&flush_and_read(&session)), ["first"]);
+        ferretto::instant!("sdk26", "second");
+        assert!(ferretto::flush(LIMIT));
+        assert_eq!(names(&flush_and_read(&session)), ["second"]);
+        // Two reads at a time take turns; everything comes once.
+        ferretto::instant!("sdk26", "third");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        let (one, another) = (session.read(LIMIT), session.read(LIMIT));
+        let mut both = one.wait().unwrap();
+        both.extend(another.wait().unwrap());
+        assert_eq!(names(&both), ["third"]);
+        assert!(names(&session.read(LIMIT).wait().unwrap()).is_empty());
+    });
 }
 
 #[test]
 fn what_is_read_for_nobody_comes_with_the_next_read() {
-    let session = open();
-    session.set_up(only("unread"));
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("unread", "kept");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    drop(session.read(LIMIT));
-    // And of one that is there already, but never looked at.
-    let finished = session.read(LIMIT);
-    session.stats(LIMIT).wait().unwrap();
-    drop(finished);
-    assert_eq!(names(&session.read(LIMIT).wait().unwrap()), ["kept"]);
+    each(|open| {
+        let session = open();
+        session.set_up(only("unread"));
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("unread", "kept");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        drop(session.read(LIMIT));
+        // And of one that is there already, but never looked at.
+        let finished = session.read(LIMIT);
+        session.stats(LIMIT).wait().unwrap();
+        drop(finished);
+        assert_eq!(names(&session.read(LIMIT).wait().unwrap()), ["kept"]);
+    });
 }
 
 #[test]
 fn sdk_027_flush_before_the_start_or_after_the_end_is_an_error() {
-    let session = open();
-    session.set_up(RecordingConfig::new());
-    let error = session.flush(LIMIT).wait().unwrap_err();
-    assert!(
-        matches!(error, SessionError::NotRunning { .. }),
-        "{error:?}"
-    );
-    session.start(LIMIT).wait().unwrap();
-    session.flush(LIMIT).wait().unwrap();
-    session.stop(LIMIT).wait().unwrap();
-    let error = session.flush(LIMIT).wait().unwrap_err();
-    assert!(
-        matches!(error, SessionError::NotRunning { .. }),
-        "{error:?}"
-    );
+    each(|open| {
+        let session = open();
+        session.set_up(RecordingConfig::new());
+        let error = session.flush(LIMIT).wait().unwrap_err();
+        assert!(
+            matches!(error, SessionError::NotRunning { .. }),
+            "{error:?}"
+        );
+        session.start(LIMIT).wait().unwrap();
+        session.flush(LIMIT).wait().unwrap();
+        session.stop(LIMIT).wait().unwrap();
+        let error = session.flush(LIMIT).wait().unwrap_err();
+        assert!(
+            matches!(error, SessionError::NotRunning { .. }),
+            "{error:?}"
+        );
+    });
 }
 
 #[test]
 fn sdk_028_a_stop_before_the_connection_stands_ends_the_session_after_it_starts() {
-    let session = open();
-    session.set_up(only("sdk28"));
-    let started = session.start(LIMIT);
-    session.stop(LIMIT).wait().unwrap();
-    started.wait().unwrap();
-    assert!(!packets(&session.read(LIMIT).wait().unwrap()).is_empty());
+    each(|open| {
+        let session = open();
+        session.set_up(only("sdk28"));
+        let started = session.start(LIMIT);
+        session.stop(LIMIT).wait().unwrap();
+        started.wait().unwrap();
+        assert!(!packets(&session.read(LIMIT).wait().unwrap()).is_empty());
+    });
 }
 
 #[test]
 fn sdk_029_a_copy_is_readable_and_an_unknown_name_an_error() {
-    let session = open();
-    session.set_up(only("sdk29").unique_name("sdk29"));
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("sdk29", "copied");
-    assert!(ferretto::flush(LIMIT));
+    each(|open| {
+        let session = open();
+        session.set_up(only("sdk29").unique_name("sdk29"));
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("sdk29", "copied");
+        assert!(ferretto::flush(LIMIT));
 
-    let copy = open();
-    let cloned = copy.clone_named("sdk29", LIMIT).wait().unwrap();
-    assert_ne!(cloned.uuid, (0, 0));
-    assert_eq!(names(&copy.read(LIMIT).wait().unwrap()), ["copied"]);
-    // The original has it still.
-    assert_eq!(names(&flush_and_read(&session)), ["copied"]);
+        let copy = open();
+        let cloned = copy.clone_named("sdk29", LIMIT).wait().unwrap();
+        assert_ne!(cloned.uuid, (0, 0));
+        assert_eq!(names(&copy.read(LIMIT).wait().unwrap()), ["copied"]);
+        // The original has it still.
+        assert_eq!(names(&flush_and_read(&session)), ["copied"]);
 
-    let error = open()
-        .clone_named("no such name", LIMIT)
-        .wait()
-        .unwrap_err();
-    assert!(matches!(error, SessionError::Refused { .. }), "{error:?}");
-    assert!(!reason(&error).is_empty());
+        let error = open()
+            .clone_named("no such name", LIMIT)
+            .wait()
+            .unwrap_err();
+        assert!(matches!(error, SessionError::Refused { .. }), "{error:?}");
+        assert!(!reason(&error).is_empty());
+    });
 }
 
 #[test]
 fn events_are_told() {
-    let session = open();
-    session.set_up(only("observed").duration(Duration::from_millis(1)));
-    session.start(LIMIT).wait().unwrap();
-    let mut seen = Vec::new();
-    while !matches!(seen.last(), Some(SessionEvent::Ended { .. })) {
-        // An event that somebody waited for and did not take is not lost.
-        drop(session.next_event(LIMIT));
-        seen.push(session.next_event(LIMIT).wait().unwrap());
-    }
-    assert!(seen.contains(&SessionEvent::AllStarted));
-    let is_recording = |event: &&SessionEvent| matches!(event, SessionEvent::Instance { data_source, is_recording: true, .. } if data_source == "track_event");
-    assert_eq!(seen.iter().filter(is_recording).count(), 1, "{seen:?}");
-    session.wait_for_end(LIMIT).wait().unwrap();
+    each(|open| {
+        let session = open();
+        session.set_up(only("observed").duration(Duration::from_millis(1)));
+        session.start(LIMIT).wait().unwrap();
+        let mut seen = Vec::new();
+        while !matches!(seen.last(), Some(SessionEvent::Ended { .. })) {
+            // An event that somebody waited for and did not take is not lost.
+            drop(session.next_event(LIMIT));
+            seen.push(session.next_event(LIMIT).wait().unwrap());
+        }
+        assert!(seen.contains(&SessionEvent::AllStarted));
+        let is_recording = |event: &&SessionEvent| matches!(event, SessionEvent::Instance { data_source, is_recording: true, .. } if data_source == "track_event");
+        assert_eq!(seen.iter().filter(is_recording).count(), 1, "{seen:?}");
+        session.wait_for_end(LIMIT).wait().unwrap();
+    });
 }
 
 #[test]
 fn the_service_is_asked() {
-    let session = open();
-    session.set_up(
-        RecordingConfig::new()
-            .buffer(Buffer::discard(64))
-            .buffer(Buffer::ring(128)),
-    );
-    session.start(LIMIT).wait().unwrap();
-    let stats = session.stats(LIMIT).wait().unwrap();
-    let sizes: Vec<_> = stats
-        .buffer_stats
-        .iter()
-        .map(|buffer| buffer.buffer_size)
-        .collect();
-    assert_eq!(sizes, [Some(64 << 10), Some(128 << 10)]);
-    let state = session.service_state(LIMIT).wait().unwrap();
-    assert!(!state.data_sources.is_empty());
-    session.capabilities(LIMIT).wait().unwrap();
-    let config = TraceConfig::clone(RecordingConfig::new().message());
-    session.change_config(config, LIMIT).wait().unwrap();
+    each(|open| {
+        let session = open();
+        session.set_up(
+            RecordingConfig::new()
+                .buffer(Buffer::discard(64))
+                .buffer(Buffer::ring(128)),
+        );
+        session.start(LIMIT).wait().unwrap();
+        let stats = session.stats(LIMIT).wait().unwrap();
+        let sizes: Vec<_> = stats
+            .buffer_stats
+            .iter()
+            .map(|buffer| buffer.buffer_size)
+            .collect();
+        assert_eq!(sizes, [Some(64 << 10), Some(128 << 10)]);
+        let state = session.service_state(LIMIT).wait().unwrap();
+        assert!(!state.data_sources.is_empty());
+        session.capabilities(LIMIT).wait().unwrap();
+        let config = TraceConfig::clone(RecordingConfig::new().message());
+        session.change_config(config, LIMIT).wait().unwrap();
+    });
 }
 
 #[test]
 fn a_deferred_session_is_created_when_set_up() {
-    let session = open();
-    session.set_up(only("deferred").unique_name("deferred").deferred_start());
-    // Another one of the name is refused, so it exists.
-    let other = open();
-    session.capabilities(LIMIT).wait().unwrap();
-    other.set_up(only("deferred").unique_name("deferred"));
-    let error = other.start(LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::Failed { .. }), "{error:?}");
-    ferretto::instant!("deferred", "too early");
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("deferred", "in time");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    assert_eq!(names(&session.read(LIMIT).wait().unwrap()), ["in time"]);
+    each(|open| {
+        let session = open();
+        session.set_up(only("deferred").unique_name("deferred").deferred_start());
+        // Another one of the name is refused, so it exists.
+        let other = open();
+        session.capabilities(LIMIT).wait().unwrap();
+        other.set_up(only("deferred").unique_name("deferred"));
+        let error = other.start(LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::Failed { .. }), "{error:?}");
+        ferretto::instant!("deferred", "too early");
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("deferred", "in time");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        assert_eq!(names(&session.read(LIMIT).wait().unwrap()), ["in time"]);
+    });
 }
 
 #[test]
 fn a_trace_is_written_as_it_is_read_or_by_the_service() {
-    let session = open();
-    session.set_up(only("written"));
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("written", "into");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    let trace = session.read_into(Vec::new(), LIMIT).wait().unwrap();
-    assert_eq!(names(&trace), ["into"]);
+    each(|open| {
+        let session = open();
+        session.set_up(only("written"));
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("written", "into");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        let trace = session.read_into(Vec::new(), LIMIT).wait().unwrap();
+        assert_eq!(names(&trace), ["into"]);
 
-    // One that fails.
-    session.set_up(only("written"));
-    session.start(LIMIT).wait().unwrap();
-    session.stop(LIMIT).wait().unwrap();
-    let full = std::fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let error = session.read_into(full, LIMIT).wait().unwrap_err();
-    assert!(matches!(error, SessionError::Write(_)), "{error:?}");
+        // One that fails.
+        session.set_up(only("written"));
+        session.start(LIMIT).wait().unwrap();
+        session.stop(LIMIT).wait().unwrap();
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let error = session.read_into(full, LIMIT).wait().unwrap_err();
+        assert!(matches!(error, SessionError::Write(_)), "{error:?}");
 
-    // By the service.
-    let file = tempfile();
-    session
-        .set_up(only("written").write_into(file.try_clone().unwrap(), Duration::from_secs(3600)));
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("written", "by the service");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    let mut trace = vec![0; file.metadata().unwrap().len() as usize];
-    std::os::unix::fs::FileExt::read_exact_at(&file, &mut trace, 0).unwrap();
-    assert_eq!(names(&trace), ["by the service"]);
-    // What is in the file is nowhere else.
-    assert!(names(&session.read(LIMIT).wait().unwrap()).is_empty());
+        // By the service.
+        let file = tempfile();
+        session.set_up(
+            only("written").write_into(file.try_clone().unwrap(), Duration::from_secs(3600)),
+        );
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("written", "by the service");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        let mut trace = vec![0; file.metadata().unwrap().len() as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut trace, 0).unwrap();
+        assert_eq!(names(&trace), ["by the service"]);
+        // What is in the file is nowhere else.
+        assert!(names(&session.read(LIMIT).wait().unwrap()).is_empty());
+    });
 }
 
 /// A file without a name.
@@ -334,38 +366,42 @@ fn tempfile() -> std::fs::File {
 
 #[test]
 fn a_callback_gets_the_answer_and_may_drop_the_session() {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let session = open();
-    session.set_up(RecordingConfig::new());
-    let call = session.start(LIMIT);
-    call.then(move |result| {
-        drop(session);
-        sender.send(result).unwrap();
+    each(|open| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let session = open();
+        session.set_up(RecordingConfig::new());
+        let call = session.start(LIMIT);
+        call.then(move |result| {
+            drop(session);
+            sender.send(result).unwrap();
+        });
+        receiver.recv_timeout(LIMIT).unwrap().unwrap();
+        // One that is there already.
+        let session = open();
+        let call = session.stop(LIMIT);
+        session.capabilities(LIMIT).wait().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        call.then(move |result| sender.send(result).unwrap());
+        assert!(receiver.recv_timeout(LIMIT).unwrap().is_err());
     });
-    receiver.recv_timeout(LIMIT).unwrap().unwrap();
-    // One that is there already.
-    let session = open();
-    let call = session.stop(LIMIT);
-    session.capabilities(LIMIT).wait().unwrap();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    call.then(move |result| sender.send(result).unwrap());
-    assert!(receiver.recv_timeout(LIMIT).unwrap().is_err());
 }
 
 #[test]
 fn whole_configs_are_taken() {
-    use ferretto::proto::Message as _;
-    let message = only("whole")
-        .buffer(Buffer::ring(64))
-        .message()
-        .encode_to_vec();
-    let session = open();
-    session.set_up(RecordingConfig::decode(&message).unwrap());
-    session.start(LIMIT).wait().unwrap();
-    ferretto::instant!("whole", "message");
-    assert!(ferretto::flush(LIMIT));
-    session.stop(LIMIT).wait().unwrap();
-    assert_eq!(names(&session.read(LIMIT).wait().unwrap()), ["message"]);
-    let error = RecordingConfig::decode(b"\x0a\xff").unwrap_err();
-    assert!(matches!(error, SessionError::BadConfig), "{error:?}");
+    each(|open| {
+        use ferretto::proto::Message as _;
+        let message = only("whole")
+            .buffer(Buffer::ring(64))
+            .message()
+            .encode_to_vec();
+        let session = open();
+        session.set_up(RecordingConfig::decode(&message).unwrap());
+        session.start(LIMIT).wait().unwrap();
+        ferretto::instant!("whole", "message");
+        assert!(ferretto::flush(LIMIT));
+        session.stop(LIMIT).wait().unwrap();
+        assert_eq!(names(&session.read(LIMIT).wait().unwrap()), ["message"]);
+        let error = RecordingConfig::decode(b"\x0a\xff").unwrap_err();
+        assert!(matches!(error, SessionError::BadConfig), "{error:?}");
+    });
 }

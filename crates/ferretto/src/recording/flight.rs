@@ -74,7 +74,7 @@ impl FlightRecorder {
             backend: Backend::InProcess,
             size_kb: 16 * 1024,
             events: TrackEvents::new(),
-            period: Duration::from_secs(1),
+            period: Duration::from_millis(250),
             config: None,
             on_panic: None,
             on_trigger: Vec::new(),
@@ -121,7 +121,7 @@ impl FlightRecorderOptions {
         self
     }
 
-    /// How often names, tracks and times are repeated; by default once a second. What is kept can be read from the first
+    /// How often names, tracks and times are repeated; by default four times a second. What is kept can be read from the first
     /// repetition on, so this should be a small part of the time that fits into memory.
     pub fn repeat_every(mut self, period: Duration) -> Self {
         self.period = period;

@@ -237,7 +237,7 @@ impl Driver {
             (Link::Bound(_), Command::SetUp(config, file)) => self.set_up(config, file),
             (Link::Bound(_), Command::Start(done)) => self.start(done),
             (Link::Bound(_), Command::Stop(done)) => self.stop(done),
-            (Link::Bound(_), Command::WaitForEnd(done)) => match self.end() {
+            (Link::Bound(_), Command::WaitForEnd(done)) => match self.end(done.name()) {
                 Some(result) => done.complete(result),
                 None => self.stopping.push_back(done),
             },
@@ -291,7 +291,7 @@ impl Driver {
     }
 
     fn stop(&mut self, done: Completer<()>) {
-        if let Some(result) = self.end() {
+        if let Some(result) = self.end(done.name()) {
             done.complete(result);
             return;
         }
@@ -307,9 +307,9 @@ impl Driver {
     }
 
     /// How the recording ended; `None` if it has not.
-    fn end(&self) -> Option<Result<(), SessionError>> {
+    fn end(&self, call: &'static str) -> Option<Result<(), SessionError>> {
         match &self.phase {
-            Phase::Idle => Some(Err(SessionError::NotRunning { call: "stop" })),
+            Phase::Idle => Some(Err(SessionError::NotRunning { call })),
             Phase::Ended(None) => Some(Ok(())),
             Phase::Ended(Some(reason)) => Some(Err(SessionError::Failed {
                 reason: reason.clone(),

@@ -72,6 +72,13 @@ impl SessionError {
         }
     }
 
+    /// The session is the parent process's.
+    pub(super) fn inherited() -> Self {
+        Self::Disconnected {
+            reason: "the session belongs to the parent of this process".to_owned(),
+        }
+    }
+
     /// What it means that the service could not be asked.
     pub(super) fn from_call(call: &'static str, error: CallError) -> Self {
         match error {

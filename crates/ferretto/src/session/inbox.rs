@@ -1,11 +1,13 @@
 //! What others ask of a session's thread.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use ferretto_client::ConsumerWaker;
 use ferretto_proto::TraceConfig;
+use ferretto_shm::fork;
 use rustix::fd::OwnedFd;
 
 use super::SessionError;
@@ -63,8 +65,9 @@ impl Command {
 }
 
 /// Where commands wait for the session's thread.
-#[derive(Default)]
 pub(super) struct Inbox {
+    /// Tells forked children, in which that thread is not, and may have left any lock locked.
+    forks: u32,
     state: Mutex<State>,
     changed: Condvar,
     /// What was read for somebody who no longer wanted it.
@@ -86,8 +89,28 @@ struct State {
 }
 
 impl Inbox {
+    /// Nothing asked for.
+    pub(super) fn new() -> io::Result<Self> {
+        fork::watch()?;
+        Ok(Self {
+            forks: fork::forks(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            unread: Mutex::default(),
+        })
+    }
+
+    /// Whether this is a forked child of the process that the session belongs to.
+    fn is_inherited(&self) -> bool {
+        self.forks != fork::forks()
+    }
+
     /// Hands a command to the session's thread.
     pub(super) fn send(&self, command: Command) {
+        if self.is_inherited() {
+            command.fail(SessionError::inherited());
+            return;
+        }
         let mut state = lock(&self.state);
         if state.is_finished {
             drop(state);
@@ -98,11 +121,18 @@ impl Inbox {
         self.wake(state);
     }
 
-    /// Has the session's thread end.
-    pub(super) fn close(&self) {
+    /// Has the session's thread end, and waits until it is about to.
+    pub(super) fn close(&self, limit: Duration) {
+        if self.is_inherited() {
+            return;
+        }
         let mut state = lock(&self.state);
         state.is_closing = true;
         self.wake(state);
+        let state = lock(&self.state);
+        let _ = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.is_finished);
     }
 
     /// Tells how the policy decided; the first decision counts.
@@ -156,14 +186,6 @@ impl Inbox {
         self.changed.notify_all();
         let over = |command: Command| command.fail(SessionError::over());
         commands.into_iter().for_each(over);
-    }
-
-    /// Waits until the session's thread is about to end.
-    pub(super) fn wait_until_finished(&self, limit: Duration) {
-        let state = lock(&self.state);
-        let _ = self
-            .changed
-            .wait_timeout_while(state, limit, |state| !state.is_finished);
     }
 
     /// Keeps what was read for the next reader.

@@ -61,6 +61,9 @@ use self::inbox::{Command, Finish, Inbox};
 /// Reason and initiator of a flush: asked for, by a consumer library.
 const FLUSH_FLAGS: u64 = 0x34;
 
+/// The name of sessions' threads.
+const THREAD: &str = "ferretto-session";
+
 /// How long dropping a session waits for its thread, which has nothing left to do but may be inside somebody's writer
 /// or callback.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
@@ -69,6 +72,8 @@ const DROP_LIMIT: Duration = Duration::from_secs(1);
 ///
 /// Calls may come from any thread, any number at a time; they are made in order as soon as the connection stands, and
 /// fail within the time limit they are given. Dropping the session ends the recording.
+///
+/// A forked child has no part in its parent's sessions: there all calls fail, and dropping one does nothing.
 pub struct Session {
     inbox: Arc<Inbox>,
 }
@@ -81,11 +86,11 @@ impl Session {
     ///
     /// [`SessionError::System`] if the process may not have another thread.
     pub fn open(backend: Backend) -> Result<Self, SessionError> {
-        let inbox = Arc::new(Inbox::default());
+        let inbox = Arc::new(Inbox::new().map_err(SessionError::System)?);
         let finish = Finish(Arc::clone(&inbox));
         let driver = Driver::new(backend, Arc::clone(&inbox));
         std::thread::Builder::new()
-            .name("ferretto-session".to_owned())
+            .name(THREAD.to_owned())
             .spawn(move || {
                 let _finish = finish;
                 driver.run();
@@ -346,11 +351,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.inbox.close();
         // A session may be dropped in one of its own callbacks.
-        if std::thread::current().name() != Some("ferretto-session") {
-            self.inbox.wait_until_finished(DROP_LIMIT);
-        }
+        let is_own = std::thread::current().name() == Some(THREAD);
+        let limit = if is_own { Duration::ZERO } else { DROP_LIMIT };
+        self.inbox.close(limit);
     }
 }
 
