@@ -20,6 +20,9 @@ use super::mailbox::{Answer, MailboxRef};
 
 /// What a request counts for besides its encoding.
 const REQUEST_OVERHEAD: usize = 256;
+/// What each chunk of a commit counts for, and each patch.
+const MOVE_SIZE: usize = 64;
+const PATCH_SIZE: usize = 64;
 /// How much a client may have on its way to the service, in bytes, before the connection is given up. As with sockets.
 const MAX_BACKLOG: usize = 8 * 1024 * 1024;
 
@@ -27,17 +30,42 @@ const MAX_BACKLOG: usize = 8 * 1024 * 1024;
 pub(super) trait LocalPort: Port {
     /// The way of a request to the service.
     fn input(client: ClientId, call: Call<Self::Request>) -> Input;
+
+    /// Roughly the memory a request holds, in bytes.
+    fn size(request: &Self::Request) -> usize;
 }
 
 impl LocalPort for ProducerPort {
     fn input(client: ClientId, call: Call<producer::Request>) -> Input {
         Input::FromProducer(client, call)
     }
+
+    fn size(request: &producer::Request) -> usize {
+        let producer::Request::CommitData(commit) = request else {
+            return request.encoded_len();
+        };
+        // Not its encoding: that takes as long as all the rest of passing it on.
+        let inline = commit
+            .chunks_to_move
+            .iter()
+            .map(|chunk| chunk.data.as_ref().map_or(0, Vec::len));
+        let patches = commit
+            .chunks_to_patch
+            .iter()
+            .map(|chunk| chunk.patches.len());
+        commit.chunks_to_move.len() * MOVE_SIZE
+            + inline.sum::<usize>()
+            + patches.map(|count| (count + 1) * PATCH_SIZE).sum::<usize>()
+    }
 }
 
 impl LocalPort for ConsumerPort {
     fn input(client: ClientId, call: Call<consumer::Request>) -> Input {
         Input::FromConsumer(client, Box::new(call))
+    }
+
+    fn size(request: &consumer::Request) -> usize {
+        request.encoded_len()
     }
 }
 
@@ -125,7 +153,7 @@ impl<P: LocalPort> Link<P> for LocalLink<P> {
             return Err(InvokeError::Disconnected);
         }
         let queued = self.mailbox.backlog();
-        let cost = request.encoded_len() + REQUEST_OVERHEAD;
+        let cost = P::size(&request) + REQUEST_OVERHEAD;
         if queued + cost > MAX_BACKLOG {
             self.close(DisconnectReason::Overflow(QueueError::Overflow { queued }));
             return Err(InvokeError::Disconnected);

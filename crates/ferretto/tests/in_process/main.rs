@@ -1,5 +1,7 @@
 //! The tracing service as a thread of this process. Each test has a service of its own.
 
+#![cfg(feature = "in-process")]
+
 mod callbacks;
 mod files;
 mod recording;
