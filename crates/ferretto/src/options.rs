@@ -20,12 +20,15 @@ pub enum InitError {
     System(io::Error),
     /// The custom service is wanted, but [`Options::custom`] does not say how to reach it.
     NoCustomBackend,
+    /// The service inside this process is wanted, but the crate is built without feature `in-process`.
+    NoInProcessBackend,
 }
 
 ferretto_wire::error_text! {
     InitError {
         Self::System(error) => "cannot start tracing: {error}",
         Self::NoCustomBackend => "nothing says how to reach the custom tracing service",
+        Self::NoInProcessBackend => "ferretto is built without a tracing service of its own",
     }
     source { Self::System(error) => error }
     from { System(io::Error) }

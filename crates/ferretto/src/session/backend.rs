@@ -10,6 +10,7 @@ use ferretto_client::{Address, CallError, Consumer};
 use crate::engine::BackendKind;
 #[cfg(feature = "in-process")]
 use crate::in_process::InProcess;
+#[cfg(feature = "in-process")]
 use crate::{Backends, InitError, Options};
 
 /// Which service is to record.
