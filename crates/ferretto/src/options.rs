@@ -88,6 +88,7 @@ pub struct Options {
     name: Option<String>,
     custom: Option<Arc<dyn Connect<ProducerPort>>>,
     socket: Option<OwnedFd>,
+    machine_id: u32,
     wait: Option<Duration>,
     clock: EventClock,
     settings: Settings,
@@ -110,6 +111,13 @@ impl Options {
     #[must_use]
     pub fn custom(mut self, backend: Arc<dyn transport::Backend>) -> Self {
         self.custom = Some(backend);
+        self
+    }
+
+    /// The machine this process seems to be on, for recordings by the service inside it; by default the service's own.
+    #[must_use]
+    pub fn machine_id(mut self, machine_id: u32) -> Self {
+        self.machine_id = machine_id;
         self
     }
 
@@ -261,7 +269,8 @@ impl Options {
             backends.push(backend(BackendKind::System, way));
         }
         if self.backends.contains(Backends::IN_PROCESS) {
-            backends.push(backend(BackendKind::InProcess, in_process()?));
+            let way = in_process(self.machine_id)?;
+            backends.push(backend(BackendKind::InProcess, way));
         }
         if self.backends.contains(Backends::CUSTOM) {
             let custom = self.custom.ok_or(InitError::NoCustomBackend)?;
@@ -272,13 +281,13 @@ impl Options {
 }
 
 #[cfg(feature = "in-process")]
-fn in_process() -> Result<Way, InitError> {
-    let service = crate::in_process::InProcess::shared();
+fn in_process(machine_id: u32) -> Result<Way, InitError> {
+    let service = crate::in_process::InProcess::shared().on_machine(machine_id);
     Ok(Way::Through(Arc::new(service)))
 }
 
 #[cfg(not(feature = "in-process"))]
-fn in_process() -> Result<Way, InitError> {
+fn in_process(_machine_id: u32) -> Result<Way, InitError> {
     Err(InitError::NoInProcessBackend)
 }
 

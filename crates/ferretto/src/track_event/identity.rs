@@ -1,6 +1,8 @@
 //! Who records: this process and its threads, and the numbers of their tracks.
 
-use ferretto_shm::fork::PerProcess;
+use ferretto_shm::fork::{PerProcess, forks};
+
+use crate::engine::settings;
 
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +32,11 @@ impl Process {
             let pid = std::process::id() as i32;
             let command_line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
             let command_line = command_line.split(|&byte| byte == 0);
+            let made = || process_track(start_time().unwrap_or_else(substitute_start_time), pid);
+            // The number that was given is the parent's.
+            let given = settings().process_uuid.filter(|_| forks() == 0);
             Self {
-                track: process_track(start_time().unwrap_or_else(substitute_start_time), pid),
+                track: given.unwrap_or_else(made),
                 pid,
                 command_line: command_line
                     .filter(|part| !part.is_empty())

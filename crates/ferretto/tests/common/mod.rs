@@ -4,6 +4,7 @@
 pub mod events;
 pub mod noted;
 pub mod numbered;
+pub mod startup;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -39,6 +40,10 @@ impl Sockets {
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
+
+    pub fn path(&self, role: &str) -> PathBuf {
+        self.0.join(role)
+    }
 }
 
 impl Drop for Sockets {
@@ -60,7 +65,7 @@ impl Service {
 
     /// One whose sockets are files.
     pub fn start_at(sockets: &Sockets) -> Self {
-        let address = |role: &str| Address::Path(sockets.0.join(role));
+        let address = |role: &str| Address::Path(sockets.path(role));
         Self::serve(address("producer"), address("consumer"))
     }
 
@@ -140,6 +145,11 @@ pub fn stop(consumer: &mut Consumer) -> Vec<Vec<u8>> {
         .wait_for_end(LIMIT)
         .unwrap()
         .expect("the session ends");
+    read(consumer)
+}
+
+/// The packets of a recording.
+pub fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     consumer
         .read_buffers(LIMIT, |packet| {

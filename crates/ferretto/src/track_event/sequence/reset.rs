@@ -3,6 +3,7 @@
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 
 use super::{CLEARED, NEEDS_STATE, Sequence, When};
+use crate::engine::settings;
 use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
@@ -29,7 +30,10 @@ impl Sequence {
             given: None,
             ..when
         };
-        let (thread, process) = (Track::thread(), Track::process());
+        let (mut thread, process) = (Track::thread(), Track::process());
+        if settings().separate_tracks {
+            thread = thread.disallow_merging_with_system_tracks();
+        }
         self.describe(buffer, when, self.identity.thread, &thread, Marker::Slices);
         self.describe(
             buffer,
