@@ -1,4 +1,5 @@
-//! Slices, moments and counters of a small pipeline on two threads.
+//! Slices, moments, counters and states of a small pipeline on two threads: jobs are slices on tracks of their own, and
+//! flows lead from where they are produced to where they are done.
 //!
 //! Record it with `ferretto record -- cargo run --example track_events`.
 
@@ -6,12 +7,24 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ferretto::{Category, counter, instant, slice};
+use ferretto::{CounterTrack, Flow, Track, Unit, counter, end_slice, instant, slice, state};
 
-/// A category that many places share, with an explanation for people.
-static WORK: Category = Category::new("work").description("What the worker thread does");
+ferretto::categories! {
+    /// What this program records; people can choose among them.
+    static CATEGORIES = {
+        MAIN: "main", "What the main thread does";
+        WORK: "work", "What the worker thread does";
+    }
+}
+
+/// All jobs lie below this track.
+static JOBS: Track = Track::named("jobs", 0);
+
+/// A counter with a unit.
+static BYTES: CounterTrack = CounterTrack::new("bytes summed up").unit(Unit::Bytes);
 
 fn main() -> Result<(), ferretto::InitError> {
+    ferretto::register_categories(CATEGORIES);
     // Waiting a little makes sure that a recording that is running sees the first events as well.
     ferretto::Options::new()
         .wait(Duration::from_secs(1))
@@ -22,10 +35,10 @@ fn main() -> Result<(), ferretto::InitError> {
         .name("worker".to_owned())
         .spawn(move || worker(&jobs));
     for job in 0..100u64 {
-        let _slice = slice!("main", "produce", job = job);
-        counter!("main", "jobs sent", job + 1);
+        let _slice = slice!(MAIN, "produce", job = job, flow: Flow::process(job));
+        counter!(MAIN, "jobs sent", job + 1);
         if job % 10 == 0 {
-            instant!("main", &format!("checkpoint {}", job / 10));
+            instant!(MAIN, &format!("checkpoint {}", job / 10));
         }
         thread::sleep(Duration::from_millis(1));
         if sender.send(job).is_err() {
@@ -44,13 +57,17 @@ fn main() -> Result<(), ferretto::InitError> {
 }
 
 fn worker(jobs: &mpsc::Receiver<u64>) {
+    let mut bytes = 0;
     for job in jobs {
-        let _slice = slice!(WORK, "job", job = job, is_even = job % 2 == 0);
-        {
-            let _slice = slice!(WORK, "sum");
-            let sum: u64 = (0..job * 1000).sum();
-            instant!(WORK, "result", sum = sum);
-        }
+        state!(WORK, "worker", "busy");
+        let _slice = slice!(WORK, "job", job = job, terminating_flow: Flow::process(job));
+        let track = Track::named("job", job).child_of(&JOBS);
+        let on_track = slice!(WORK, "sum", track: track);
+        let sum: u64 = (0..job * 1000).sum();
+        end_slice!(on_track, sum = sum);
+        bytes += job * 1000 * size_of::<u64>() as u64;
+        counter!(WORK, BYTES, bytes);
+        state!(WORK, "worker", None);
     }
     ferretto::flush(Duration::from_secs(1));
 }

@@ -25,7 +25,8 @@
 //! # What to know
 //!
 //! - [`init()`] once at the start, or [`Options`] for more control.
-//! - [`slice!`], [`instant!`], [`counter!`], and [`begin!`] with [`end!`], in [categories](Category).
+//! - [`slice!`], [`instant!`], [`counter!`], [`state!`], and [`begin!`] with [`end!`], in [categories](Category), on
+//!   [tracks](Track), connected by [flows](Flow).
 //! - [`DataSource`] and [`register_data_source`] for packets of any kind.
 //! - [`record`] writes what this program traces into a file, without any service outside; a [`FlightRecorder`] keeps the
 //!   last moments in memory, for when something goes wrong. The module [`session`] has everything about recordings that

@@ -25,6 +25,15 @@
 /// - `location: here!()`: the line of source.
 /// - `extension: |event| …`: appends fields to the event by an [`EventEncoder`](crate::track_event::EventEncoder).
 /// - `raw: &[u8]`: encoded fields of the event.
+///
+/// # Cost
+///
+/// Nobody records: 0.3 ns, one load and one branch. Beginning and end together: 109 ns, of which reading the clock twice
+/// takes 56 ns. Each integer argument adds 7 ns, and the first thing attached another 35 ns; a text of 16 bytes 10 ns; a
+/// track that is known 25 ns; a name made at run time 40 ns.
+///
+/// (The least of 200 turns of 1000 events on a virtual machine with two cores that others kept busy. `bench/sdk` measures
+/// this and more, beside the official library.)
 #[macro_export]
 macro_rules! slice {
     ($category:literal, $($event:tt)+) => {{
@@ -40,6 +49,10 @@ macro_rules! slice {
 
 /// The beginning of a slice that [`end!`](crate::end) ends, on the same thread or track. Takes what
 /// [`slice!`](crate::slice) takes.
+///
+/// # Cost
+///
+/// As [`instant!`](crate::instant).
 #[macro_export]
 macro_rules! begin {
     ($category:literal, $($event:tt)+) => {{
@@ -60,6 +73,10 @@ macro_rules! begin {
 /// ferretto::begin!("loading", "fetch");
 /// ferretto::end!("loading", bytes = 512);
 /// ```
+///
+/// # Cost
+///
+/// As [`instant!`](crate::instant).
 #[macro_export]
 macro_rules! end {
     ($category:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {{
@@ -105,6 +122,10 @@ macro_rules! end_slice {
 /// ferretto::instant!("input", "click", x = 10, y = 20);
 /// ferretto::instant!("input", &format!("key {}", 'a'));
 /// ```
+///
+/// # Cost
+///
+/// 60 ns, of which reading the clock takes 28 ns; the rest as for [`slice!`](crate::slice).
 #[macro_export]
 macro_rules! instant {
     ($category:literal, $($event:tt)+) => {{
@@ -130,6 +151,10 @@ macro_rules! instant {
 /// ```
 ///
 /// The value is an integer or a float. `time: Timestamp` and other things may follow, as in [`slice!`](crate::slice).
+///
+/// # Cost
+///
+/// 80 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody records.
 #[macro_export]
 macro_rules! counter {
     ($category:literal, $($event:tt)+) => {{
@@ -155,6 +180,10 @@ macro_rules! counter {
 /// ```
 ///
 /// What may follow is what [`slice!`](crate::slice) takes, but for the track.
+///
+/// # Cost
+///
+/// 75 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody records.
 #[macro_export]
 macro_rules! state {
     ($category:literal, $($event:tt)+) => {{
@@ -222,6 +251,13 @@ macro_rules! categories {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __slice {
+    ($category:ident, $name:literal $(,)?) => {
+        if $category.is_enabled() {
+            $crate::track_event::emit_short_slice($category, $name)
+        } else {
+            $crate::track_event::Slice::disabled()
+        }
+    };
     ($category:ident, $name:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
         $crate::__slice_named!(
             $category, $crate::track_event::Name::Static($name), $($key $sep $value),*
@@ -271,6 +307,11 @@ macro_rules! __slice_field {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named {
+    ($category:ident, $kind:ident, $name:literal $(,)?) => {
+        if $category.is_enabled() {
+            $crate::track_event::emit_short($category, $crate::track_event::Kind::$kind, $name);
+        }
+    };
     ($category:ident, $kind:ident, $name:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
         if $category.is_enabled() {
             $crate::track_event::emit(

@@ -159,6 +159,31 @@ impl OwnedChunk {
         true
     }
 
+    /// As [`append_fragment`](Self::append_fragment), for the first `length` of sixteen bytes.
+    #[inline]
+    pub(crate) fn append_short_fragment(
+        &mut self,
+        bytes: [u8; 16],
+        length: usize,
+        max: u16,
+    ) -> bool {
+        // Room for all sixteen and more, so that there are some bytes left.
+        let fits = self.room() > 32 && length <= 16 && self.count() <= max;
+        if !fits {
+            return false;
+        }
+        self.note_write(self.used, 17);
+        // SAFETY: there are more than seventeen bytes of room; otherwise as in `append`.
+        unsafe {
+            let at = self.payload.as_ptr().add(self.used);
+            at.write(length as u8);
+            at.add(1).cast::<[u8; 16]>().write_unaligned(bytes);
+        }
+        self.used += 1 + length;
+        self.count_fragment();
+        true
+    }
+
     /// Overwrites bytes already appended; does nothing if `at..at + 4` is not within them.
     #[inline]
     pub(crate) fn overwrite(&mut self, at: usize, bytes: [u8; 4]) {

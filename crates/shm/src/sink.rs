@@ -233,6 +233,21 @@ impl ChunkSink {
         }
     }
 
+    /// As [`append_packet`](Self::append_packet), for the first `length` of sixteen bytes.
+    #[inline]
+    pub(crate) fn append_short_packet(&mut self, packet: [u8; 16], length: usize) {
+        let is_usual = self.inflated && !self.patches.is_ready() && !self.is_crowded();
+        if is_usual
+            && self
+                .chunk
+                .append_short_fragment(packet, length, MAX_FRAGMENTS)
+        {
+            self.written += length as u64;
+        } else {
+            self.append_packet_slowly(&packet[..length.min(16)]);
+        }
+    }
+
     #[cold]
     fn append_packet_slowly(&mut self, packet: &[u8]) {
         self.start_packet();

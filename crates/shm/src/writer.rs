@@ -94,6 +94,12 @@ impl TraceWriter {
         self.sink.append_packet(packet);
     }
 
+    /// Appends a packet that is encoded already: the first `length` of sixteen bytes. The quickest way there is.
+    #[inline]
+    pub fn write_short_packet(&mut self, packet: [u8; 16], length: usize) {
+        self.sink.append_short_packet(packet, length);
+    }
+
     /// Hands over what was written so far and has it committed at once. `callback` is called when the service has it;
     /// never if the connection is lost before. A writer that discards everything calls it right away.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {

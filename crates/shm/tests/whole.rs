@@ -83,6 +83,17 @@ proptest! {
         let in_place = outcome(&lengths, pages, layout, deliver, |writer, body| {
             writer.new_packet().raw(body);
         });
+        let short = outcome(&lengths, pages, layout, deliver, |writer, body| {
+            let mut bytes = [0xee; 16];
+            match bytes.get_mut(..body.len()) {
+                Some(place) => {
+                    place.copy_from_slice(body);
+                    writer.write_short_packet(bytes, body.len());
+                }
+                None => writer.write_packet(body),
+            }
+        });
+        prop_assert!(short == in_place, "as sixteen bytes");
         prop_assert_eq!(whole.2, in_place.2, "losses");
         prop_assert_eq!(whole.3, in_place.3, "bytes written");
         prop_assert!(whole.1 == in_place.1, "chunks that were handed over");

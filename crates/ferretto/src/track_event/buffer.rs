@@ -66,6 +66,27 @@ impl EventBuffer {
     }
 }
 
+/// How the packet of an event begins: the timestamp, the flag that says that it needs what was interned before, and the
+/// tag and length, 0 for now, of the event; the first byte lowest, and how many there are. `None` for times that take more
+/// space.
+#[inline]
+pub(super) fn event_header(timestamp: u64) -> Option<(u64, usize)> {
+    const TIMESTAMP: u64 = (trace_packet::TIMESTAMP << 3) as u64;
+    // What follows the time.
+    const REST: u64 = u32::from_le_bytes([
+        (trace_packet::SEQUENCE_FLAGS << 3) as u8,
+        2,
+        (trace_packet::TRACK_EVENT << 3 | 2) as u8,
+        0,
+    ]) as u64;
+    let (bits, length) = match timestamp {
+        0..0x80 => (timestamp, 1),
+        0x80..0x4000 => (timestamp & 0x7f | 0x80 | timestamp >> 7 << 8, 2),
+        _ => return None,
+    };
+    Some((TIMESTAMP | bits << 8 | REST << (8 + 8 * length), 5 + length))
+}
+
 impl Sink for EventBuffer {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
@@ -143,24 +164,13 @@ impl EventBuffer {
     /// interned before, and the event.
     #[inline]
     pub(super) fn begin_event(&mut self, timestamp: u64) -> Mark {
-        const TIMESTAMP: u64 = (trace_packet::TIMESTAMP << 3) as u64;
-        // What follows the time.
-        const REST: u64 = u32::from_le_bytes([
-            (trace_packet::SEQUENCE_FLAGS << 3) as u8,
-            2,
-            (trace_packet::TRACK_EVENT << 3 | 2) as u8,
-            0,
-        ]) as u64;
         self.clear();
-        let (bits, length) = match timestamp {
-            0..0x80 => (timestamp, 1),
-            0x80..0x4000 => (timestamp & 0x7f | 0x80 | timestamp >> 7 << 8, 2),
-            _ => return self.begin_late_event(timestamp),
+        let Some((bits, length)) = event_header(timestamp) else {
+            return self.begin_late_event(timestamp);
         };
-        let bits = TIMESTAMP | bits << 8 | REST << (8 + 8 * length);
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&bits.to_le_bytes());
-        self.write_known(&bytes, 5 + length);
+        self.write_known(&bytes, length);
         self.mark(self.used - 1)
     }
 

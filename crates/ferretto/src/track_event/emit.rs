@@ -2,7 +2,7 @@
 
 use super::SLOTS;
 use super::category::Category;
-use super::event::{Categories, CounterValue, Event, Kind, Name, Place};
+use super::event::{Categories, CounterValue, Event, Kind, Name, Place, ShortEvent};
 use super::field::Field;
 use super::thread;
 use super::track::{CounterTrack, StateTrack, Track};
@@ -102,6 +102,53 @@ impl<'a> AsSelector for &DynamicCategory<'a> {
     }
 }
 
+/// Writes the beginning of a slice or an instant with nothing attached and a name known at compile time.
+#[doc(hidden)]
+#[cold]
+#[inline(never)]
+pub fn emit_short<'a>(category: impl Selector<'a>, kind: Kind, name: &'static str) {
+    let (slots, categories) = category.select();
+    short(slots, categories, kind, name);
+}
+
+#[inline]
+fn short(slots: u32, categories: Categories<'_>, kind: Kind, name: &'static str) {
+    if slots == 0 {
+        return;
+    }
+    match categories {
+        Categories::Static(category) => {
+            let event = ShortEvent::Named {
+                kind,
+                category,
+                name,
+            };
+            thread::write_short(slots, &event);
+        }
+        _ => thread::write(
+            slots,
+            &Event {
+                kind,
+                categories,
+                name: Some(Name::Static(name)),
+                place: Place::Thread,
+                value: None,
+                fields: &[],
+            },
+        ),
+    }
+}
+
+/// The same for a slice that ends by itself.
+#[doc(hidden)]
+#[cold]
+#[inline(never)]
+pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> Slice<'static> {
+    let (slots, categories) = category.select();
+    short(slots, categories, Kind::Begin, name);
+    Slice { slots, track: None }
+}
+
 /// Writes a slice event or instant to every recording that wants its category. What the macros call.
 #[cold]
 #[inline(never)]
@@ -117,6 +164,9 @@ pub fn emit<'a>(
     }
     // The end of a slice has neither.
     let is_end = kind == Kind::End;
+    if is_end && fields.is_empty() && matches!(categories, Categories::Static(_)) {
+        return thread::write_short(slots, &ShortEvent::End);
+    }
     let event = Event {
         kind,
         categories: if is_end {
@@ -246,6 +296,9 @@ impl Slice<'_> {
         let slots = self.slots & SLOTS.active();
         if slots == 0 {
             return;
+        }
+        if fields.is_empty() && self.track.is_none() {
+            return thread::write_short(slots, &ShortEvent::End);
         }
         thread::write(
             slots,

@@ -60,6 +60,41 @@ pub(crate) enum Place<'a> {
     State(&'a StateTrack<'a>),
 }
 
+/// An event to which nothing is attached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ShortEvent {
+    /// The end of a slice.
+    End,
+    /// The beginning of one, or a moment.
+    Named {
+        kind: Kind,
+        category: &'static Category,
+        name: &'static str,
+    },
+}
+
+impl ShortEvent {
+    /// The same with room for more.
+    pub(crate) fn event(&self) -> Event<'static> {
+        let (kind, categories, name) = match *self {
+            Self::End => (Kind::End, Categories::None, None),
+            Self::Named {
+                kind,
+                category,
+                name,
+            } => (kind, Categories::Static(category), Some(Name::Static(name))),
+        };
+        Event {
+            kind,
+            categories,
+            name,
+            place: Place::Thread,
+            value: None,
+            fields: &[],
+        }
+    }
+}
+
 /// Something to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<'a> {

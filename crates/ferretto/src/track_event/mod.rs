@@ -29,7 +29,7 @@ pub use category::is_valid_name;
 pub use category::{Category, CategoryChange};
 pub use clock::EventClock;
 #[doc(hidden)]
-pub use emit::AsSelector;
+pub use emit::{AsSelector, emit_short, emit_short_slice};
 pub use emit::{
     DynamicCategory, Selector, Slice, dynamic, emit, emit_counter, emit_slice, emit_state,
 };

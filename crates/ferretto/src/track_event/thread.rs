@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::SLOTS;
 use super::buffer::EventBuffer;
 use super::clock;
-use super::event::Event;
+use super::event::{Event, ShortEvent};
 use super::identity::{Process, Thread};
 use super::sequence::Sequence;
 use crate::engine::{MAX_INSTANCES, bits, point};
@@ -117,6 +117,22 @@ pub(super) fn write(slots: u32, event: &Event<'_>) {
     for_each_sequence(slots, |_, sequence, buffer| {
         sequence.event(buffer, now, event)
     });
+}
+
+/// Writes an event to which nothing is attached to the recordings that are named by bits.
+#[inline]
+pub(super) fn write_short(slots: u32, event: &ShortEvent) {
+    let now = clock::now();
+    for_each_sequence(slots, |_, sequence, buffer| {
+        if !sequence.short_event(now, event) {
+            write_long(sequence, buffer, now, event);
+        }
+    });
+}
+
+#[cold]
+fn write_long(sequence: &mut Sequence, buffer: &mut EventBuffer, now: u64, event: &ShortEvent) {
+    sequence.event(buffer, now, &event.event());
 }
 
 /// The recordings, of those named by bits, that want a category named at run time.

@@ -4,7 +4,7 @@ use ferretto_proto::fields::{clock_snapshot, trace_packet};
 use ferretto_wire::Mark;
 
 use super::NEEDS_STATE;
-use crate::track_event::buffer::{EventBuffer, EventEncoder};
+use crate::track_event::buffer::{EventBuffer, EventEncoder, event_header};
 use crate::track_event::filter::Filter;
 use crate::track_event::time::{INCREMENTAL, Timestamp};
 
@@ -71,6 +71,17 @@ impl Clock {
             return buffer.begin_event(difference);
         }
         self.begin_unusual_event(buffer, now, time)
+    }
+
+    /// How the packet of an event begins that happens now, if it begins in the usual way.
+    #[inline]
+    pub(super) fn usual_header(&mut self, now: u64) -> Option<(u64, usize)> {
+        if !self.is_plain || now < self.last {
+            return None;
+        }
+        let header = event_header(now - self.last)?;
+        self.last = now;
+        Some(header)
     }
 
     #[cold]

@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
-use ferretto_proto::fields::trace_packet;
+use ferretto_proto::fields::{trace_packet, track_event};
 
 use self::clock::Clock;
 use self::dynamic::Decisions;
-use self::prefix::Prefixes;
+use self::prefix::{Key, Prefixes};
 use self::thread_time::ThreadTime;
 use self::uuids::Uuids;
 use super::buffer::{EventBuffer, EventEncoder};
 use super::clock as event_clock;
-use super::event::{Categories, CounterValue, Event, Place};
+use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
 use super::field::Field;
 use super::filter::Filter;
 use super::identity::{Identity, Process, Thread};
@@ -57,6 +57,9 @@ pub(super) struct Sequence {
     is_stale: bool,
     drop_count: u64,
 }
+
+/// The end of a slice, encoded.
+const END: u128 = (track_event::TYPE << 3) as u128 | (Kind::End as u128) << 8;
 
 /// When an event happens.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +106,43 @@ impl Sequence {
     /// Whether a category named at run time is to be recorded.
     pub(super) fn wants(&mut self, category: &str) -> bool {
         self.decisions.decide(category, &self.filter)
+    }
+
+    /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
+    /// whether it did.
+    #[inline]
+    pub(super) fn short_event(&mut self, now: u64, event: &ShortEvent) -> bool {
+        if self.is_stale
+            || self.drop_count != self.writer.drop_count()
+            || self.thread_time.is_some()
+        {
+            return false;
+        }
+        let (body, length) = match event {
+            ShortEvent::End => (END, 2),
+            ShortEvent::Named {
+                kind,
+                category,
+                name,
+            } => {
+                let category = std::ptr::from_ref(*category).addr();
+                match self.prefixes.get(Key::new(*kind, category, name)) {
+                    Some(prefix) if prefix.length < 10 => {
+                        (u128::from_le_bytes(prefix.bytes), prefix.length)
+                    }
+                    _ => return false,
+                }
+            }
+        };
+        let Some((header, width)) = self.clock.usual_header(now) else {
+            return false;
+        };
+        // The length of the event is the last byte of the header.
+        let header = header | (length as u64) << (8 * (width - 1));
+        let packet = u128::from(header) | body << (8 * width);
+        self.writer
+            .write_short_packet(packet.to_le_bytes(), width + length);
+        true
     }
 
     /// Writes an event.
