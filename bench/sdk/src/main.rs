@@ -121,9 +121,11 @@ fn main() {
     println!();
     for side in sides {
         let name = side.name();
+        let trace = side.stop();
+        let lost = losses(&trace);
+        let megabytes = trace.len() as f64 / 1e6;
         println!(
-            "{name}: writers found no memory {} times",
-            losses(&side.stop())
+            "{name}: a trace of {megabytes:.1} MB; {lost} times there was no memory to write to"
         );
     }
 }

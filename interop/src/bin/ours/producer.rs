@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use ferretto::proto::DataSourceConfig;
 use ferretto::proto::fields::{test_event, trace_packet};
-use ferretto::{Completion, DataSource, DataSourceHandle, Instance, register_data_source};
+use ferretto::{Completion, DataSource, DataSourceHandle, DataSourceOptions, Instance};
 use ferretto_interop::config::PACKETS;
 use ferretto_interop::driver::{
     NOT_STARTED, PATIENCE, Role, Starts, letters, number, numbered, unknown,
@@ -44,7 +44,9 @@ impl Producer {
     pub(crate) fn start() -> Result<Self, String> {
         ferretto::init().map_err(|error| error.to_string())?;
         let starts = Arc::new(Starts::default());
-        let packets = register_data_source(PACKETS, Packets(Arc::clone(&starts)))
+        let packets = DataSourceOptions::new(PACKETS)
+            .policy_by_config()
+            .register(Packets(Arc::clone(&starts)))
             .map_err(|error| error.to_string())?;
         Ok(Self { starts, packets })
     }
