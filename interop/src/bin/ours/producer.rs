@@ -42,7 +42,8 @@ pub(crate) struct Producer {
 
 impl Producer {
     pub(crate) fn start() -> Result<Self, String> {
-        ferretto::init().map_err(|error| error.to_string())?;
+        let options = ferretto::Options::new().wait(PATIENCE);
+        options.init().map_err(|error| error.to_string())?;
         let starts = Arc::new(Starts::default());
         let packets = DataSourceOptions::new(PACKETS)
             .policy_by_config()
