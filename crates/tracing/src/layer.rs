@@ -10,15 +10,15 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
-use tracing_subscriber::registry::{ExtensionsMut, LookupSpan, SpanRef};
+use tracing_subscriber::registry::{ExtensionsMut, LookupSpan};
 
 use crate::entered::{self, Entered, Exit};
-use crate::lanes;
 use crate::options::{Options, Spans};
 use crate::sites::{Site, Sites};
 use crate::stored::Stored;
 use crate::visit::{Message, Specials};
 use crate::write::{Instant, Slice};
+use crate::{lanes, newest};
 
 /// Memory for the texts of events that each thread keeps, at most, in bytes.
 const KEPT: usize = 4096;
@@ -113,18 +113,34 @@ impl FerrettoLayer {
         Arc::as_ptr(&self.sites).addr()
     }
 
+    /// Where a span was made.
+    #[inline]
+    fn site_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Site>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        newest::get(self.number(), id.into_u64()).or_else(|| Some(self.site(context.metadata(id)?)))
+    }
+
+    /// Whether a slice has nothing but a name and so needs no look at its span.
+    #[inline]
+    fn is_bare(&self, site: &Site) -> bool {
+        site.is_bare && !self.sites.has_follows()
+    }
+
     /// Writes the beginning of a slice on the thread's track and returns how much of the span's values it has.
-    fn begin<S: for<'a> LookupSpan<'a>>(
-        &self,
-        site: &'static Site,
-        span: &SpanRef<'_, S>,
-    ) -> usize {
-        let is_plain = !site.has_plain && !site.has_special && site.spans == Spans::Threads;
-        if is_plain && site.location.is_none() && !self.sites.has_follows() {
+    fn begin<S>(&self, site: &'static Site, id: &Id, context: &Context<'_, S>) -> usize
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if self.is_bare(site) {
             let name = Name::Static(site.metadata.name());
             emit(site.category, Kind::Begin, Some(name), &[]);
             return 0;
         }
+        let Some(span) = context.span(id) else {
+            return 0;
+        };
         let mut extensions = span.extensions_mut();
         if site.spans == Spans::Flows {
             stored(&mut extensions).begin_flow();
@@ -234,6 +250,7 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let site = self.site(attributes.metadata());
+        newest::set(self.number(), id.into_u64(), site);
         if !(site.has_plain || site.has_special) || !site.category.is_enabled() {
             return;
         }
@@ -279,15 +296,19 @@ where
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        let Some(span) = context.span(id) else { return };
-        let site = self.site(span.metadata());
+        let Some(site) = self.site_of(id, &context) else {
+            return;
+        };
         if !site.category.is_enabled() {
             return;
         }
         if site.spans == Spans::Tracks {
-            return lanes::enter(site, &span);
+            if let Some(span) = context.span(id) {
+                lanes::enter(site, &span);
+            }
+            return;
         }
-        let written = self.begin(site, &span);
+        let written = self.begin(site, id, &context);
         entered::push(Entered {
             layer: self.number(),
             span: id.into_u64(),
@@ -307,15 +328,14 @@ where
                 }
                 self.end(entered, &context);
                 for other in &others {
-                    if let Some(span) = context.span(&Id::from_u64(other.span)) {
-                        self.begin(other.site, &span);
-                    }
+                    self.begin(other.site, &Id::from_u64(other.span), &context);
                 }
             }
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
+        newest::forget(self.number(), id.into_u64());
         if self.options.has_tracks
             && let Some(span) = context.span(&id)
         {

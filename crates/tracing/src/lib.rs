@@ -66,6 +66,7 @@ mod init;
 mod lanes;
 mod layer;
 mod names;
+mod newest;
 mod options;
 mod recorded;
 mod sites;

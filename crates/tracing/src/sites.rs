@@ -38,6 +38,8 @@ pub(crate) struct Site {
     /// Whether there is a text.
     pub(crate) has_message: bool,
     pub(crate) location: Option<&'static SourceLocation>,
+    /// Spans have nothing but a name.
+    pub(crate) is_bare: bool,
 }
 
 /// All places seen so far. Looked up without locks.
@@ -246,16 +248,21 @@ impl Site {
             }
         }
         let level = *metadata.level();
+        let spans = (options.spans)(metadata);
+        let location = options.locations.then(|| location(metadata)).flatten();
         Self {
             metadata,
             category,
             level: level.as_str(),
             priority: priority(level),
-            spans: (options.spans)(metadata),
+            spans,
             has_special,
             has_plain,
             has_message,
-            location: options.locations.then(|| location(metadata)).flatten(),
+            location,
+            is_bare: !(has_special || has_plain || has_message)
+                && spans == Spans::Threads
+                && location.is_none(),
         }
     }
 }
