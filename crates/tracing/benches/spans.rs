@@ -1,19 +1,19 @@
 //! What a span costs: with the registry of `tracing-subscriber` alone, and with the layer.
 //!
 //! Prints nanoseconds, the best of many runs, for a span without fields, with one and with three, and for an event. Each
-//! run of one kind is followed by one of the next, so that what disturbs the machine disturbs all.
-
-#[path = "../../ferretto/tests/common/mod.rs"]
-mod common;
+//! run of one kind is followed by one of the next, so that what disturbs the machine disturbs all. Recordings are made in the
+//! process, into a ring.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use common::events::Recorder;
+use ferretto::Backends;
+use ferretto::session::{Backend, Buffer, RecordingConfig, Session, TrackEvents};
 use tracing::dispatcher::{Dispatch, with_default};
 use tracing_ferretto::{FerrettoLayer, Spans};
 use tracing_subscriber::prelude::*;
 
+const LIMIT: Duration = Duration::from_secs(30);
 const RUNS: usize = 60;
 const TIMES: u64 = 2000;
 
@@ -63,7 +63,12 @@ fn run_macros(times: &mut Times) {
 }
 
 fn main() {
-    let mut recorder = Recorder::new();
+    ferretto::Options::new()
+        .backends(Backends::IN_PROCESS)
+        .wait(LIMIT)
+        .init()
+        .unwrap();
+    let session = Session::open(Backend::InProcess).unwrap();
     let layer = |spans| tracing_subscriber::registry().with(FerrettoLayer::new().spans(spans));
     let kinds = [
         (
@@ -84,7 +89,11 @@ fn main() {
     );
     for is_recorded in [false, true] {
         if is_recorded {
-            recorder.start(None);
+            let config = RecordingConfig::new()
+                .buffer(Buffer::ring(4096))
+                .track_events(TrackEvents::new());
+            session.set_up(config);
+            session.start(LIMIT).wait().unwrap();
         }
         let mut slice = [f64::MAX; 4];
         println!(
