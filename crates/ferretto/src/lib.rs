@@ -31,6 +31,8 @@
 //! - [`record`] writes what this program traces into a file, without any service outside; a [`FlightRecorder`] keeps the
 //!   last moments in memory, for when something goes wrong. The module [`session`] has everything about recordings that
 //!   are controlled from inside a program.
+//! - [`Backends`] are the services that may record this program: the machine's, the one inside it (the module
+//!   [`in_process`]), and one that is reached in a way of the program's own ([`transport`]).
 //! - [`testing::capture`] for tests of what a program traces, and the module [`interceptor`] for looking at packets where
 //!   they are written, for example to print them.
 //!
@@ -60,7 +62,7 @@ pub use data_source::{
     DataSource, DataSourceHandle, DataSourceOptions, Instance, TraceContext, register_data_source,
 };
 pub use engine::{BackendKind, Completion, FlushFlags, FlushReason, RegisterError};
-pub use ferretto_client::{Address, ExhaustedPolicy, Packet, TraceWriter};
+pub use ferretto_client::{Address, ExhaustedPolicy, Packet, TraceWriter, transport};
 #[cfg(feature = "macros")]
 pub use ferretto_macros::{Argument, trace};
 pub use ferretto_proto as proto;

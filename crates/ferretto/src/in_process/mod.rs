@@ -24,6 +24,8 @@
 //!
 //! # Limits
 //!
+//! What is in buffers ends with the process: sessions that write into files should be stopped before.
+//!
 //! Built as it is for this crate, the service knows neither compression nor regular expressions nor priorities, and says
 //! so to configs that ask for them; programs that want them enable the features of `ferretto-service`. The priority of
 //! its thread is never changed. There are no relays, and traces do not tell the time zone. The time stamp counter is
