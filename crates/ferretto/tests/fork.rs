@@ -11,6 +11,7 @@ use ferretto::DataSourceHandle;
 use ferretto_client::Consumer;
 use ferretto_shm::testing::run_in_child;
 use ferretto_wire::Fields;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 fn number(packet: &[u8], field: u32) -> Option<u64> {
     Fields::find(field, packet).and_then(|field| field.as_u64())
@@ -113,6 +114,7 @@ fn forked_children_are_recorded_as_themselves() {
     write(&source, "parent after");
     drop(outer);
     assert!(ferretto::flush(LIMIT));
+    daemons_are_not_taken_for_their_parents(&mut consumer);
     let silent = run_in_child(|| assert_eq!(threads(), 1)).unwrap();
     assert!(silent.wait());
 
@@ -150,4 +152,36 @@ fn forked_children_are_recorded_as_themselves() {
         lost.count() <= count,
         "only the beginnings of sequences may say so"
     );
+}
+
+/// A process that has gone on as its own child is not there any more, as far as the service knows.
+fn daemons_are_not_taken_for_their_parents(consumer: &mut Consumer) {
+    let mut knows = |pid: i32| {
+        let state = consumer.query_service_state(LIMIT).unwrap();
+        state.producers.iter().any(|p| p.pid == Some(pid))
+    };
+    let (reader, mut end) = std::io::pipe().unwrap();
+    let daemon = run_in_child(|| {
+        ferretto::instant!("fork", "unheard");
+        ferretto::Options::new().wait(LIMIT).init().unwrap();
+        let itself = run_in_child(|| {
+            // Lives until the test has seen what it wants.
+            let mut fds = [PollFd::new(&reader, PollFlags::IN)];
+            let _ = poll(&mut fds, Timespec::try_from(LIMIT).ok().as_ref());
+        });
+        let _is_not_waited_for = itself.unwrap();
+    })
+    .unwrap();
+    let pid = daemon.id();
+    assert!(daemon.wait());
+    let deadline = std::time::Instant::now() + LIMIT;
+    while knows(pid) {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "its child keeps it alive"
+        );
+        std::thread::yield_now();
+    }
+    assert!(knows(std::process::id() as i32));
+    std::io::Write::write_all(&mut end, b"x").unwrap();
 }

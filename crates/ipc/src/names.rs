@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ipc_027_the_run_directory_is_preferred_when_it_can_be_entered() {
+    fn ipc_027_and_sdk_004_the_run_directory_is_preferred_when_it_can_be_entered() {
         assert_eq!(
             Role::Producer.name(None, true),
             "/run/perfetto/traced-producer.sock"
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_replaces_the_default_even_when_empty() {
+    fn sdk_004_a_variable_replaces_the_default_even_when_empty() {
         assert_eq!(Role::Producer.name(Some("@p".into()), true), "@p");
         assert_eq!(Role::Consumer.name(Some("".into()), true), "");
     }

@@ -5,14 +5,23 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// Forks between the first process that called [`watch`] and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// What the child of a fork finds changed.
 static STORES: AppendList<Store> = AppendList::new();
+
+/// Descriptors that a child must not keep open; [`NONE`] where there is none any more.
+static DISOWNED: AppendList<AtomicI32> = AppendList::new();
+
+/// What takes their place: a descriptor of something that does nothing.
+static NOTHING: AtomicI32 = AtomicI32::new(NONE);
+
+const NONE: i32 = -1;
 
 struct Store {
     target: &'static AtomicU32,
@@ -35,6 +44,10 @@ pub fn watch() -> io::Result<()> {
     if IS_WATCHED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
+    if let Ok(nothing) = std::fs::File::open("/dev/null") {
+        // Open for as long as the process runs.
+        NOTHING.store(nothing.into_raw_fd(), Ordering::Relaxed);
+    }
     // SAFETY: `in_child` may be called at any time, does not unwind, and only uses atomics and memory that is never
     // freed, as is asked of what runs in the child of a process with several threads.
     let error = unsafe { pthread_atfork(None, None, Some(in_child)) };
@@ -55,7 +68,42 @@ extern "C" fn in_child() {
     for store in STORES.iter() {
         store.target.store(store.value, Ordering::Relaxed);
     }
+    let nothing = NOTHING.load(Ordering::Relaxed);
+    for disowned in DISOWNED.iter() {
+        let disowned = disowned.load(Ordering::Relaxed);
+        if disowned != NONE && nothing != NONE {
+            // SAFETY: whoever owns the number still owns an open descriptor afterwards; the call is among those allowed
+            // here.
+            unsafe { dup3(nothing, disowned, CLOSE_ON_EXEC) };
+        }
+    }
 }
+
+/// Has forked children lose what a descriptor stands for, until the result is dropped: they have the number, but of
+/// something that does nothing. Otherwise a connection stays open for as long as a child lives, though its owner is gone.
+///
+/// To be dropped before the descriptor is closed.
+pub fn disown_in_child(fd: BorrowedFd<'_>) -> Disowned {
+    let number = fd.as_raw_fd();
+    let free = DISOWNED.iter().find(|entry| {
+        let taken = entry.compare_exchange(NONE, number, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok()
+    });
+    Disowned(free.unwrap_or_else(|| DISOWNED.push(AtomicI32::new(number))))
+}
+
+/// A descriptor that forked children lose.
+#[derive(Debug)]
+#[must_use]
+pub struct Disowned(&'static AtomicI32);
+
+impl Drop for Disowned {
+    fn drop(&mut self) {
+        self.0.store(NONE, Ordering::Relaxed);
+    }
+}
+
+const CLOSE_ON_EXEC: i32 = rustix::fs::OFlags::CLOEXEC.bits() as i32;
 
 // What the standard library is linked with anyway.
 unsafe extern "C" {
@@ -64,6 +112,7 @@ unsafe extern "C" {
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
     ) -> i32;
+    fn dup3(old: i32, new: i32, flags: i32) -> i32;
 }
 
 /// A list that only grows, and that is added to and walked without locks. The entry added last comes first. Meant for

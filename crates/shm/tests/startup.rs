@@ -82,7 +82,7 @@ fn shm_048_a_reservation_given_up_frees_its_chunks() {
 }
 
 #[test]
-fn shm_049_nobody_waits_for_chunks_that_cannot_come() {
+fn shm_049_and_sdk_022_nobody_waits_for_chunks_that_cannot_come() {
     let mut world = World::new(1, ArbiterOptions::default());
     let policy = ExhaustedPolicy::StallThenAbort;
     let mut startup = world

@@ -322,7 +322,7 @@ fn shm_027_a_stalled_writer_waits_for_a_chunk() {
 }
 
 #[test]
-fn shm_028_a_stalled_writer_gives_up_and_drops() {
+fn shm_028_and_sdk_022_a_stalled_writer_gives_up_and_drops() {
     let options = ArbiterOptions {
         stall_limit: 4,
         ..Default::default()

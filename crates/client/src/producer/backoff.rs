@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ipc_030_pauses_grow_by_a_second_up_to_ten_and_are_thirty_then() {
+    fn ipc_030_and_sdk_002_pauses_grow_by_a_second_up_to_ten_and_are_thirty_then() {
         let now = Instant::now();
         let mut backoff = Backoff::new();
         assert!(backoff.is_due(now));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_worked_makes_the_pauses_start_anew() {
+    fn sdk_002_a_connection_that_worked_makes_the_pauses_start_anew() {
         let now = Instant::now();
         let mut backoff = Backoff::new();
         assert_eq!(pauses(&mut backoff, now, 2), [1000, 2000]);

@@ -26,6 +26,7 @@ use ferretto_proto::{
     InitializeConnectionResponse, RegisterDataSourceRequest, UnregisterDataSourceRequest,
     UpdateDataSourceRequest,
 };
+use ferretto_shm::fork::{Disowned, disown_in_child};
 use ferretto_shm::{Arbiter, ArbiterOptions, PageSize, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
@@ -56,6 +57,8 @@ pub struct Producer {
     session: Option<Session>,
     /// While there is no service: tells when its socket is created.
     watch: Option<SocketWatch>,
+    /// Forked children do not keep the connection open.
+    disowned: Option<Disowned>,
     commit_due: Option<Instant>,
     wants_write: bool,
 }
@@ -132,6 +135,7 @@ impl Producer {
             events: VecDeque::new(),
             session: None,
             watch: None,
+            disowned: None,
             commit_due: None,
             wants_write: false,
         };
@@ -246,6 +250,7 @@ impl Producer {
         match self.open_connection() {
             Ok(link) => {
                 self.watch = None;
+                self.disowned = Some(disown_in_child(link.as_fd()));
                 self.shared.set_connection(Some(link));
                 self.session = Some(Session::default());
             }
@@ -287,6 +292,7 @@ impl Producer {
     }
 
     fn disconnect(&mut self, reason: LostReason, now: Instant) {
+        self.disowned = None;
         self.shared.set_connection(None);
         self.prepare_memory();
         self.session = None;
@@ -533,6 +539,7 @@ impl Drop for Producer {
     fn drop(&mut self) {
         // Whatever was flushed before should still arrive, as far as the socket takes it.
         self.shared.pump(None);
+        self.disowned = None;
         self.shared.set_connection(None);
     }
 }

@@ -10,6 +10,8 @@ mod adoption;
 mod backend;
 mod completion;
 mod driver;
+#[cfg(all(loom, test))]
+mod model;
 mod outlet;
 pub mod point;
 mod primitive;

@@ -100,6 +100,12 @@ pub fn on_collect(collect: fn()) {
     assert!(is_stored, "more kinds of trace points than places");
 }
 
+/// Changes when every thread should look through what it holds.
+#[cfg(all(loom, test))]
+pub(super) fn generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
 /// Has every thread look through what it holds.
 pub(crate) fn request_collection() {
     GENERATION.fetch_add(1, Ordering::Release);
