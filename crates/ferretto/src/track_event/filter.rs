@@ -70,12 +70,12 @@ impl Filter {
     }
 
     fn add(&mut self, item: &Field<'_>) {
-        let text = || item.as_bytes().unwrap_or_default().to_vec();
+        let text = || item.as_bytes().map(<[u8]>::to_vec);
         match item.number {
-            field::ENABLED_CATEGORIES => self.enabled.push(text()),
-            field::DISABLED_CATEGORIES => self.disabled.push(text()),
-            field::ENABLED_TAGS => self.enabled_tags.push(text()),
-            field::DISABLED_TAGS => self.disabled_tags.push(text()),
+            field::ENABLED_CATEGORIES => self.enabled.extend(text()),
+            field::DISABLED_CATEGORIES => self.disabled.extend(text()),
+            field::ENABLED_TAGS => self.enabled_tags.extend(text()),
+            field::DISABLED_TAGS => self.disabled_tags.extend(text()),
             field::DISABLE_INCREMENTAL_TIMESTAMPS => {
                 self.absolute_timestamps = item.as_bool().unwrap_or(false);
             }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn track_event_categories_are_selected_as_in_other_libraries() {
+    fn trackevent_036_categories_are_selected_as_in_other_libraries() {
         // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the verdict.
         for (ec, dc, et, dt, name, tags, expected) in [
             ("", "", "", "", "foo", "", true),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_config_counts_as_far_as_it_goes() {
+    fn trackevent_042_a_broken_config_counts_as_far_as_it_goes() {
         let mut config = encode(|m| {
             m.string(field::DISABLED_CATEGORIES, "foo");
             m.varint(field::TIMESTAMP_UNIT_MULTIPLIER, 0);
@@ -224,5 +224,56 @@ mod tests {
         let filter = Filter::decode(&config);
         assert!(!filter.is_enabled("foo", &[]) && filter.is_enabled("bar", &[]));
         assert_eq!(filter.timestamp_unit, 1);
+    }
+
+    #[test]
+    fn trackevent_042_no_config_is_too_short() {
+        let config = encode(|m| {
+            m.string(field::ENABLED_CATEGORIES, "some*");
+            m.string(field::DISABLED_CATEGORIES, "*");
+            m.varint(field::TIMESTAMP_UNIT_MULTIPLIER, 1000);
+            m.varint(field::THREAD_TIME_SUBSAMPLING_NS, u64::MAX);
+        });
+        for length in 0..=config.len() {
+            let filter = Filter::decode(&config[..length]);
+            assert_eq!(filter.is_enabled("foo", &[]), length < 10, "{length}");
+            assert!(filter.is_enabled("something", &[]));
+            assert!(filter.timestamp_unit == 1 || filter.timestamp_unit == 1000);
+        }
+    }
+
+    #[test]
+    fn trackevent_041_hostile_configs_are_endured() {
+        let config = encode(|m| {
+            m.bytes(field::DISABLED_CATEGORIES, b"");
+            m.bytes(field::DISABLED_CATEGORIES, b"\xff\xfe");
+            m.bytes(field::DISABLED_CATEGORIES, b"mid*dle");
+            m.bytes(field::DISABLED_CATEGORIES, b"**");
+            for index in 0..10_000 {
+                m.string(field::ENABLED_CATEGORIES, &format!("category{index}"));
+                m.string(field::ENABLED_TAGS, &format!("*tag{index}"));
+            }
+            m.varint(field::ENABLED_CATEGORIES, 7);
+        });
+        let filter = Filter::decode(&config);
+        // An empty pattern is that of the empty name; a number is none.
+        for (name, expected) in [
+            ("category9999", true),
+            ("category", false),
+            ("", false),
+            ("middle", false),
+            ("mi", false),
+        ] {
+            assert_eq!(filter.is_enabled(name, &[]), expected, "{name:?}");
+        }
+        assert!(
+            !Filter::decode(&encode(|m| m.string(field::DISABLED_CATEGORIES, "")))
+                .is_enabled("", &[])
+        );
+        let tags = ["slow"; 100];
+        assert!(
+            !filter.is_enabled("x", &tags),
+            "the wildcard for names comes first"
+        );
     }
 }
