@@ -67,24 +67,34 @@ impl EventBuffer {
 }
 
 /// How the packet of an event begins: the timestamp, the flag that says that it needs what was interned before, and the
-/// tag and length, 0 for now, of the event; the first byte lowest, and how many there are. `None` for times that take more
-/// space.
+/// tag and length, 0 for now, of the event; the first byte lowest, and how many there are. `None` if the timestamp takes
+/// more than four bytes.
 #[inline]
-pub(super) fn event_header(timestamp: u64) -> Option<(u64, usize)> {
+pub(super) fn event_header(timestamp: u64) -> Option<(u128, usize)> {
     const TIMESTAMP: u64 = (trace_packet::TIMESTAMP << 3) as u64;
     // What follows the time.
-    const REST: u64 = u32::from_le_bytes([
+    const REST: u32 = u32::from_le_bytes([
         (trace_packet::SEQUENCE_FLAGS << 3) as u8,
         2,
         (trace_packet::TRACK_EVENT << 3 | 2) as u8,
         0,
-    ]) as u64;
-    let (bits, length) = match timestamp {
-        0..0x80 => (timestamp, 1),
-        0x80..0x4000 => (timestamp & 0x7f | 0x80 | timestamp >> 7 << 8, 2),
+    ]);
+    let length = match timestamp {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        0x4000..0x20_0000 => 3,
+        0x20_0000..0x1000_0000 => 4,
         _ => return None,
     };
-    Some((TIMESTAMP | bits << 8 | REST << (8 + 8 * length), 5 + length))
+    // Groups of seven bits, and a bit that says that more follow on all but the last.
+    let groups = timestamp & 0x7f
+        | (timestamp & 0x3f80) << 1
+        | (timestamp & 0x1f_c000) << 2
+        | (timestamp & 0xfe0_0000) << 3;
+    let more = 0x8080_8080 & ((1 << (8 * (length - 1))) - 1);
+    let bits = TIMESTAMP | (groups | more) << 8;
+    let bits = u128::from(bits) | u128::from(REST) << (8 + 8 * length);
+    Some((bits, 5 + length))
 }
 
 impl Sink for EventBuffer {
@@ -168,9 +178,7 @@ impl EventBuffer {
         let Some((bits, length)) = event_header(timestamp) else {
             return self.begin_late_event(timestamp);
         };
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&bits.to_le_bytes());
-        self.write_known(&bytes, length);
+        self.write_known(&bits.to_le_bytes(), length);
         self.mark(self.used - 1)
     }
 
@@ -186,14 +194,13 @@ impl EventBuffer {
     #[inline(always)]
     pub(super) fn put_varint<const FIELD: u32>(&mut self, value: u64) {
         const { assert!(FIELD < 16) };
-        if value < 0x80 {
-            let mut bytes = [0; 16];
-            bytes[0] = (FIELD << 3) as u8;
-            bytes[1] = value as u8;
-            self.write_known(&bytes, 2);
-        } else {
-            Encoder::new(self).varint(FIELD, value);
-        }
+        let (bits, length) = match value {
+            0..0x80 => (value, 2),
+            0x80..0x4000 => (value & 0x7f | 0x80 | value >> 7 << 8, 3),
+            _ => return Encoder::new(self).varint(FIELD, value),
+        };
+        let bits = u128::from(FIELD << 3) | u128::from(bits) << 8;
+        self.write_known(&bits.to_le_bytes(), length);
     }
 
     /// Appends the first `length` of sixteen bytes.
@@ -238,6 +245,27 @@ impl fmt::Debug for EventBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_of_events_are_those_that_an_encoder_writes() {
+        let edges = (0..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]);
+        for timestamp in edges.chain((0..1 << 28).step_by(999_983)) {
+            let mut expected = Vec::new();
+            let mut packet = Encoder::new(&mut expected);
+            packet.varint(trace_packet::TIMESTAMP, timestamp);
+            packet.varint(trace_packet::SEQUENCE_FLAGS, 2);
+            packet.bytes(trace_packet::TRACK_EVENT, &[]);
+            let mut buffer = EventBuffer::new();
+            let mark = buffer.begin_event(timestamp);
+            assert_eq!(mark.slot + 1, expected.len());
+            assert_eq!(buffer.written(), expected, "{timestamp}");
+            let header = event_header(timestamp);
+            assert_eq!(header.is_some(), timestamp < 1 << 28);
+            if let Some((bits, length)) = header {
+                assert_eq!(bits.to_le_bytes()[..length], expected);
+            }
+        }
+    }
 
     #[test]
     fn nested_messages_are_encoded_as_in_chunks() {

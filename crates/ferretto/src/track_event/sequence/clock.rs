@@ -73,15 +73,20 @@ impl Clock {
         self.begin_unusual_event(buffer, now, time)
     }
 
-    /// How the packet of an event begins that happens now, if it begins in the usual way.
+    /// How the packet of an event begins that happens now, if it begins in the usual way. To be followed by
+    /// [`advance`](Self::advance) if it is written.
     #[inline]
-    pub(super) fn usual_header(&mut self, now: u64) -> Option<(u64, usize)> {
+    pub(super) fn usual_header(&self, now: u64) -> Option<(u128, usize)> {
         if !self.is_plain || now < self.last {
             return None;
         }
-        let header = event_header(now - self.last)?;
+        event_header(now - self.last)
+    }
+
+    /// Such a packet was written.
+    #[inline]
+    pub(super) fn advance(&mut self, now: u64) {
         self.last = now;
-        Some(header)
     }
 
     #[cold]

@@ -127,9 +127,7 @@ impl Sequence {
             } => {
                 let category = std::ptr::from_ref(*category).addr();
                 match self.prefixes.get(Key::new(*kind, category, name)) {
-                    Some(prefix) if prefix.length < 10 => {
-                        (u128::from_le_bytes(prefix.bytes), prefix.length)
-                    }
+                    Some(prefix) => (u128::from_le_bytes(prefix.bytes), prefix.length),
                     _ => return false,
                 }
             }
@@ -137,9 +135,13 @@ impl Sequence {
         let Some((header, width)) = self.clock.usual_header(now) else {
             return false;
         };
+        if width + length > 16 {
+            return false;
+        }
+        self.clock.advance(now);
         // The length of the event is the last byte of the header.
-        let header = header | (length as u64) << (8 * (width - 1));
-        let packet = u128::from(header) | body << (8 * width);
+        let header = header | (length as u128) << (8 * (width - 1));
+        let packet = header | body << (8 * width);
         self.writer
             .write_short_packet(packet.to_le_bytes(), width + length);
         true

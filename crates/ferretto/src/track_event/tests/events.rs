@@ -336,3 +336,40 @@ fn encoded_fields_and_dynamic_names_are_written_as_given() {
     assert_eq!(texts(&packets[0], &[EVENT, 4, 10]), ["made up"]);
     assert_eq!(number(&packets[0], &[EVENT, 4, 2]), Some(1));
 }
+
+#[test]
+fn short_events_are_written_like_others() {
+    let steps = [
+        0,
+        1,
+        127,
+        128,
+        16_383,
+        16_384,
+        2_097_151,
+        2_097_152,
+        268_435_455,
+        268_435_456,
+    ];
+    let names: Vec<&'static str> = (0..300).map(|n| &*format!("name {n}").leak()).collect();
+    let work = |thread: &mut TestThread, is_short: bool| {
+        for (index, name) in names.iter().chain(&names).enumerate() {
+            thread.after(steps[index % steps.len()]);
+            if is_short {
+                thread.begin(name, &[]).end(&[]);
+            } else {
+                thread.event(Kind::Begin, Some(Name::Static(name)), &[]);
+                let end = ShortEvent::End.event();
+                thread.write(&end);
+            }
+        }
+    };
+    let record = |is_short| {
+        let world = World::new(64);
+        let mut thread = world.thread(Filter::default());
+        work(&mut thread, is_short);
+        thread.sequence.flush();
+        world.packets()
+    };
+    assert!(record(true) == record(false));
+}

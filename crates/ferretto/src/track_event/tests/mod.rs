@@ -17,7 +17,7 @@ use ferretto_wire::{Encoder, Field as FieldOf, Fields, decode_varint, encode};
 
 use super::buffer::EventBuffer;
 use super::category::Category;
-use super::event::{Categories, CounterValue, Event, Kind, Name, Place};
+use super::event::{Categories, CounterValue, Event, Kind, Name, Place, ShortEvent};
 use super::field::Field;
 use super::filter::Filter;
 use super::identity::{Process, Thread};
@@ -153,15 +153,38 @@ impl TestThread {
         self
     }
 
+    /// Writes an event with nothing attached as the macros do.
+    fn short(&mut self, event: &ShortEvent) -> &mut Self {
+        if !self.sequence.short_event(self.now, event) {
+            self.write(&event.event());
+        }
+        self
+    }
+
+    fn named(&mut self, kind: Kind, name: &'static str, fields: &[Field<'_>]) -> &mut Self {
+        if !fields.is_empty() {
+            return self.event(kind, Some(Name::Static(name)), fields);
+        }
+        let category = &GFX;
+        self.short(&ShortEvent::Named {
+            kind,
+            category,
+            name,
+        })
+    }
+
     fn begin(&mut self, name: &'static str, fields: &[Field<'_>]) -> &mut Self {
-        self.event(Kind::Begin, Some(Name::Static(name)), fields)
+        self.named(Kind::Begin, name, fields)
     }
 
     fn instant(&mut self, name: &'static str, fields: &[Field<'_>]) -> &mut Self {
-        self.event(Kind::Instant, Some(Name::Static(name)), fields)
+        self.named(Kind::Instant, name, fields)
     }
 
     fn end(&mut self, fields: &[Field<'_>]) -> &mut Self {
+        if fields.is_empty() {
+            return self.short(&ShortEvent::End);
+        }
         self.write(&Event {
             kind: Kind::End,
             categories: Categories::None,
