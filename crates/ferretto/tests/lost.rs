@@ -25,7 +25,7 @@ fn number_at(consumer: &mut Consumer) -> u64 {
 }
 
 #[test]
-fn sdk_005_and_006_and_015_what_is_late_does_not_reach_the_next_service() {
+fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service() {
     let sockets = Sockets::new();
     let service = Service::start_at(&sockets);
     let options = ferretto::Options::new().address(service.producers.clone());
