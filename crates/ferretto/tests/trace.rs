@@ -11,7 +11,10 @@ use ferretto::{Category, trace};
 static WORK: Category = Category::new("work");
 
 #[trace]
-fn plain() {}
+fn plain() {
+    #![allow(unused_variables)]
+    let unused = 5;
+}
 
 #[trace(category = "own", name = "with a name", args(a, double = a * 2, len = text.len()))]
 fn values(a: u32, text: &str) -> u32 {

@@ -1,7 +1,7 @@
 //! The parts of a function that matter here. The rest stays as it is written, so that new syntax does no harm.
 
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
-use quote::ToTokens;
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::token::Brace;
 use syn::{Attribute, Generics, Token, Type, WhereClause, braced, parenthesized};
@@ -18,6 +18,8 @@ pub(crate) struct Function {
     pub(crate) parameters: Vec<Ident>,
     /// What it returns, if it says so.
     pub(crate) output: Option<TokenStream>,
+    /// The attributes at the beginning of the body, which have to stay there.
+    inner: Vec<Attribute>,
     pub(crate) body: TokenStream,
     /// The braces around the body, for messages.
     pub(crate) braces: proc_macro2::Span,
@@ -69,6 +71,7 @@ impl Parse for Function {
             constant,
             parameters,
             output,
+            inner: Attribute::parse_inner(&content)?,
             body: content.parse()?,
             braces,
         })
@@ -158,7 +161,8 @@ impl Function {
     /// The function with another body.
     pub(crate) fn with_body(&self, body: &TokenStream) -> TokenStream {
         let mut tokens = self.head.clone();
-        let mut group = proc_macro2::Group::new(Delimiter::Brace, body.clone());
+        let inner = &self.inner;
+        let mut group = Group::new(Delimiter::Brace, quote!(#(#inner)* #body));
         group.set_span(self.braces);
         group.to_tokens(&mut tokens);
         tokens

@@ -14,10 +14,14 @@ use proc_macro::TokenStream;
 ///
 /// ```ignore
 /// #[ferretto::trace]
-/// fn load(path: &Path) -> io::Result<Scene> { … }
+/// fn load(path: &Path) -> io::Result<Scene> {
+///     Scene::parse(&fs::read(path)?)
+/// }
 ///
 /// #[ferretto::trace(category = RENDERING, name = "draw a frame", args(frame, size = scene.len()))]
-/// fn draw(&mut self, frame: u64, scene: &Scene) { … }
+/// fn draw(&mut self, frame: u64, scene: &Scene) {
+///     self.pipeline.submit(scene);
+/// }
 /// ```
 ///
 /// Works on functions and methods, generic ones too, `unsafe` and `extern` ones, and on `async fn`. While nobody records,
