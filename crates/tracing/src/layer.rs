@@ -201,7 +201,9 @@ impl FerrettoLayer {
             .then(|| lanes::of_event(event, context));
         let mut text = TEXT.take();
         text.clear();
-        event.record(&mut Message(&mut text));
+        if site.has_message {
+            event.record(&mut Message(&mut text));
+        }
         let instant = Instant {
             site,
             category,

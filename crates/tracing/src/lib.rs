@@ -43,6 +43,10 @@
 //! While nobody records a category, its spans and events are switched off where they are made: `tracing` sees that
 //! nobody is interested and does nothing but look at that. Nothing is formatted or allocated.
 //!
+//! While it is recorded, a span without fields costs what the registry takes for it and what `ferretto::slice!` takes for
+//! the same slice, which is about as much again. Fields are kept with the span from its creation on; the first ones cost
+//! most. `cargo bench -p tracing-ferretto` measures it.
+//!
 //! # Beside other layers
 //!
 //! ```no_run
@@ -61,6 +65,7 @@
 //! of its concern.
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod entered;
 mod init;
 mod lanes;

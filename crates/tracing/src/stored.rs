@@ -7,16 +7,14 @@ use ferretto::track_event::{Annotation, Argument, Arguments};
 use tracing_core::field::{Field, Visit};
 use tracing_core::{Metadata, span};
 
+use crate::bytes::Bytes;
 use crate::names::{self, Special};
-
-/// For the fields of most spans, in bytes.
-const ROOM: usize = 64;
 
 /// The values of a span's fields and more, in the extensions of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     /// For each field that has a value: its index, a [`tag`] and the value. If a field is there twice the last one counts.
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// There may be fields that are there twice.
     has_repeats: bool,
     /// Flows that the next slice, or the end of the present one, takes part in.
@@ -79,7 +77,6 @@ impl Argument for Value<'_> {
 impl Stored {
     /// Keeps the values of a new span.
     pub(crate) fn attributes(&mut self, attributes: &span::Attributes<'_>) {
-        self.bytes.reserve(ROOM);
         attributes.record(&mut Keep(self));
     }
 
@@ -90,7 +87,7 @@ impl Stored {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.flows.is_empty()
+        self.bytes.get().is_empty() && self.flows.is_empty()
     }
 
     /// Starts the flow through all slices of the span, unless it has been.
@@ -101,7 +98,7 @@ impl Stored {
 
     /// How much there is.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.get().len()
     }
 
     /// Gives the values behind the first `from` bytes to an event.
@@ -111,7 +108,7 @@ impl Stored {
         from: usize,
         arguments: &mut Arguments<'_>,
     ) {
-        let mut rest = self.bytes.get(from..).unwrap_or_default();
+        let mut rest = self.bytes.get().get(from..).unwrap_or_default();
         while let Some((index, value, after)) = next(rest) {
             rest = after;
             if self.has_repeats && indices(rest).any(|later| later == index) {
@@ -127,23 +124,23 @@ impl Stored {
         if let Ok(index) = u8::try_from(field.index()) {
             let mut bytes = [index, tag, 0, 0, 0, 0, 0, 0, 0, 0];
             bytes[2..].copy_from_slice(&value.to_le_bytes());
-            self.bytes.extend_from_slice(&bytes);
+            self.bytes.push(&bytes);
         }
     }
 
     fn flag(&mut self, field: &Field, value: bool) {
         if let Ok(index) = u8::try_from(field.index()) {
             let tag = if value { tag::TRUE } else { tag::FALSE };
-            self.bytes.extend_from_slice(&[index, tag]);
+            self.bytes.push(&[index, tag]);
         }
     }
 
     fn plain_text(&mut self, field: &Field, value: &str) {
         if let (Ok(index), Ok(length)) = (u8::try_from(field.index()), u32::try_from(value.len())) {
             let length = length.to_le_bytes();
-            self.bytes.extend_from_slice(&[index, tag::TEXT]);
-            self.bytes.extend_from_slice(&length);
-            self.bytes.extend_from_slice(value.as_bytes());
+            self.bytes.push(&[index, tag::TEXT]);
+            self.bytes.push(&length);
+            self.bytes.push(value.as_bytes());
         }
     }
 
@@ -151,14 +148,12 @@ impl Stored {
         let Ok(index) = u8::try_from(field.index()) else {
             return;
         };
-        self.bytes
-            .extend_from_slice(&[index, tag::TEXT, 0, 0, 0, 0]);
-        let start = self.bytes.len();
+        self.bytes.push(&[index, tag::TEXT, 0, 0, 0, 0]);
+        let start = self.len();
         // What a failing implementation has written so far stays.
         let _ = Text(&mut self.bytes).write_fmt(value);
-        let length = u32::try_from(self.bytes.len() - start).unwrap_or(0);
-        self.bytes.truncate(start + length as usize);
-        self.bytes[start - 4..start].copy_from_slice(&length.to_le_bytes());
+        let length = u32::try_from(self.len() - start).unwrap_or(u32::MAX);
+        self.bytes.get_mut()[start - 4..start].copy_from_slice(&length.to_le_bytes());
     }
 }
 
@@ -193,11 +188,11 @@ fn indices(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// Text that is being written.
-struct Text<'a>(&'a mut Vec<u8>);
+struct Text<'a>(&'a mut Bytes);
 
 impl fmt::Write for Text<'_> {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        self.0.extend_from_slice(part.as_bytes());
+        self.0.push(part.as_bytes());
         Ok(())
     }
 }

@@ -1,0 +1,85 @@
+//! A few bytes in place, many elsewhere.
+
+/// Bytes in place: enough for the fields of most spans.
+const ROOM: usize = 56;
+
+/// A sequence of bytes that allocates only when it gets long.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    few: [u8; ROOM],
+    /// How many of them are used, as long as there are no more.
+    used: usize,
+    /// All of them, once they are many.
+    many: Vec<u8>,
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self {
+            few: [0; ROOM],
+            used: 0,
+            many: Vec::new(),
+        }
+    }
+}
+
+impl Bytes {
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let end = self.used + bytes.len();
+        match self.few.get_mut(self.used..end) {
+            Some(place) if self.many.is_empty() => {
+                place.copy_from_slice(bytes);
+                self.used = end;
+            }
+            _ => self.push_many(bytes),
+        }
+    }
+
+    #[cold]
+    fn push_many(&mut self, bytes: &[u8]) {
+        if self.many.is_empty() {
+            self.many.reserve(4 * ROOM);
+            self.many.extend_from_slice(&self.few[..self.used]);
+        }
+        self.many.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> &[u8] {
+        if self.many.is_empty() {
+            &self.few[..self.used]
+        } else {
+            &self.many
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut [u8] {
+        if self.many.is_empty() {
+            &mut self.few[..self.used]
+        } else {
+            &mut self.many
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_keep_their_order_wherever_they_are() {
+        for step in [1, 7, ROOM, ROOM + 1, 300] {
+            let mut bytes = Bytes::default();
+            let mut expected = Vec::new();
+            for round in 0..9u8 {
+                let part = vec![round; step];
+                bytes.push(&part);
+                bytes.push(&[]);
+                expected.extend(part);
+                assert_eq!(bytes.get(), expected);
+                assert_eq!(bytes.get_mut(), expected);
+            }
+        }
+    }
+}
