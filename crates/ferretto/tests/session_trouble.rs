@@ -220,3 +220,28 @@ fn sessions_and_calls_go_to_any_thread() {
     is_shared::<Call<Vec<u8>>>();
     is_shared::<SessionError>();
 }
+
+#[test]
+fn many_threads_use_one_session() {
+    let service = Service::start();
+    let session = Session::open(Backend::At(service.consumers.clone())).unwrap();
+    session.set_up(RecordingConfig::new());
+    session.start(LIMIT).wait().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let stats = session.stats(LIMIT);
+                    let read = session.read(LIMIT);
+                    let flush = session.flush(LIMIT);
+                    // Given up; the others' calls are answered all the same.
+                    drop(session.service_state(LIMIT));
+                    flush.wait().unwrap();
+                    read.wait().unwrap();
+                    stats.wait().unwrap();
+                }
+            });
+        }
+    });
+    session.stop(LIMIT).wait().unwrap();
+}
