@@ -3,8 +3,10 @@
 //! Three things come out: the messages, the field-number constants, and the
 //! descriptor set that text printing and parsing use.
 
+mod code;
 mod fields;
 mod layers;
+mod members;
 mod messages;
 mod names;
 
