@@ -4,6 +4,9 @@
 //! that data source: each packet is passed to the [`Interceptor`], on the thread that writes it. There is one to begin
 //! with, `console`, which prints events as they happen; [`register_interceptor`] adds others.
 //!
+//! If a config names an interceptor that nobody registered, its data is recorded as usual. Packets that programs in C
+//! write by address are not seen by interceptors, nor recorded for such a config.
+//!
 //! ```
 //! use ferretto::interceptor::{Interceptor, register_interceptor};
 //! use ferretto::proto::DataSourceConfig;
