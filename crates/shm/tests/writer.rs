@@ -363,7 +363,7 @@ fn shm_029_flush_calls_back_even_if_there_is_nothing() {
 }
 
 #[test]
-fn shm_030_writers_are_numbered_round_robin() {
+fn shm_030_and_sdk_020_writers_are_numbered_round_robin() {
     let mut world = World::new(1, ArbiterOptions::default());
     let first = world.writer();
     let second = world.writer();
