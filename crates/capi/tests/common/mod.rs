@@ -4,7 +4,9 @@
 pub mod library;
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferretto_c::*;
 use ferretto_wire::{Fields, encode};
@@ -97,4 +99,152 @@ impl Drop for Session {
         // SAFETY: used as the headers say.
         unsafe { PerfettoTracingSessionDestroy(self.0) };
     }
+}
+
+/// A registered data source.
+#[derive(Clone, Copy)]
+pub struct Source {
+    pub ds: *mut PerfettoDsImpl,
+    enabled: *mut AtomicBool,
+}
+
+// SAFETY: registered data sources live for ever and may be used from any thread.
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Sync for Source {}
+
+impl Source {
+    /// Registers a data source; `define` says what it does.
+    pub fn register(name: &str, define: impl FnOnce(*mut PerfettoDsImpl)) -> Self {
+        let descriptor = encode(|m| m.string(1, name));
+        Self::register_as(&descriptor, define).unwrap()
+    }
+
+    /// The same by its encoded description.
+    pub fn register_as(
+        descriptor: &[u8],
+        define: impl FnOnce(*mut PerfettoDsImpl),
+    ) -> Option<Self> {
+        let mut enabled = ptr::null_mut();
+        // SAFETY: used as the headers say.
+        unsafe {
+            let ds = PerfettoDsImplCreate();
+            define(ds);
+            let bytes = descriptor.as_ptr().cast();
+            PerfettoDsImplRegister(ds, &raw mut enabled, bytes, descriptor.len())
+                .then_some(Self { ds, enabled })
+        }
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        // SAFETY: the address stays valid for ever.
+        unsafe { &*self.enabled }.load(Ordering::Relaxed)
+    }
+
+    /// Calls `write` for every instance that is recording.
+    pub fn trace(&self, mut write: impl FnMut(Tracer)) {
+        // SAFETY: used as the headers say.
+        unsafe {
+            let mut iterator = PerfettoDsImplTraceIterateBegin(self.ds);
+            while !iterator.tracer.is_null() {
+                write(Tracer {
+                    ds: self.ds,
+                    instance: iterator.inst_id,
+                    tracer: iterator.tracer,
+                });
+                PerfettoDsImplTraceIterateNext(self.ds, &raw mut iterator);
+            }
+        }
+    }
+
+    /// Writes a packet into every recording; returns how many there are.
+    pub fn write(&self, packet: &[u8]) -> usize {
+        let mut count = 0;
+        self.trace(|tracer| {
+            tracer.write(packet);
+            count += 1;
+        });
+        count
+    }
+
+    /// Records for as long as the session lives.
+    pub fn record(name: &str) -> Session {
+        Session::start(&config(name, |_| {}))
+    }
+}
+
+/// A thread's way into an instance.
+#[derive(Clone, Copy)]
+pub struct Tracer {
+    pub ds: *mut PerfettoDsImpl,
+    pub instance: u32,
+    pub tracer: *mut c_void,
+}
+
+impl Tracer {
+    /// Writes a packet of these bytes, piece by piece.
+    pub fn write(&self, packet: &[u8]) {
+        self.write_with(|writer| {
+            for piece in packet.chunks(1000) {
+                // SAFETY: used as the headers say.
+                unsafe {
+                    PerfettoStreamWriterAppendBytesSlowpath(writer, piece.as_ptr(), piece.len());
+                }
+            }
+        });
+    }
+
+    /// Writes a packet by way of its writer.
+    pub fn write_with(&self, write: impl FnOnce(*mut PerfettoStreamWriter)) {
+        let mut writer = MaybeUninit::<PerfettoPbMsgWriter>::uninit();
+        // SAFETY: used as the headers say, those after version 58.
+        unsafe {
+            PerfettoDsTracerImplPacketBegin(self.tracer, writer.as_mut_ptr().cast());
+            let mut writer = writer.assume_init();
+            assert_eq!(writer.encoding, 0);
+            write(&raw mut writer.stream);
+            PerfettoDsTracerImplPacketEnd(self.tracer, &raw mut writer.stream);
+        }
+    }
+
+    pub fn drop_count(&self) -> u64 {
+        // SAFETY: used as the headers say.
+        unsafe { PerfettoDsTracerImplGetDropCount(self.tracer) }
+    }
+
+    pub fn incremental_state(&self) -> *mut c_void {
+        // SAFETY: used as the headers say.
+        unsafe { PerfettoDsImplGetIncrementalState(self.ds, self.tracer, self.instance) }
+    }
+}
+
+/// The texts in field 900 of the packets.
+pub fn texts(packets: &[Vec<u8>]) -> Vec<String> {
+    packets
+        .iter()
+        .filter_map(|packet| Fields::find(900, packet))
+        .map(|text| text.as_str_lossy().unwrap().into_owned())
+        .collect()
+}
+
+/// A packet with a text.
+pub fn text(text: &str) -> Vec<u8> {
+    encode(|m| m.string(900, text))
+}
+
+/// Runs the test with this name again, in a process of its own where `case` is set; returns how that ended and what it
+/// wrote.
+pub fn run_again(test: &str, case: &str) -> (std::process::ExitStatus, String) {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("CASE", case)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status, errors)
+}
+
+/// What [`run_again`] asks of this process.
+pub fn case() -> Option<String> {
+    std::env::var("CASE").ok()
 }

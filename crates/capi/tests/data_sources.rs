@@ -1,0 +1,396 @@
+//! Data sources as programs define them.
+
+mod common;
+
+use std::ffi::c_void;
+use std::os::unix::process::ExitStatusExt;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, mpsc};
+
+use common::{Session, Source, Tracer, case, config, init, run_again, text, texts};
+use ferretto_c::*;
+use ferretto_wire::{Fields, encode};
+
+const SIGABRT: i32 = 6;
+
+#[test]
+fn sdk_037_a_data_source_without_description_is_one() {
+    init();
+    let source = Source::register_as(&[], |_| {}).unwrap();
+    assert!(!source.is_enabled());
+    let mut enabled = ptr::null_mut();
+    // SAFETY: used as the headers say.
+    unsafe {
+        let ds = PerfettoDsImplCreate();
+        assert!(PerfettoDsImplRegister(ds, &raw mut enabled, ptr::null(), 0));
+        assert!(!(*enabled).load(Ordering::Relaxed));
+    }
+    // Nonsense describes nothing.
+    assert!(Source::register_as(&[0xff; 5], |_| {}).is_some());
+}
+
+#[test]
+fn sdk_037_what_a_data_source_does_is_said_before_it_is_registered() {
+    type Case = (&'static str, fn(*mut PerfettoDsImpl));
+    // SAFETY: used as the headers say, except that the data source is registered.
+    let setters: [Case; 4] = unsafe {
+        [
+            ("PerfettoDsSetOnSetupCallback", |ds| {
+                PerfettoDsSetOnSetupCallback(ds, None)
+            }),
+            ("PerfettoDsSetOnDeleteTls", |ds| {
+                PerfettoDsSetOnDeleteTls(ds, None)
+            }),
+            ("PerfettoDsSetOnClearIncr", |ds| {
+                PerfettoDsSetOnClearIncr(ds, None)
+            }),
+            ("PerfettoDsSetCbUserArg", |ds| {
+                PerfettoDsSetCbUserArg(ds, ptr::null_mut())
+            }),
+        ]
+    };
+    let source = Source::register("settled", |ds| {
+        // SAFETY: used as the headers say.
+        unsafe {
+            assert!((0..3).all(|policy| PerfettoDsSetBufferExhaustedPolicy(ds, policy)));
+            assert!(!PerfettoDsSetBufferExhaustedPolicy(ds, 3));
+            assert!(PerfettoDsSetBufferExhaustedPolicyConfigurable(ds, true));
+            assert!(PerfettoDsSetSupportsTracingV2(ds, true));
+        }
+    });
+    // SAFETY: as above.
+    unsafe {
+        assert!(!PerfettoDsSetBufferExhaustedPolicy(source.ds, 0));
+        assert!(!PerfettoDsSetBufferExhaustedPolicyConfigurable(
+            source.ds, true
+        ));
+        assert!(!PerfettoDsSetSupportsTracingV2(source.ds, true));
+    }
+    if let Some(case) = case() {
+        let (_, set) = setters.iter().find(|(name, _)| *name == case).unwrap();
+        set(source.ds);
+        return;
+    }
+    for (name, _) in setters {
+        let test = "sdk_037_what_a_data_source_does_is_said_before_it_is_registered";
+        let (status, errors) = run_again(test, name);
+        assert_eq!(status.signal(), Some(SIGABRT), "{name}: {errors}");
+        assert!(
+            errors.contains(&format!("ferretto: {name} was called")),
+            "{errors}"
+        );
+    }
+}
+
+/// Contexts for instances, given out in order.
+static CONTEXTS: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn number_setup(
+    _: *mut PerfettoDsImpl,
+    _: u32,
+    _: *mut c_void,
+    _: usize,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> *mut c_void {
+    let number = CONTEXTS.fetch_add(1, Ordering::Relaxed) + 1;
+    ptr::without_provenance_mut(number as usize)
+}
+
+#[test]
+fn sdk_038_an_instance_is_locked_only_while_it_is_there() {
+    init();
+    let source = Source::register("locked", |ds| {
+        // SAFETY: used as the headers say.
+        unsafe { PerfettoDsSetOnSetupCallback(ds, Some(number_setup)) };
+    });
+    // SAFETY: used as the headers say.
+    let lock = |place| unsafe { PerfettoDsImplGetInstanceLocked(source.ds, place) } as usize;
+    // SAFETY: used as the headers say.
+    let release = |place| unsafe { PerfettoDsImplReleaseInstanceLocked(source.ds, place) };
+    assert_eq!(lock(0), 0);
+    let session = Source::record("locked");
+    // As often as one likes.
+    assert_eq!((lock(0), lock(0)), (1, 1));
+    release(0);
+    release(0);
+    assert_eq!((lock(1), lock(8), lock(u32::MAX)), (0, 0, 0));
+    // While one thread has it, it cannot be given up, and no other thread can have it.
+    assert_eq!(lock(0), 1);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let source = source;
+            // SAFETY: used as the headers say.
+            let seen = unsafe { PerfettoDsImplGetInstanceLocked(source.ds, 0) } as usize;
+            sender.send(seen).unwrap();
+            if seen != 0 {
+                // SAFETY: used as the headers say.
+                unsafe { PerfettoDsImplReleaseInstanceLocked(source.ds, 0) };
+            }
+        });
+        assert!(receiver.try_recv().is_err());
+        release(0);
+        assert_eq!(receiver.recv().unwrap(), 1);
+    });
+    session.stop();
+    assert_eq!(lock(0), 0);
+    // The place is used again, by another instance.
+    let session = Source::record("locked");
+    assert_eq!(lock(0), 2);
+    release(0);
+    // More often than it was taken: nothing.
+    release(0);
+    session.stop();
+    assert_eq!(lock(0), 0);
+}
+
+/// What happened, in order.
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// A stop that was postponed.
+static STOPPER: AtomicPtr<PerfettoDsAsyncStopper> = AtomicPtr::new(ptr::null_mut());
+/// Whether to postpone it.
+static POSTPONE: AtomicBool = AtomicBool::new(false);
+
+fn happened(event: String) {
+    EVENTS.lock().unwrap().push(event);
+}
+
+unsafe extern "C" fn life_setup(
+    _: *mut PerfettoDsImpl,
+    place: u32,
+    config: *mut c_void,
+    size: usize,
+    user: *mut c_void,
+    args: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: called as the headers say.
+    let config = unsafe { std::slice::from_raw_parts(config.cast::<u8>(), size) };
+    let name = Fields::find(1, config).unwrap().as_str_lossy().unwrap();
+    assert!(args.is_null() && user as usize == 77);
+    happened(format!("setup {place} {name}"));
+    ptr::without_provenance_mut(place as usize + 100)
+}
+
+unsafe extern "C" fn life_start(
+    _: *mut PerfettoDsImpl,
+    place: u32,
+    user: *mut c_void,
+    context: *mut c_void,
+    args: *mut c_void,
+) {
+    assert!(args.is_null() && user as usize == 77);
+    happened(format!("start {place} {}", context as usize));
+}
+
+unsafe extern "C" fn life_stop(
+    _: *mut PerfettoDsImpl,
+    place: u32,
+    _: *mut c_void,
+    context: *mut c_void,
+    args: *mut PerfettoDsOnStopArgs,
+) {
+    happened(format!("stop {place} {}", context as usize));
+    if POSTPONE.load(Ordering::Relaxed) {
+        // SAFETY: called as the headers say.
+        let stopper = unsafe { PerfettoDsOnStopArgsPostpone(args) };
+        STOPPER.store(stopper, Ordering::Release);
+    }
+}
+
+unsafe extern "C" fn life_destroy(_: *mut PerfettoDsImpl, user: *mut c_void, context: *mut c_void) {
+    assert_eq!(user as usize, 77);
+    happened(format!("destroy {}", context as usize));
+}
+
+unsafe extern "C" fn life_flush(
+    _: *mut PerfettoDsImpl,
+    place: u32,
+    _: *mut c_void,
+    _: *mut c_void,
+    args: *mut PerfettoDsOnFlushArgs,
+) {
+    // SAFETY: called as the headers say; the flush is done at once, but by way of a handle.
+    unsafe {
+        happened(format!(
+            "flush {place} {}",
+            PerfettoDsOnFlushArgsGetReason(args)
+        ));
+        PerfettoDsFlushDone(PerfettoDsOnFlushArgsPostpone(args));
+    }
+}
+
+#[test]
+fn sdk_009_and_011_callbacks_come_in_order_and_a_stop_can_wait() {
+    init();
+    let source = Source::register("life", |ds| {
+        // SAFETY: used as the headers say.
+        unsafe {
+            PerfettoDsSetOnSetupCallback(ds, Some(life_setup));
+            PerfettoDsSetOnStartCallback(ds, Some(life_start));
+            PerfettoDsSetOnStopCallback(ds, Some(life_stop));
+            PerfettoDsSetOnDestroyCallback(ds, Some(life_destroy));
+            PerfettoDsSetOnFlushCallback(ds, Some(life_flush));
+            PerfettoDsSetCbUserArg(ds, ptr::without_provenance_mut(77));
+        }
+    });
+    let take = || std::mem::take(&mut *EVENTS.lock().unwrap());
+    let session = Source::record("life");
+    assert_eq!(take(), ["setup 0 life", "start 0 100"]);
+    // SAFETY: used as the headers say.
+    assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
+    assert_eq!(take(), ["flush 0 4"]);
+    let second = Source::record("life");
+    assert_eq!(take(), ["setup 1 life", "start 1 101"]);
+    second.stop();
+    assert_eq!(take(), ["stop 1 101", "destroy 101"]);
+    assert!(source.is_enabled());
+    POSTPONE.store(true, Ordering::Relaxed);
+    // SAFETY: used as the headers say.
+    unsafe { PerfettoTracingSessionStopAsync(session.0) };
+    while STOPPER.load(Ordering::Acquire).is_null() {
+        std::thread::yield_now();
+    }
+    assert_eq!(take(), ["stop 0 100"]);
+    // The instance goes on.
+    assert_eq!(source.write(&text("late")), 1);
+    source.trace(|tracer| {
+        // SAFETY: used as the headers say.
+        unsafe { PerfettoDsTracerImplFlush(tracer.tracer, None, ptr::null_mut()) };
+    });
+    // SAFETY: used as the headers say.
+    unsafe { PerfettoDsStopDone(STOPPER.load(Ordering::Acquire)) };
+    // Inside of it, before the service knows.
+    assert!(!source.is_enabled());
+    let packets = session.stop_and_read();
+    assert_eq!(texts(&packets), ["late"]);
+    assert_eq!(take(), ["destroy 100"]);
+}
+
+static CREATED: AtomicU32 = AtomicU32::new(0);
+static CLEARED: AtomicU32 = AtomicU32::new(0);
+static DELETED: AtomicU32 = AtomicU32::new(0);
+static CAN_CLEAR: AtomicBool = AtomicBool::new(true);
+
+unsafe extern "C" fn create(
+    _: *mut PerfettoDsImpl,
+    _: u32,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> *mut c_void {
+    let number = CREATED.fetch_add(1, Ordering::Relaxed) + 1;
+    ptr::without_provenance_mut(number as usize)
+}
+
+unsafe extern "C" fn delete(_: *mut c_void) {
+    DELETED.fetch_add(1, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn clear(_: *mut c_void, _: *mut c_void) -> bool {
+    CLEARED.fetch_add(1, Ordering::Relaxed);
+    CAN_CLEAR.load(Ordering::Relaxed)
+}
+
+#[test]
+fn sdk_019_incremental_state_is_cleared_or_made_anew() {
+    init();
+    let source = Source::register("incremental", |ds| {
+        // SAFETY: used as the headers say.
+        unsafe {
+            PerfettoDsSetOnCreateIncr(ds, Some(create));
+            PerfettoDsSetOnDeleteIncr(ds, Some(delete));
+            PerfettoDsSetOnClearIncr(ds, Some(clear));
+        }
+    });
+    let mut config = config("incremental", |_| {});
+    // The service clears every 20 milliseconds.
+    config.extend(encode(|m| m.nested(21, |m| m.varint(1, 20))));
+    let session = Session::start(&config);
+    let state = || {
+        let mut state = 0;
+        source.trace(|tracer| state = tracer.incremental_state() as usize);
+        state
+    };
+    assert_eq!(state(), 1);
+    while CLEARED.load(Ordering::Relaxed) == 0 {
+        assert_eq!(state(), 1);
+        std::thread::yield_now();
+    }
+    CAN_CLEAR.store(false, Ordering::Relaxed);
+    while state() == 1 {
+        std::thread::yield_now();
+    }
+    assert!(DELETED.load(Ordering::Relaxed) >= 1);
+    session.stop();
+    // The thread gives up what it has in its next trace point, of any data source.
+    let other = Source::register("other", |_| {});
+    let _session = Source::record("other");
+    assert_eq!(other.write(&text("x")), 1);
+    assert_eq!(
+        DELETED.load(Ordering::Relaxed),
+        CREATED.load(Ordering::Relaxed)
+    );
+}
+
+#[test]
+fn a_data_source_without_incremental_state_has_none() {
+    init();
+    let source = Source::register("stateless", |ds| {
+        // SAFETY: used as the headers say. Of use only together with the others.
+        unsafe { PerfettoDsSetOnDeleteIncr(ds, Some(delete)) };
+    });
+    let _session = Source::record("stateless");
+    let mut count = 0;
+    source.trace(|tracer| {
+        assert!(tracer.incremental_state().is_null());
+        count += 1;
+    });
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn sdk_017_trace_points_do_not_nest_and_can_be_left_early() {
+    init();
+    let source = Source::register("nested", |_| {});
+    let first = Source::record("nested");
+    let second = Source::record("nested");
+    let mut instances = Vec::new();
+    source.trace(|tracer: Tracer| {
+        instances.push(tracer.instance);
+        assert_eq!(source.write(&text("inside")), 0);
+    });
+    assert_eq!(instances, [0, 1]);
+    // SAFETY: used as the headers say.
+    unsafe {
+        let mut iterator = PerfettoDsImplTraceIterateBegin(source.ds);
+        assert!(!iterator.tracer.is_null());
+        PerfettoDsImplTraceIterateBreak(source.ds, &raw mut iterator);
+    }
+    assert_eq!(source.write(&text("both")), 2);
+    assert_eq!(texts(&first.stop_and_read()), ["both"]);
+    assert_eq!(texts(&second.stop_and_read()), ["both"]);
+    assert_eq!(source.write(&text("nobody")), 0);
+}
+
+#[test]
+fn a_description_can_be_changed_but_not_its_name() {
+    init();
+    let source = Source::register("described", |_| {});
+    let update = |name: &str| {
+        let descriptor = encode(|m| m.string(1, name));
+        // SAFETY: used as the headers say.
+        unsafe {
+            PerfettoDsImplUpdateDescriptor(source.ds, descriptor.as_ptr().cast(), descriptor.len());
+        }
+    };
+    update("described");
+    if case().is_some() {
+        update("other");
+        return;
+    }
+    let (status, errors) = run_again("a_description_can_be_changed_but_not_its_name", "1");
+    assert_eq!(status.signal(), Some(SIGABRT), "{errors}");
+    let _session = Source::record("described");
+    assert_eq!(source.write(&text("x")), 1);
+}
