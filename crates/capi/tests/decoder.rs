@@ -97,10 +97,8 @@ fn sdk_041_malformed_fields_are_left_where_they_are() {
         let mut decoder = decoder(case);
         assert_eq!(parse(&mut decoder).status, ERROR, "{case:x?}");
         // SAFETY: used as the headers say.
-        assert_eq!(
-            unsafe { PerfettoPbDecoderSkipField(&raw mut decoder) },
-            ERROR
-        );
+        let status = unsafe { PerfettoPbDecoderSkipField(&raw mut decoder) };
+        assert_eq!(status, ERROR);
         assert_eq!(decoder.read_ptr, case.as_ptr(), "{case:x?}");
     }
 }
@@ -111,10 +109,8 @@ fn sdk_041_a_field_numbered_zero_is_passed_on() {
     let mut decoder = decoder(&bytes);
     let field = parse(&mut decoder);
     // SAFETY: a varint.
-    assert_eq!(
-        (field.status, field.id, unsafe { field.value.integer64 }),
-        (OK, 0, 5)
-    );
+    let value = unsafe { field.value.integer64 };
+    assert_eq!((field.status, field.id, value), (OK, 0, 5));
     // SAFETY: used as the headers say.
     unsafe {
         assert_eq!(PerfettoPbDecoderSkipField(&raw mut decoder), OK);

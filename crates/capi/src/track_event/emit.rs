@@ -128,7 +128,9 @@ impl Event {
             {
                 return;
             }
-            sequence.prepare(writer, buffer, time);
+            if !sequence.prepare(writer, buffer, time) {
+                return;
+            }
             let track = match self.track {
                 Track::Thread => None,
                 track => Describer {

@@ -41,6 +41,7 @@ fn advance(
             let Some((entry, buffer)) = events.entry(place) else {
                 continue;
             };
+            // Whether there was room or not, the program may write; what is lost is lost.
             entry
                 .sequence
                 .prepare(&mut entry.tracer.writer, buffer, time);

@@ -93,17 +93,19 @@ impl Sequence {
         packet
     }
 
-    /// Starts anew if what was written before is void or was lost: a reader skips whatever relies on it.
+    /// Starts anew if what was written before is void or was lost: a reader skips whatever relies on it. False if there
+    /// is no room for that, and the event is lost, too.
     #[inline]
     pub(super) fn prepare(
         &mut self,
         writer: &mut TraceWriter,
         buffer: &mut EventBuffer,
         time: PerfettoTeTimestamp,
-    ) {
+    ) -> bool {
         if self.is_stale || self.drop_count != writer.drop_count() {
             self.reset(writer, buffer, time);
         }
+        !self.is_stale
     }
 
     #[cold]
@@ -131,8 +133,12 @@ impl Sequence {
         });
         self.clock.write_snapshot(&mut packet, start);
         writer.write_packet(buffer.written());
-        // While there is no room this packet is discarded, and every event tries again.
+        // A packet that was discarded does not count: every event tries again. What would follow now could find room,
+        // and be of no use.
         self.is_stale = writer.is_dropping();
+        if self.is_stale {
+            return;
+        }
         self.describe_thread(buffer, time);
         writer.write_packet(buffer.written());
         self.describe_process(buffer, time);

@@ -1,7 +1,7 @@
 //! Track events as a data source.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ferretto::engine::{
@@ -21,6 +21,9 @@ use crate::variables::{
 /// The recordings.
 pub(super) static SLOTS: Slots<Arc<Filter>> = Slots::new();
 
+/// The service is going to be told of the present categories. Programs may publish faster than that can be done.
+static IS_PUBLISHING: AtomicBool = AtomicBool::new(false);
+
 /// The data source's number, once it is registered; none if there are too many data sources.
 static INDEX: OnceLock<Option<usize>> = OnceLock::new();
 
@@ -28,6 +31,8 @@ struct TrackEvents;
 
 impl Source for TrackEvents {
     fn descriptor(&self) -> DataSourceDescriptor {
+        // What changes from here on has to be published again.
+        IS_PUBLISHING.store(false, Ordering::SeqCst);
         DataSourceDescriptor {
             name: Some(b"track_event".to_vec()),
             track_event_descriptor: Some(category::describe()),
@@ -73,6 +78,7 @@ impl Source for TrackEvents {
     fn forked(&self) {
         SLOTS.forked();
         category::forked();
+        IS_PUBLISHING.store(false, Ordering::SeqCst);
         publish_process();
     }
 }
@@ -108,7 +114,9 @@ pub extern "C" fn PerfettoTeInit() {
 /// Tells the service which categories there are now.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoTePublishCategories() {
-    if let Some(Some(index)) = INDEX.get() {
+    if let Some(Some(index)) = INDEX.get()
+        && !IS_PUBLISHING.swap(true, Ordering::SeqCst)
+    {
         engine::update(*index);
     }
 }

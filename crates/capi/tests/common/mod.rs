@@ -1,6 +1,7 @@
 //! A program that uses the C interface, and what it recorded.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod events;
 pub mod library;
 
 use std::ffi::c_void;

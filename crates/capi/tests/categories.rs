@@ -1,0 +1,212 @@
+//! Categories of C programs.
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use common::events::*;
+use common::init;
+use ferretto_c::*;
+use ferretto_proto::{Message as _, TracingServiceState};
+use ferretto_wire::encode;
+
+/// Recordings come one after the other here, so that their places are known.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    init();
+    ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What a callback was told: the instance, whether it began, whether it is the first or last.
+type Told = Mutex<Vec<(u32, bool, bool)>>;
+
+unsafe extern "C" fn tell(
+    _: *mut PerfettoTeCategoryImpl,
+    instance: u32,
+    created: bool,
+    global: bool,
+    told: *mut c_void,
+) {
+    // SAFETY: what `listen` passed.
+    let told = unsafe { &*told.cast::<Told>() };
+    told.lock().unwrap().push((instance, created, global));
+}
+
+fn listen(category: Category, told: &'static Told) {
+    // SAFETY: used as the headers say.
+    unsafe {
+        PerfettoTeCategoryImplSetCallback(
+            category.0,
+            Some(tell),
+            ptr::from_ref(told).cast_mut().cast(),
+        );
+    }
+}
+
+#[test]
+fn sdk_039_callbacks_hear_of_the_present_and_of_every_change() {
+    let _alone = alone();
+    static TOLD: Told = Mutex::new(Vec::new());
+    let take = || std::mem::take(&mut *TOLD.lock().unwrap());
+    let category = Category::register("told");
+    let first = record("told");
+    let unrelated = record("unrelated");
+    let second = record("to*");
+    assert!(category.is_enabled());
+    listen(category, &TOLD);
+    assert_eq!(take(), [(0, true, true), (2, true, false)]);
+    first.stop();
+    assert_eq!(take(), [(0, false, false)]);
+    let third = record("told");
+    assert_eq!(take(), [(0, true, false)]);
+    second.stop();
+    third.stop();
+    assert_eq!(take(), [(2, false, false), (0, false, true)]);
+    assert!(!category.is_enabled());
+    drop(unrelated);
+    let fourth = record("told");
+    assert_eq!(take(), [(0, true, true)]);
+    // SAFETY: used as the headers say.
+    unsafe { PerfettoTeCategoryImplSetCallback(category.0, None, ptr::null_mut()) };
+    fourth.stop();
+    assert_eq!(take(), []);
+    listen(category, &TOLD);
+    let fifth = record("told");
+    assert_eq!(take(), [(0, true, true)]);
+    // Nobody is told of the end of a category.
+    category.destroy();
+    fifth.stop();
+    assert_eq!(take(), []);
+}
+
+/// Registers a category, listens to it and destroys it again, from a callback.
+unsafe extern "C" fn meddle(
+    _: *mut PerfettoTeCategoryImpl,
+    _: u32,
+    created: bool,
+    _: bool,
+    calls: *mut c_void,
+) {
+    // SAFETY: what the test passed.
+    let calls = unsafe { &*calls.cast::<AtomicU32>() };
+    calls.fetch_add(1, Ordering::Relaxed);
+    if created {
+        static TOLD: Told = Mutex::new(Vec::new());
+        let category = Category::register("meddled");
+        listen(category, &TOLD);
+        category.destroy();
+    }
+}
+
+#[test]
+fn sdk_039_callbacks_may_use_categories_and_threads_come_and_go() {
+    let _alone = alone();
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    static TOLD: Told = Mutex::new(Vec::new());
+    let category = Category::register("busy 0");
+    // SAFETY: used as the headers say.
+    unsafe {
+        let calls = ptr::from_ref(&CALLS).cast_mut().cast();
+        PerfettoTeCategoryImplSetCallback(category.0, Some(meddle), calls);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 1..4 {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let category = Category::register(&format!("busy {thread}"));
+                    listen(category, &TOLD);
+                    category.instant(c"busy");
+                    category.destroy();
+                }
+            });
+        }
+        for _ in 0..20 {
+            let session = record("busy*");
+            category.instant(c"busy 0");
+            let events = events(&session.stop_and_read());
+            assert!(names(&events).contains(&"busy 0"));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(CALLS.load(Ordering::Relaxed), 40);
+    category.destroy();
+}
+
+#[test]
+fn trackevent_039_and_040_every_recording_gets_what_it_wants() {
+    let _alone = alone();
+    let early = Category::with_tags("early", &["slow"]);
+    let first = record("e*");
+    let late = Category::register("else");
+    let second = record_with(&encode(|m| m.string(4, "slow")));
+    assert!(late.is_enabled());
+    early.instant(c"early");
+    late.instant(c"late");
+    let first = events(&first.stop_and_read());
+    assert!(!late.is_enabled());
+    late.instant(c"too late");
+    early.instant(c"again");
+    let second = events(&second.stop_and_read());
+    assert_eq!(names(&first), ["early", "late"]);
+    assert_eq!(names(&second), ["early", "again"]);
+    assert!(first.problems.is_empty() && second.problems.is_empty());
+}
+
+#[test]
+fn trackevent_040_the_service_knows_the_categories() {
+    let _alone = alone();
+    let category = Category::with_tags("published", &["tag 1", "tag 2"]);
+    let listed = || {
+        let session = ferretto::session::Session::open(ferretto::session::Backend::Custom(
+            std::sync::Arc::new(ferretto::in_process::InProcess::shared()),
+        ));
+        let limit = std::time::Duration::from_secs(10);
+        let state: TracingServiceState = session.unwrap().service_state(limit).wait().unwrap();
+        let bytes = state.encode_to_vec();
+        let entry = encode(|m| {
+            m.string(1, "published");
+            m.string(3, "tag 1");
+            m.string(3, "tag 2");
+        });
+        bytes.windows(entry.len()).any(|window| window == entry)
+    };
+    drop(record("published"));
+    assert!(listed());
+    category.destroy();
+    PerfettoTePublishCategories();
+    drop(record("published"));
+    assert!(!listed());
+}
+
+#[test]
+fn trackevent_041_hostile_configs_do_no_harm() {
+    let _alone = alone();
+    let config = encode(|m| {
+        for number in 0..2_000 {
+            m.string(1, &format!("disabled {number}*"));
+            m.string(2, &format!("enab*led {number}"));
+        }
+        m.bytes(2, &[0xff, 0xfe, b'*']);
+        m.string(2, "");
+        m.string(2, "*wild");
+    });
+    let session = record_with(&config);
+    let wild = Category::register("anything");
+    let nameless = Category::register("");
+    assert!(wild.is_enabled() && nameless.is_enabled());
+    wild.instant(c"x");
+    let mut cut = config;
+    cut.truncate(cut.len() - 3);
+    let second = record_with(&cut);
+    assert_eq!(names(&events(&session.stop_and_read())), ["x"]);
+    second.stop();
+    nameless.destroy();
+}
