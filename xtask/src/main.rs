@@ -1,9 +1,10 @@
 //! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`,
-//! `cargo xtask tree`.
+//! `cargo xtask tree`, `cargo xtask install-capi PREFIX`.
 #![forbid(unsafe_code)]
 
 mod codegen;
 mod conformance;
+mod install;
 mod licences;
 mod tree;
 
@@ -13,12 +14,14 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask licences
        cargo xtask tree
+       cargo xtask install-capi PREFIX
 
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
   conformance      write docs/conformance.md from the names of the tests; --check as above
   licences         fail if a dependency's licence is not on the list in deny.toml
-  tree             fail if the library brings too many crates, or C code, into programs";
+  tree             fail if the library brings too many crates, or C code, into programs
+  install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ["conformance", "--check"] => conformance::check(),
         ["licences"] => licences::check(),
         ["tree"] => tree::check(),
+        ["install-capi", prefix] => install::run(prefix),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

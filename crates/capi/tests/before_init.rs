@@ -40,9 +40,12 @@ fn sdk_040_and_035_everything_can_be_prepared_before_the_start() {
     let events_session = record("early");
     let session = Source::record("early source");
     category.instant(c"now");
+    // In which category, nobody says.
+    Category::any().instant(c"unsaid");
     source.write(&text("now"));
     assert_eq!(texts(&session.stop_and_read()), ["now"]);
     let events = events(&events_session.stop_and_read());
-    assert_eq!(common::events::names(&events), ["now"]);
+    assert_eq!(common::events::names(&events), ["now", "unsaid"]);
+    assert!(events.problems.is_empty() && events.events[1].categories.is_empty());
     assert!(!perfetto_atomic_false.load(Ordering::Relaxed));
 }

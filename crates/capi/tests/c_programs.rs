@@ -5,11 +5,18 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use common::library::{Scratch, has_compiler, published};
-use ferretto_trace::events::{Event, Events, Kind, Number, Value, read_events};
+use common::library::{Scratch, folder, has_compiler, published};
+use ferretto::Address;
+use ferretto::session::{Backend, RecordingConfig, Session, TrackEvents};
+use ferretto_host::{Host, HostOptions};
+use ferretto_trace::events::{Event, Events, Kind, Number, Problem, Value, read_events};
 use ferretto_wire::Fields;
+
+/// How long calls to a service may take.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Versions of the headers, and how the program has to be told.
 const HEADERS: [(&str, &[&str]); 2] = [("1.3.0", &[]), ("1.4.0", &["-DNEW_INTERFACE"])];
@@ -43,6 +50,59 @@ fn sdk_035_programs_with_official_headers_run_unchanged() {
             check(&fs::read(&trace).unwrap());
         }
     }
+}
+
+#[test]
+fn the_example_runs_with_and_without_a_service() {
+    if !has_compiler() {
+        return;
+    }
+    let scratch = Scratch::new("example");
+    let program = scratch.compile("example.c", "ferretto_c", &[]);
+    let (producers, consumers) = (scratch.join("producers"), scratch.join("consumers"));
+    let run = || {
+        let status = Command::new(&program)
+            .env("LD_LIBRARY_PATH", folder())
+            .env("PERFETTO_PRODUCER_SOCK_NAME", &producers)
+            .status();
+        assert!(status.unwrap().success());
+    };
+    run();
+    let addresses = (Address::Path(producers.clone()), Address::Path(consumers));
+    let host = Host::bind(HostOptions::at(vec![addresses.0], addresses.1.clone())).unwrap();
+    let stopper = host.stopper();
+    let service = std::thread::spawn(move || host.run().unwrap());
+    let session = Session::open(Backend::At(addresses.1)).unwrap();
+    let config = RecordingConfig::new()
+        .track_events(TrackEvents::only(&["example"]))
+        .data_source_named("com.example.report");
+    session.set_up(config);
+    session.start(LIMIT).wait().unwrap();
+    run();
+    session.stop(LIMIT).wait().unwrap();
+    let trace = session.read(LIMIT).wait().unwrap();
+    stopper.stop();
+    service.join().unwrap();
+    let Events {
+        events, problems, ..
+    } = read_events(&*trace).unwrap();
+    // It begins to be recorded when it has connected, perhaps inside a slice.
+    let begins = events
+        .iter()
+        .filter(|event| event.name.as_deref() == Some("work"));
+    assert!(begins.clone().count() > 1);
+    assert_eq!(
+        begins.last().unwrap().arguments,
+        [("number".to_owned(), Value::Uint(299))]
+    );
+    let others = problems
+        .iter()
+        .filter(|(problem, _)| *problem != Problem::EndWithoutBegin);
+    assert_eq!(others.count(), 0);
+    let reports = Fields::new(&trace)
+        .filter_map(|packet| Fields::find(900, packet.unwrap().as_bytes()?))
+        .filter(|report| report.as_bytes() == Some(b"\x0a\x0astill here"));
+    assert!(reports.count() >= 1);
 }
 
 /// Whether a trace holds what `program.c` writes, once for each of two threads.

@@ -1,0 +1,103 @@
+//! The tests of the official Rust crates, linked with this library instead of the one they come with.
+//!
+//! They take a minute and need a network, so they run only if `OFFICIAL_SUITES` is set.
+
+mod common;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::library::{Scratch, folder, published};
+
+/// Versions that go together: the crates that declare the interface, that wrap it, and that build on that.
+const GENERATIONS: [[(&str, &str); 4]; 2] = [
+    [
+        ("perfetto-sdk-sys", "1.3.0"),
+        ("perfetto-sdk", "1.1.1"),
+        ("perfetto-sdk-derive", "1.0.0"),
+        ("tracing-perfetto-sdk", "1.0.0"),
+    ],
+    [
+        ("perfetto-sdk-sys", "1.4.0"),
+        ("perfetto-sdk", "1.2.1"),
+        ("perfetto-sdk-derive", "1.0.0"),
+        ("tracing-perfetto-sdk", "1.0.0"),
+    ],
+];
+
+const ROUNDS: u32 = 5;
+
+#[test]
+fn sdk_042_the_official_crates_pass_their_tests() {
+    if env::var_os("OFFICIAL_SUITES").is_none() {
+        println!("skipped: set OFFICIAL_SUITES to run the official crates' own tests");
+        return;
+    }
+    for generation in GENERATIONS {
+        let scratch = Scratch::new(&format!("suites-{}", generation[0].1));
+        let sources: Option<Vec<_>> = generation
+            .into_iter()
+            .map(|(name, version)| Some((name, published(name, version)?)))
+            .collect();
+        let Some(sources) = sources else { return };
+        for (name, source) in &sources {
+            copy(source, &scratch.join(name));
+        }
+        let members = generation.map(|(name, _)| format!("{name:?}")).join(", ");
+        let patches = generation.map(|(name, _)| format!("{name} = {{ path = {name:?} }}\n"));
+        let manifest = format!(
+            "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n[patch.crates-io]\n{}",
+            patches.concat()
+        );
+        fs::write(scratch.join("Cargo.toml"), manifest).unwrap();
+        // Some of the tests race with themselves, if with anything: several times.
+        for round in 0..ROUNDS {
+            let output = scratch
+                .command(env!("CARGO"))
+                .args(["test", "--workspace", "--no-default-features", "--quiet"])
+                .current_dir(&scratch.0)
+                .env("PERFETTO_SYS_LIB_DIR", &scratch.0)
+                .env("CARGO_TARGET_DIR", target())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let complained = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success(),
+                "{generation:?}, round {round}: {said}{complained}"
+            );
+            let passed: u32 = said
+                .lines()
+                .filter_map(|line| {
+                    line.strip_prefix("test result: ok. ")?
+                        .split(' ')
+                        .next()?
+                        .parse::<u32>()
+                        .ok()
+                })
+                .sum();
+            assert!(passed >= 48, "{said}");
+            println!(
+                "{} {}: {passed} tests passed",
+                generation[1].0, generation[1].1
+            );
+        }
+    }
+}
+
+/// Where the crates are compiled, so that it happens once.
+fn target() -> PathBuf {
+    folder().join("official-suites")
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp")
+        .arg("-r")
+        .arg(from)
+        .arg(to)
+        .status()
+        .unwrap();
+    assert!(status.success(), "copying {}", from.display());
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask install-capi`: the C interface as a library of the system.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The library by its own name, and by that of the one it can stand in for.
+const NAMES: [&str; 2] = ["ferretto_c", "perfetto_c"];
+
+/// What a program linked statically needs besides.
+const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
+
+/// Builds the library and puts it under `prefix`, with files for pkg-config. What is there by the names of the other
+/// library is replaced only if it is a link, such as an earlier call made.
+pub(crate) fn run(prefix: &str) -> Result<()> {
+    let built = build()?;
+    let prefix = Path::new(prefix);
+    let libraries = prefix.join("lib");
+    let descriptions = libraries.join("pkgconfig");
+    fs::create_dir_all(&descriptions)
+        .with_context(|| format!("making {}", descriptions.display()))?;
+    let prefix = fs::canonicalize(prefix)?;
+    for extension in ["so", "a"] {
+        let file = format!("libferretto_c.{extension}");
+        let target = libraries.join(&file);
+        // A running program keeps the one it has.
+        let _ = fs::remove_file(&target);
+        fs::copy(built.join(&file), &target)
+            .with_context(|| format!("writing {}", target.display()))?;
+        link(&libraries.join(format!("libperfetto_c.{extension}")), &file)?;
+    }
+    for name in NAMES {
+        let file = descriptions.join(format!("{name}.pc"));
+        fs::write(&file, description(name, &prefix))
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    println!("installed libferretto_c in {}", libraries.display());
+    Ok(())
+}
+
+/// Builds the library and returns the folder it is in.
+fn build() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--locked", "--release", "--package=ferretto-capi"])
+        .current_dir(&root)
+        .status()
+        .context("running cargo build")?;
+    ensure!(status.success(), "the library could not be built");
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release"))
+}
+
+fn link(place: &Path, to: &str) -> Result<()> {
+    if fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(place)?;
+    }
+    symlink(to, place).with_context(|| {
+        format!(
+            "making {}: is another library installed there?",
+            place.display()
+        )
+    })
+}
+
+/// A file for pkg-config.
+fn description(name: &str, prefix: &Path) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let prefix = prefix.display();
+    format!(
+        "prefix={prefix}\nlibdir=${{prefix}}/lib\n\nName: {name}\n\
+         Description: The C interface of Perfetto's client library, by ferretto\nVersion: {version}\n\
+         Libs: -L${{libdir}} -l{name}\nLibs.private: {PRIVATE_LIBS}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_name_the_library_and_where_it_is() {
+        let text = description("perfetto_c", Path::new("/opt/x"));
+        assert!(text.starts_with("prefix=/opt/x\n"));
+        assert!(text.contains("\nLibs: -L${libdir} -lperfetto_c\n"));
+    }
+}
