@@ -87,14 +87,13 @@ fn the_example_runs_with_and_without_a_service() {
         events, problems, ..
     } = read_events(&*trace).unwrap();
     // It begins to be recorded when it has connected, perhaps inside a slice.
-    let begins = events
+    let begins: Vec<_> = events
         .iter()
-        .filter(|event| event.name.as_deref() == Some("work"));
-    assert!(begins.clone().count() > 1);
-    assert_eq!(
-        begins.last().unwrap().arguments,
-        [("number".to_owned(), Value::Uint(299))]
-    );
+        .filter(|event| event.name.as_deref() == Some("work"))
+        .collect();
+    assert!(begins.len() > 1);
+    let last = ("number".to_owned(), Value::Uint(299));
+    assert_eq!(begins[begins.len() - 1].arguments, [last]);
     let others = problems
         .iter()
         .filter(|(problem, _)| *problem != Problem::EndWithoutBegin);
