@@ -88,7 +88,8 @@ impl FerrettoLayer {
         self
     }
 
-    /// Whether events are messages of a log, too, which viewers list with their levels. Off by default.
+    /// Whether events are messages of a log, too, which viewers list with their levels; Perfetto's lists those of
+    /// spans that have tracks of their own ([`Spans::Tracks`]) nowhere. Off by default.
     #[must_use]
     pub fn log_messages(mut self, on: bool) -> Self {
         self.options.log_messages = on;
