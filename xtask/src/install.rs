@@ -16,8 +16,13 @@ const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 /// Builds the library and puts it under `prefix`, with files for pkg-config. What is there by the names of the other
 /// library is replaced only if it is a link, such as an earlier call made.
 pub(crate) fn run(prefix: &str) -> Result<()> {
-    let built = build()?;
-    let prefix = Path::new(prefix);
+    place(&build()?, Path::new(prefix))?;
+    println!("installed libferretto_c in {prefix}/lib");
+    Ok(())
+}
+
+/// Puts what was built into a folder under `prefix`.
+fn place(built: &Path, prefix: &Path) -> Result<()> {
     let libraries = prefix.join("lib");
     let descriptions = libraries.join("pkgconfig");
     fs::create_dir_all(&descriptions)
@@ -37,7 +42,6 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
         fs::write(&file, description(name, &prefix))
             .with_context(|| format!("writing {}", file.display()))?;
     }
-    println!("installed libferretto_c in {}", libraries.display());
     Ok(())
 }
 
@@ -81,6 +85,36 @@ fn description(name: &str, prefix: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everything_is_put_where_it_is_looked_for_and_can_be_put_there_again() {
+        let root = std::env::temp_dir().join(format!("xtask-install-{}", std::process::id()));
+        let (built, prefix) = (root.join("built"), root.join("prefix"));
+        fs::create_dir_all(&built).unwrap();
+        for content in ["first", "second"] {
+            for extension in ["so", "a"] {
+                fs::write(built.join(format!("libferretto_c.{extension}")), content).unwrap();
+            }
+            place(&built, &prefix).unwrap();
+            let library = prefix.join("lib/libperfetto_c.so");
+            assert_eq!(
+                fs::read_link(&library).unwrap(),
+                Path::new("libferretto_c.so")
+            );
+            assert_eq!(fs::read_to_string(library).unwrap(), content);
+        }
+        for name in NAMES {
+            let text = fs::read_to_string(prefix.join(format!("lib/pkgconfig/{name}.pc"))).unwrap();
+            assert!(text.contains(&format!("Name: {name}\n")));
+        }
+        // Another library by that name stays.
+        let other = prefix.join("lib/libperfetto_c.a");
+        fs::remove_file(&other).unwrap();
+        fs::write(&other, "other").unwrap();
+        assert!(place(&built, &prefix).is_err());
+        assert_eq!(fs::read_to_string(other).unwrap(), "other");
+        fs::remove_dir_all(root).unwrap();
+    }
 
     #[test]
     fn descriptions_name_the_library_and_where_it_is() {
