@@ -159,14 +159,10 @@ impl OwnedChunk {
         true
     }
 
-    /// As [`append_fragment`](Self::append_fragment), for the first `length` of sixteen bytes.
+    /// As [`append_fragment`](Self::append_fragment), for the first `length` of sixteen bytes, the first
+    /// one lowest.
     #[inline]
-    pub(crate) fn append_short_fragment(
-        &mut self,
-        bytes: [u8; 16],
-        length: usize,
-        max: u16,
-    ) -> bool {
+    pub(crate) fn append_short_fragment(&mut self, bytes: u128, length: usize, max: u16) -> bool {
         // Room for all sixteen and more, so that there are some bytes left.
         let fits = self.room() > 32 && length <= 16 && self.count() <= max;
         if !fits {
@@ -177,7 +173,13 @@ impl OwnedChunk {
         unsafe {
             let at = self.payload.as_ptr().add(self.used);
             at.write(length as u8);
-            at.add(1).cast::<[u8; 16]>().write_unaligned(bytes);
+            // In halves, as they are in registers.
+            at.add(1)
+                .cast::<u64>()
+                .write_unaligned((bytes as u64).to_le());
+            at.add(9)
+                .cast::<u64>()
+                .write_unaligned(((bytes >> 64) as u64).to_le());
         }
         self.used += 1 + length;
         self.count_fragment();

@@ -233,9 +233,9 @@ impl ChunkSink {
         }
     }
 
-    /// As [`append_packet`](Self::append_packet), for the first `length` of sixteen bytes.
+    /// As [`append_packet`](Self::append_packet), for the first `length` of sixteen bytes, the first one lowest.
     #[inline]
-    pub(crate) fn append_short_packet(&mut self, packet: [u8; 16], length: usize) {
+    pub(crate) fn append_short_packet(&mut self, packet: u128, length: usize) {
         let is_usual = self.inflated && !self.patches.is_ready() && !self.is_crowded();
         if is_usual
             && self
@@ -244,7 +244,7 @@ impl ChunkSink {
         {
             self.written += length as u64;
         } else {
-            self.append_packet_slowly(&packet[..length.min(16)]);
+            self.append_packet_slowly(&packet.to_le_bytes()[..length.min(16)]);
         }
     }
 

@@ -94,9 +94,10 @@ impl TraceWriter {
         self.sink.append_packet(packet);
     }
 
-    /// Appends a packet that is encoded already: the first `length` of sixteen bytes. The quickest way there is.
+    /// Appends a packet that is encoded already: the first `length` of sixteen bytes, the first one lowest. The quickest
+    /// way there is.
     #[inline]
-    pub fn write_short_packet(&mut self, packet: [u8; 16], length: usize) {
+    pub fn write_short_packet(&mut self, packet: u128, length: usize) {
         self.sink.append_short_packet(packet, length);
     }
 

@@ -88,7 +88,7 @@ proptest! {
             match bytes.get_mut(..body.len()) {
                 Some(place) => {
                     place.copy_from_slice(body);
-                    writer.write_short_packet(bytes, body.len());
+                    writer.write_short_packet(u128::from_le_bytes(bytes), body.len());
                 }
                 None => writer.write_packet(body),
             }

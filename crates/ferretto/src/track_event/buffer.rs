@@ -112,7 +112,12 @@ impl Sink for EventBuffer {
         let place = self.bytes.get_mut(self.used..);
         match place.and_then(<[u8]>::first_chunk_mut) {
             Some(place) => {
-                *place = *bytes;
+                let place: &mut [u8; 16] = place;
+                // In halves: the bytes come from two registers, and waiting for them in memory would take long.
+                let value = u128::from_le_bytes(*bytes);
+                let (low, high) = place.split_at_mut(8);
+                low.copy_from_slice(&(value as u64).to_le_bytes());
+                high.copy_from_slice(&((value >> 64) as u64).to_le_bytes());
                 self.used += length.min(16);
             }
             None => self.write(&bytes[..length.min(16)]),

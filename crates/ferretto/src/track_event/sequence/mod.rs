@@ -142,8 +142,7 @@ impl Sequence {
         // The length of the event is the last byte of the header.
         let header = header | (length as u128) << (8 * (width - 1));
         let packet = header | body << (8 * width);
-        self.writer
-            .write_short_packet(packet.to_le_bytes(), width + length);
+        self.writer.write_short_packet(packet, width + length);
         true
     }
 
