@@ -165,9 +165,8 @@ impl EventBuffer {
         const ANNOTATION: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;
         const NAME: u8 = (debug_annotation::NAME_IID << 3) as u8;
         if name < 0x80 {
-            let mut bytes = [0; 16];
-            bytes[..4].copy_from_slice(&[ANNOTATION, 0, NAME, name as u8]);
-            self.write_known(&bytes, 4);
+            let bytes = u32::from_le_bytes([ANNOTATION, 0, NAME, name as u8]);
+            self.write_known(&u128::from(bytes).to_le_bytes(), 4);
             return self.mark(self.used - 3);
         }
         let mark = self.begin_nested(track_event::DEBUG_ANNOTATIONS);
