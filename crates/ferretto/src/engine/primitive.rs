@@ -12,17 +12,20 @@ pub(super) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-#[cfg(loom)]
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
+/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is consistent
+/// between any two statements.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is consistent
-/// between any two statements.
+/// As [`lock`], for what a model looks at.
 #[cfg(not(loom))]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) use lock as lock_shown;
+
+#[cfg(loom)]
+pub(super) fn lock_shown<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)

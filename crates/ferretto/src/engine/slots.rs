@@ -3,7 +3,7 @@
 use ferretto_client::TraceWriter;
 
 use super::outlet::Outlet;
-use super::primitive::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use super::primitive::{AtomicU32, AtomicU64, Mutex, Ordering, lock_shown};
 use super::{point, runtime};
 
 /// Most instances of one data source at a time.
@@ -95,6 +95,10 @@ impl<T: Clone + Send> Slots<T> {
         ferretto_shm::fork::store_in_child(&self.active, UNKNOWN);
     }
 
+    /// Models do not fork.
+    #[cfg(loom)]
+    pub fn watch_forks(&'static self) {}
+
     /// In a forked child: nothing is recorded any more. Called by [`Source::forked`](super::Source::forked).
     pub fn forked(&self) {
         for slot in &self.slots {
@@ -106,7 +110,7 @@ impl<T: Clone + Send> Slots<T> {
 
     /// Fills a free place. Nothing is recorded there before [`start`](Self::start).
     pub fn prepare(&self, place: usize, target: Target<T>) {
-        *lock(self.targets.at(place)) = Some(target);
+        *lock_shown(self.targets.at(place)) = Some(target);
     }
 
     /// Lets threads record.
@@ -126,7 +130,7 @@ impl<T: Clone + Send> Slots<T> {
 
     /// Gives the place up.
     pub fn release(&self, place: usize) {
-        let target = lock(self.targets.at(place)).take();
+        let target = lock_shown(self.targets.at(place)).take();
         // Not under the lock: the data source may have something to drop.
         drop(target);
     }
@@ -170,7 +174,7 @@ impl<T: Clone + Send> Slots<T> {
     #[cold]
     pub fn open(&self, place: usize) -> Option<Opened<T>> {
         let slot = &self.slots[place];
-        let target = lock(self.targets.at(place));
+        let target = lock_shown(self.targets.at(place));
         // Under the lock, so that both belong to the same instance: `stop` makes it 0 before `release` takes the lock.
         let epoch = slot.epoch.load(Ordering::Acquire);
         let clears = slot.clears.load(Ordering::Acquire);
@@ -190,7 +194,7 @@ impl<T: Clone + Send> Slots<T> {
 
     /// What the data source knows of the instance in a place, whether it is recording or not.
     pub fn peek(&self, place: usize) -> Option<T> {
-        let target = lock(self.targets.at(place));
+        let target = lock_shown(self.targets.at(place));
         target.as_ref().map(|target| target.settings.clone())
     }
 }

@@ -60,7 +60,10 @@ use self::filter::Filter;
 use crate::engine::Slots;
 
 /// The recordings that want track events.
+#[cfg(not(loom))]
 static SLOTS: Slots<Arc<Filter>> = Slots::new();
+#[cfg(loom)]
+static SLOTS: std::sync::LazyLock<Slots<Arc<Filter>>> = std::sync::LazyLock::new(Slots::new);
 
 /// Makes categories known to recordings at once, rather than each when it is first used, so that people can choose before
 /// anything is recorded. May be called before tracing is started; [`categories!`](crate::categories) makes tables.

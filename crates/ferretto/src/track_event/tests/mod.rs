@@ -4,6 +4,7 @@ mod bytes;
 mod clocks;
 mod events;
 mod loss;
+#[cfg(not(loom))]
 mod random;
 mod tracks;
 
