@@ -60,7 +60,8 @@ ferretto_wire::error_text! {
 
 enum Backing {
     Mapping(OwnedFd),
-    Heap(AllocLayout),
+    /// Where the allocator put it, which is up to a granule before the region.
+    Heap(NonNull<u8>, AllocLayout),
 }
 
 /// A stretch of memory that another process, or another thread without coordination, may change at any time.
@@ -110,18 +111,21 @@ impl Region {
     /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory.
     pub fn heap(size: usize) -> Result<Self, RegionError> {
         check_size(size as u64)?;
-        let layout = AllocLayout::from_size_align(size, GRANULE)
+        // Of the allocator's usual alignment: for a larger one it would touch all of the memory to zero it.
+        let layout = AllocLayout::from_size_align(size + GRANULE, align_of::<u128>())
             .map_err(|_| RegionError::Size { size: size as u64 })?;
-        // SAFETY: `check_size` ruled out a size of zero.
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or(RegionError::System {
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).ok_or(RegionError::System {
             action: "allocate",
             error: Errno::NOMEM,
         })?;
+        // SAFETY: fewer bytes than the granule by which the allocation is larger than the region.
+        let base = unsafe { start.add(start.align_offset(GRANULE)) };
         Ok(Self {
             base,
             size,
-            backing: Backing::Heap(layout),
+            backing: Backing::Heap(start, layout),
             owned: Owned::new(size / GRANULE),
             reading: Apart::default(),
             shadow: Shadow::default(),
@@ -190,7 +194,7 @@ impl Region {
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Mapping(fd) => Some(fd.as_fd()),
-            Backing::Heap(_) => None,
+            Backing::Heap(..) => None,
         }
     }
 
@@ -328,9 +332,9 @@ impl Drop for Region {
                 // SAFETY: the range is exactly what was mapped, and nothing borrows from a region that is dropped.
                 let _ = unsafe { mm::munmap(self.base.as_ptr().cast::<c_void>(), self.size) };
             }
-            Backing::Heap(layout) => {
+            Backing::Heap(start, layout) => {
                 // SAFETY: allocated with this layout in `heap`.
-                unsafe { dealloc(self.base.as_ptr(), *layout) };
+                unsafe { dealloc(start.as_ptr(), *layout) };
             }
         }
     }
