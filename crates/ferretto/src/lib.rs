@@ -27,6 +27,8 @@
 //! - [`init()`] once at the start, or [`Options`] for more control.
 //! - [`slice!`], [`instant!`], [`counter!`], [`state!`], and [`begin!`] with [`end!`], in [categories](Category), on
 //!   [tracks](Track), connected by [flows](Flow).
+//! - [`Options::clock`] for events timed by another clock, for example the processor's time stamp counter, which is faster to
+//!   read ([`EventClock::Tsc`](track_event::EventClock::Tsc)).
 //! - [`DataSource`] and [`register_data_source`] for packets of any kind.
 //! - [`record`] writes what this program traces into a file, without any service outside; a [`FlightRecorder`] keeps the
 //!   last moments in memory, for when something goes wrong. The module [`session`] has everything about recordings that

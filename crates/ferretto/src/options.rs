@@ -221,8 +221,8 @@ impl Options {
         self
     }
 
-    /// The clock of all track events; by default [`EventClock::Boottime`]. Only the first set-up of the
-    /// process decides.
+    /// The clock of all track events; by default [`EventClock::Boottime`]. [`EventClock::Tsc`] is the same time, read
+    /// faster where the machine allows it. Only the first set-up of the process decides.
     #[must_use]
     pub fn clock(mut self, clock: EventClock) -> Self {
         self.clock = clock;

@@ -15,13 +15,14 @@
 //! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
-//! [`take_inherited`] and [`fork`] are here because this is where unsafe code is: only in `region`, `chunk`, `sink::raw`,
-//! `prefetch`, `process`, `inherited`, `fork` and `testing`.
+//! [`take_inherited`], [`fork`], [`Clock`] and [`counter`](counter()) are here because this is where unsafe code is: only in
+//! `region`, `chunk`, `sink::raw`, `prefetch`, `process`, `inherited`, `fork`, `clock`, `counter` and `testing`.
 
 mod arbiter;
 mod chunk;
 mod clock;
 mod commit;
+mod counter;
 mod finder;
 pub mod fork;
 mod ids;
@@ -50,6 +51,7 @@ mod writer;
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
 pub use clock::Clock;
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
+pub use counter::counter;
 pub use inherited::take_inherited;
 pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use prefetch::prefetch;
