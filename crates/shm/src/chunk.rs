@@ -186,6 +186,59 @@ impl OwnedChunk {
         true
     }
 
+    /// How long a fragment may be that is written in place by [`put`](Self::put) and counted by
+    /// [`finish_fragment`](Self::finish_fragment), in bytes. `None` if the chunk counts more than `max` fragments.
+    #[inline]
+    pub(crate) fn fragment_room(&self, max: u16) -> Option<usize> {
+        // Behind it there is room for its length, for all sixteen bytes of the last part, and for some bytes to spare.
+        let room = self.room().checked_sub(1 + 2 * 16)?;
+        (self.count() <= max).then_some(room.min(COMPACT - 1))
+    }
+
+    /// Writes sixteen bytes, the first one lowest, at `at` bytes behind where the next fragment's own will begin; nothing
+    /// if there is no room for them. The bytes are not appended yet.
+    #[inline]
+    pub(crate) fn put(&mut self, at: usize, bytes: u128) {
+        if at > COMPACT || self.room() < 1 + at + 16 {
+            return;
+        }
+        self.note_write(self.used + 1 + at, 16);
+        // SAFETY: there is room for all sixteen, as checked; otherwise as in `append`.
+        unsafe {
+            let to = self.payload.as_ptr().add(self.used + 1 + at);
+            // In halves, as they are in registers.
+            to.cast::<u64>().write_unaligned((bytes as u64).to_le());
+            to.add(8)
+                .cast::<u64>()
+                .write_unaligned(((bytes >> 64) as u64).to_le());
+        }
+    }
+
+    /// As [`put`](Self::put), for one byte.
+    #[inline]
+    pub(crate) fn put_byte(&mut self, at: usize, byte: u8) {
+        if at > COMPACT || self.room() < 2 + at {
+            return;
+        }
+        self.note_write(self.used + 1 + at, 1);
+        // SAFETY: there is room, as checked; otherwise as in `append`.
+        unsafe { self.payload.as_ptr().add(self.used + 1 + at).write(byte) };
+    }
+
+    /// Appends a fragment of `length` bytes that are there already, and counts the next one ahead; nothing if that is not
+    /// less than a [`COMPACT`] one has, or more than there is room for.
+    #[inline]
+    pub(crate) fn finish_fragment(&mut self, length: usize) {
+        if length >= COMPACT || self.room() < 1 + length {
+            return;
+        }
+        self.note_write(self.used, 1);
+        // SAFETY: there is room for one byte at least, as checked; otherwise as in `append`.
+        unsafe { self.payload.as_ptr().add(self.used).write(length as u8) };
+        self.used += 1 + length;
+        self.count_fragment();
+    }
+
     /// Overwrites bytes already appended; does nothing if `at..at + 4` is not within them.
     #[inline]
     pub(crate) fn overwrite(&mut self, at: usize, bytes: [u8; 4]) {

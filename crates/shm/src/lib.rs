@@ -57,5 +57,5 @@ pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use prefetch::prefetch;
 pub use region::{MAX_REGION_SIZE, Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
-pub use sink::{ChunkSink, Deliver, RawRange};
+pub use sink::{ChunkSink, Deliver, RawRange, ShortPacket};
 pub use writer::{ExhaustedPolicy, Packet, TraceWriter};

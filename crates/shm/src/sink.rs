@@ -2,9 +2,11 @@
 
 mod local;
 mod raw;
+mod short;
 
 pub use local::Deliver;
 pub use raw::RawRange;
+pub use short::ShortPacket;
 
 use std::fmt;
 
@@ -224,20 +226,24 @@ impl ChunkSink {
     /// counted ahead and fits, all that takes is a copy and a store of the count.
     #[inline]
     pub(crate) fn append_packet(&mut self, packet: &[u8]) {
-        // Being counted ahead, it is not the first and there is a chunk.
-        let is_usual = self.inflated && !self.patches.is_ready() && !self.is_crowded();
-        if is_usual && self.chunk.append_fragment(packet, MIN_ROOM, MAX_FRAGMENTS) {
+        if self.is_usual() && self.chunk.append_fragment(packet, MIN_ROOM, MAX_FRAGMENTS) {
             self.written += packet.len() as u64;
         } else {
             self.append_packet_slowly(packet);
         }
     }
 
+    /// Whether the next packet has been counted ahead and all it takes is to write it.
+    #[inline]
+    fn is_usual(&self) -> bool {
+        // Being counted ahead, it is not the first and there is a chunk.
+        self.inflated && !self.patches.is_ready() && !self.is_crowded()
+    }
+
     /// As [`append_packet`](Self::append_packet), for the first `length` of sixteen bytes, the first one lowest.
     #[inline]
     pub(crate) fn append_short_packet(&mut self, packet: u128, length: usize) {
-        let is_usual = self.inflated && !self.patches.is_ready() && !self.is_crowded();
-        if is_usual
+        if self.is_usual()
             && self
                 .chunk
                 .append_short_fragment(packet, length, MAX_FRAGMENTS)

@@ -8,7 +8,7 @@ use ferretto_wire::{Encoder, Sink};
 use crate::arbiter::Arbiter;
 use crate::commit::FlushCallback;
 use crate::primitive::Arc;
-use crate::sink::ChunkSink;
+use crate::sink::{ChunkSink, ShortPacket};
 
 /// What a writer does when there is no free chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +99,13 @@ impl TraceWriter {
     #[inline]
     pub fn write_short_packet(&mut self, packet: u128, length: usize) {
         self.sink.append_short_packet(packet, length);
+    }
+
+    /// Starts a packet of at most 126 bytes that is put together from registers, in place. `None` if that cannot be done at
+    /// the moment, which is rare: there is little room, or it is the first packet.
+    #[inline(always)]
+    pub fn short_packet(&mut self) -> Option<ShortPacket<'_>> {
+        self.sink.short_packet()
     }
 
     /// Hands over what was written so far and has it committed at once. `callback` is called when the service has it;

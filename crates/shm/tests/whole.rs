@@ -69,6 +69,33 @@ fn outcome(
     )
 }
 
+/// Writes a packet in place in parts of up to sixteen bytes, if that can be done.
+fn write_in_parts(writer: &mut TraceWriter, body: &[u8]) {
+    if !try_in_parts(writer, body) {
+        writer.write_packet(body);
+    }
+}
+
+fn try_in_parts(writer: &mut TraceWriter, body: &[u8]) -> bool {
+    let Some(mut packet) = writer.short_packet() else {
+        return false;
+    };
+    for (index, part) in body.chunks(1 + body.len() % 16).enumerate() {
+        let mut bytes = [0xee; 16];
+        bytes[..part.len()].copy_from_slice(part);
+        // Its first byte is corrected afterwards.
+        bytes[0] = !bytes[0];
+        let at = packet.len();
+        assert_eq!(at, index * (1 + body.len() % 16));
+        if !packet.push(u128::from_le_bytes(bytes), part.len()) {
+            return false;
+        }
+        packet.set(at, part[0]);
+    }
+    packet.finish();
+    true
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -93,7 +120,9 @@ proptest! {
                 None => writer.write_packet(body),
             }
         });
+        let parts = outcome(&lengths, pages, layout, deliver, write_in_parts);
         prop_assert!(short == in_place, "as sixteen bytes");
+        prop_assert!(parts == in_place, "in parts");
         prop_assert_eq!(whole.2, in_place.2, "losses");
         prop_assert_eq!(whole.3, in_place.3, "bytes written");
         prop_assert!(whole.1 == in_place.1, "chunks that were handed over");

@@ -48,7 +48,7 @@ pub fn encode_varint(mut value: u64, out: &mut [u8]) -> usize {
 ///
 /// Made of a handful of operations on registers, whatever the value, where a loop would mispredict its end.
 #[inline]
-pub(crate) const fn varint_bits(value: u64) -> (u128, usize) {
+pub const fn varint_bits(value: u64) -> (u128, usize) {
     if value < 0x80 {
         return (value as u128, 1);
     }

@@ -150,9 +150,44 @@ pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> 
 }
 
 /// Writes a slice event or instant to every recording that wants its category. What the macros call.
+#[inline(always)]
+pub fn emit<'a>(
+    category: impl Selector<'a>,
+    kind: Kind,
+    name: Option<Name<'_>>,
+    fields: &[Field<'_>],
+) {
+    // Not in memory, where it would be waited for: what is stored in halves and loaded as a whole takes long.
+    match name {
+        Some(Name::Static(name)) => emit_static(category, kind, name, fields),
+        _ => emit_any(category, kind, name, fields),
+    }
+}
+
 #[cold]
 #[inline(never)]
-pub fn emit<'a>(
+fn emit_static<'a>(
+    category: impl Selector<'a>,
+    kind: Kind,
+    name: &'static str,
+    fields: &[Field<'_>],
+) {
+    emit_here(category, kind, Some(Name::Static(name)), fields);
+}
+
+#[cold]
+#[inline(never)]
+fn emit_any<'a>(
+    category: impl Selector<'a>,
+    kind: Kind,
+    name: Option<Name<'_>>,
+    fields: &[Field<'_>],
+) {
+    emit_here(category, kind, name, fields);
+}
+
+#[inline(always)]
+fn emit_here<'a>(
     category: impl Selector<'a>,
     kind: Kind,
     name: Option<Name<'_>>,
@@ -183,9 +218,44 @@ pub fn emit<'a>(
 }
 
 /// Sets a counter in every recording that wants its category. What [`counter!`](crate::counter) calls.
+#[inline(always)]
+pub fn emit_counter<'a>(
+    category: impl Selector<'a>,
+    counter: &CounterTrack<'_>,
+    value: CounterValue,
+    fields: &[Field<'_>],
+) {
+    // As in `emit`.
+    match value {
+        CounterValue::Integer(value) => emit_integer(category, counter, value, fields),
+        CounterValue::Double(value) => emit_double(category, counter, value, fields),
+    }
+}
+
 #[cold]
 #[inline(never)]
-pub fn emit_counter<'a>(
+fn emit_integer<'a>(
+    category: impl Selector<'a>,
+    counter: &CounterTrack<'_>,
+    value: i64,
+    fields: &[Field<'_>],
+) {
+    emit_value(category, counter, CounterValue::Integer(value), fields);
+}
+
+#[cold]
+#[inline(never)]
+fn emit_double<'a>(
+    category: impl Selector<'a>,
+    counter: &CounterTrack<'_>,
+    value: f64,
+    fields: &[Field<'_>],
+) {
+    emit_value(category, counter, CounterValue::Double(value), fields);
+}
+
+#[inline(always)]
+fn emit_value<'a>(
     category: impl Selector<'a>,
     counter: &CounterTrack<'_>,
     value: CounterValue,
@@ -231,9 +301,44 @@ pub fn emit_state<'a>(
 }
 
 /// Writes the beginning of a slice. What [`slice!`](crate::slice) calls.
+#[inline(always)]
+pub fn emit_slice<'a, 't>(
+    category: impl Selector<'a>,
+    name: Name<'_>,
+    track: Option<Track<'t>>,
+    fields: &[Field<'_>],
+) -> Slice<'t> {
+    // As in `emit`.
+    match name {
+        Name::Static(name) => emit_static_slice(category, name, track, fields),
+        name => emit_any_slice(category, name, track, fields),
+    }
+}
+
 #[cold]
 #[inline(never)]
-pub fn emit_slice<'a, 't>(
+fn emit_static_slice<'a, 't>(
+    category: impl Selector<'a>,
+    name: &'static str,
+    track: Option<Track<'t>>,
+    fields: &[Field<'_>],
+) -> Slice<'t> {
+    emit_slice_here(category, Name::Static(name), track, fields)
+}
+
+#[cold]
+#[inline(never)]
+fn emit_any_slice<'a, 't>(
+    category: impl Selector<'a>,
+    name: Name<'_>,
+    track: Option<Track<'t>>,
+    fields: &[Field<'_>],
+) -> Slice<'t> {
+    emit_slice_here(category, name, track, fields)
+}
+
+#[inline(always)]
+fn emit_slice_here<'a, 't>(
     category: impl Selector<'a>,
     name: Name<'_>,
     track: Option<Track<'t>>,

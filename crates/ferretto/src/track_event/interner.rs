@@ -59,6 +59,12 @@ impl Interner {
             .text(field::DEBUG_ANNOTATION_NAMES, text, &mut self.pending)
     }
 
+    /// The number of an argument's name, if it has been defined.
+    #[inline]
+    pub(super) fn known_argument(&self, text: &'static str) -> Option<u64> {
+        self.arguments.find((text.as_ptr().addr(), text.len()))
+    }
+
     /// The full name of a protobuf type.
     pub(super) fn type_name(&mut self, text: &'static str) -> u64 {
         self.rare.value_types.text(
@@ -215,19 +221,25 @@ impl Table {
     /// The number of the thing at an address; a new one is defined.
     #[inline]
     fn number(&mut self, key: (usize, usize), define: impl FnOnce(u64)) -> u64 {
-        if let Some(mask) = self.places.len().checked_sub(1) {
-            let mut at = slot(key) & mask;
-            loop {
-                match self.places[at] {
-                    (_, _, 0) => break,
-                    (address, length, number) if (address, length) == key => return number,
-                    _ => at = (at + 1) & mask,
-                }
-            }
+        if let Some(number) = self.find(key) {
+            return number;
         }
         let number = self.add(key);
         define(number);
         number
+    }
+
+    #[inline]
+    fn find(&self, key: (usize, usize)) -> Option<u64> {
+        let mask = self.places.len().checked_sub(1)?;
+        let mut at = slot(key) & mask;
+        loop {
+            match self.places[at] {
+                (_, _, 0) => return None,
+                (address, length, number) if (address, length) == key => return Some(number),
+                _ => at = (at + 1) & mask,
+            }
+        }
     }
 
     /// A number for something that is not remembered.

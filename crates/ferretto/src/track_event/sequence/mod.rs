@@ -4,6 +4,7 @@ mod body;
 mod clock;
 mod dynamic;
 mod prefix;
+mod quick;
 mod reset;
 mod thread_time;
 mod uuids;
@@ -108,14 +109,17 @@ impl Sequence {
         self.decisions.decide(category, &self.filter)
     }
 
+    /// Whether what was written before can be relied on, and events carry nothing unusual.
+    #[inline]
+    fn is_usual(&self) -> bool {
+        !self.is_stale && self.drop_count == self.writer.drop_count() && self.thread_time.is_none()
+    }
+
     /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
     /// whether it did.
     #[inline]
     pub(super) fn short_event(&mut self, now: u64, event: &ShortEvent) -> bool {
-        if self.is_stale
-            || self.drop_count != self.writer.drop_count()
-            || self.thread_time.is_some()
-        {
+        if !self.is_usual() {
             return false;
         }
         let (body, length) = match event {
@@ -149,6 +153,9 @@ impl Sequence {
     /// Writes an event.
     #[inline(never)]
     pub(super) fn event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
+        if self.quick_event(now, event) {
+            return;
+        }
         if let Categories::Dynamic(name) = event.categories
             && !self.wants(name)
         {

@@ -57,6 +57,13 @@ pub trait Argument {
     /// Writes the value.
     fn write(&self, annotation: &mut Annotation<'_>);
 
+    /// The value, if it is a number of a kind that most are; what [`write`](Self::write) writes is the same.
+    #[doc(hidden)]
+    #[inline]
+    fn number(&self) -> Number {
+        Number::NONE
+    }
+
     /// Writes a slice of such values. Bytes are not written as arrays of numbers.
     #[doc(hidden)]
     fn write_slice(items: &[Self], annotation: &mut Annotation<'_>)
@@ -66,6 +73,46 @@ pub trait Argument {
         annotation.array(|array| {
             array.extend(items);
         });
+    }
+}
+
+/// A value that is encoded as one integer; or none.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    /// The field of a DebugAnnotation message, 0 if there is none. Two words, which functions return in registers.
+    field: u64,
+    value: u64,
+}
+
+impl Number {
+    pub(super) const NONE: Self = Self { field: 0, value: 0 };
+
+    #[inline]
+    pub(super) fn bool(value: bool) -> Self {
+        Self::new(field::BOOL_VALUE, value.into())
+    }
+
+    #[inline]
+    pub(super) fn int(value: i64) -> Self {
+        Self::new(field::INT_VALUE, value as u64)
+    }
+
+    #[inline]
+    pub(super) fn uint(value: u64) -> Self {
+        Self::new(field::UINT_VALUE, value)
+    }
+
+    #[inline]
+    fn new(field: u32, value: u64) -> Self {
+        let field = field.into();
+        Self { field, value }
+    }
+
+    /// The number of the field and the value, if there is one.
+    #[inline]
+    pub(in crate::track_event) fn get(self) -> Option<(u32, u64)> {
+        (self.field != 0).then_some((self.field as u32, self.value))
     }
 }
 

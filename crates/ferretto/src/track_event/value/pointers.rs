@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::annotation::{Annotation, Argument};
+use super::annotation::{Annotation, Argument, Number};
 
 macro_rules! inside {
     ($($type:ty),+) => {
@@ -13,6 +13,11 @@ macro_rules! inside {
             #[inline]
             fn write(&self, annotation: &mut Annotation<'_>) {
                 (**self).write(annotation);
+            }
+
+            #[inline]
+            fn number(&self) -> Number {
+                (**self).number()
             }
         })+
     };

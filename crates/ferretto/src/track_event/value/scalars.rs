@@ -10,7 +10,7 @@ use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use super::annotation::{Annotation, Argument};
+use super::annotation::{Annotation, Argument, Number};
 
 macro_rules! scalars {
     ($method:ident, $as:ty: $($type:ty),+) => {
@@ -19,6 +19,11 @@ macro_rules! scalars {
             fn write(&self, annotation: &mut Annotation<'_>) {
                 annotation.$method(*self as $as);
             }
+
+            #[inline]
+            fn number(&self) -> Number {
+                Number::$method(*self as $as)
+            }
         })+
     };
 }
@@ -26,12 +31,29 @@ macro_rules! scalars {
 scalars!(bool, bool: bool);
 scalars!(int, i64: i8, i16, i32, i64, isize);
 scalars!(uint, u64: u16, u32, u64, usize);
-scalars!(double, f64: f32, f64);
+
+macro_rules! floats {
+    ($($type:ty),+) => {
+        $(impl Argument for $type {
+            #[inline]
+            fn write(&self, annotation: &mut Annotation<'_>) {
+                annotation.double(f64::from(*self));
+            }
+        })+
+    };
+}
+
+floats!(f32, f64);
 
 impl Argument for u8 {
     #[inline]
     fn write(&self, annotation: &mut Annotation<'_>) {
         annotation.uint(u64::from(*self));
+    }
+
+    #[inline]
+    fn number(&self) -> Number {
+        Number::uint(u64::from(*self))
     }
 
     fn write_slice(items: &[Self], annotation: &mut Annotation<'_>) {
