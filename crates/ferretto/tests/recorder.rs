@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ferretto::session::{Backend, RecordingConfig, Session, SessionError, TrackEvents};
+use ferretto::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 use ferretto::testing::Trace;
 use ferretto::{FlightRecorder, Recorder};
+use ferretto_wire::Fields;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -158,6 +159,29 @@ fn a_flight_recorder_forgets_the_oldest_and_stays_readable() {
         }
         assert!(Instant::now() < deadline, "{number} events:\n{trace}");
     }
+}
+
+#[test]
+fn what_is_left_in_a_ring_can_be_read_though_nobody_asked_for_repetition() {
+    let _turn = turn();
+    let session = Session::open(Backend::InProcess).unwrap();
+    session.set_up(only("around").buffer(Buffer::ring(512)));
+    session.start(LIMIT).wait().unwrap();
+    for number in 0_u64..100_000 {
+        ferretto::instant!("around", "an event with a name", argument = number);
+    }
+    session.stop(LIMIT).wait().unwrap();
+    let trace = session.read(LIMIT).wait().unwrap();
+    let packets = Fields::new(&trace).filter_map(|packet| packet.ok()?.as_bytes());
+    let events = packets.filter(|packet| Fields::find(11, packet).is_some());
+    let (there, trace) = (events.count(), Trace::read(&trace));
+    let readable = trace.instants().count();
+    assert!(
+        there > 10_000 && there < 100_000,
+        "the ring is full: {there}"
+    );
+    // All but the first 64 KiB of what is left, at most.
+    assert!(readable * 8 >= there * 7, "{readable} of {there}");
 }
 
 #[test]

@@ -37,6 +37,10 @@ const NEEDS_STATE: u64 = 2;
 /// Most incremental counters whose last value is remembered.
 const MAX_COUNTERS: usize = 1 << 14;
 
+/// After so many bytes a sequence starts anew by itself, so that what is left of it in a ring buffer can be read whatever was
+/// overwritten. That takes a few hundred bytes.
+const RENEWAL: u64 = 64 << 10;
+
 /// Writes events and whatever they need to be understood.
 #[derive(Debug)]
 pub(super) struct Sequence {
@@ -57,6 +61,8 @@ pub(super) struct Sequence {
     /// What was written before cannot be relied on.
     is_stale: bool,
     drop_count: u64,
+    /// Starts anew when the writer has written so much.
+    renew_at: u64,
 }
 
 /// The end of a slice, encoded.
@@ -92,12 +98,21 @@ impl Sequence {
             counters: HashMap::new(),
             decisions: Decisions::default(),
             is_stale: true,
+            renew_at: 0,
         }
     }
 
     /// Forgets what was interned, before the next event.
     pub(super) fn clear(&mut self) {
         self.is_stale = true;
+    }
+
+    /// Whether what was written before cannot be relied on, or is so much that it may have been overwritten.
+    #[inline]
+    fn must_start_anew(&self) -> bool {
+        self.is_stale
+            || self.drop_count != self.writer.drop_count()
+            || self.writer.written() >= self.renew_at
     }
 
     pub(super) fn flush(&mut self) {
@@ -112,7 +127,7 @@ impl Sequence {
     /// Whether what was written before can be relied on, and events carry nothing unusual.
     #[inline]
     fn is_usual(&self) -> bool {
-        !self.is_stale && self.drop_count == self.writer.drop_count() && self.thread_time.is_none()
+        !self.must_start_anew() && self.thread_time.is_none()
     }
 
     /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
@@ -177,9 +192,7 @@ impl Sequence {
                 _ => {}
             }
         }
-        if (self.is_stale || self.drop_count != self.writer.drop_count())
-            && !self.reset(buffer, when)
-        {
+        if self.must_start_anew() && !self.reset(buffer, when) {
             return;
         }
         let track = track.map(|(track, marker)| self.introduce(buffer, when, track, marker));

@@ -2,7 +2,7 @@
 
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 
-use super::{CLEARED, NEEDS_STATE, Sequence, When};
+use super::{CLEARED, NEEDS_STATE, RENEWAL, Sequence, When};
 use crate::engine::settings;
 use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
@@ -20,6 +20,7 @@ impl Sequence {
             thread_time.reset();
         }
         self.drop_count = self.writer.drop_count();
+        self.renew_at = self.writer.written() + RENEWAL;
         self.clock.reset(when.now);
         self.write_defaults(buffer, when);
         self.is_stale = self.writer.is_dropping();
