@@ -39,7 +39,8 @@ fn trackevent_053_the_first_event_of_a_thread_is_written_byte_for_byte() {
     init();
     let category = Category::register("gfx");
     let other = Category::register("other gfx");
-    assert_eq!(other.iid(), category.iid() + 1);
+    // Other tests register categories, too.
+    assert!(other.iid() > category.iid());
     let session = record("gfx");
     const START: u64 = 1_000_000_000_000;
     let run = move || {
