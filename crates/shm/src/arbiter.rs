@@ -48,7 +48,7 @@ pub struct ArbiterOptions {
     /// How long complete chunks may wait for company before they are committed.
     pub batch: Duration,
     /// How many times a stalled writer looks for a free chunk before it gives up. The time between attempts grows from
-    /// nothing to a tenth of a second, so that the default of 300 is some 15 seconds.
+    /// nothing to a tenth of a second, so that the default of 300 is some 29 seconds.
     pub stall_limit: u32,
     /// How many bytes a writer that found no chunk discards before it looks for one again, at the next packet.
     pub retry_after: u64,
@@ -376,10 +376,8 @@ impl Arbiter {
                 return None;
             }
             self.outlet.flush_now();
-            if attempt % 2 == 1 {
-                sleep(Duration::from_micros(interval));
-                interval = ((interval + 1) * 8).min(100_000);
-            }
+            sleep(Duration::from_micros(interval));
+            interval = ((interval + 1) * 8).min(100_000);
         }
         None
     }

@@ -16,9 +16,9 @@ pub enum ExhaustedPolicy {
     /// Discards until there is one. The first packet after that says so.
     #[default]
     Drop,
-    /// Waits, up to some 15 seconds, then ends the process.
+    /// Waits, up to some 29 seconds, then ends the process.
     StallThenAbort,
-    /// Waits, up to some 15 seconds, then discards.
+    /// Waits, up to some 29 seconds, then discards.
     StallThenDrop,
 }
 
