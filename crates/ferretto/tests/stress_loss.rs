@@ -77,7 +77,6 @@ fn nothing_is_lost_by_writers_that_wait_and_all_losses_of_others_are_told() {
     let options = ferretto::Options::new().address(service.producers.clone());
     let options = options.memory_kb(amount(256, 8192) as u32);
     let options = options.track_event_policy_by_config();
-    let options = options.track_event_policy_by_config();
     options.wait(LIMIT).init().unwrap();
     let count = amount(5_000, 10_000_000);
 
