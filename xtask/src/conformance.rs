@@ -14,10 +14,11 @@ const EXCEPTIONS: &str = "docs/conformance-exceptions.txt";
 const FOLDERS: [&str; 2] = ["crates", "interop"];
 
 /// Prefix of the tests of a list of rules, what the list is about, and how long it is.
-const LISTS: [(&str, &str, u32); 9] = [
+const LISTS: [(&str, &str, u32); 10] = [
     ("cli", "command lines and daemons", 40),
     ("config", "trace configuration", 27),
     ("ipc", "sockets, frames and calls", 72),
+    ("perf", "the callstack profiler", 55),
     ("probes", "system data sources", 70),
     ("sdk", "programs that trace themselves", 43),
     ("service", "the tracing service", 80),

@@ -1,0 +1,3 @@
+//! Names of functions, of the kernel and of programs.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Callstacks of other processes.
+
+#![forbid(unsafe_code)]
