@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle, trace_packet};
+use ferretto_symbols::KernelSymbols;
 use ferretto_wire::{Encoder, Mark, Sink};
 
 use super::compact::{CompactBuffer, CompactFormat};
@@ -11,7 +12,7 @@ use super::decoder::{Env, EventDecoder, StringTable};
 use super::metadata::Metadata;
 use super::page::{Page, ParseStatus, Record};
 use super::print_filter::PrintFilter;
-use super::symbols::KernelSymbols;
+use super::symbols;
 use crate::PacketSink;
 
 /// Field number of `FtraceEvent.generic`.
@@ -321,7 +322,7 @@ impl Bundler {
         }
         self.packet.close(mark);
         if let Some(symbols) = &plan.symbols {
-            symbols.write_new(metadata, &mut Encoder::new(&mut self.packet));
+            symbols::write_new(symbols, metadata, &mut Encoder::new(&mut self.packet));
         }
         sink.write_packet(&self.packet);
     }

@@ -5,13 +5,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
 use ferretto_proto::FtraceConfig;
+use ferretto_symbols::{KernelSymbols, LoadError};
 
 use super::config::FtraceOptions;
 use super::error::SetupError;
 use super::instance::{Instance, Scratch, TICK_PAGES};
 use super::kernel_state::KernelError;
 use super::metadata::Metadata;
-use super::symbols::KernelSymbols;
 use super::tracefs::Tracefs;
 use super::watermark;
 use crate::PacketSink;
@@ -167,13 +167,13 @@ impl Controller {
         }
     }
 
-    fn kernel_symbols(&mut self) -> Arc<KernelSymbols> {
+    fn kernel_symbols(&mut self) -> Result<Arc<KernelSymbols>, LoadError> {
         if let Some(symbols) = self.symbols.upgrade() {
-            return symbols;
+            return Ok(symbols);
         }
-        let symbols = Arc::new(KernelSymbols::read());
+        let symbols = Arc::new(KernelSymbols::load()?);
         self.symbols = Arc::downgrade(&symbols);
-        symbols
+        Ok(symbols)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -16,7 +15,7 @@ use super::page::{Page, ParseStatus};
 use super::selection::EventKey;
 use super::source::{Source, enable, set_trigger};
 use super::stats::{Sample, preserve_packet};
-use super::symbols::KernelSymbols;
+use super::symbols;
 use super::syscalls::Wanted;
 use super::tracefs::Tracefs;
 use super::translator::Translator;
@@ -110,7 +109,7 @@ impl Instance {
         &mut self,
         id: u64,
         options: FtraceOptions,
-        symbols: Option<Arc<KernelSymbols>>,
+        symbols: symbols::Wanted,
         sink: Box<dyn PacketSink>,
     ) -> Result<(), SetupError> {
         if !self.sources.is_empty() {

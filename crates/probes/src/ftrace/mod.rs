@@ -42,6 +42,5 @@ pub use metadata::Metadata;
 pub use own_instance::OwnInstance;
 pub use page::{InvalidHeader, Page, ParseStatus, Record, Records};
 pub use print_filter::{Match, PrintFilter, Rule};
-pub use symbols::KernelSymbols;
 pub use table::{KnownEvent, MessageField, MessageType, find, known_events};
 pub use tracefs::{CpuStats, Tracefs, TracefsError, hard_reset};

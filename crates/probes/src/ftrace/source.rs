@@ -14,7 +14,7 @@ use super::page::ParseStatus;
 use super::print_filter::PrintFilter;
 use super::selection::{EventKey, select};
 use super::stats::{Sample, SetupReport};
-use super::symbols::KernelSymbols;
+use super::symbols;
 use super::syscalls::{self, Wanted};
 use super::tracefs::Tracefs;
 use super::translator::{Lookup, Translator};
@@ -58,7 +58,7 @@ pub(crate) fn enable(
     options: &FtraceOptions,
     fs: &Tracefs,
     translator: &mut Translator,
-    symbols: Option<Arc<KernelSymbols>>,
+    symbols: symbols::Wanted,
     already: impl Fn(&EventKey) -> bool,
 ) -> Enabled {
     let mut report = SetupReport::default();
@@ -100,7 +100,7 @@ fn prepare(
     options: &FtraceOptions,
     fs: &Tracefs,
     translator: &mut Translator,
-    symbols: Option<Arc<KernelSymbols>>,
+    symbols: symbols::Wanted,
     kprobes: kprobes::Decoders,
     mut report: SetupReport,
     turn_on: impl Fn(&EventKey) -> bool,
@@ -146,7 +146,7 @@ fn plan(
     options: &FtraceOptions,
     translator: &Translator,
     decoders: Vec<Arc<EventDecoder>>,
-    symbols: Option<Arc<KernelSymbols>>,
+    symbols: symbols::Wanted,
     report: &mut SetupReport,
 ) -> Plan {
     let mut plan = Plan::empty(translator.commit_size());
@@ -154,7 +154,15 @@ fn plan(
     plan.strings = Arc::clone(translator.strings());
     plan.legacy_generic = options.legacy_generic;
     plan.opening_syscalls = syscalls::opening();
-    plan.symbols = symbols;
+    plan.symbols = symbols.and_then(|loaded| {
+        loaded
+            .map_err(|error| {
+                report
+                    .failed
+                    .push(format!("perfetto/symbolize_ksyms ({error})"))
+            })
+            .ok()
+    });
     let layout = translator.compact();
     if layout.is_none() {
         let reason = "perfetto/compact_sched (unexpected sched event format)";

@@ -1,5 +1,7 @@
 //! Kernel addresses.
 
+use ferretto_symbols::KernelSymbols;
+
 use super::support::*;
 
 #[test]
@@ -24,9 +26,7 @@ fn probes_053_and_054_addresses_become_small_numbers() {
 
     // Names come with the first packet of a pass, which says so.
     let symbols = format!("{address:x} T do_it\n");
-    plan.symbols = Some(Arc::new(ferretto_probes::ftrace::KernelSymbols::parse(
-        symbols.as_bytes(),
-    )));
+    plan.symbols = Some(Arc::new(KernelSymbols::parse(symbols.as_bytes()).unwrap()));
     let packets = Packets::default();
     let (mut metadata, mut errors) = (Metadata::default(), BTreeSet::new());
     let (mut state, mut sink, mut bundler) =

@@ -1,0 +1,121 @@
+//! Getting the running kernel's list of symbols, which it may hide.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use thiserror::Error;
+
+use super::lowered::{self, Lowered};
+use super::{KernelSymbols, ParseError, parse};
+
+/// A longer list is not the kernel's.
+const MAX_BYTES: u64 = 256 << 20;
+/// As much of the list as tells whether addresses are shown.
+const BEGINNING: u64 = 4095;
+
+/// Why the kernel's functions have no names.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// There is no list.
+    #[error(
+        "kernel functions have no names, as /proc/kallsyms cannot be read (is CONFIG_KALLSYMS set?): {0}"
+    )]
+    Unreadable(#[source] io::Error),
+    /// The kernel shows zeros in place of addresses.
+    #[error(transparent)]
+    Restricted(#[from] Restricted),
+    /// The list has another form.
+    #[error(transparent)]
+    Malformed(#[from] ParseError),
+}
+
+/// The kernel shows its symbols without their addresses.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("kernel functions have no names, as the kernel hides their addresses from this user \
+         (kernel.kptr_restrict is {}); {}", setting(.kptr_restrict), remedy(.kptr_restrict))]
+pub struct Restricted {
+    /// The setting, if it could be read.
+    pub kptr_restrict: Option<u8>,
+}
+
+fn setting(value: &Option<u8>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
+}
+
+fn remedy(value: &Option<u8>) -> &'static str {
+    match value {
+        Some(0) => {
+            "run as root or with CAP_SYSLOG, or let the administrator run: sysctl kernel.perf_event_paranoid=1"
+        }
+        Some(1) => {
+            "run as root or with CAP_SYSLOG, or let the administrator run: \
+             sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
+        }
+        _ => {
+            "run as root, or let the administrator run: sysctl kernel.kptr_restrict=1 (enough with CAP_SYSLOG), or \
+             sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1 (for everybody)"
+        }
+    }
+}
+
+impl KernelSymbols {
+    /// Reads the running kernel's symbols.
+    ///
+    /// If the kernel hides the addresses and the setting can be written, as by root, it is lowered (never to 0) while the
+    /// list is read.
+    ///
+    /// # Errors
+    ///
+    /// The sentence of [`LoadError`] tells what to do. A table that was loaded is never empty.
+    pub fn load() -> Result<Self, LoadError> {
+        let open = || File::open("/proc/kallsyms");
+        Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
+    }
+
+    /// [`load`](Self::load) with another file of the setting, and another list: `open` is called whenever the list is to
+    /// be read from its beginning, as the kernel decides at that moment whether it shows addresses.
+    pub fn load_with<R: Read>(
+        kptr_restrict: &Path,
+        mut open: impl FnMut() -> io::Result<R>,
+    ) -> Result<Self, LoadError> {
+        if shows_addresses(&mut open)? {
+            return Self::read(&mut open, lowered::read(kptr_restrict));
+        }
+        // Held until the list is read: going out of scope restores the setting.
+        let lowered = Lowered::open(kptr_restrict);
+        if let Some(lowered) = &lowered {
+            for value in (1..=lowered.original()).rev() {
+                if lowered.set(value).is_err() || shows_addresses(&mut open)? {
+                    break;
+                }
+            }
+        }
+        let setting = lowered.as_ref().map(Lowered::original);
+        Self::read(&mut open, setting.or_else(|| lowered::read(kptr_restrict)))
+    }
+
+    fn read<R: Read>(
+        open: &mut impl FnMut() -> io::Result<R>,
+        kptr_restrict: Option<u8>,
+    ) -> Result<Self, LoadError> {
+        let mut text = Vec::new();
+        open()
+            .and_then(|list| list.take(MAX_BYTES).read_to_end(&mut text))
+            .map_err(LoadError::Unreadable)?;
+        let symbols = Self::parse(&text)?;
+        if symbols.is_empty() {
+            return Err(Restricted { kptr_restrict }.into());
+        }
+        Ok(symbols)
+    }
+}
+
+/// Whether the beginning of the list has an address that is not zero.
+fn shows_addresses<R: Read>(open: &mut impl FnMut() -> io::Result<R>) -> Result<bool, LoadError> {
+    let mut beginning = Vec::new();
+    open()
+        .and_then(|list| list.take(BEGINNING).read_to_end(&mut beginning))
+        .map_err(LoadError::Unreadable)?;
+    Ok(parse::shows_addresses(&beginning))
+}

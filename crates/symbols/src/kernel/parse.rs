@@ -1,0 +1,121 @@
+//! Lines of `/proc/kallsyms`: `ffffffff81000000 T _text`, and after a tab `[module]`.
+
+use thiserror::Error;
+
+/// A text that is not that of `/proc/kallsyms`.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "line {line} of the kernel's list of symbols does not begin with an address of lower-case hexadecimal digits"
+)]
+pub struct ParseError {
+    /// Which line, counted from 1.
+    pub line: usize,
+}
+
+/// A function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    pub(super) address: u64,
+    pub(super) name: &'a [u8],
+    /// Empty for the kernel's own.
+    pub(super) module: &'a [u8],
+}
+
+/// What a line begins with.
+enum Column<'a> {
+    Address(u64, &'a [u8]),
+    /// Nothing follows, as in a buffer that was not filled.
+    End,
+    Malformed,
+}
+
+/// The functions that `text` lists, up to a NUL in the place of an address.
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Result<Line<'_>, ParseError>> {
+    let mut all = text.split(|&byte| byte == b'\n').enumerate();
+    std::iter::from_fn(move || {
+        loop {
+            let (index, line) = all.next()?;
+            if line.is_empty() {
+                continue;
+            }
+            match address(line) {
+                Column::Address(address, rest) => {
+                    if let Some(found) = function(address, rest) {
+                        return Some(Ok(found));
+                    }
+                }
+                Column::End => {
+                    all.by_ref().for_each(drop);
+                    return None;
+                }
+                Column::Malformed => {
+                    all.by_ref().for_each(drop);
+                    return Some(Err(ParseError { line: index + 1 }));
+                }
+            }
+        }
+    })
+}
+
+/// Whether a beginning of the text shows an address that is not zero.
+pub(super) fn shows_addresses(beginning: &[u8]) -> bool {
+    beginning
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| line.split(|&byte| is_blank(byte)).next())
+        .any(|column| {
+            column
+                .iter()
+                .any(|&digit| digit != b'0' && digit.is_ascii_hexdigit())
+        })
+}
+
+/// The address a line begins with, and what follows it.
+fn address(line: &[u8]) -> Column<'_> {
+    let mut address: u64 = 0;
+    for (at, &byte) in line.iter().enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            0 => return Column::End,
+            _ if is_blank(byte) && at > 0 => return Column::Address(address, &line[at..]),
+            _ => return Column::Malformed,
+        };
+        if address >> 60 != 0 {
+            return Column::Malformed;
+        }
+        address = address << 4 | u64::from(digit);
+    }
+    Column::Malformed
+}
+
+/// The function that a line with this address describes, if it describes one.
+fn function(address: u64, rest: &[u8]) -> Option<Line<'_>> {
+    let mut words = rest
+        .split(|&byte| is_blank(byte))
+        .filter(|word| !word.is_empty());
+    let kind = words.next()?;
+    let name = without_suffix(words.next()?);
+    let module = words.next().unwrap_or_default();
+    let module = module
+        .strip_prefix(b"[")
+        .and_then(|name| name.strip_suffix(b"]"));
+    let wanted =
+        address != 0 && matches!(kind, b"t" | b"T") && !name.is_empty() && !name.starts_with(b"$");
+    wanted.then_some(Line {
+        address,
+        name,
+        module: module.unwrap_or_default(),
+    })
+}
+
+/// A function's own name, without what compilers append for control-flow integrity.
+fn without_suffix(name: &[u8]) -> &[u8] {
+    let stripped = name
+        .strip_suffix(b".cfi")
+        .or_else(|| name.strip_suffix(b".cfi_jt"));
+    stripped.unwrap_or(name)
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
