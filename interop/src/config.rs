@@ -3,6 +3,7 @@
 //! They are encoded with our messages: what those get wrong, the official
 //! service and the official SDK see.
 
+use ferretto_interop_driver::PACKETS;
 use ferretto_proto::fields::{test_event, trace, trace_packet};
 use ferretto_proto::trace_config::trace_filter::{
     StringFilterChain, StringFilterPolicy, StringFilterRule,
@@ -12,9 +13,6 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource, TraceFilter, Trigge
 use ferretto_proto::{
     DataSourceConfig, Message as _, TraceConfig, TrackEventConfig, data_source_config,
 };
-
-/// The data source of the producers whose packets have any size.
-pub const PACKETS: &str = "ferretto.interop.packets";
 
 /// One buffer of `size_kb` KiB, the track events of the category `interop`, and
 /// [`PACKETS`].

@@ -8,7 +8,7 @@
 //! - [`World`]: one scenario's cast: a service on private sockets, a producer
 //!   and any number of consumers, each in a process of its own and each either
 //!   ours or the official one.
-//! - [`driver`]: the line protocol that all those programs speak.
+//!   They all speak the line protocol of `ferretto-interop-driver`.
 //!
 //! This crate is for development only: it needs a C++17 compiler. It is no default member of the workspace.
 
@@ -16,11 +16,11 @@
 
 pub mod config;
 pub mod document;
-pub mod driver;
+mod on_ours;
 mod peer;
 pub mod trace;
 pub mod wire;
 mod world;
 
-pub use peer::{Peer, Programs, Whose};
+pub use peer::{Peer, Programs, Sdk, Whose};
 pub use world::{Cast, World};

@@ -20,6 +20,26 @@ pub enum Whose {
     Official,
 }
 
+/// What a program is instrumented with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sdk {
+    /// This project's library.
+    Ours,
+    /// Upstream's Rust package on its C++ core.
+    Official,
+    /// Upstream's Rust package on this project's C interface.
+    OfficialOnOurs,
+}
+
+impl From<Whose> for Sdk {
+    fn from(whose: Whose) -> Self {
+        match whose {
+            Whose::Ours => Self::Ours,
+            Whose::Official => Self::Official,
+        }
+    }
+}
+
 /// The programs of both implementations, built with the tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Programs {

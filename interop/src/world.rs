@@ -10,10 +10,11 @@ use std::time::Instant;
 use ferretto_proto::{Message as _, TraceConfig};
 use tempfile::TempDir;
 
-use crate::driver::PATIENCE;
-use crate::peer::{Peer, Programs, Whose};
+use crate::on_ours::OnOurs;
+use crate::peer::{Peer, Programs, Sdk, Whose};
 use crate::trace;
 use crate::wire::Message;
+use ferretto_interop_driver::PATIENCE;
 
 /// Who plays which part.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +22,7 @@ pub struct Cast {
     /// The tracing service.
     pub service: Whose,
     /// The instrumented program.
-    pub producer: Whose,
+    pub producer: Sdk,
     /// The program that records.
     pub consumer: Whose,
 }
@@ -97,7 +98,7 @@ impl World {
         Self {
             cast: Cast {
                 service: whose,
-                producer: whose,
+                producer: whose.into(),
                 consumer: whose,
             },
             programs,
@@ -142,8 +143,17 @@ impl World {
 
     /// Starts a producer, whoever plays it in the cast.
     #[must_use]
-    pub fn producer_of(&self, whose: Whose) -> Peer {
-        Peer::start(self.driver(whose, "producer"), &self.sockets)
+    pub fn producer_of(&self, sdk: impl Into<Sdk>) -> Peer {
+        let command = match sdk.into() {
+            Sdk::Ours => self.driver(Whose::Ours, "producer"),
+            Sdk::Official => self.driver(Whose::Official, "producer"),
+            Sdk::OfficialOnOurs => {
+                let mut command = OnOurs::get().command();
+                command.arg("producer");
+                command
+            }
+        };
+        Peer::start(command, &self.sockets)
     }
 
     /// Starts a consumer; the official one is a tracing session of the SDK.

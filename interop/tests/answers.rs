@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn service(whose: Whose) -> World {
     let cast = Cast {
         service: whose,
-        producer: Whose::Ours,
+        producer: Whose::Ours.into(),
         consumer: Whose::Ours,
     };
     World::new(cast, PROGRAMS)

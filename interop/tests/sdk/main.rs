@@ -19,7 +19,7 @@ const PROGRAMS: Programs = Programs {
 fn record(service: Whose, producer: Whose, commands: &[&str]) -> Vec<u8> {
     let cast = Cast {
         service,
-        producer,
+        producer: producer.into(),
         consumer: Whose::Ours,
     };
     let world = World::new(cast, PROGRAMS);

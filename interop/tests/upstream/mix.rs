@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use ferretto_interop::driver::PATIENCE;
 use ferretto_interop::wire::Message;
 use ferretto_interop::{Peer, Whose, World};
+use ferretto_interop_driver::PATIENCE;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::fields::{trace, trace_packet};
 use rustix::event::{PollFd, PollFlags, poll};

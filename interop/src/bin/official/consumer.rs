@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use ferretto_interop::driver::{Role, unknown};
+use ferretto_interop_driver::{Role, unknown};
 use perfetto_sdk::producer::{Backends, Producer, ProducerInitArgsBuilder};
 use perfetto_sdk::tracing_session::TracingSession;
 

@@ -9,7 +9,7 @@ mod consumer;
 mod producer;
 mod script;
 
-use ferretto_interop::driver::{Role, serve};
+use ferretto_interop_driver::{Role, serve};
 
 fn main() -> std::process::ExitCode {
     serve(match std::env::args().nth(1).as_deref() {

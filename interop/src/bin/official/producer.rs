@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferretto_interop::config::PACKETS;
-use ferretto_interop::driver::{
-    NOT_STARTED, PATIENCE, Role, Starts, letters, number, numbered, unknown,
+use ferretto_interop_driver::{
+    NOT_STARTED, PACKETS, PATIENCE, Role, Starts, letters, number, numbered, unknown,
 };
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, TraceContext,

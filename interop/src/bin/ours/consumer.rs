@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use ferretto_client::{Consumer as Endpoint, ConsumerEvent};
-use ferretto_interop::driver::{PATIENCE, Role, unknown};
+use ferretto_interop_driver::{PATIENCE, Role, unknown};
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::observable_events::{CloneTriggerHit, Type};

@@ -8,7 +8,7 @@ use ferretto::Backends;
 use ferretto::in_process::InProcess;
 use ferretto::session::{Backend, Session};
 use ferretto_interop::config::config;
-use ferretto_interop::driver::PATIENCE;
+use ferretto_interop_driver::PATIENCE;
 
 use crate::script;
 

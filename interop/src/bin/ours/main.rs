@@ -7,7 +7,7 @@ mod producer;
 mod script;
 mod service;
 
-use ferretto_interop::driver::{Role, serve};
+use ferretto_interop_driver::{Role, serve};
 
 fn main() -> std::process::ExitCode {
     let role = std::env::args().nth(1);

@@ -6,9 +6,8 @@ use std::sync::mpsc::channel;
 use ferretto::proto::DataSourceConfig;
 use ferretto::proto::fields::{test_event, trace_packet};
 use ferretto::{Completion, DataSource, DataSourceHandle, DataSourceOptions, Instance};
-use ferretto_interop::config::PACKETS;
-use ferretto_interop::driver::{
-    NOT_STARTED, PATIENCE, Role, Starts, letters, number, numbered, unknown,
+use ferretto_interop_driver::{
+    NOT_STARTED, PACKETS, PATIENCE, Role, Starts, letters, number, numbered, unknown,
 };
 
 struct Packets(Arc<Starts>);

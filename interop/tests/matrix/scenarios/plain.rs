@@ -2,7 +2,7 @@
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace::{self, Event, EventKind};
-use ferretto_interop::{Cast, Whose, World};
+use ferretto_interop::{Cast, Sdk, World};
 
 use crate::PROGRAMS;
 
@@ -145,20 +145,20 @@ pub(crate) fn a_late_producer_joins(cast: Cast) {
     assert_eq!(trace::numbers(&packets), [0, 1, 2]);
 }
 
-pub(crate) fn both_kinds_of_producer_share_a_session(cast: Cast) {
+pub(crate) fn all_kinds_of_producer_share_a_session(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
-    let mut ours = world.producer_of(Whose::Ours);
-    let mut official = world.producer_of(Whose::Official);
+    let mut producers =
+        [Sdk::Ours, Sdk::Official, Sdk::OfficialOnOurs].map(|sdk| world.producer_of(sdk));
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &config(4096));
-    for producer in [&mut ours, &mut official] {
+    for producer in &mut producers {
         producer.run("await-start 1");
         producer.run("slices 50");
     }
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     trace::assert_nothing_lost(&packets);
     let events = trace::track_events(&packets);
-    for producer in [&ours, &official] {
+    for producer in &producers {
         let of_it = |event: &&Event| event.pid == producer.pid();
         let events: Vec<&Event> = events.iter().filter(of_it).collect();
         assert_eq!(events.len(), 50 * EVENTS_A_ROUND + 1);

@@ -1,9 +1,10 @@
 //! Startup tracing of the official C++ SDK, which brings its own memory. Such a
 //! program crashes when a service refuses that.
 
-use ferretto_interop::config::{PACKETS, config};
+use ferretto_interop::config::config;
 use ferretto_interop::trace;
 use ferretto_interop::{Cast, World};
+use ferretto_interop_driver::PACKETS;
 
 use crate::PROGRAMS;
 

@@ -7,7 +7,7 @@
 //!
 //! | a producer understands | |
 //! |---|---|
-//! | `await-start N` | waits until its data source [`PACKETS`](crate::config::PACKETS) was started N times; what a config lists before it has started then, too |
+//! | `await-start N` | waits until its data source [`PACKETS`] was started N times; what a config lists before it has started then, too |
 //! | `await-stop N` | the same for stops |
 //! | `slices N` | writes N rounds of slice, instant and counter, then the instant `last`, and commits them |
 //! | `script` | traces what `script.rs` of either side says, from threads with names |
@@ -47,10 +47,15 @@
 //! Our consumer alone answers to `sources` with the names of all registered data
 //! sources.
 
+#![forbid(unsafe_code)]
+
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+/// The data source of the producers whose packets have any size.
+pub const PACKETS: &str = "ferretto.interop.packets";
 
 /// A command that would take longer fails instead.
 pub const PATIENCE: Duration = Duration::from_secs(60);
