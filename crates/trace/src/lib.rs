@@ -6,12 +6,14 @@
 //!   by the largest packet, and reports a truncated end instead of failing.
 //! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process, counters, and what was
 //!   lost with the setting that would have kept it.
+//! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
 //! - [`events`] decodes track events, and tells what is wrong with them.
 //!
 //! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
 #![forbid(unsafe_code)]
 
 pub mod events;
+pub mod profile;
 mod reader;
 pub mod schema;
 pub mod summary;

@@ -9,15 +9,15 @@ use super::problem::{Problem, Problems};
 use super::sequence::Sequence;
 
 /// Clocks of a sequence alone.
-pub(super) const OF_A_SEQUENCE: std::ops::RangeInclusive<u32> = 64..=127;
+pub(crate) const OF_A_SEQUENCE: std::ops::RangeInclusive<u32> = 64..=127;
 /// The clock that times are converted to.
-pub(super) const BOOTTIME: u32 = 6;
+pub(crate) const BOOTTIME: u32 = 6;
 /// Clocks beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_CLOCKS: usize = 1 << 10;
 
 /// A clock that the packets of one sequence use.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SequenceClock {
+pub(crate) struct SequenceClock {
     is_incremental: bool,
     /// Nanoseconds.
     unit: u64,
@@ -40,11 +40,11 @@ struct Reading {
 
 /// Clocks of all sequences: how far boot time is ahead.
 #[derive(Debug, Default)]
-pub(super) struct Clocks(BTreeMap<u32, u64>);
+pub(crate) struct Clocks(BTreeMap<u32, u64>);
 
 impl Clocks {
     /// Reads a `ClockSnapshot`.
-    pub(super) fn snapshot(
+    pub(crate) fn snapshot(
         &mut self,
         bytes: &[u8],
         mut sequence: Option<&mut Sequence>,
@@ -83,7 +83,7 @@ impl Clocks {
     }
 
     /// The time in nanoseconds of boot time.
-    pub(super) fn to_boot(
+    pub(crate) fn to_boot(
         &self,
         value: u64,
         clock: u32,

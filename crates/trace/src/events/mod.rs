@@ -15,7 +15,7 @@
 //!
 //! The rules are those of upstream's trace processor, so that a trace without [`Problem`]s is shown whole.
 
-mod clock;
+pub(crate) mod clock;
 mod event;
 mod problem;
 mod sequence;

@@ -10,7 +10,7 @@ use super::problem::{Problem, Problems};
 
 /// One writer.
 #[derive(Debug, Default)]
-pub(super) struct Sequence {
+pub(crate) struct Sequence {
     /// Whether everything since the last new start is known.
     pub(super) is_valid: bool,
     /// Clocks of the sequence alone, by number.
@@ -23,7 +23,7 @@ pub(super) struct Sequence {
 
 /// What holds until the next new start.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     interned: HashMap<(u32, u64), Vec<u8>>,
     pub(super) clock: Option<u32>,
     pub(super) track: Option<u64>,

@@ -26,13 +26,14 @@ pub use self::sched::CpuSummary;
 pub use self::threads::ProcessSummary;
 pub use self::track_events::TrackEventCounts;
 
+pub(crate) use self::threads::{Threads, printable};
+
 use self::config::Config;
 use self::counters::Counters;
 use self::ftrace::Ftrace;
 use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
-use self::threads::Threads;
 use self::track_events::TrackEvents;
 use crate::reader::{ReadError, TraceReader};
 

@@ -37,7 +37,7 @@ struct Thread {
 
 /// Threads by (machine, id).
 #[derive(Debug, Default)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     threads: HashMap<(u32, i32), Thread>,
     processes: HashMap<(u32, i32), String>,
 }
@@ -90,7 +90,7 @@ impl Threads {
     }
 
     /// Reads a `ProcessTree` packet.
-    pub(super) fn process_tree(&mut self, machine: u32, tree: &[u8]) {
+    pub(crate) fn process_tree(&mut self, machine: u32, tree: &[u8]) {
         for field in Fields::new(tree).map_while(Result::ok) {
             match (field.number, field.as_bytes()) {
                 (1, Some(process)) => self.process(machine, process),
@@ -152,7 +152,7 @@ impl Threads {
     }
 
     /// The name of a process, if the trace tells it.
-    pub(super) fn process_name(&self, machine: u32, pid: i32) -> Option<&str> {
+    pub(crate) fn process_name(&self, machine: u32, pid: i32) -> Option<&str> {
         let named = self.processes.get(&(machine, pid)).map(String::as_str);
         let comm = || {
             self.threads
@@ -160,6 +160,13 @@ impl Threads {
                 .map(|thread| thread.comm.as_str())
         };
         named.or_else(comm).filter(|name| !name.is_empty())
+    }
+
+    /// The name of a thread, if the trace tells it.
+    pub(crate) fn thread_name(&self, machine: u32, tid: i32) -> Option<&str> {
+        let thread = self.threads.get(&(machine, tid));
+        let comm = thread.map(|thread| thread.comm.as_str());
+        comm.filter(|name| !name.is_empty())
     }
 
     /// How many threads the trace knows.
@@ -205,7 +212,7 @@ impl Threads {
 }
 
 /// Text for a terminal: lossy UTF-8 without control characters, cut at [`MAX_NAME`].
-pub(super) fn printable(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(MAX_NAME)];
     let text = String::from_utf8_lossy(bytes);
     text.chars()

@@ -1,0 +1,170 @@
+//! Samples added up by thread and callstack.
+
+use std::collections::HashMap;
+
+use super::{Profile, ProfileReader, Sample, SessionId, StackId, UnwindError};
+
+/// Combinations of thread and callstack beyond this number are added up as one without a callstack.
+const MAX_KEYS: usize = 1 << 23;
+
+/// Which samples are of interest; by default all but those of idle CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Of these processes; of all if there are none.
+    pub pids: Vec<i32>,
+    /// Of threads with one of these names or numbers; of all if there are none.
+    pub threads: Vec<String>,
+    /// Not before this time, in nanoseconds from the start of the trace.
+    pub from: Option<u64>,
+    /// Before this time, in nanoseconds from the start of the trace.
+    pub to: Option<u64>,
+    /// Of waiting, or of running; if this is not said, of waiting only if the trace has nothing else.
+    pub off_cpu: Option<bool>,
+}
+
+/// What is told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackKey {
+    /// The profiler.
+    pub session: SessionId,
+    /// The machine.
+    pub machine: u32,
+    /// The process; 0 if unknown.
+    pub pid: i32,
+    /// The thread; 0 if unknown.
+    pub tid: i32,
+    /// The callstack.
+    pub stack: StackId,
+    /// Why it does not reach the outermost function.
+    pub truncated: Option<UnwindError>,
+}
+
+/// How often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// Samples.
+    pub samples: u64,
+    /// What the samples stand for, such as nanoseconds.
+    pub weight: u64,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Value {
+    /// Each sample is one.
+    #[default]
+    Samples,
+    /// Each sample is what it stands for.
+    Weight,
+}
+
+impl Count {
+    /// One of the two.
+    pub fn value(&self, value: Value) -> u64 {
+        match value {
+            Value::Samples => self.samples,
+            Value::Weight => self.weight,
+        }
+    }
+
+    /// Adds up.
+    pub fn add(&mut self, other: Self) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.weight = self.weight.saturating_add(other.weight);
+    }
+}
+
+/// Samples added up.
+#[derive(Debug, Default)]
+pub struct StackCounts {
+    selection: Selection,
+    counts: HashMap<StackKey, Count>,
+    /// Samples that were not told apart any more.
+    pub left_out: u64,
+    /// Samples of idle CPUs.
+    pub idle: u64,
+}
+
+impl StackCounts {
+    /// None yet.
+    pub fn new(selection: Selection) -> Self {
+        Self {
+            selection,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a sample that `reader` gave, if it is selected and has a callstack.
+    pub fn add(&mut self, sample: &Sample, reader: &ProfileReader) {
+        self.add_since(sample, reader.start());
+    }
+
+    /// The same for a trace that begins at `start`.
+    pub(crate) fn add_since(&mut self, sample: &Sample, start: Option<u64>) {
+        let Some(stack) = sample.stack else { return };
+        let pid = sample.pid.unwrap_or(0);
+        let since = sample.time.saturating_sub(start.unwrap_or(0));
+        let selection = &self.selection;
+        let is_early = selection.from.is_some_and(|from| since < from);
+        let is_late = selection.to.is_some_and(|to| since >= to);
+        let is_other = !selection.pids.is_empty() && !selection.pids.contains(&pid);
+        if is_early || is_late || is_other {
+            return;
+        }
+        if sample.pid == Some(0) && selection.pids.is_empty() {
+            self.idle += 1;
+            return;
+        }
+        let key = StackKey {
+            session: sample.session,
+            machine: sample.machine,
+            pid,
+            tid: sample.tid.unwrap_or(0),
+            stack,
+            truncated: sample.truncated,
+        };
+        if self.counts.len() >= MAX_KEYS && !self.counts.contains_key(&key) {
+            self.left_out += 1;
+            return;
+        }
+        self.counts.entry(key).or_default().add(Count {
+            samples: 1,
+            weight: sample.weight.unwrap_or(0),
+        });
+    }
+
+    /// What was selected, in no particular order.
+    pub fn iter<'a>(
+        &'a self,
+        profile: &'a Profile,
+    ) -> impl Iterator<Item = (&'a StackKey, Count)> + 'a {
+        let off_cpu = self.is_off_cpu(profile);
+        self.counts
+            .iter()
+            .filter(move |(key, _)| is_off_cpu(profile, key.session) == off_cpu)
+            .filter(|(key, _)| self.has_thread(profile, key))
+            .map(|(key, count)| (key, *count))
+    }
+
+    /// Whether they are times of waiting.
+    pub fn is_off_cpu(&self, profile: &Profile) -> bool {
+        self.selection.off_cpu.unwrap_or_else(|| {
+            let mut keys = self.counts.keys();
+            !self.counts.is_empty() && keys.all(|key| is_off_cpu(profile, key.session))
+        })
+    }
+
+    fn has_thread(&self, profile: &Profile, key: &StackKey) -> bool {
+        let wanted = &self.selection.threads;
+        let name = || profile.thread_name(key.machine, key.tid);
+        wanted.is_empty()
+            || wanted.iter().any(|wanted| {
+                wanted.parse() == Ok(key.tid) || name().is_some_and(|name| name == wanted)
+            })
+    }
+}
+
+fn is_off_cpu(profile: &Profile, session: SessionId) -> bool {
+    let session = profile.session(session);
+    session.is_some_and(super::Session::is_off_cpu)
+}

@@ -1,0 +1,232 @@
+//! Functions as people read them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::demangle::demangle;
+use super::symbols::{SymbolLine, Symbols};
+use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, Tables};
+use super::unwind::UnwindError;
+
+/// Names a function of one [`Profile`](super::Profile).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub(super) u32);
+
+/// What sort of function it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// Of a program or library.
+    User,
+    /// Of the kernel.
+    Kernel,
+    /// Compiled at run time.
+    Jit,
+    /// No name is known; [`Function::name`] tells the place.
+    Unknown,
+    /// No function: the callstack could not be followed further out.
+    Truncated,
+}
+
+/// A function, the same for all its addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Demangled. Where no name is known the place, as `libfoo.so+0x1234`.
+    pub name: Arc<str>,
+    /// As the symbol table has it, if that is something else.
+    pub raw: Option<Arc<str>>,
+    /// File name of the program, the library or `[kernel]`; empty if unknown.
+    pub module: Arc<str>,
+    /// Its source file.
+    pub source: Option<Arc<str>>,
+    /// What sort it is.
+    pub origin: Origin,
+}
+
+/// A function at a place of a callstack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// The function.
+    pub function: FunctionId,
+    /// Where in its source; 0 is unknown.
+    pub line: u32,
+    /// Whether it was inlined into the next one.
+    pub is_inlined: bool,
+}
+
+/// A place in a program, with its functions.
+#[derive(Debug, Clone)]
+pub struct Location {
+    /// The mapping it is in.
+    pub mapping: Option<MappingId>,
+    /// The address inside the file that was mapped.
+    pub rel_pc: u64,
+    /// The functions there, the innermost inlined one first; at least one.
+    pub lines: Box<[Line]>,
+}
+
+/// The functions of all frames.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    numbers: HashMap<Function, FunctionId>,
+    pub(super) functions: Vec<Function>,
+    /// By number of the frame.
+    pub(super) locations: Vec<Location>,
+    /// Demangled names by raw ones.
+    demangled: HashMap<Arc<str>, Arc<str>>,
+}
+
+impl Functions {
+    /// Gives the frames of a trace their names.
+    pub(super) fn resolve(tables: &Tables, symbols: &Symbols) -> Self {
+        let mut functions = Self::default();
+        for frame in tables.frames() {
+            let location = functions.location(frame, tables, symbols);
+            functions.locations.push(location);
+        }
+        functions
+    }
+
+    pub(super) fn location_of(&self, frame: FrameId) -> Option<&Location> {
+        self.locations.get(frame.index())
+    }
+
+    fn location(&mut self, frame: &Frame, tables: &Tables, symbols: &Symbols) -> Location {
+        let mapping = frame.mapping.and_then(|id| tables.mapping(id));
+        let found = mapping.and_then(|mapping| symbols.at(mapping, frame.rel_pc));
+        let lines = match found {
+            // What the profiler itself knew of the kernel stays.
+            Some(lines) if !is_kernel(frame, mapping) => self.symbol_lines(lines, frame, mapping),
+            _ => Box::new([self.own_line(frame, mapping)]),
+        };
+        Location {
+            mapping: frame.mapping,
+            rel_pc: frame.rel_pc,
+            lines,
+        }
+    }
+
+    fn symbol_lines(
+        &mut self,
+        lines: &[SymbolLine],
+        frame: &Frame,
+        mapping: Option<&Mapping>,
+    ) -> Box<[Line]> {
+        let outermost = lines.len().saturating_sub(1);
+        let mut resolved = Vec::with_capacity(lines.len());
+        for (number, line) in lines.iter().enumerate() {
+            let source = line.source.clone();
+            let origin = origin(frame, mapping);
+            let function = self.named(&line.function, source, origin, mapping);
+            resolved.push(Line {
+                function,
+                line: line.line,
+                is_inlined: number < outermost,
+            });
+        }
+        resolved.into()
+    }
+
+    /// The function that the profiler named, or that has no name.
+    fn own_line(&mut self, frame: &Frame, mapping: Option<&Mapping>) -> Line {
+        let function = match &frame.function {
+            Some(name) => match name.strip_prefix("ERROR ").filter(|_| mapping.is_none()) {
+                Some(error) => self.truncated(error),
+                None => {
+                    let origin = origin(frame, mapping);
+                    self.named(name, frame.source.clone(), origin, mapping)
+                }
+            },
+            None => self.unknown(frame, mapping),
+        };
+        Line {
+            function,
+            line: frame.line,
+            is_inlined: false,
+        }
+    }
+
+    fn named(
+        &mut self,
+        raw: &Arc<str>,
+        source: Option<Arc<str>>,
+        origin: Origin,
+        mapping: Option<&Mapping>,
+    ) -> FunctionId {
+        let demangled = self.demangled.entry(raw.clone());
+        let name = demangled.or_insert_with(|| match demangle(raw) {
+            Some(name) => name.into(),
+            None => raw.clone(),
+        });
+        let name = name.clone();
+        self.add(Function {
+            raw: (name != *raw).then(|| raw.clone()),
+            name,
+            module: module(origin, mapping),
+            source,
+            origin,
+        })
+    }
+
+    fn truncated(&mut self, error: &str) -> FunctionId {
+        let error = UnwindError::from_name(error.as_bytes()).unwrap_or(UnwindError::UNKNOWN);
+        let error = error.name().to_lowercase().replace('_', " ");
+        self.add(Function {
+            name: format!("[truncated: {error}]").into(),
+            raw: None,
+            module: "".into(),
+            source: None,
+            origin: Origin::Truncated,
+        })
+    }
+
+    fn unknown(&mut self, frame: &Frame, mapping: Option<&Mapping>) -> FunctionId {
+        let (name, origin) = match mapping {
+            _ if is_kernel(frame, mapping) => ("[kernel]".to_owned(), Origin::Kernel),
+            Some(mapping) if mapping.path.is_empty() => {
+                ("[anonymous memory]".to_owned(), Origin::Unknown)
+            }
+            Some(mapping) => {
+                let name = format!("{}+{:#x}", mapping.file_name(), frame.rel_pc);
+                (name, Origin::Unknown)
+            }
+            None => ("[unknown]".to_owned(), Origin::Unknown),
+        };
+        self.add(Function {
+            name: name.into(),
+            raw: None,
+            module: module(origin, mapping),
+            source: None,
+            origin,
+        })
+    }
+
+    fn add(&mut self, function: Function) -> FunctionId {
+        if let Some(id) = self.numbers.get(&function) {
+            return *id;
+        }
+        let id = FunctionId(self.functions.len() as u32);
+        self.numbers.insert(function.clone(), id);
+        self.functions.push(function);
+        id
+    }
+}
+
+fn is_kernel(frame: &Frame, mapping: Option<&Mapping>) -> bool {
+    frame.kind == FrameKind::Kernel || mapping.is_some_and(Mapping::is_kernel)
+}
+
+fn origin(frame: &Frame, mapping: Option<&Mapping>) -> Origin {
+    match frame.kind {
+        _ if is_kernel(frame, mapping) => Origin::Kernel,
+        FrameKind::Jit => Origin::Jit,
+        _ => Origin::User,
+    }
+}
+
+fn module(origin: Origin, mapping: Option<&Mapping>) -> Arc<str> {
+    match (origin, mapping) {
+        (Origin::Kernel, _) => "[kernel]".into(),
+        (_, Some(mapping)) => mapping.file_name().into(),
+        (_, None) => "".into(),
+    }
+}

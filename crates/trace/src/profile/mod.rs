@@ -1,0 +1,249 @@
+//! Callstack samples of a trace, decoded: numbers looked up in the dictionaries of their writers, functions named by the
+//! profiler or by the symbols in the trace, and everything counted that a viewer would drop.
+//!
+//! [`ProfileReader`] gives the samples one by one, in the order of the file; what the stacks in them are is known at the
+//! end, because symbols come last. [`StackCounts`] adds samples up in between.
+//!
+//! ```
+//! use ferretto_trace::profile::{Selection, read_profile};
+//!
+//! let trace = []; // the bytes of a trace file
+//! let (profile, counts) = read_profile(&trace[..], Selection::default())?;
+//! for line in ferretto_trace::profile::folded(&profile, &counts, &Default::default()) {
+//!     println!("{line}");
+//! }
+//! # Ok::<(), ferretto_trace::ReadError>(())
+//! ```
+//!
+//! Samples may be in the format of `linux.perf` or in the common one. The rules are those of upstream's trace processor.
+
+mod counts;
+mod decoder;
+mod demangle;
+mod folded;
+mod function;
+mod hottest;
+mod interned;
+mod pprof;
+mod problem;
+mod sample;
+mod session;
+mod symbols;
+mod tables;
+mod unwind;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::Arc;
+
+use ferretto_proto::fields::trace_packet as field;
+use ferretto_wire::Fields;
+
+pub use self::counts::{Count, Selection, StackCounts, StackKey, Value};
+pub use self::folded::{By, FoldOptions, folded};
+pub use self::function::{Function, FunctionId, Line, Location, Origin};
+pub use self::hottest::{HotFunction, Share, hottest, processes, threads};
+pub use self::pprof::pprof;
+pub use self::problem::{Problem, Problems};
+pub use self::sample::{Mode, Sample};
+pub use self::session::{Event, Interval, Session, SessionId};
+pub use self::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId};
+pub use self::unwind::{SkipReason, UnwindError};
+
+pub(crate) use self::decoder::Decoder;
+
+use self::function::Functions;
+use crate::reader::{ReadError, TraceReader};
+use crate::summary::Threads;
+
+/// Reads the samples of a trace packet by packet.
+#[derive(Debug, Default)]
+pub struct ProfileReader {
+    decoder: Decoder,
+    threads: Threads,
+}
+
+impl ProfileReader {
+    /// One that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads one encoded `TracePacket` and returns the sample in it.
+    pub fn add(&mut self, packet: &[u8]) -> Option<Sample> {
+        for part in Fields::new(packet).map_while(Result::ok) {
+            if part.number == field::PROCESS_TREE {
+                let machine = Fields::find(field::MACHINE_ID, packet);
+                let machine = machine.and_then(|id| id.as_u32()).unwrap_or(0);
+                self.threads
+                    .process_tree(machine, part.as_bytes().unwrap_or_default());
+            }
+        }
+        self.decoder.add(packet)
+    }
+
+    /// When the trace begins, in nanoseconds of boot time, once the first clock snapshot was read.
+    pub fn start(&self) -> Option<u64> {
+        self.decoder.start
+    }
+
+    /// What a session is known to be so far.
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.decoder.sessions.get(id.0 as usize)
+    }
+
+    /// What the samples mean.
+    pub fn finish(self) -> Profile {
+        Profile::new(self.decoder, self.threads)
+    }
+}
+
+/// Reads a trace and adds up the samples that `selection` selects.
+///
+/// # Errors
+///
+/// If reading fails, or if the input is no trace at all. Damage ends the trace.
+pub fn read_profile(
+    input: impl Read,
+    selection: Selection,
+) -> Result<(Profile, StackCounts), ReadError> {
+    let mut packets = TraceReader::new(input);
+    let mut reader = ProfileReader::new();
+    let mut counts = StackCounts::new(selection);
+    loop {
+        match packets.next_packet() {
+            Ok(Some(packet)) => {
+                if let Some(sample) = reader.add(packet.bytes) {
+                    counts.add(&sample, &reader);
+                }
+            }
+            Ok(None) | Err(ReadError::Damaged { .. }) => break,
+            Err(ReadError::DamagedCompression { .. }) => {}
+            Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
+        }
+    }
+    Ok((reader.finish(), counts))
+}
+
+/// What the numbers in the samples of a trace mean.
+#[derive(Debug)]
+pub struct Profile {
+    decoder: Decoder,
+    threads: Threads,
+    functions: Functions,
+}
+
+/// The addresses in one file that samples hit, to be given names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// Its path with a leading `/`.
+    pub path: Arc<str>,
+    /// The bytes of its GNU build id.
+    pub build_id: Arc<[u8]>,
+    /// What an address of the ELF is ahead of its place in the file, as the profiler saw it.
+    pub load_bias: u64,
+    /// Addresses inside the file, in order.
+    pub rel_pcs: Vec<u64>,
+}
+
+impl Profile {
+    pub(crate) fn new(mut decoder: Decoder, threads: Threads) -> Self {
+        decoder.check();
+        let functions = Functions::resolve(&decoder.tables, &decoder.symbols);
+        Self {
+            decoder,
+            threads,
+            functions,
+        }
+    }
+
+    /// The profilers that wrote samples.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        let sessions = self.decoder.sessions.iter().enumerate();
+        sessions.map(|(number, session)| (SessionId(number as u32), session))
+    }
+
+    /// One of them.
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.decoder.sessions.get(id.0 as usize)
+    }
+
+    /// The frames of a callstack, the outermost first.
+    pub fn stack(&self, id: StackId) -> &[FrameId] {
+        self.decoder.tables.stack(id)
+    }
+
+    /// A frame as its writer told it.
+    pub fn frame(&self, id: FrameId) -> Option<&Frame> {
+        self.decoder.tables.frame(id)
+    }
+
+    /// A mapping.
+    pub fn mapping(&self, id: MappingId) -> Option<&Mapping> {
+        self.decoder.tables.mapping(id)
+    }
+
+    /// A frame with its functions.
+    pub fn location(&self, id: FrameId) -> Option<&Location> {
+        self.functions.location_of(id)
+    }
+
+    /// A function.
+    pub fn function(&self, id: FunctionId) -> Option<&Function> {
+        self.functions.functions.get(id.0 as usize)
+    }
+
+    /// The functions of a callstack, the outermost first, inlined ones inside those that they are inlined into.
+    pub fn functions(&self, stack: StackId) -> impl Iterator<Item = Line> + '_ {
+        let frames = self.stack(stack).iter();
+        let locations = frames.filter_map(|frame| self.location(*frame));
+        locations.flat_map(|location| location.lines.iter().rev().copied())
+    }
+
+    /// The command line of a process, or else the name of its first thread, if the trace has one.
+    pub fn process_name(&self, machine: u32, pid: i32) -> Option<&str> {
+        self.threads.process_name(machine, pid)
+    }
+
+    /// The name of a thread, if the trace has it.
+    pub fn thread_name(&self, machine: u32, tid: i32) -> Option<&str> {
+        self.threads.thread_name(machine, tid)
+    }
+
+    /// What is wrong with the samples.
+    pub fn problems(&self) -> &Problems {
+        &self.decoder.problems
+    }
+
+    /// The files that samples hit where the trace has no symbols yet: what a symbolizer has to look up.
+    pub fn modules(&self) -> Vec<Module> {
+        let tables = &self.decoder.tables;
+        let mut modules: BTreeMap<_, (u64, BTreeSet<u64>)> = BTreeMap::new();
+        for frame in tables.frames() {
+            let mapping = frame.mapping.and_then(|id| tables.mapping(id));
+            let Some(mapping) = mapping.filter(|mapping| is_file(mapping)) else {
+                continue;
+            };
+            if self.decoder.symbols.at(mapping, frame.rel_pc).is_none() {
+                let key = (mapping.path.clone(), mapping.build_id.clone());
+                let module = modules.entry(key).or_default();
+                module.0 = mapping.load_bias;
+                module.1.insert(frame.rel_pc);
+            }
+        }
+        let modules = modules.into_iter();
+        modules
+            .map(|((path, build_id), (load_bias, rel_pcs))| Module {
+                path,
+                build_id,
+                load_bias,
+                rel_pcs: rel_pcs.into_iter().collect(),
+            })
+            .collect()
+    }
+}
+
+/// Whether a mapping is of a file, and not of the kernel or of memory.
+fn is_file(mapping: &Mapping) -> bool {
+    !mapping.is_kernel() && !mapping.path.is_empty() && !mapping.path.starts_with("//anon")
+}

@@ -1,0 +1,298 @@
+//! Profiles in the format of pprof (`profile.proto`), not compressed.
+
+use std::collections::HashMap;
+
+use ferretto_wire::Encoder;
+
+use super::Profile;
+use super::counts::{Count, StackCounts, Value};
+use super::function::FunctionId;
+use super::tables::{FrameId, MappingId};
+
+/// Field numbers of `perftools.profiles.Profile`.
+mod profile_field {
+    pub(super) const SAMPLE_TYPE: u32 = 1;
+    pub(super) const SAMPLE: u32 = 2;
+    pub(super) const MAPPING: u32 = 3;
+    pub(super) const LOCATION: u32 = 4;
+    pub(super) const FUNCTION: u32 = 5;
+    pub(super) const STRING_TABLE: u32 = 6;
+    pub(super) const TIME_NANOS: u32 = 9;
+    pub(super) const PERIOD_TYPE: u32 = 11;
+    pub(super) const PERIOD: u32 = 12;
+    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
+}
+
+/// Strings by number; 0 is the empty one.
+#[derive(Debug)]
+struct Strings {
+    numbers: HashMap<String, i64>,
+    texts: Vec<String>,
+}
+
+impl Strings {
+    fn new() -> Self {
+        Self {
+            numbers: HashMap::from([(String::new(), 0)]),
+            texts: vec![String::new()],
+        }
+    }
+
+    fn number(&mut self, text: &str) -> i64 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = self.texts.len() as i64;
+        self.numbers.insert(text.to_owned(), number);
+        self.texts.push(text.to_owned());
+        number
+    }
+}
+
+/// Numbers from 1 in the order in which they were asked for.
+#[derive(Debug)]
+struct Numbers<T> {
+    numbers: HashMap<T, u64>,
+    order: Vec<T>,
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
+    fn new() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            order: Vec::new(),
+        }
+    }
+
+    fn number(&mut self, value: T) -> u64 {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.order.push(value);
+            self.order.len() as u64
+        })
+    }
+}
+
+/// The samples of all processes, or of `pid` alone, as an encoded `perftools.profiles.Profile`, to be compressed with gzip.
+///
+/// Sample types are the number of samples and what they stand for; labels tell process and thread; functions that were
+/// inlined are lines of the place that they were inlined at, and names are demangled.
+pub fn pprof(profile: &Profile, counts: &StackCounts, pid: Option<(u32, i32)>) -> Vec<u8> {
+    let mut writer = Writer {
+        profile,
+        strings: Strings::new(),
+        locations: Numbers::new(),
+        functions: Numbers::new(),
+        mappings: Numbers::new(),
+    };
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out);
+    writer.types(counts, &mut encoder);
+    writer.samples(counts, pid, &mut encoder);
+    writer.tables(&mut encoder);
+    for text in &writer.strings.texts {
+        encoder.string(profile_field::STRING_TABLE, text);
+    }
+    out
+}
+
+struct Writer<'a> {
+    profile: &'a Profile,
+    strings: Strings,
+    locations: Numbers<FrameId>,
+    functions: Numbers<FunctionId>,
+    mappings: Numbers<MappingId>,
+}
+
+/// What a thread's samples with one callstack are told apart by.
+type Row = (u32, i32, i32, super::StackId);
+
+impl Writer<'_> {
+    /// Sample types and period.
+    fn types(&mut self, counts: &StackCounts, out: &mut Encoder<'_, Vec<u8>>) {
+        let used = counts.iter(self.profile).map(|(key, _)| key.session).min();
+        let session = used.and_then(|id| self.profile.session(id));
+        let event = session
+            .map(|session| session.event.clone())
+            .unwrap_or_default();
+        let (name, unit) = match event.unit.as_str() {
+            "ns" => (event.name.as_str(), "nanoseconds"),
+            "" => (event.name.as_str(), "count"),
+            unit => (event.name.as_str(), unit),
+        };
+        let samples = [self.strings.number("samples"), self.strings.number("count")];
+        let name = if name.is_empty() { "weight" } else { name };
+        let weight = [self.strings.number(name), self.strings.number(unit)];
+        for [kind, unit] in [samples, weight] {
+            out.nested(profile_field::SAMPLE_TYPE, |value| {
+                value.int(1, kind);
+                value.int(2, unit);
+            });
+        }
+        out.nested(profile_field::PERIOD_TYPE, |value| {
+            value.int(1, weight[0]);
+            value.int(2, weight[1]);
+        });
+        let period = match session.map(|session| session.interval) {
+            Some(super::Interval::Frequency(hz)) if event.unit == "ns" && hz > 0 => {
+                1_000_000_000 / hz
+            }
+            Some(super::Interval::Period(period)) => period,
+            _ => 0,
+        };
+        out.varint(profile_field::PERIOD, period);
+        if let Some(start) = self.profile.decoder.start {
+            out.varint(profile_field::TIME_NANOS, start);
+        }
+        let shown = match counts.is_off_cpu(self.profile) {
+            true => weight[0],
+            false => samples[0],
+        };
+        out.int(profile_field::DEFAULT_SAMPLE_TYPE, shown);
+    }
+
+    fn samples(
+        &mut self,
+        counts: &StackCounts,
+        pid: Option<(u32, i32)>,
+        out: &mut Encoder<'_, Vec<u8>>,
+    ) {
+        let mut rows: std::collections::BTreeMap<Row, Count> = Default::default();
+        for (key, count) in counts.iter(self.profile) {
+            if pid.is_none_or(|pid| pid == (key.machine, key.pid)) {
+                let row = (key.machine, key.pid, key.tid, key.stack);
+                rows.entry(row).or_default().add(count);
+            }
+        }
+        let (pid_key, tid_key) = (self.strings.number("pid"), self.strings.number("tid"));
+        let (process_key, thread_key) = (
+            self.strings.number("process"),
+            self.strings.number("thread"),
+        );
+        for ((machine, pid, tid, stack), count) in rows {
+            let frames = self.profile.stack(stack).iter().rev();
+            let locations: Vec<u64> = frames.map(|frame| self.locations.number(*frame)).collect();
+            let process = self.profile.process_name(machine, pid).unwrap_or_default();
+            let process = self.strings.number(process);
+            let thread = self.profile.thread_name(machine, tid).unwrap_or_default();
+            let thread = self.strings.number(thread);
+            out.nested(profile_field::SAMPLE, |sample| {
+                locations
+                    .iter()
+                    .for_each(|location| sample.varint(1, *location));
+                sample.varint(2, count.value(Value::Samples));
+                sample.varint(2, count.value(Value::Weight));
+                for (key, number) in [(pid_key, pid), (tid_key, tid)] {
+                    sample.nested(3, |label| {
+                        label.int(1, key);
+                        label.int(3, i64::from(number));
+                    });
+                }
+                for (key, text) in [(process_key, process), (thread_key, thread)] {
+                    if text != 0 {
+                        sample.nested(3, |label| {
+                            label.int(1, key);
+                            label.int(2, text);
+                        });
+                    }
+                }
+            });
+        }
+    }
+
+    fn tables(&mut self, out: &mut Encoder<'_, Vec<u8>>) {
+        for number in 0..self.locations.order.len() {
+            self.location(self.locations.order[number], number as u64 + 1, out);
+        }
+        for number in 0..self.functions.order.len() {
+            self.function(self.functions.order[number], number as u64 + 1, out);
+        }
+        for number in 0..self.mappings.order.len() {
+            self.mapping(self.mappings.order[number], number as u64 + 1, out);
+        }
+    }
+
+    fn location(&mut self, frame: FrameId, id: u64, out: &mut Encoder<'_, Vec<u8>>) {
+        let Some(location) = self.profile.location(frame) else {
+            return;
+        };
+        let mapping = location
+            .mapping
+            .map(|mapping| self.mappings.number(mapping));
+        let lines: Vec<_> = location
+            .lines
+            .iter()
+            .map(|line| (self.functions.number(line.function), line.line))
+            .collect();
+        let folder = location.mapping.and_then(|id| self.profile.mapping(id));
+        let address = match folder {
+            // Where the file would be if it was mapped by its own addresses.
+            Some(mapping) => mapping
+                .start
+                .wrapping_add(location.rel_pc)
+                .wrapping_sub(mapping.load_bias)
+                .wrapping_sub(mapping.exact_offset.wrapping_sub(mapping.start_offset)),
+            None => location.rel_pc,
+        };
+        out.nested(profile_field::LOCATION, |out| {
+            out.varint(1, id);
+            if let Some(mapping) = mapping {
+                out.varint(2, mapping);
+            }
+            out.varint(3, address);
+            for (function, line) in lines {
+                out.nested(4, |out| {
+                    out.varint(1, function);
+                    if line != 0 {
+                        out.varint(2, u64::from(line));
+                    }
+                });
+            }
+        });
+    }
+
+    fn function(&mut self, function: FunctionId, id: u64, out: &mut Encoder<'_, Vec<u8>>) {
+        let Some(function) = self.profile.function(function) else {
+            return;
+        };
+        let name = self.strings.number(&function.name);
+        let raw = function.raw.as_ref().unwrap_or(&function.name);
+        let raw = self.strings.number(raw);
+        let source = function.source.as_deref().unwrap_or_default();
+        let source = self.strings.number(source);
+        out.nested(profile_field::FUNCTION, |out| {
+            out.varint(1, id);
+            out.int(2, name);
+            out.int(3, raw);
+            if source != 0 {
+                out.int(4, source);
+            }
+        });
+    }
+
+    fn mapping(&mut self, id: MappingId, number: u64, out: &mut Encoder<'_, Vec<u8>>) {
+        let Some(mapping) = self.profile.mapping(id) else {
+            return;
+        };
+        let path = self.strings.number(&mapping.path);
+        let hex: String = mapping
+            .build_id
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let build_id = self.strings.number(&hex);
+        out.nested(profile_field::MAPPING, |out| {
+            out.varint(1, number);
+            out.varint(2, mapping.start);
+            out.varint(3, mapping.end);
+            out.varint(4, mapping.exact_offset);
+            out.int(5, path);
+            if build_id != 0 {
+                out.int(6, build_id);
+            }
+            // Else pprof would look for names itself.
+            for has in 7..=10 {
+                out.bool(has, true);
+            }
+        });
+    }
+}

@@ -1,0 +1,91 @@
+//! What can be wrong with the samples of a trace.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something that a viewer would drop or show without its callstack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A packet that is not well-formed.
+    MalformedPacket,
+    /// A packet that needs what was lost before it.
+    StateInvalid,
+    /// A sample without a packet sequence.
+    NoSequence,
+    /// A dictionary entry that was defined as something else; the first definition holds.
+    Redefined,
+    /// A string that the dictionary does not have.
+    UnknownString,
+    /// A mapping that the dictionary does not have.
+    UnknownMapping,
+    /// A frame that the dictionary does not have.
+    UnknownFrame,
+    /// A callstack that the dictionary does not have.
+    UnknownCallstack,
+    /// A task, CPU or counter description that the dictionary does not have.
+    UnknownContext,
+    /// A callstack without frames.
+    EmptyCallstack,
+    /// A sample without a time.
+    NoTime,
+    /// A time on a clock that the trace does not tell about.
+    UnknownClock,
+    /// Symbols of a file that no frame is in.
+    SymbolsWithoutMapping,
+    /// More frames, callstacks or writers than are told apart.
+    TooMany,
+}
+
+impl Problem {
+    /// The problem in a few words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedPacket => "malformed packet",
+            Self::StateInvalid => "packet that needs what was lost",
+            Self::NoSequence => "sample without a sequence",
+            Self::Redefined => "dictionary entry defined as something else",
+            Self::UnknownString => "string that the dictionary does not have",
+            Self::UnknownMapping => "mapping that the dictionary does not have",
+            Self::UnknownFrame => "frame that the dictionary does not have",
+            Self::UnknownCallstack => "callstack that the dictionary does not have",
+            Self::UnknownContext => "context that the dictionary does not have",
+            Self::EmptyCallstack => "callstack without frames",
+            Self::NoTime => "sample without a time",
+            Self::UnknownClock => "time on an unknown clock",
+            Self::SymbolsWithoutMapping => "symbols of a file that no frame is in",
+            Self::TooMany => "more than is told apart",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How often there was each problem.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Problems(BTreeMap<Problem, u64>);
+
+impl Problems {
+    /// How often there was this problem.
+    pub fn count(&self, problem: Problem) -> u64 {
+        self.0.get(&problem).copied().unwrap_or(0)
+    }
+
+    /// Whether all is well.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The problems there were, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (Problem, u64)> + '_ {
+        self.0.iter().map(|(problem, count)| (*problem, *count))
+    }
+
+    pub(super) fn add(&mut self, problem: Problem) {
+        *self.0.entry(problem).or_default() += 1;
+    }
+}

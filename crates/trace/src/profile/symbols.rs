@@ -1,0 +1,99 @@
+//! Symbols that were put into the trace after the recording.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use ferretto_proto::fields::{address_symbols, line, module_symbols};
+use ferretto_wire::Fields;
+
+use super::tables::{Mapping, Tables};
+
+/// Functions inlined into each other at one address beyond this number are left out.
+const MAX_INLINED: usize = 256;
+
+/// A function at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SymbolLine {
+    pub(super) function: Arc<str>,
+    pub(super) source: Option<Arc<str>>,
+    pub(super) line: u32,
+}
+
+/// By address, the innermost function first.
+type Module = HashMap<u64, Box<[SymbolLine]>>;
+
+/// The symbols of all files.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    /// By path and build id.
+    modules: HashMap<(Arc<str>, Arc<[u8]>), Module>,
+}
+
+impl Symbols {
+    /// Reads a `ModuleSymbols`.
+    pub(super) fn add(&mut self, bytes: &[u8], tables: &mut Tables) {
+        let text = |field| {
+            let found = Fields::find(field, bytes).and_then(|found| found.as_bytes());
+            found.unwrap_or_default()
+        };
+        let path = tables.text(text(module_symbols::PATH));
+        let build_id = tables.build_id(text(module_symbols::BUILD_ID));
+        let module = self.modules.entry((path, build_id)).or_default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            if field.number == module_symbols::ADDRESS_SYMBOLS {
+                add_address(module, field.as_bytes().unwrap_or_default(), tables);
+            }
+        }
+    }
+
+    /// The functions at an address of a file, the innermost first.
+    pub(super) fn at(&self, mapping: &Mapping, rel_pc: u64) -> Option<&[SymbolLine]> {
+        let key = (mapping.path.clone(), mapping.build_id.clone());
+        self.modules.get(&key)?.get(&rel_pc).map(|lines| &**lines)
+    }
+
+    /// The files that there are symbols of.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<[u8]>)> {
+        self.modules.keys().map(|(path, build_id)| (path, build_id))
+    }
+}
+
+fn add_address(module: &mut Module, bytes: &[u8], tables: &mut Tables) {
+    let mut address = 0;
+    let mut lines = Vec::new();
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        match field.number {
+            address_symbols::ADDRESS => address = field.as_u64().unwrap_or(0),
+            address_symbols::LINES if lines.len() < MAX_INLINED => {
+                lines.push(read_line(field.as_bytes().unwrap_or_default(), tables));
+            }
+            _ => {}
+        }
+    }
+    lines.retain(|line| !line.function.is_empty());
+    // The first symbols hold, as those of a frame that has some are not replaced.
+    if let Entry::Vacant(entry) = module.entry(address)
+        && !lines.is_empty()
+    {
+        entry.insert(lines.into());
+    }
+}
+
+fn read_line(bytes: &[u8], tables: &mut Tables) -> SymbolLine {
+    let mut read = SymbolLine {
+        function: tables.text(b""),
+        source: None,
+        line: 0,
+    };
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        let text = field.as_bytes().unwrap_or_default();
+        match field.number {
+            line::FUNCTION_NAME => read.function = tables.text(text),
+            line::SOURCE_FILE_NAME if !text.is_empty() => read.source = Some(tables.text(text)),
+            line::LINE_NUMBER => read.line = field.as_u32().unwrap_or(0),
+            _ => {}
+        }
+    }
+    read
+}

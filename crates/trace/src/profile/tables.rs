@@ -1,0 +1,233 @@
+//! Mappings, frames and callstacks of a whole trace, each once, whichever writer told of them.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Entries of one table beyond this number are not told apart, so that memory stays bounded on any input.
+const MAX_ENTRIES: usize = 1 << 22;
+
+/// Names a callstack of one [`Callstacks`](super::Callstacks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(u32);
+
+/// Names a frame of one [`Callstacks`](super::Callstacks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(u32);
+
+/// Names a mapping of one [`Callstacks`](super::Callstacks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MappingId(u32);
+
+/// A file, or the kernel, as it was mapped into a process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mapping {
+    /// Its path with a leading `/`; `/kernel` is the kernel, `/[vdso]` and the like are no files.
+    pub path: Arc<str>,
+    /// The bytes of its GNU build id; empty if it has none.
+    pub build_id: Arc<[u8]>,
+    /// First address.
+    pub start: u64,
+    /// The address behind the last one.
+    pub end: u64,
+    /// Where in the file the mapping begins.
+    pub exact_offset: u64,
+    /// Where in the file the ELF begins.
+    pub start_offset: u64,
+    /// What an address of the ELF is ahead of its place in the file.
+    pub load_bias: u64,
+}
+
+impl Mapping {
+    /// Whether it stands for the kernel.
+    pub fn is_kernel(&self) -> bool {
+        let is_kernel_path = &*self.path == "/kernel" || self.path.contains("[kernel.kallsyms]");
+        is_kernel_path && self.start == 0 && self.end == 0
+    }
+
+    /// The last part of the path.
+    pub fn file_name(&self) -> &str {
+        match self.path.rsplit_once('/') {
+            Some((_, name)) => name,
+            None => &self.path,
+        }
+    }
+}
+
+/// One place in a program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The function as the profiler named it, possibly mangled.
+    pub function: Option<Arc<str>>,
+    /// The mapping it is in.
+    pub mapping: Option<MappingId>,
+    /// The address inside the file that was mapped.
+    pub rel_pc: u64,
+    /// Source file, if the profiler knew it.
+    pub source: Option<Arc<str>>,
+    /// Line in the source file; 0 is unknown.
+    pub line: u32,
+    /// What sort of code it is in.
+    pub kind: FrameKind,
+}
+
+/// What sort of code a frame is in, as far as its writer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FrameKind {
+    /// It is not said.
+    #[default]
+    Unknown,
+    /// Compiled code of a program.
+    Native,
+    /// The kernel.
+    Kernel,
+    /// Interpreted code.
+    Interpreted,
+    /// Code compiled at run time.
+    Jit,
+    /// A garbage collector.
+    GarbageCollector,
+    /// A language's run time.
+    Runtime,
+}
+
+impl FrameId {
+    /// Its place among all frames.
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl FrameKind {
+    pub(super) fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::Native,
+            2 => Self::Kernel,
+            3 => Self::Interpreted,
+            4 => Self::Jit,
+            5 => Self::GarbageCollector,
+            6 => Self::Runtime,
+            _ => Self::Unknown,
+        }
+    }
+
+    pub(super) fn from_name(name: &[u8]) -> Self {
+        const NAMES: [&[u8]; 6] = [
+            b"native",
+            b"kernel",
+            b"interpreted",
+            b"jit",
+            b"gc",
+            b"runtime",
+        ];
+        let number = NAMES.iter().position(|known| *known == name);
+        number.map_or(Self::Unknown, |number| Self::from_number(number as u64 + 1))
+    }
+}
+
+/// Values by number, each once.
+#[derive(Debug)]
+struct Table<T> {
+    numbers: HashMap<T, u32>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    /// `None` if the table is full.
+    fn add(&mut self, value: T) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&value) {
+            return Some(*number);
+        }
+        if self.values.len() >= MAX_ENTRIES {
+            return None;
+        }
+        let number = self.values.len() as u32;
+        self.numbers.insert(value.clone(), number);
+        self.values.push(value);
+        Some(number)
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.values.get(number as usize)
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    texts: Table<Arc<str>>,
+    build_ids: Table<Arc<[u8]>>,
+    mappings: Table<Arc<Mapping>>,
+    frames: Table<Arc<Frame>>,
+    stacks: Table<Arc<[FrameId]>>,
+}
+
+impl Tables {
+    /// Text, shared with equal text.
+    pub(super) fn text(&mut self, bytes: &[u8]) -> Arc<str> {
+        let text = String::from_utf8_lossy(bytes);
+        if let Some((known, _)) = self.texts.numbers.get_key_value(&*text) {
+            return known.clone();
+        }
+        let text: Arc<str> = text.into();
+        // What does not fit is not shared.
+        let _ = self.texts.add(text.clone());
+        text
+    }
+
+    /// Bytes, shared with equal ones.
+    pub(super) fn build_id(&mut self, bytes: &[u8]) -> Arc<[u8]> {
+        if let Some((known, _)) = self.build_ids.numbers.get_key_value(bytes) {
+            return known.clone();
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        let _ = self.build_ids.add(bytes.clone());
+        bytes
+    }
+
+    pub(super) fn add_mapping(&mut self, mapping: Mapping) -> Option<MappingId> {
+        self.mappings.add(mapping.into()).map(MappingId)
+    }
+
+    pub(super) fn add_frame(&mut self, frame: Frame) -> Option<FrameId> {
+        self.frames.add(frame.into()).map(FrameId)
+    }
+
+    pub(super) fn add_stack(&mut self, frames: &[FrameId]) -> Option<StackId> {
+        if let Some(number) = self.stacks.numbers.get(frames) {
+            return Some(StackId(*number));
+        }
+        self.stacks.add(frames.into()).map(StackId)
+    }
+
+    /// The frames of a callstack, the outermost first; empty for one of other tables.
+    pub(super) fn stack(&self, id: StackId) -> &[FrameId] {
+        self.stacks.get(id.0).map_or(&[], |frames| frames)
+    }
+
+    pub(super) fn frame(&self, id: FrameId) -> Option<&Frame> {
+        self.frames.get(id.0).map(|frame| &**frame)
+    }
+
+    pub(super) fn mapping(&self, id: MappingId) -> Option<&Mapping> {
+        self.mappings.get(id.0).map(|mapping| &**mapping)
+    }
+
+    pub(super) fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.values.iter().map(|frame| &**frame)
+    }
+
+    pub(super) fn mappings(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
+        let mappings = self.mappings.values.iter().enumerate();
+        mappings.map(|(number, mapping)| (MappingId(number as u32), &**mapping))
+    }
+}

@@ -1,0 +1,108 @@
+//! Why callstacks are missing or incomplete.
+
+use std::fmt;
+
+/// Why a callstack ends before the outermost function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnwindError(u8);
+
+/// By number: the name after `ERROR`, and what it means to the user.
+const ERRORS: [(&str, &str); 16] = [
+    ("UNKNOWN", "for an unknown reason"),
+    ("NONE", "without an error"),
+    (
+        "MEMORY_INVALID",
+        "the stack was deeper than the part that was copied, or not readable",
+    ),
+    ("UNWIND_INFO", "code without unwind information"),
+    ("UNSUPPORTED", "code that the unwinder does not support"),
+    ("INVALID_MAP", "an address that no file is mapped at"),
+    ("MAX_FRAME_EXCEEDED", "more frames than are followed"),
+    ("REPEATED_FRAME", "a frame that is its own caller"),
+    ("INVALID_ELF", "a file that is not well-formed"),
+    ("SYSTEM_CALL", "a system call failed"),
+    ("THREAD_TIMEOUT", "the thread did not answer"),
+    ("THREAD_DOES_NOT_EXIST", "the thread was gone"),
+    ("BAD_ARCH", "code of another architecture"),
+    ("MAPS_PARSE", "the list of its mappings could not be read"),
+    ("INVALID_PARAMETER", "an impossible request"),
+    ("PTRACE_CALL", "the process could not be examined"),
+];
+
+impl UnwindError {
+    /// `StackUnwindError`; numbers that are not known are [unknown](Self::UNKNOWN).
+    pub(super) fn from_number(number: u64) -> Option<Self> {
+        match number {
+            1 => None,
+            number if number < ERRORS.len() as u64 => Some(Self(number as u8)),
+            _ => Some(Self::UNKNOWN),
+        }
+    }
+
+    /// As text formats name it, with or without `ERROR` before it.
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
+        let name = String::from_utf8_lossy(name);
+        let name = name
+            .trim_start_matches("ERROR ")
+            .trim_start_matches("UNWIND_ERROR_");
+        let number = ERRORS.iter().position(|(known, _)| {
+            *known == name || (*known == "MAX_FRAME_EXCEEDED" && name == "MAX_FRAMES_EXCEEDED")
+        });
+        match number {
+            Some(number) => Self::from_number(number as u64),
+            None => Some(Self::UNKNOWN),
+        }
+    }
+
+    /// It is not known why.
+    pub const UNKNOWN: Self = Self(0);
+    /// The copied part of the stack ended, or memory could not be read.
+    pub const MEMORY_INVALID: Self = Self(2);
+
+    /// The name that ends the synthetic outermost frame, for example `MEMORY_INVALID`.
+    pub fn name(self) -> &'static str {
+        ERRORS
+            .get(usize::from(self.0))
+            .map_or("UNKNOWN", |error| error.0)
+    }
+
+    /// What it means, in a few words.
+    pub fn as_str(self) -> &'static str {
+        ERRORS
+            .get(usize::from(self.0))
+            .map_or("for an unknown reason", |error| error.1)
+    }
+}
+
+impl fmt::Display for UnwindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a sample has no callstack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SkipReason {
+    /// It is not said.
+    Unknown,
+    /// The process could not be examined in time.
+    ReadStage,
+    /// The process was gone, or may not be examined.
+    UnwindStage,
+    /// More samples came than could be unwound.
+    UnwindEnqueue,
+    /// The process was not to be profiled.
+    NotInScope,
+}
+
+impl SkipReason {
+    pub(super) fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::ReadStage,
+            2 => Self::UnwindStage,
+            3 => Self::UnwindEnqueue,
+            4 => Self::NotInScope,
+            _ => Self::Unknown,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Traces that nobody should have written.

@@ -1,0 +1,6 @@
+//! Callstack samples of hand-made traces.
+
+mod damage;
+mod made;
+mod output;
+mod samples;
