@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0        done
@@ -45,6 +47,9 @@ pub(crate) enum Command {
     /// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to this version are
     /// printed by number.
     Text(FileArgs),
+    Flamegraph(FlamegraphArgs),
+    Folded(FoldedArgs),
+    Pprof(PprofArgs),
 }
 
 /// Record this machine, or a command, into a trace file.
@@ -111,7 +116,7 @@ pub(crate) struct FileArgs {
 }
 
 /// A number with a unit; a bare 0 is zero.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());

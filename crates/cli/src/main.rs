@@ -1,7 +1,8 @@
 //! The `ferretto` command, which is also `traced`, `traced_probes`, `perfetto`, `trigger_perfetto` and `tracebox`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
-//! the links. Everything else is a subcommand: `record`, `open`, `summary`, `text`. Exit codes are listed in [`errors`].
+//! the links. Everything else is a subcommand: `record`, `open`, `summary`, `text`,
+//! `flamegraph`, `folded`, `pprof`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -13,6 +14,7 @@ mod errors;
 mod open;
 mod perfetto;
 mod print;
+mod profile;
 mod record;
 mod session;
 mod snapshots;
@@ -68,6 +70,9 @@ fn main() -> ExitCode {
         Command::Open(args) => open::run(&args),
         Command::Summary(args) => summary::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Text(args) => text::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Flamegraph(args) => profile::flamegraph(&args).map(|()| ExitCode::SUCCESS),
+        Command::Folded(args) => profile::folded(&args).map(|()| ExitCode::SUCCESS),
+        Command::Pprof(args) => profile::pprof(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))
 }

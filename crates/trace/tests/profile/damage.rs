@@ -1,1 +1,178 @@
 //! Traces that nobody should have written.
+
+use ferretto_trace::profile::{
+    FoldOptions, Problem, ProfileReader, Selection, StackCounts, Value, folded, hottest, pprof,
+};
+
+use crate::made::{BOOT, NEEDS_STATE, RAW, SEQUENCE, Trace};
+
+fn problem(trace: &Trace, problem: Problem) -> u64 {
+    trace.samples().1.problems().count(problem)
+}
+
+#[test]
+fn what_is_missing_in_the_dictionary_is_counted() {
+    let trace = Trace::begun().interned().sample(50, 100, 99);
+    assert_eq!(problem(&trace, Problem::UnknownCallstack), 1);
+    let with = |write: fn(&mut crate::made::Packet<'_>)| {
+        Trace::begun()
+            .packet(|p| {
+                p.varint(10, SEQUENCE);
+                p.varint(13, NEEDS_STATE);
+                p.nested(12, write);
+            })
+            .sample(50, 100, 10)
+    };
+    let empty = with(|data| data.nested(7, |entry| entry.varint(1, 10)));
+    assert_eq!(problem(&empty, Problem::EmptyCallstack), 1);
+    let no_frame = with(|data| {
+        data.nested(7, |entry| {
+            entry.varint(1, 10);
+            entry.varint(2, 5);
+        });
+    });
+    assert_eq!(problem(&no_frame, Problem::UnknownFrame), 1);
+    let no_mapping = with(|data| {
+        data.nested(7, |entry| {
+            entry.varint(1, 10);
+            entry.varint(2, 5);
+        });
+        data.nested(6, |frame| {
+            frame.varint(1, 5);
+            frame.varint(2, 6);
+            frame.varint(3, 7);
+        });
+    });
+    assert_eq!(problem(&no_mapping, Problem::UnknownMapping), 1);
+    assert_eq!(problem(&no_mapping, Problem::UnknownString), 1);
+    let twice = Trace::begun().interned().interned().packet(|p| {
+        p.varint(10, SEQUENCE);
+        p.varint(13, NEEDS_STATE);
+        p.nested(12, |data| {
+            data.nested(5, |name| {
+                name.varint(1, 20);
+                name.string(2, "other");
+            });
+        });
+    });
+    assert_eq!(
+        problem(&twice, Problem::Redefined),
+        1,
+        "the same again is no problem"
+    );
+}
+
+#[test]
+fn times_on_unknown_clocks_are_counted() {
+    let at = |clock: Option<u64>, time: Option<u64>| {
+        Trace::begun().interned().packet(|p| {
+            time.into_iter().for_each(|time| p.varint(8, time));
+            clock.into_iter().for_each(|clock| p.varint(58, clock));
+            p.varint(10, SEQUENCE);
+            p.varint(13, NEEDS_STATE);
+            p.nested(66, |sample| sample.varint(2, 1));
+        })
+    };
+    assert_eq!(problem(&at(Some(3), Some(5)), Problem::UnknownClock), 1);
+    assert_eq!(problem(&at(Some(64), Some(5)), Problem::UnknownClock), 1);
+    assert_eq!(problem(&at(None, None), Problem::NoTime), 1);
+    let (samples, _) = at(Some(6), Some(BOOT + 1)).samples();
+    assert_eq!(samples[0].time, BOOT + 1);
+    let (samples, _) = at(None, Some(RAW + 1)).samples();
+    assert_eq!(samples[0].time, BOOT + 1);
+}
+
+#[test]
+fn a_sample_without_a_sequence_is_counted() {
+    let trace = Trace::default().packet(|p| {
+        p.varint(8, 5);
+        p.nested(66, |sample| sample.varint(2, 1));
+    });
+    assert_eq!(problem(&trace, Problem::NoSequence), 1);
+}
+
+/// A path that names one long string a million times would be far larger than the trace.
+#[test]
+fn paths_do_not_grow_beyond_a_limit() {
+    let trace = Trace::begun()
+        .packet(|p| {
+            p.varint(10, SEQUENCE);
+            p.varint(13, NEEDS_STATE);
+            p.nested(12, |data| {
+                data.nested(17, |part| {
+                    part.varint(1, 1);
+                    part.bytes(2, &[b'x'; 5000]);
+                });
+                data.nested(19, |mapping| {
+                    mapping.varint(1, 1);
+                    mapping.varint(5, 10);
+                    mapping.bytes(7, &[1; 1_000_000]);
+                });
+                data.nested(6, |frame| {
+                    frame.varint(1, 1);
+                    frame.varint(3, 1);
+                });
+                data.nested(7, |stack| {
+                    stack.varint(1, 10);
+                    stack.bytes(2, &[1; 1_000_000]);
+                });
+            });
+        })
+        .sample(50, 100, 10);
+    let (samples, profile) = trace.samples();
+    let frames = profile.stack(samples[0].stack.unwrap());
+    assert!(frames.len() < 10_000);
+    let mapping = profile.frame(frames[0]).unwrap().mapping.unwrap();
+    assert!(profile.mapping(mapping).unwrap().path.len() < 20_000);
+}
+
+/// A generator that needs nothing: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % below as u64) as usize
+    }
+}
+
+#[test]
+fn no_damage_is_too_much() {
+    let whole = Trace::begun()
+        .interned()
+        .sample(50, 100, 10)
+        .sample(80, 101, 11)
+        .sample(100, 101, 12)
+        .symbols()
+        .0;
+    // Packets, so that damage inside of them is read.
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    for field in ferretto_wire::Fields::new(&whole).map(Result::unwrap) {
+        packets.push(field.as_bytes().unwrap().to_vec());
+    }
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..3000 {
+        let mut reader = ProfileReader::new();
+        let mut counts = StackCounts::new(Selection::default());
+        for packet in &packets {
+            let mut packet = packet.clone();
+            for _ in 0..random.next(4) {
+                let at = random.next(packet.len());
+                packet[at] = random.next(256) as u8;
+            }
+            if random.next(10) == 0 {
+                packet.truncate(random.next(packet.len()));
+            }
+            if let Some(sample) = reader.add(&packet) {
+                counts.add(&sample, &reader);
+            }
+        }
+        let profile = reader.finish();
+        folded(&profile, &counts, &FoldOptions::default());
+        hottest(&profile, &counts, Value::Weight);
+        pprof(&profile, &counts, None);
+        profile.modules();
+    }
+}

@@ -1,1 +1,252 @@
 //! What is made of samples.
+
+use ferretto_trace::profile::{
+    By, FoldOptions, Selection, Value, folded, hottest, pprof, processes, threads,
+};
+use ferretto_wire::Fields;
+
+use crate::made::Trace;
+
+fn trace() -> Trace {
+    Trace::begun()
+        .interned()
+        .sample(50, 100, 10)
+        .sample(80, 101, 11)
+        .sample(100, 101, 12)
+        .sample(110, 101, 12)
+        .symbols()
+}
+
+fn lines(trace: &Trace, selection: Selection, options: FoldOptions) -> Vec<String> {
+    let (profile, counts) = trace.select(selection);
+    folded(&profile, &counts, &options)
+}
+
+#[test]
+fn folded_lines_have_each_callstack_once() {
+    let lines = lines(&trace(), Selection::default(), FoldOptions::default());
+    let expected = [
+        "server;[truncated: memory invalid];outer;inner 2",
+        "server;main;server::work 1",
+        "server;main;server::work;do_syscall 1",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn folded_lines_tell_threads_and_kinds_apart_if_wanted() {
+    let options = FoldOptions {
+        by: By::Thread,
+        value: Value::Weight,
+        annotate: true,
+    };
+    let expected = [
+        "server [100];server [100];main;server::work 50",
+        "server [100];worker:1 [101];[truncated: memory invalid];outer;inner_[i] 30",
+        "server [100];worker:1 [101];main;server::work;do_syscall_[k] 30",
+    ];
+    assert_eq!(lines(&trace(), Selection::default(), options), expected);
+}
+
+#[test]
+fn samples_are_selected_by_process_thread_and_time() {
+    let count = |write: fn(&mut Selection)| {
+        let mut selection = Selection::default();
+        write(&mut selection);
+        let (profile, counts) = trace().select(selection);
+        counts
+            .iter(&profile)
+            .map(|(_, count)| count.samples)
+            .sum::<u64>()
+    };
+    assert_eq!(count(|_| {}), 4);
+    assert_eq!(count(|selection| selection.pids = vec![100]), 4);
+    assert_eq!(count(|selection| selection.pids = vec![5]), 0);
+    assert_eq!(count(|selection| selection.threads = vec!["100".into()]), 1);
+    assert_eq!(
+        count(|selection| selection.threads = vec!["worker;1".into()]),
+        3
+    );
+    assert_eq!(count(|selection| selection.from = Some(80)), 3);
+    assert_eq!(count(|selection| selection.to = Some(80)), 1);
+    assert_eq!(count(|selection| selection.off_cpu = Some(true)), 0);
+}
+
+#[test]
+fn idle_cpus_are_left_out_unless_asked_for() {
+    let idle = |trace: Trace| {
+        trace.perf(120, |sample| {
+            sample.varint(1, 0);
+            sample.varint(2, 0);
+            sample.varint(3, 0);
+            sample.varint(4, 11);
+        })
+    };
+    let (profile, counts) = idle(trace()).read();
+    assert_eq!(counts.idle, 1);
+    assert_eq!(
+        counts
+            .iter(&profile)
+            .map(|(_, count)| count.samples)
+            .sum::<u64>(),
+        4
+    );
+    let only = Selection {
+        pids: vec![0],
+        ..Selection::default()
+    };
+    let (profile, counts) = idle(trace()).select(only);
+    assert_eq!(counts.iter(&profile).count(), 1);
+}
+
+#[test]
+fn functions_have_their_own_samples_and_those_of_what_they_called() {
+    let (profile, counts) = trace().read();
+    let hot = hottest(&profile, &counts, Value::Samples);
+    let found: Vec<_> = hot
+        .iter()
+        .map(|hot| {
+            (
+                &hot.name[..],
+                &hot.module[..],
+                hot.own.samples,
+                hot.total.samples,
+            )
+        })
+        .collect();
+    let expected = [
+        ("inner", "libfoo.so", 2, 2),
+        ("server::work", "server", 1, 2),
+        ("do_syscall", "[kernel]", 1, 1),
+        ("main", "server", 0, 2),
+        ("outer", "libfoo.so", 0, 2),
+    ];
+    for line in expected {
+        assert!(found.contains(&line), "{line:?} in {found:?}");
+    }
+    assert_eq!(found.len(), 5);
+    assert_eq!(found[0], expected[0]);
+    let processes = processes(&profile, &counts, Value::Samples);
+    assert_eq!((processes[0].id, processes[0].count.samples), (100, 4));
+    assert_eq!(processes[0].name, "/usr/bin/server --port");
+    let threads = threads(&profile, &counts, Value::Samples);
+    assert_eq!((threads[0].id, threads[0].count.samples), (101, 3));
+}
+
+#[test]
+fn addresses_without_a_name_count_by_their_file() {
+    let trace = Trace::begun().interned().sample(50, 100, 12);
+    let (profile, counts) = trace.read();
+    let hot = hottest(&profile, &counts, Value::Samples);
+    assert_eq!(
+        (&hot[0].name[..], &hot[0].module[..]),
+        ("[no symbol]", "libfoo.so")
+    );
+}
+
+/// The numbers of a field that is repeated, and the messages of another.
+fn numbers(bytes: &[u8], field: u32) -> Vec<u64> {
+    let fields = Fields::new(bytes).map(Result::unwrap);
+    fields
+        .filter(|f| f.number == field)
+        .flat_map(|f| f.as_varints())
+        .collect()
+}
+
+fn messages(bytes: &[u8], field: u32) -> Vec<&[u8]> {
+    let fields = Fields::new(bytes).map(Result::unwrap);
+    fields
+        .filter(|f| f.number == field)
+        .filter_map(|f| f.as_bytes())
+        .collect()
+}
+
+fn number(bytes: &[u8], field: u32) -> u64 {
+    numbers(bytes, field).first().copied().unwrap_or(0)
+}
+
+#[test]
+fn pprof_has_locations_from_the_innermost_with_inlined_lines() {
+    let (profile, counts) = trace().read();
+    let bytes = pprof(&profile, &counts, None);
+    let strings: Vec<String> = messages(&bytes, 6)
+        .into_iter()
+        .map(|text| String::from_utf8(text.to_vec()).unwrap())
+        .collect();
+    let text = |number: u64| strings[number as usize].as_str();
+    assert_eq!(strings[0], "");
+    let types: Vec<_> = messages(&bytes, 1)
+        .into_iter()
+        .map(|kind| (text(number(kind, 1)), text(number(kind, 2))))
+        .collect();
+    assert_eq!(types, [("samples", "count"), ("cpu-clock", "nanoseconds")]);
+    assert_eq!(number(&bytes, 12), 10_000_000, "the period of 100 Hz");
+    let by_id = |field: u32, id: u64| {
+        let all = messages(&bytes, field);
+        *all.iter()
+            .find(|message| number(message, 1) == id)
+            .expect("it is there")
+    };
+    let name = |line: &[u8]| text(number(by_id(5, number(line, 1)), 2)).to_owned();
+    let stacks: Vec<(Vec<String>, Vec<u64>)> = messages(&bytes, 2)
+        .into_iter()
+        .map(|sample| {
+            let locations = numbers(sample, 1).into_iter();
+            let lines = locations.flat_map(|id| messages(by_id(4, id), 4));
+            (lines.map(name).collect(), numbers(sample, 2))
+        })
+        .collect();
+    let stack = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        stacks.contains(&(stack(&["server::work", "main"]), vec![1, 50])),
+        "{stacks:?}"
+    );
+    let inlined = stack(&["inner", "outer", "[truncated: memory invalid]"]);
+    assert!(stacks.contains(&(inlined, vec![2, 30])), "{stacks:?}");
+
+    let sample = messages(&bytes, 2)[0];
+    let labels: Vec<_> = messages(sample, 3)
+        .into_iter()
+        .map(|label| {
+            (
+                text(number(label, 1)),
+                text(number(label, 2)),
+                number(label, 3),
+            )
+        })
+        .collect();
+    assert!(labels.contains(&("pid", "", 100)), "{labels:?}");
+    assert!(
+        labels.contains(&("process", "/usr/bin/server --port", 0)),
+        "{labels:?}"
+    );
+    let raw = messages(&bytes, 5)
+        .into_iter()
+        .map(|function| text(number(function, 3)));
+    assert!(
+        raw.into_iter()
+            .any(|raw| raw == "_ZN6server4work17h0123456789abcdefE")
+    );
+    let build_ids: Vec<_> = messages(&bytes, 3)
+        .into_iter()
+        .map(|mapping| (text(number(mapping, 5)), text(number(mapping, 6))))
+        .collect();
+    assert!(
+        build_ids.contains(&("/usr/bin/server", "0102ff")),
+        "{build_ids:?}"
+    );
+}
+
+#[test]
+fn pprof_may_be_of_one_process() {
+    let (profile, counts) = trace().read();
+    let all = pprof(&profile, &counts, Some((0, 100)));
+    assert_eq!(messages(&all, 2).len(), 3);
+    let none = pprof(&profile, &counts, Some((0, 5)));
+    assert_eq!(messages(&none, 2).len(), 0);
+}

@@ -1,0 +1,143 @@
+//! What these commands are asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ferretto_trace::profile::{By, Selection};
+
+use crate::args::parse_duration;
+
+/// Which samples.
+#[derive(Debug, Args)]
+pub(super) struct SelectionArgs {
+    /// Only of these processes
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
+    pids: Vec<i32>,
+    /// Only of threads with these names or numbers
+    #[arg(long = "thread", value_name = "THREAD", value_delimiter = ',')]
+    threads: Vec<String>,
+    /// Not before this time after the start of the trace, for example 500ms or 2s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    from: Option<Duration>,
+    /// Only before this time after the start of the trace
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    to: Option<Duration>,
+    /// Show where threads waited and for how long, from a trace of record --off-cpu
+    #[arg(long)]
+    off_cpu: bool,
+}
+
+impl SelectionArgs {
+    pub(super) fn selection(&self) -> Selection {
+        let ns = |time: Option<Duration>| {
+            time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        };
+        let mut selection = Selection::default();
+        selection.pids.clone_from(&self.pids);
+        selection.threads.clone_from(&self.threads);
+        selection.from = ns(self.from);
+        selection.to = ns(self.to);
+        selection.off_cpu = self.off_cpu.then_some(true);
+        selection
+    }
+}
+
+/// What stands at the bottom of a flamegraph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ByArg {
+    /// The name of the program, all its processes together
+    Program,
+    /// Each process
+    Process,
+    /// Each process and each of its threads
+    Thread,
+    /// Functions alone
+    Function,
+}
+
+impl From<ByArg> for By {
+    fn from(by: ByArg) -> Self {
+        match by {
+            ByArg::Program => Self::Program,
+            ByArg::Process => Self::Process,
+            ByArg::Thread => Self::Thread,
+            ByArg::Function => Self::Function,
+        }
+    }
+}
+
+/// Draw the callstacks of a trace as a flamegraph
+///
+/// Writes an SVG image that a browser shows: the width of a function is its share of the samples, what it called stands
+/// above it. A click enlarges, Ctrl-F searches. Kernel functions are orange, inlined ones blue.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto record --perf -- make            records callstacks, then
+  ferretto flamegraph trace.pftrace         draws them into trace.svg
+  ferretto flamegraph -p 4711 --from 2s trace.pftrace
+  ferretto flamegraph --before old.pftrace new.pftrace
+                                            red is more than before, blue is less")]
+pub(crate) struct FlamegraphArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) selection: SelectionArgs,
+    /// Where the image goes; - is standard output [default: beside the trace, ending in .svg]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// What stands above the image
+    #[arg(long, value_name = "TEXT")]
+    pub(super) title: Option<String>,
+    /// What stands at the bottom
+    #[arg(long, value_enum, default_value_t = ByArg::Program)]
+    pub(super) by: ByArg,
+    /// Compare with this trace: colours show what has grown or shrunk since
+    #[arg(long, value_name = "FILE")]
+    pub(super) before: Option<PathBuf>,
+    /// Turn it around: the innermost functions at the bottom, what called them above
+    #[arg(long)]
+    pub(super) inverted: bool,
+}
+
+/// Print the callstacks of a trace as folded lines
+///
+/// Each line is one callstack, the outermost function first, and how often it was seen (or, of waiting, the
+/// nanoseconds): program;main;work 42. Many tools read this.
+#[derive(Debug, Args)]
+pub(crate) struct FoldedArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) selection: SelectionArgs,
+    /// Where the lines go; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(super) output: PathBuf,
+    /// What stands first
+    #[arg(long, value_enum, default_value_t = ByArg::Program)]
+    pub(super) by: ByArg,
+    /// Mark kernel functions with _[k], inlined ones with _[i], those compiled at run time with _[j]
+    #[arg(long)]
+    pub(super) annotate: bool,
+}
+
+/// Write the callstacks of a trace as a pprof profile
+///
+/// The file is what go tool pprof and other viewers of that format read: profile.proto, compressed by gzip.
+#[derive(Debug, Args)]
+pub(crate) struct PprofArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) selection: SelectionArgs,
+    /// Where the profile goes; - is standard output [default: beside the trace, ending in .pb.gz]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// Write one profile for each process, into this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "output")]
+    pub(super) per_process: Option<PathBuf>,
+}

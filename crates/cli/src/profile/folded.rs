@@ -1,0 +1,21 @@
+//! `ferretto folded FILE`.
+
+use anyhow::Result;
+use ferretto_trace::profile::{FoldOptions, folded};
+
+use super::{FoldedArgs, Samples, write};
+
+pub(crate) fn run(args: &FoldedArgs) -> Result<()> {
+    let samples = Samples::read(&args.file, &args.selection)?;
+    let options = FoldOptions {
+        by: args.by.into(),
+        value: samples.value(),
+        annotate: args.annotate,
+    };
+    write(&args.output, |out| {
+        for line in folded(&samples.profile, &samples.counts, &options) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    })
+}

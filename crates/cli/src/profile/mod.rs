@@ -1,0 +1,95 @@
+//! `ferretto flamegraph`, `ferretto folded` and `ferretto pprof`: the callstack samples of a trace.
+
+mod args;
+mod flamegraph;
+mod folded;
+mod pprof;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use ferretto_trace::profile::{Profile, StackCounts, Value, read_profile};
+
+pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
+pub(crate) use self::flamegraph::run as flamegraph;
+pub(crate) use self::folded::run as folded;
+pub(crate) use self::pprof::run as pprof;
+
+use self::args::SelectionArgs;
+use crate::summary;
+
+/// The selected samples of a trace.
+struct Samples {
+    profile: Profile,
+    counts: StackCounts,
+}
+
+impl Samples {
+    /// Reads a trace; `-` is standard input. That there are no samples is an error.
+    fn read(file: &Path, selection: &SelectionArgs) -> Result<Self> {
+        let (name, input) = summary::open(file)?;
+        let selected = selection.selection();
+        let (profile, counts) =
+            read_profile(input, selected).with_context(|| format!("cannot read {name}"))?;
+        let samples = Self { profile, counts };
+        if samples.counts.iter(&samples.profile).next().is_none() {
+            bail!("{}", samples.why_none(&name));
+        }
+        if samples.counts.left_out > 0 {
+            let left_out = samples.counts.left_out;
+            eprintln!("ferretto: {left_out} samples are left out; select fewer, as with --from");
+        }
+        Ok(samples)
+    }
+
+    fn why_none(&self, name: &str) -> String {
+        let mut has_samples = false;
+        let mut skipped = 0;
+        for (_, session) in self.profile.sessions() {
+            has_samples |= session.samples > 0;
+            skipped += session.skipped.values().sum::<u64>();
+        }
+        match (has_samples, skipped) {
+            (true, _) => format!("no callstack sample of {name} is selected"),
+            (false, 0) => {
+                format!("{name} has no callstack samples; ferretto record --perf records some")
+            }
+            (false, skipped) => format!(
+                "all {skipped} samples of {name} are without callstack; ferretto summary tells why"
+            ),
+        }
+    }
+
+    /// Time off the CPU counts by its length, everything else by the sample.
+    fn value(&self) -> Value {
+        match self.counts.is_off_cpu(&self.profile) {
+            true => Value::Weight,
+            false => Value::Samples,
+        }
+    }
+}
+
+/// Where output goes: what was asked for, or beside the trace, with another ending.
+fn output(wanted: Option<&Path>, trace: &Path, ending: &str) -> PathBuf {
+    match wanted {
+        Some(path) => path.to_path_buf(),
+        None if trace.as_os_str() == "-" => PathBuf::from(format!("trace.{ending}")),
+        None => trace.with_extension(ending),
+    }
+}
+
+/// Writes a file, whole, or standard output if the path is `-`.
+fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    if path.as_os_str() == "-" {
+        let mut out = BufWriter::new(io::stdout().lock());
+        write(&mut out)?;
+        return out.flush().context("cannot write to standard output");
+    }
+    let name = path.display();
+    let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
+    let mut out = BufWriter::new(file);
+    write(&mut out).with_context(|| format!("cannot write {name}"))?;
+    out.flush().with_context(|| format!("cannot write {name}"))
+}

@@ -1,0 +1,48 @@
+//! `ferretto pprof FILE`.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ferretto_trace::profile::{pprof, processes};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{PprofArgs, Samples, output, write};
+
+pub(crate) fn run(args: &PprofArgs) -> Result<()> {
+    let samples = Samples::read(&args.file, &args.selection)?;
+    if let Some(folder) = &args.per_process {
+        return each(&samples, folder);
+    }
+    let path = output(args.output.as_deref(), &args.file, "pb.gz");
+    write_compressed(&path, &pprof(&samples.profile, &samples.counts, None))?;
+    if path.as_os_str() != "-" {
+        eprintln!("{0}: look at it with go tool pprof {0}", path.display());
+    }
+    Ok(())
+}
+
+/// One file for each process, numbered from the one with the most samples.
+fn each(samples: &Samples, folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
+    let processes = processes(&samples.profile, &samples.counts, samples.value());
+    for (number, process) in processes.iter().enumerate() {
+        let path = folder.join(format!("profile.{number}.pid.{}.pb.gz", process.id));
+        let only = Some((process.machine, process.id));
+        write_compressed(&path, &pprof(&samples.profile, &samples.counts, only))?;
+    }
+    eprintln!("{shown}: {} profiles", processes.len());
+    Ok(())
+}
+
+fn write_compressed(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, |out| {
+        let mut gzip = GzEncoder::new(out, Compression::default());
+        gzip.write_all(bytes)?;
+        gzip.finish()?;
+        Ok(())
+    })
+}
