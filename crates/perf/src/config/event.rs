@@ -1,0 +1,178 @@
+//! One event: what the kernel is to count.
+
+use std::ffi::CString;
+
+use ferretto_proto::perf_events::{Counter, EventModifier};
+
+/// What the kernel is to count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The name the config gives it; empty if none. Bytes, as it is only passed on.
+    pub name: Vec<u8>,
+    /// What the config asked for.
+    pub kind: EventKind,
+    /// In which of the CPU's modes to count.
+    pub modifiers: Modifiers,
+    /// The kernel's number of the kind of event (`perf_event_attr.type`).
+    pub r#type: u32,
+    /// The kernel's number of the event (`perf_event_attr.config`).
+    pub config: u64,
+    /// More of it.
+    pub config1: u64,
+    /// More of it.
+    pub config2: u64,
+    /// The only CPUs on which its PMU counts, for the whole machine or for its own kind of core; any if `None`.
+    pub cpus: Option<Vec<u32>>,
+}
+
+/// What the config asked for, to be told in the trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventKind {
+    /// A counter of the enumeration.
+    Counter(Counter),
+    /// A static tracepoint of the kernel.
+    Tracepoint {
+        /// As written in the config.
+        name: Vec<u8>,
+        /// The kernel's filter expression; empty if none.
+        filter: CString,
+    },
+    /// Numbers for the kernel.
+    Raw,
+}
+
+/// In which modes of the CPU an event counts. Nothing is excluded by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Modifiers {
+    /// Not in user space.
+    pub exclude_user: bool,
+    /// Not in the kernel.
+    pub exclude_kernel: bool,
+    /// Not in a hypervisor.
+    pub exclude_hypervisor: bool,
+}
+
+impl Modifiers {
+    /// Counting in the modes that are named, or everywhere if none is.
+    pub(super) fn new(modifiers: &[EventModifier]) -> Self {
+        let counts = |modifier| modifiers.contains(&modifier);
+        let user = counts(EventModifier::EVENT_MODIFIER_COUNT_USERSPACE);
+        let kernel = counts(EventModifier::EVENT_MODIFIER_COUNT_KERNEL);
+        let hypervisor = counts(EventModifier::EVENT_MODIFIER_COUNT_HYPERVISOR);
+        if !(user || kernel || hypervisor) {
+            return Self::default();
+        }
+        Self {
+            exclude_user: !user,
+            exclude_kernel: !kernel,
+            exclude_hypervisor: !hypervisor,
+        }
+    }
+}
+
+impl Event {
+    /// The kernel's `PERF_TYPE_HARDWARE`.
+    pub(crate) const HARDWARE: u32 = 0;
+    /// The kernel's `PERF_TYPE_SOFTWARE`.
+    pub(crate) const SOFTWARE: u32 = 1;
+    /// The kernel's `PERF_TYPE_TRACEPOINT`.
+    pub(crate) const TRACEPOINT: u32 = 2;
+
+    /// A software or hardware counter; `None` for the value that stands for none.
+    pub(super) fn counter(counter: Counter) -> Option<Self> {
+        let (r#type, config) = encoding(counter)?;
+        Some(Self {
+            name: Vec::new(),
+            kind: EventKind::Counter(counter),
+            modifiers: Modifiers::default(),
+            r#type,
+            config,
+            config1: 0,
+            config2: 0,
+            cpus: None,
+        })
+    }
+
+    /// The kernel's filter expression, if there is one.
+    pub fn filter(&self) -> Option<&CString> {
+        match &self.kind {
+            EventKind::Tracepoint { filter, .. } if !filter.is_empty() => Some(filter),
+            _ => None,
+        }
+    }
+
+    /// For messages: what it is, as a user would say it.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            EventKind::Counter(counter) => format!("counter {}", counter_name(*counter)),
+            EventKind::Tracepoint { name, .. } => {
+                format!("tracepoint {}", String::from_utf8_lossy(name))
+            }
+            EventKind::Raw => format!(
+                "raw event of type {} config {:#x}",
+                self.r#type, self.config
+            ),
+        }
+    }
+
+    /// Whether it counts time, in nanoseconds.
+    pub(crate) fn counts_nanoseconds(&self) -> bool {
+        self.r#type == Self::SOFTWARE && self.config <= 1
+    }
+}
+
+/// The name by which trace viewers and `perf` call a counter.
+pub(crate) fn counter_name(counter: Counter) -> &'static str {
+    match counter {
+        Counter::UNKNOWN_COUNTER => "unknown",
+        Counter::SW_CPU_CLOCK => "cpu-clock",
+        Counter::SW_PAGE_FAULTS => "page-faults",
+        Counter::SW_TASK_CLOCK => "task-clock",
+        Counter::SW_CONTEXT_SWITCHES => "context-switches",
+        Counter::SW_CPU_MIGRATIONS => "cpu-migrations",
+        Counter::SW_PAGE_FAULTS_MIN => "minor-faults",
+        Counter::SW_PAGE_FAULTS_MAJ => "major-faults",
+        Counter::SW_ALIGNMENT_FAULTS => "alignment-faults",
+        Counter::SW_EMULATION_FAULTS => "emulation-faults",
+        Counter::SW_DUMMY => "dummy",
+        Counter::HW_CPU_CYCLES => "cpu-cycles",
+        Counter::HW_INSTRUCTIONS => "instructions",
+        Counter::HW_CACHE_REFERENCES => "cache-references",
+        Counter::HW_CACHE_MISSES => "cache-misses",
+        Counter::HW_BRANCH_INSTRUCTIONS => "branch-instructions",
+        Counter::HW_BRANCH_MISSES => "branch-misses",
+        Counter::HW_BUS_CYCLES => "bus-cycles",
+        Counter::HW_STALLED_CYCLES_FRONTEND => "stalled-cycles-frontend",
+        Counter::HW_STALLED_CYCLES_BACKEND => "stalled-cycles-backend",
+        Counter::HW_REF_CPU_CYCLES => "ref-cycles",
+    }
+}
+
+/// Type and config as in the kernel's `perf_hw_id` and `perf_sw_ids`. The schema's numbers are others.
+fn encoding(counter: Counter) -> Option<(u32, u64)> {
+    let software = |config| Some((Event::SOFTWARE, config));
+    let hardware = |config| Some((Event::HARDWARE, config));
+    match counter {
+        Counter::UNKNOWN_COUNTER => None,
+        Counter::SW_CPU_CLOCK => software(0),
+        Counter::SW_TASK_CLOCK => software(1),
+        Counter::SW_PAGE_FAULTS => software(2),
+        Counter::SW_CONTEXT_SWITCHES => software(3),
+        Counter::SW_CPU_MIGRATIONS => software(4),
+        Counter::SW_PAGE_FAULTS_MIN => software(5),
+        Counter::SW_PAGE_FAULTS_MAJ => software(6),
+        Counter::SW_ALIGNMENT_FAULTS => software(7),
+        Counter::SW_EMULATION_FAULTS => software(8),
+        Counter::SW_DUMMY => software(9),
+        Counter::HW_CPU_CYCLES => hardware(0),
+        Counter::HW_INSTRUCTIONS => hardware(1),
+        Counter::HW_CACHE_REFERENCES => hardware(2),
+        Counter::HW_CACHE_MISSES => hardware(3),
+        Counter::HW_BRANCH_INSTRUCTIONS => hardware(4),
+        Counter::HW_BRANCH_MISSES => hardware(5),
+        Counter::HW_BUS_CYCLES => hardware(6),
+        Counter::HW_STALLED_CYCLES_FRONTEND => hardware(7),
+        Counter::HW_STALLED_CYCLES_BACKEND => hardware(8),
+        Counter::HW_REF_CPU_CYCLES => hardware(9),
+    }
+}

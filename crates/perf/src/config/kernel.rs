@@ -1,0 +1,28 @@
+//! Where the kernel's files are.
+
+use std::path::PathBuf;
+
+/// Where the kernel shows what a plan needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Where tracefs may be mounted, the first usable one counts.
+    pub tracefs: Vec<PathBuf>,
+    /// `/sys`.
+    pub sysfs: PathBuf,
+    /// `/proc`.
+    pub procfs: PathBuf,
+}
+
+impl Default for Kernel {
+    /// This machine's.
+    fn default() -> Self {
+        Self {
+            tracefs: vec![
+                PathBuf::from("/sys/kernel/tracing"),
+                PathBuf::from("/sys/kernel/debug/tracing"),
+            ],
+            sysfs: PathBuf::from("/sys"),
+            procfs: PathBuf::from("/proc"),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What the kernel is told about an event (`struct perf_event_attr`).
+
+use perf_event_open_sys::bindings::{
+    PERF_FORMAT_GROUP, PERF_FORMAT_LOST, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_PERIOD,
+    PERF_SAMPLE_READ, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID,
+    PERF_SAMPLE_TIME, perf_event_attr,
+};
+
+use crate::config::{Event, Interval, Plan, Sampling, UserFrames};
+use crate::record::{Counts, Format, REGISTER_MASK};
+
+/// What differs from one attempt to open a plan's events to the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Variant {
+    /// For tasks and those they start, instead of all tasks of a CPU.
+    pub(super) tasks: bool,
+    /// Counting starts when the task executes a program.
+    pub(super) on_exec: bool,
+    /// Leave the kernel out, as unprivileged users have to.
+    pub(super) user_only: bool,
+    /// Without what kernels before 6.0 do not know.
+    pub(super) old_kernel: bool,
+}
+
+/// How the samples of these events look.
+pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
+    Format {
+        cpu,
+        counters: plan.count_of_counters(),
+        counts: counts(plan, variant),
+        callchain: callchain(plan, variant),
+        registers: if plan.callstacks.user.copies_stack() {
+            REGISTER_MASK
+        } else {
+            0
+        },
+        sample_id: true,
+    }
+}
+
+/// What one task has counted can be read in samples since Linux 6.12 only, so where nothing but the timebase is counted its
+/// periods are added up instead.
+fn counts(plan: &Plan, variant: Variant) -> Counts {
+    let group = !plan.followers.is_empty();
+    if variant.tasks && !group {
+        return Counts::Period;
+    }
+    Counts::Read {
+        group,
+        lost: !variant.old_kernel,
+        of_task: variant.tasks,
+    }
+}
+
+fn callchain(plan: &Plan, variant: Variant) -> bool {
+    let kernel = plan.callstacks.kernel && !variant.user_only;
+    kernel || plan.callstacks.user == UserFrames::KernelFramePointer
+}
+
+/// The timebase.
+pub(super) fn leader(plan: &Plan, variant: Variant) -> perf_event_attr {
+    let mut attr = event(&plan.timebase, variant);
+    attr.set_disabled(1);
+    attr.set_enable_on_exec(variant.on_exec.into());
+    match plan.sampling() {
+        None => attr.read_format = PERF_FORMAT_GROUP as u64,
+        Some(sampling) => sample(&mut attr, plan, sampling, variant),
+    }
+    attr
+}
+
+/// A follower: counts whenever the timebase does, and never samples. Its clock has to be the timebase's.
+pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_event_attr {
+    let mut attr = event(follower, variant);
+    if let Some(sampling) = plan.sampling() {
+        set_clock(&mut attr, sampling);
+    }
+    attr
+}
+
+/// The event that owns the ring of a CPU for events of tasks: it lives as long as this process, whatever ends.
+pub(super) fn ring_owner(sampling: &Sampling) -> perf_event_attr {
+    const DUMMY: u64 = 9;
+    let mut attr = perf_event_attr {
+        type_: Event::SOFTWARE,
+        config: DUMMY,
+        sample_type: (PERF_SAMPLE_TID | PERF_SAMPLE_TIME) as u64,
+        ..Default::default()
+    };
+    attr.set_disabled(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_watermark(1);
+    attr.set_sample_id_all(1);
+    set_clock(&mut attr, sampling);
+    attr
+}
+
+fn event(event: &Event, variant: Variant) -> perf_event_attr {
+    let mut attr = perf_event_attr {
+        type_: event.r#type,
+        config: event.config,
+        ..Default::default()
+    };
+    attr.__bindgen_anon_3.config1 = event.config1;
+    attr.__bindgen_anon_4.config2 = event.config2;
+    let modifiers = event.modifiers;
+    attr.set_exclude_user(modifiers.exclude_user.into());
+    attr.set_exclude_kernel((modifiers.exclude_kernel || variant.user_only).into());
+    attr.set_exclude_hv((modifiers.exclude_hypervisor || variant.user_only).into());
+    attr.set_inherit(variant.tasks.into());
+    attr
+}
+
+fn sample(attr: &mut perf_event_attr, plan: &Plan, sampling: &Sampling, variant: Variant) {
+    match sampling.interval {
+        Interval::Frequency(frequency) => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = frequency;
+        }
+        Interval::Period(period) => attr.__bindgen_anon_1.sample_period = period,
+    }
+    let mut fields = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+    fields |= match counts(plan, variant) {
+        Counts::Period => PERF_SAMPLE_PERIOD,
+        Counts::Read { .. } => PERF_SAMPLE_READ,
+    };
+    let group = if plan.followers.is_empty() {
+        0
+    } else {
+        PERF_FORMAT_GROUP
+    };
+    let lost = if variant.old_kernel {
+        0
+    } else {
+        PERF_FORMAT_LOST
+    };
+    attr.read_format = (group | lost) as u64;
+    if plan.callstacks.user.copies_stack() {
+        fields |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+        attr.sample_regs_user = REGISTER_MASK;
+        attr.sample_stack_user = sampling.stack_bytes;
+    }
+    if callchain(plan, variant) {
+        let kernel = plan.callstacks.kernel && !variant.user_only;
+        let user = plan.callstacks.user == UserFrames::KernelFramePointer;
+        fields |= PERF_SAMPLE_CALLCHAIN;
+        attr.set_exclude_callchain_kernel((!kernel).into());
+        attr.set_exclude_callchain_user((!user).into());
+    }
+    attr.sample_type = fields as u64;
+    set_clock(attr, sampling);
+    set_side_band(attr, sampling);
+}
+
+fn set_clock(attr: &mut perf_event_attr, sampling: &Sampling) {
+    attr.set_use_clockid(1);
+    attr.clockid = sampling.clock.id();
+}
+
+/// The records beside samples; and that the ring becomes readable when it is half full.
+fn set_side_band(attr: &mut perf_event_attr, sampling: &Sampling) {
+    let side_band = sampling.side_band;
+    attr.set_sample_id_all(1);
+    attr.set_watermark(1);
+    attr.set_task(side_band.tasks.into());
+    attr.set_comm(side_band.tasks.into());
+    attr.set_comm_exec(side_band.tasks.into());
+    attr.set_mmap(side_band.mappings.into());
+    attr.set_mmap2(side_band.mappings.into());
+    attr.set_context_switch(side_band.switches.into());
+}

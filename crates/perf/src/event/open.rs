@@ -1,0 +1,346 @@
+//! Opening the events of one CPU.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use perf_event_open_sys::bindings::perf_event_attr;
+use rustix::io::Errno;
+
+use super::OpenError;
+use super::attr::{self, Variant};
+use super::permission::{self, Wanted};
+use super::reader::{Group, Parts, Reader};
+use crate::config::{Event, Interval, Kernel, Plan, RingSize, Sampling};
+use crate::ring::{MapError, Mapping, RecordReader, syscall};
+
+/// What to observe on a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// Every task that runs on it.
+    Cpu(u32),
+    /// Some threads while they run on it, and all threads and processes that they start from now on.
+    Tasks {
+        /// The CPU.
+        cpu: u32,
+        /// The threads. Those that have ended are left out.
+        tids: &'a [i32],
+        /// Count only from when the task executes a program.
+        on_exec: bool,
+        /// Only in user space, which needs no privileges.
+        user_only: bool,
+    },
+}
+
+impl Target<'_> {
+    fn cpu(self) -> u32 {
+        match self {
+            Self::Cpu(cpu) | Self::Tasks { cpu, .. } => cpu,
+        }
+    }
+
+    fn variant(self) -> Variant {
+        match self {
+            Self::Cpu(_) => Variant::default(),
+            Self::Tasks {
+                on_exec, user_only, ..
+            } => Variant {
+                tasks: true,
+                on_exec,
+                user_only,
+                old_kernel: false,
+            },
+        }
+    }
+}
+
+/// Opens the events of a plan on one CPU, not enabled yet. The ring is the largest of `ring_pages`, half of it, and so
+/// on that the kernel allows.
+///
+/// # Errors
+///
+/// As [`OpenError`] says.
+pub fn open(
+    plan: &Plan,
+    kernel: &Kernel,
+    target: Target<'_>,
+    ring_pages: u32,
+) -> Result<Reader, OpenError> {
+    let mut opening = Opening {
+        plan,
+        kernel,
+        target,
+        variant: target.variant(),
+        opened: 0,
+    };
+    opening.open(ring_pages)
+}
+
+/// The pages of each ring that a plan wants, if `rings` are needed: what it says, or else room for all samples of
+/// several reads, as other programs may keep the reader from its CPU for a while.
+pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
+    const AT_LEAST: u64 = 256;
+    /// Of all rings together.
+    const MEMORY: u64 = 512 << 20;
+    let Some(sampling) = plan.sampling() else {
+        return 0;
+    };
+    let asked = match sampling.ring {
+        RingSize::Pages(pages) => return pages,
+        RingSize::Auto => bytes_a_second(plan, sampling),
+    };
+    let page = rustix::param::page_size() as u64;
+    // Four read periods, and half a second at least.
+    let milliseconds = (sampling.read_period.as_millis() as u64).saturating_mul(4);
+    let bytes = asked.saturating_mul(milliseconds.max(500)) / 1000;
+    let most = (MEMORY / page / rings.max(1) as u64).max(AT_LEAST);
+    let pages = (bytes / page).clamp(AT_LEAST, most);
+    // The kernel wants a power of two; not more than the share.
+    let pages = pages.checked_next_power_of_two().unwrap_or(most);
+    let pages = if pages > most {
+        1 << most.ilog2()
+    } else {
+        pages
+    };
+    u32::try_from(pages).unwrap_or(1 << 18)
+}
+
+fn bytes_a_second(plan: &Plan, sampling: &Sampling) -> u64 {
+    /// What is expected of events that are not limited to a rate.
+    const UNKNOWN_RATE: u64 = 1000;
+    let rate = match sampling.interval {
+        Interval::Frequency(frequency) => frequency,
+        Interval::Period(period) if plan.timebase.counts_nanoseconds() => 1_000_000_000 / period,
+        Interval::Period(_) => UNKNOWN_RATE,
+    };
+    let mut sample = 64 + 16 * plan.count_of_counters() as u64;
+    if plan.callstacks.user.copies_stack() {
+        sample += 200 + u64::from(sampling.stack_bytes);
+    }
+    if plan.callstacks.callchain() {
+        sample += 8 * 135;
+    }
+    rate.saturating_mul(sample)
+}
+
+struct Opening<'a> {
+    plan: &'a Plan,
+    kernel: &'a Kernel,
+    target: Target<'a>,
+    variant: Variant,
+    /// Descriptors so far.
+    opened: usize,
+}
+
+impl Opening<'_> {
+    fn cpu(&self) -> u32 {
+        self.target.cpu()
+    }
+
+    fn open(&mut self, ring_pages: u32) -> Result<Reader, OpenError> {
+        let owner = match (self.target, self.plan.sampling()) {
+            (Target::Tasks { .. }, Some(sampling)) => Some(self.ring_owner(sampling)?),
+            _ => None,
+        };
+        let groups = self.groups()?;
+        let mut ring = None;
+        if self.plan.sampling().is_some() {
+            let event = owner.as_ref().unwrap_or(&groups[0].leader);
+            let mapping = self.map(event.as_fd(), ring_pages)?;
+            let format = attr::format(self.plan, self.variant, self.cpu());
+            ring = Some(RecordReader::new(mapping, format));
+        }
+        if let Some(owner) = &owner {
+            for group in &groups {
+                syscall::set_output(group.leader.as_fd(), owner.as_fd())
+                    .map_err(|error| self.failed(&self.plan.timebase, error))?;
+            }
+        }
+        Ok(Reader::new(Parts {
+            cpu: self.cpu(),
+            counters: self.plan.count_of_counters(),
+            tells_lost: ring.is_some() && !self.variant.old_kernel,
+            ring,
+            owner,
+            groups,
+            on_exec: self.variant.on_exec,
+        }))
+    }
+
+    fn ring_owner(&self, sampling: &Sampling) -> Result<OwnedFd, OpenError> {
+        let attr = attr::ring_owner(sampling);
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        syscall::open(&attr, own, self.cpu() as i32, None)
+            .map_err(|error| self.failed(&self.plan.timebase, error))
+    }
+
+    fn groups(&mut self) -> Result<Vec<Group>, OpenError> {
+        let Target::Tasks { tids, .. } = self.target else {
+            return Ok(vec![
+                self.group(-1)?
+                    .ok_or(OpenError::NoSuchCpu { cpu: self.cpu() })?,
+            ]);
+        };
+        let mut groups = Vec::new();
+        for &tid in tids {
+            groups.extend(self.group(tid)?);
+        }
+        if groups.is_empty() {
+            let pids = tids.to_vec();
+            return Err(OpenError::NoSuchProcess { pids });
+        }
+        Ok(groups)
+    }
+
+    /// The events of one task, or of all; `None` if the task has ended.
+    fn group(&mut self, task: i32) -> Result<Option<Group>, OpenError> {
+        let leader = match self.leader(task) {
+            Err(Errno::SRCH) if task != -1 => return Ok(None),
+            Err(error) => return Err(self.failed(&self.plan.timebase, error)),
+            Ok(leader) => leader,
+        };
+        self.filter(&self.plan.timebase, leader.as_fd())?;
+        let mut followers = Vec::new();
+        for event in &self.plan.followers {
+            let attr = attr::follower(self.plan, event, self.variant);
+            let follower = match self.event(&attr, task, Some(leader.as_fd())) {
+                Err(Errno::SRCH) if task != -1 => return Ok(None),
+                Err(error) => return Err(self.failed(event, error)),
+                Ok(follower) => follower,
+            };
+            self.filter(event, follower.as_fd())?;
+            followers.push(follower);
+        }
+        Ok(Some(Group { leader, followers }))
+    }
+
+    /// The timebase; once more without what an old kernel may not know, if it does not know something.
+    fn leader(&mut self, task: i32) -> Result<OwnedFd, Errno> {
+        let attr = attr::leader(self.plan, self.variant);
+        let first = self.event(&attr, task, None);
+        if first.is_ok() || !matches!(first, Err(Errno::INVAL)) || self.variant.old_kernel {
+            return first;
+        }
+        let old = Variant {
+            old_kernel: true,
+            ..self.variant
+        };
+        let attr = attr::leader(self.plan, old);
+        let second = self.event(&attr, task, None)?;
+        self.variant = old;
+        Ok(second)
+    }
+
+    fn event(
+        &mut self,
+        attr: &perf_event_attr,
+        task: i32,
+        group: Option<BorrowedFd<'_>>,
+    ) -> Result<OwnedFd, Errno> {
+        let event = syscall::open(attr, task, self.cpu() as i32, group)?;
+        self.opened += 1;
+        Ok(event)
+    }
+
+    fn filter(&self, event: &Event, fd: BorrowedFd<'_>) -> Result<(), OpenError> {
+        let Some(filter) = event.filter() else {
+            return Ok(());
+        };
+        syscall::set_filter(fd, filter).map_err(|error| OpenError::Filter {
+            event: event.describe(),
+            filter: filter.to_string_lossy().into_owned(),
+            error,
+        })
+    }
+
+    /// The largest ring that is allowed, of `pages` or less.
+    fn map(&self, event: BorrowedFd<'_>, pages: u32) -> Result<Mapping, OpenError> {
+        let least = self.least_pages().min(pages);
+        let mut pages = pages;
+        loop {
+            match Mapping::new(event, pages) {
+                Ok(mapping) => return Ok(mapping),
+                Err(MapError::Refused(Errno::PERM | Errno::NOMEM)) if pages / 2 >= least => {
+                    pages /= 2;
+                }
+                Err(error) => {
+                    let advice = match error {
+                        MapError::Refused(Errno::PERM) => permission::ring_advice(self.kernel),
+                        _ => String::new(),
+                    };
+                    let cpu = self.cpu();
+                    return Err(OpenError::Ring {
+                        cpu,
+                        pages,
+                        error,
+                        advice,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Below this a ring is of no use: two samples with stacks.
+    fn least_pages(&self) -> u32 {
+        if self.plan.callstacks.user.copies_stack() {
+            32
+        } else {
+            4
+        }
+    }
+
+    fn failed(&self, event: &Event, error: Errno) -> OpenError {
+        let cpu = self.cpu();
+        let name = event.describe();
+        match error {
+            Errno::ACCESS | Errno::PERM => self.not_permitted(error),
+            Errno::NOENT | Errno::OPNOTSUPP if event.r#type == Event::HARDWARE => {
+                OpenError::NoHardware { event: name }
+            }
+            Errno::NOENT => OpenError::NoSuchEvent { event: name, error },
+            Errno::NODEV | Errno::NXIO => OpenError::NoSuchCpu { cpu },
+            Errno::MFILE | Errno::NFILE => OpenError::TooManyFiles {
+                event: name,
+                count: self.opened,
+            },
+            Errno::INVAL => self.invalid(name),
+            error => OpenError::Other {
+                event: name,
+                cpu,
+                error,
+            },
+        }
+    }
+
+    fn not_permitted(&self, error: Errno) -> OpenError {
+        let (what, wanted) = match self.target {
+            Target::Cpu(cpu) => (format!("CPU {cpu}"), Wanted::Cpu),
+            Target::Tasks { tids, .. } => (format!("tasks {tids:?}"), Wanted::Task),
+        };
+        let paranoid = permission::paranoid(self.kernel);
+        OpenError::NotPermitted {
+            what,
+            error,
+            paranoid,
+            advice: permission::advice(wanted, paranoid),
+        }
+    }
+
+    /// The kernel does not say what is invalid.
+    fn invalid(&self, event: String) -> OpenError {
+        let cpu = self.cpu();
+        let asked = self.plan.sampling().map(|sampling| sampling.interval);
+        let limit = permission::sysctl(self.kernel, "perf_event_max_sample_rate");
+        if let (Some(Interval::Frequency(asked)), Some(limit)) = (asked, limit)
+            && asked > limit
+        {
+            return OpenError::RateTooHigh { asked, limit };
+        }
+        if !crate::cpus::online(self.kernel).contains(&cpu) {
+            return OpenError::NoSuchCpu { cpu };
+        }
+        OpenError::Other {
+            event,
+            cpu,
+            error: Errno::INVAL,
+        }
+    }
+}

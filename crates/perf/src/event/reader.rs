@@ -1,0 +1,184 @@
+//! The opened events of one CPU.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::record::Record;
+use crate::ring::{Drained, Mapping, RecordReader, syscall};
+
+/// The opened events of one CPU, and their ring if they are sampled.
+///
+/// Dropping it closes everything. Its descriptor ([`AsFd`]) becomes readable when the ring is half full.
+#[derive(Debug)]
+pub struct Reader {
+    cpu: u32,
+    /// Counts in each sample or reading.
+    counters: usize,
+    ring: Option<RecordReader<Mapping>>,
+    /// Owns the ring of events of tasks.
+    owner: Option<OwnedFd>,
+    groups: Vec<Group>,
+    on_exec: bool,
+    /// Whether the kernel tells by [`syscall`] how much was lost.
+    tells_lost: bool,
+    /// Lost records that have been handed out although the ring did not tell of them.
+    told: u64,
+}
+
+/// The timebase with its followers: of a CPU, or of one task on it.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) leader: OwnedFd,
+    /// Only to be kept open.
+    #[expect(dead_code, reason = "open as long as they are to be counted")]
+    pub(super) followers: Vec<OwnedFd>,
+}
+
+/// What [`Reader`] is made of.
+pub(super) struct Parts {
+    pub(super) cpu: u32,
+    pub(super) counters: usize,
+    pub(super) ring: Option<RecordReader<Mapping>>,
+    pub(super) owner: Option<OwnedFd>,
+    pub(super) groups: Vec<Group>,
+    pub(super) on_exec: bool,
+    pub(super) tells_lost: bool,
+}
+
+impl Reader {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            cpu: parts.cpu,
+            counters: parts.counters,
+            ring: parts.ring,
+            owner: parts.owner,
+            groups: parts.groups,
+            on_exec: parts.on_exec,
+            tells_lost: parts.tells_lost,
+            told: 0,
+        }
+    }
+
+    /// Number of the CPU.
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    /// Bytes of data that the ring holds; 0 if the events are polled.
+    pub fn ring_size(&self) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.memory().size())
+    }
+
+    /// Starts counting; not if that is left to the execution of a program.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn enable(&mut self) -> Result<(), Errno> {
+        if self.on_exec {
+            return Ok(());
+        }
+        let mut groups = self.groups.iter();
+        groups.try_for_each(|group| syscall::enable(group.leader.as_fd()))
+    }
+
+    /// Stops counting. What is in the ring stays there to be read.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn disable(&mut self) -> Result<(), Errno> {
+        let mut groups = self.groups.iter();
+        groups.try_for_each(|group| syscall::disable(group.leader.as_fd()))
+    }
+
+    /// Hands out what is in the ring: until it is empty or `limit` samples have been handed out. Nothing if the events
+    /// are polled.
+    ///
+    /// What a record borrows lies in the ring itself: nothing has been copied, and the room is given back to the kernel
+    /// afterwards.
+    pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
+        match &mut self.ring {
+            Some(ring) => ring.read(limit, each),
+            None => Drained {
+                samples: 0,
+                empty: true,
+            },
+        }
+    }
+
+    /// Records lost so far that were told of, by the ring or by [`take_untold_lost`](Self::take_untold_lost).
+    pub fn lost(&self) -> u64 {
+        let ring = self.ring.as_ref().map_or(0, RecordReader::lost);
+        ring.saturating_add(self.told)
+    }
+
+    /// Bytes skipped so far because they were no records.
+    pub fn malformed(&self) -> u64 {
+        self.ring.as_ref().map_or(0, RecordReader::malformed)
+    }
+
+    /// Records that were lost and that the ring did not tell of, which it only does with the next record that fits.
+    /// To be asked once the events have been disabled and the ring has been read. 0 on kernels before 6.0.
+    pub fn take_untold_lost(&mut self) -> u64 {
+        if !self.tells_lost {
+            return 0;
+        }
+        let total: u64 = self.groups.iter().map(|group| self.lost_of(group)).sum();
+        let untold = total.saturating_sub(self.lost());
+        self.told += untold;
+        untold
+    }
+
+    fn lost_of(&self, group: &Group) -> u64 {
+        // A count and what was lost; in a group these follow the number of its events.
+        let mut words = vec![0; 1 + 2 * self.counters];
+        let at = if self.counters == 1 { 1 } else { 2 };
+        match read_words(group.leader.as_fd(), &mut words) {
+            Ok(read) if read > at => words[at],
+            _ => 0,
+        }
+    }
+
+    /// Reads the counters: the timebase's, then those of the followers. For events that are polled.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; [`Errno::IO`] if it gave fewer.
+    pub fn counts(&self, counts: &mut Vec<u64>) -> Result<(), Errno> {
+        counts.clear();
+        counts.resize(self.counters, 0);
+        let mut words = vec![0; 1 + self.counters];
+        for group in &self.groups {
+            let read = read_words(group.leader.as_fd(), &mut words)?;
+            if read != words.len() || words[0] != self.counters as u64 {
+                return Err(Errno::IO);
+            }
+            for (count, word) in counts.iter_mut().zip(&words[1..]) {
+                *count = count.wrapping_add(*word);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Reader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.owner {
+            Some(owner) => owner.as_fd(),
+            None => self.groups[0].leader.as_fd(),
+        }
+    }
+}
+
+/// Reads words from an event; how many.
+fn read_words(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
+    let mut bytes = vec![0; words.len() * 8];
+    let read = rustix::io::read(event, &mut bytes)?;
+    let (chunks, _) = bytes[..read].as_chunks();
+    for (word, chunk) in words.iter_mut().zip(chunks) {
+        *word = u64::from_ne_bytes(*chunk);
+    }
+    Ok(chunks.len())
+}

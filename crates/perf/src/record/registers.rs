@@ -1,0 +1,52 @@
+//! The user's registers in a sample.
+
+use super::Words;
+
+/// The registers asked for: those that unwinding needs, and that the kernel gives of this architecture.
+///
+/// Bits are the kernel's `asm/perf_regs.h`. On x86-64 the segment registers 12 to 15 are not to be had.
+pub const REGISTER_MASK: u64 = if cfg!(target_arch = "x86_64") {
+    0x00ff_0fff
+} else if cfg!(target_arch = "x86") {
+    0x0fff
+} else if cfg!(target_arch = "aarch64") {
+    0x1_ffff_ffff
+} else if cfg!(target_arch = "arm") {
+    0xffff
+} else if cfg!(target_arch = "riscv64") {
+    0xffff_ffff
+} else {
+    0
+};
+
+/// Whether a program runs with 32 or 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Abi {
+    /// 32 bits.
+    Bits32,
+    /// 64 bits.
+    Bits64,
+}
+
+/// The user's registers in a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserRegisters<'a> {
+    /// What the program is.
+    pub abi: Abi,
+    /// Which registers there are, by the kernel's numbers.
+    pub mask: u64,
+    /// Their values, in the order of the numbers.
+    pub values: Words<'a>,
+}
+
+impl UserRegisters<'_> {
+    /// A register by its number in the kernel's `asm/perf_regs.h`; `None` if it was not sampled.
+    pub fn get(&self, number: u32) -> Option<u64> {
+        let bit = 1u64.checked_shl(number)?;
+        if self.mask & bit == 0 {
+            return None;
+        }
+        let before = (self.mask & (bit - 1)).count_ones();
+        self.values.get(before as usize)
+    }
+}

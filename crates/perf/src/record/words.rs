@@ -1,0 +1,46 @@
+//! Numbers in a record.
+
+/// Numbers of 64 bits as they lie in a record.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Words<'a>(&'a [[u8; 8]]);
+
+impl<'a> Words<'a> {
+    /// The whole words at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes.as_chunks().0)
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One of them.
+    pub fn get(self, index: usize) -> Option<u64> {
+        self.0.get(index).copied().map(u64::from_ne_bytes)
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<'a> {
+        self.0.iter().copied().map(u64::from_ne_bytes)
+    }
+
+    /// The first `count`, and the rest; all if there are fewer.
+    pub fn split_at(self, count: usize) -> (Self, Self) {
+        let (first, rest) = self.0.split_at(count.min(self.0.len()));
+        (Self(first), Self(rest))
+    }
+}
+
+impl std::fmt::Debug for Words<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Words")?;
+        let hexadecimal = self.iter().map(|word| format!("{word:#x}"));
+        f.debug_list().entries(hexadecimal).finish()
+    }
+}

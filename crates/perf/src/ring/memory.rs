@@ -1,0 +1,80 @@
+//! What a ring is to its reader.
+
+/// A ring of bytes that someone else writes.
+pub trait Memory {
+    /// What has been written and not been read. It stays as it is until [`consume`](Self::consume).
+    ///
+    /// # Errors
+    ///
+    /// If the writer claims to have written more than there is room for.
+    fn unread(&mut self) -> Result<Unread<'_>, Overrun>;
+
+    /// Gives the first `count` unread bytes back to the writer; all if there are fewer.
+    fn consume(&mut self, count: usize);
+}
+
+/// More unread bytes than the ring has; how many the writer claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overrun(pub u64);
+
+/// The unread bytes of a ring: up to its end, and on from its start.
+#[derive(Debug, Clone, Copy)]
+pub struct Unread<'a> {
+    first: &'a [u8],
+    second: &'a [u8],
+}
+
+impl<'a> Unread<'a> {
+    /// `length` bytes from `at` on, in a ring that consists of `data`. Both must be at most its size.
+    pub fn new(data: &'a [u8], at: usize, length: usize) -> Self {
+        let upto_end = data.len() - at;
+        match length.checked_sub(upto_end) {
+            None => Self {
+                first: &data[at..at + length],
+                second: &[],
+            },
+            Some(wrapped) => Self {
+                first: &data[at..],
+                second: &data[..wrapped],
+            },
+        }
+    }
+
+    /// Those up to the ring's end, and those from its start.
+    pub(super) fn of_parts(first: &'a [u8], second: &'a [u8]) -> Self {
+        Self { first, second }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.first.len() + self.second.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `count` bytes from `at` on: where they lie, or put together in `scratch` if they are torn by the ring's end.
+    /// `None` if there are not so many.
+    pub fn bytes<'s>(&self, at: usize, count: usize, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
+    where
+        'a: 's,
+    {
+        let end = at.checked_add(count)?;
+        if end > self.len() {
+            return None;
+        }
+        let seam = self.first.len();
+        if end <= seam {
+            return self.first.get(at..end);
+        }
+        if at >= seam {
+            return self.second.get(at - seam..end - seam);
+        }
+        scratch.clear();
+        scratch.extend_from_slice(&self.first[at..]);
+        scratch.extend_from_slice(&self.second[..end - seam]);
+        Some(scratch)
+    }
+}
