@@ -41,6 +41,8 @@ pub struct Segment {
     pub file_size: u64,
     /// Bytes in memory.
     pub memory_size: u64,
+    /// What `address` and `offset` are equal modulo; 0 and 1 mean any.
+    pub alignment: u64,
 }
 
 impl Segment {
@@ -299,9 +301,9 @@ fn read_segments<R: ReadAt>(
 }
 
 fn parse_segment(header: &[u8], class: Class) -> Option<Segment> {
-    let (flags, offset, address, file_size, memory_size) = match class {
-        Class::Bits32 => (24, 4, 8, 16, 20),
-        Class::Bits64 => (4, 8, 16, 32, 40),
+    let (flags, offset, address, file_size, memory_size, alignment) = match class {
+        Class::Bits32 => (24, 4, 8, 16, 20, 28),
+        Class::Bits64 => (4, 8, 16, 32, 40, 48),
     };
     Some(Segment {
         kind: u32_at(header, 0)?,
@@ -310,6 +312,7 @@ fn parse_segment(header: &[u8], class: Class) -> Option<Segment> {
         address: word_at(header, address, class)?,
         file_size: word_at(header, file_size, class)?,
         memory_size: word_at(header, memory_size, class)?,
+        alignment: word_at(header, alignment, class)?,
     })
 }
 

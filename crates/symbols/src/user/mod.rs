@@ -1,0 +1,126 @@
+//! Names of the functions of programs.
+
+mod image;
+mod options;
+mod search;
+mod table;
+mod vdso;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use image::Reason;
+pub use options::{Mode, Options};
+use search::Index;
+
+/// A program file or library of a recording, and addresses in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Its path, as the trace has it.
+    pub path: String,
+    /// The bytes of its GNU build id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// What its addresses are ahead of their place in the file, as the profiler saw it.
+    pub load_bias: u64,
+    /// Where in the ELF file the mapping begins, if known: tells whether `load_bias` is right.
+    pub offset: Option<u64>,
+    /// Addresses, as the trace has them.
+    pub rel_pcs: Vec<u64>,
+}
+
+/// A function at an address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Its name, demangled.
+    pub function: Arc<str>,
+    /// The source file.
+    pub file: Option<Arc<str>>,
+    /// Line in the source file, counted from 1; 0 if unknown.
+    pub line: u32,
+}
+
+/// What an address means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The address, as the trace has it.
+    pub rel_pc: u64,
+    /// The functions there, innermost first: each is inlined into the one after it. Never empty.
+    pub frames: Vec<Frame>,
+}
+
+/// What was found for a module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The addresses that have a name, in ascending order.
+    pub names: Vec<Named>,
+    /// The files that names come from.
+    pub used: Vec<PathBuf>,
+    /// Files that were looked at and are not used, and why.
+    pub skipped: Vec<(PathBuf, Reason)>,
+    /// What limits the result, such as damaged debug information.
+    pub remarks: Vec<String>,
+}
+
+/// Finds the names of functions in the files of programs.
+#[derive(Debug)]
+pub struct Symbolizer {
+    options: Options,
+    /// Files under the roots by build id, made when first needed.
+    index: std::sync::OnceLock<Index>,
+}
+
+impl Symbolizer {
+    /// One that looks for files as `options` say. Nothing is opened yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            index: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// The names of the addresses of each module, in the order of `modules`.
+    ///
+    /// Two modules at a time are worked on. What cannot be named is left out, and the [`Outcome`] tells why.
+    #[must_use]
+    pub fn symbolize(&self, modules: &[Module]) -> Vec<Outcome> {
+        let next = AtomicUsize::new(0);
+        let outcomes = Mutex::new(vec![Outcome::default(); modules.len()]);
+        let work = || {
+            while let Some((index, module)) = {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                modules.get(index).map(|module| (index, module))
+            } {
+                let outcome = self.symbolize_module(module);
+                outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = outcome;
+            }
+        };
+        std::thread::scope(|scope| {
+            if modules.len() > 1 {
+                scope.spawn(work);
+            }
+            work();
+        });
+        outcomes
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of the addresses of one module.
+    #[must_use]
+    pub fn symbolize_module(&self, module: &Module) -> Outcome {
+        let mut rel_pcs = module.rel_pcs.clone();
+        rel_pcs.sort_unstable();
+        rel_pcs.dedup();
+        let found = search::find(&self.options, &self.index, module);
+        let mut outcome = Outcome {
+            skipped: found.skipped,
+            ..Outcome::default()
+        };
+        if !found.images.is_empty() {
+            table::name(&found.images, module, &rel_pcs, &mut outcome);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,60 @@
+//! Where to look for files.
+
+use std::env;
+use std::path::PathBuf;
+
+/// How folders given by the user are searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// All files in them and below are looked at once, and known by build id.
+    #[default]
+    Index,
+    /// Files are looked for at the places where they should be: below the folder at the recorded path, directly in the
+    /// folder, and in its `.build-id`.
+    Find,
+}
+
+/// Where to look for files, and which to believe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Folders, or single files, to be searched first.
+    pub roots: Vec<PathBuf>,
+    /// How they are searched.
+    pub mode: Mode,
+    /// Whether this machine's own files are looked at: at the recorded path and below `/usr/lib/debug`.
+    pub system: bool,
+    /// Whether a file at the recorded path is used that has no build id, if the recorded one has none either. Right if the
+    /// recording was just made on this machine; else nothing tells whether it is the same file.
+    pub trust_paths: bool,
+    /// Folder of debug files; none is `/usr/lib/debug`.
+    pub debug_folder: Option<PathBuf>,
+}
+
+impl Options {
+    /// What upstream's environment variables say: `PERFETTO_BINARY_PATH`, folders separated by colons, and
+    /// `PERFETTO_SYMBOLIZER_MODE`, `index` or `find`. This machine's files are looked at, too.
+    ///
+    /// # Errors
+    ///
+    /// If the mode is another one.
+    pub fn from_environment() -> Result<Self, String> {
+        let roots = env::var_os("PERFETTO_BINARY_PATH").unwrap_or_default();
+        let mode = match env::var("PERFETTO_SYMBOLIZER_MODE").as_deref() {
+            Ok("find") => Mode::Find,
+            Ok("index" | "") | Err(_) => Mode::Index,
+            Ok(other) => {
+                return Err(format!(
+                    "PERFETTO_SYMBOLIZER_MODE is '{other}'; it can be 'index' or 'find'"
+                ));
+            }
+        };
+        Ok(Self {
+            roots: env::split_paths(&roots)
+                .filter(|root| !root.as_os_str().is_empty())
+                .collect(),
+            mode,
+            system: true,
+            ..Self::default()
+        })
+    }
+}

@@ -1,0 +1,4 @@
+//! Names of the functions of real programs, compiled here.
+
+mod search;
+mod support;
