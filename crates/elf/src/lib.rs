@@ -31,7 +31,7 @@ mod symbols;
 pub use elf::Elf;
 pub use error::ElfError;
 pub use header::{Class, SectionHeader, Segment};
-pub use open::open_regular;
+pub use open::{open_regular, open_regular_within};
 pub use read_at::ReadAt;
 pub use section::DebugLink;
 pub use symbols::Symbols;

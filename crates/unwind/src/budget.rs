@@ -1,0 +1,60 @@
+//! What one walk may cost.
+
+/// Bytes of call frame programs interpreted in a walk. A usual function has some dozen.
+const PROGRAM_BYTES: usize = 1 << 20;
+/// Operations of expressions evaluated in a walk. A usual expression has fewer than ten.
+const OPERATIONS: u32 = 10_000;
+/// Pages of the target's memory read in a walk. The stack is usually in the sample.
+const PAGES: u32 = 512;
+
+/// What is left for a walk.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    program_bytes: usize,
+    operations: u32,
+    pages: u32,
+    exhausted: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            program_bytes: PROGRAM_BYTES,
+            operations: OPERATIONS,
+            pages: PAGES,
+            exhausted: false,
+        }
+    }
+}
+
+impl Budget {
+    /// Whether a program of so many bytes may be interpreted.
+    pub(crate) fn program(&mut self, bytes: usize) -> bool {
+        let rest = self.program_bytes.checked_sub(bytes);
+        self.program_bytes = rest.unwrap_or(self.program_bytes);
+        self.exhausted |= rest.is_none();
+        rest.is_some()
+    }
+
+    /// Whether a program was refused: what was found then is not for ever.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// The operations an expression may take; they are all used up by it.
+    pub(crate) fn expression(&mut self) -> Option<u32> {
+        const EACH: u32 = 500;
+        (self.operations >= EACH).then(|| {
+            self.operations -= EACH;
+            EACH
+        })
+    }
+
+    /// Whether another page may be read.
+    pub(crate) fn page(&mut self) -> bool {
+        self.pages > 0 && {
+            self.pages -= 1;
+            true
+        }
+    }
+}

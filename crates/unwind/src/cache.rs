@@ -1,0 +1,182 @@
+//! What processes share.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferretto_elf::Elf;
+use rustc_hash::FxHashMap;
+
+use crate::module::{Module, TableMemory};
+
+/// Bytes of unwind tables kept in memory, unless asked otherwise.
+const TABLE_BYTES: usize = 512 << 20;
+/// Files kept although no process uses them.
+const MAX_IDLE: usize = 256;
+
+/// What tells files apart: names change, and inodes are used again.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    File {
+        device: u64,
+        inode: u64,
+        size: i64,
+        changed: (i64, i64),
+        start: u64,
+    },
+    /// Of memory: the build id, and where in memory code begins relative to that.
+    Build(Vec<u8>),
+}
+
+struct Entry {
+    /// `None` for files that are no ELF files.
+    module: Option<Arc<Module>>,
+    used: u64,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_key: FxHashMap<Key, Entry>,
+    clock: u64,
+}
+
+/// The files that processes have mapped, with their unwind tables: each is read once, however many processes run it.
+/// Threads share it.
+pub struct Cache {
+    entries: Mutex<Entries>,
+    memory: Arc<TableMemory>,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("table_bytes", &self.memory.used())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cache {
+    /// With the usual limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_table_limit(TABLE_BYTES)
+    }
+
+    /// With at most `bytes` of unwind tables in memory. Files for whose tables there is no room are unwound as those
+    /// that have none.
+    #[must_use]
+    pub fn with_table_limit(bytes: usize) -> Self {
+        Self {
+            entries: Mutex::default(),
+            memory: TableMemory::new(bytes),
+        }
+    }
+
+    /// Forgets all files. Processes keep those they use until they are told to forget them, too
+    /// ([`crate::Process::clear`]).
+    pub fn clear(&self) {
+        self.lock().by_key.clear();
+    }
+
+    /// How many files it knows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().by_key.len()
+    }
+
+    /// Whether it knows none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of unwind tables in memory.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.memory.used()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ELF file that begins at `start` of `file`.
+    pub(crate) fn file(&self, file: &Arc<File>, start: u64) -> Option<Arc<Module>> {
+        let stat = rustix::fs::fstat(file).ok()?;
+        let key = Key::File {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+            start,
+        };
+        if let Some(found) = self.find(&key) {
+            return found;
+        }
+        let module = Elf::open(Arc::clone(file), start)
+            .ok()
+            .map(|elf| Arc::new(Module::new(elf, Arc::clone(&self.memory))));
+        self.insert(key, module)
+    }
+
+    /// The file that `elf` is, read from a process's memory. Shared by build id; without one it is nobody else's.
+    pub(crate) fn image(&self, elf: Elf) -> Option<Arc<Module>> {
+        let key = elf.build_id().map(|id| Key::Build(id.to_vec()));
+        let module = |elf| Some(Arc::new(Module::new(elf, Arc::clone(&self.memory))));
+        let Some(key) = key else {
+            return module(elf);
+        };
+        match self.find(&key) {
+            Some(found) => found,
+            None => self.insert(key, module(elf)),
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<Option<Arc<Module>>> {
+        let mut entries = self.lock();
+        entries.clock += 1;
+        let clock = entries.clock;
+        let entry = entries.by_key.get_mut(key)?;
+        entry.used = clock;
+        Some(entry.module.clone())
+    }
+
+    /// Another thread may have been first; its file is the one that is shared then.
+    fn insert(&self, key: Key, module: Option<Arc<Module>>) -> Option<Arc<Module>> {
+        let mut entries = self.lock();
+        entries.evict();
+        let used = entries.clock;
+        let entry = entries.by_key.entry(key).or_insert(Entry { module, used });
+        entry.module.clone()
+    }
+}
+
+impl Entries {
+    /// Drops the older half of what no process uses, if that is much.
+    fn evict(&mut self) {
+        let is_idle = |entry: &Entry| {
+            entry
+                .module
+                .as_ref()
+                .is_none_or(|module| Arc::strong_count(module) == 1)
+        };
+        let mut idle: Vec<u64> = self
+            .by_key
+            .values()
+            .filter(|entry| is_idle(entry))
+            .map(|entry| entry.used)
+            .collect();
+        if idle.len() <= MAX_IDLE {
+            return;
+        }
+        let middle = idle.len() / 2;
+        let (_, &mut middle, _) = idle.select_nth_unstable(middle);
+        self.by_key
+            .retain(|_, entry| !is_idle(entry) || entry.used > middle);
+    }
+}

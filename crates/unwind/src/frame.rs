@@ -1,0 +1,94 @@
+//! What a walk finds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::UnwindError;
+use crate::module::Module;
+
+/// A part of a process's memory in which code lies, usually of a file.
+///
+/// Two frames in the same part of one process share it, until the process's maps change.
+pub struct Mapping {
+    /// The name that the kernel gives, with `!` and the name of the library if that lies within another file. Empty
+    /// for memory that has none.
+    pub path: String,
+    /// The raw bytes of the build id; empty if there is none.
+    pub build_id: Vec<u8>,
+    /// First address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// Position in the file of `start`.
+    pub exact_offset: u64,
+    /// Position in the file at which the ELF file begins that the code is of; 0 unless it lies within another.
+    pub start_offset: u64,
+    /// Address minus position, of the ELF file's first executable segment.
+    pub load_bias: u64,
+    pub(crate) module: Option<Arc<Module>>,
+    /// Address in the process minus address in the ELF file.
+    pub(crate) slide: u64,
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping")
+            .field("path", &self.path)
+            .field("start", &format_args!("{:#x}", self.start))
+            .field("end", &format_args!("{:#x}", self.end))
+            .field("exact_offset", &self.exact_offset)
+            .field("start_offset", &self.start_offset)
+            .field("load_bias", &self.load_bias)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mapping {
+    /// The address relative to the ELF file: what offline symbolizers take.
+    pub(crate) fn relative(&self, pc: u64) -> u64 {
+        let within = self.exact_offset.wrapping_sub(self.start_offset);
+        pc.wrapping_sub(self.start)
+            .wrapping_add(self.load_bias)
+            .wrapping_add(within)
+    }
+}
+
+/// One frame of a callstack.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Where the code lies; `None` for addresses outside of all, and for frames that stand for an error.
+    pub mapping: Option<Arc<Mapping>>,
+    /// The address in the mapping's ELF file, moved back into the call for all but the innermost frame and those that a
+    /// signal interrupted. Without a mapping: the address in memory, or 0.
+    pub rel_pc: u64,
+    pub(crate) name: Option<Arc<str>>,
+}
+
+impl Frame {
+    /// The frame that stands for an error; it is the outermost.
+    pub(crate) fn error(error: UnwindError) -> Self {
+        Self {
+            mapping: None,
+            rel_pc: 0,
+            name: Some(error.frame_name().into()),
+        }
+    }
+
+    /// The function's name as it is in the file's symbol tables or the JIT compiler's map, not demangled; for the frame
+    /// that stands for an error, `ERROR ` and the error's name. The first call for a file reads its symbol tables.
+    #[must_use]
+    pub fn function_name(&self) -> Option<&str> {
+        if let Some(name) = &self.name {
+            return Some(name);
+        }
+        let mapping = self.mapping.as_deref()?;
+        let module = mapping.module.as_deref()?;
+        // Back to the address in memory, as other segments may lie elsewhere than the first.
+        let pc = self
+            .rel_pc
+            .wrapping_add(mapping.start)
+            .wrapping_sub(mapping.relative(mapping.start));
+        let address = pc.wrapping_sub(mapping.slide);
+        module.elf().symbols().lookup(address).map(|found| found.0)
+    }
+}

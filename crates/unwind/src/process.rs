@@ -1,0 +1,173 @@
+//! A process whose threads are sampled.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cache::Cache;
+use crate::error::UnwindError;
+use crate::frame::Frame;
+use crate::maps;
+use crate::memory::Pages;
+use crate::registers::Registers;
+use crate::space::Space;
+use crate::walk::{self, Walk};
+
+/// How callers are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By unwind tables.
+    Dwarf,
+    /// By frame pointers, in the copied stack. The tables are asked only for the innermost function, which may not have set
+    /// up its frame yet, and where a signal came.
+    FramePointer,
+    /// The kernel has found them already, by frame pointers.
+    KernelChain,
+}
+
+/// What was copied of a thread at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// The registers; not needed for [`Mode::KernelChain`].
+    pub registers: Option<&'a Registers>,
+    /// The stack, from the stack pointer on.
+    pub stack: &'a [u8],
+    /// As much of the stack was copied as was asked for, so it probably goes on.
+    pub stack_full: bool,
+    /// The addresses the kernel found by frame pointers, from the program counter on, without kernel addresses and
+    /// markers. Empty if it was not asked.
+    pub user_chain: &'a [u64],
+}
+
+/// How often maps are read anew because something was not found in them: at once a few times, and then each
+/// [`REFILL`] once.
+const BURST: u32 = 8;
+const REFILL: Duration = Duration::from_millis(100);
+
+/// What is known of a process. One thread unwinds its samples.
+pub struct Process {
+    maps: File,
+    memory: Arc<File>,
+    space: Space,
+    pages: Pages,
+    walk: Walk,
+    stale: bool,
+    reads: Reads,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    /// The most frames of a callstack.
+    pub const MAX_FRAMES: usize = 1000;
+
+    /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the process ran when they
+    /// were opened: after it has exited or executed another, they give nothing, and files are found neither.
+    #[must_use]
+    pub fn new(pid: u32, maps: File, memory: File) -> Self {
+        let memory = Arc::new(memory);
+        Self {
+            maps,
+            space: Space::new(pid, Arc::clone(&memory)),
+            memory,
+            pages: Pages::default(),
+            walk: Walk::default(),
+            stale: true,
+            reads: Reads::default(),
+        }
+    }
+
+    /// Forgets everything about maps and files; they are read again when they are needed.
+    pub fn clear(&mut self) {
+        self.space.forget();
+        self.stale = true;
+    }
+
+    /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost frame, the last is one
+    /// that stands for the error, and what was found before it is good.
+    ///
+    /// # Errors
+    /// Why the callstack is not complete.
+    pub fn unwind(
+        &mut self,
+        cache: &Cache,
+        sample: &Sample<'_>,
+        mode: Mode,
+        frames: &mut Vec<Frame>,
+    ) -> Result<(), UnwindError> {
+        let first = frames.len();
+        if std::mem::take(&mut self.stale) {
+            self.read_maps();
+        }
+        let mut may_read = true;
+        let result = loop {
+            let mut walker = walk::Walker {
+                space: &mut self.space,
+                walk: &mut self.walk,
+                memory: &self.memory,
+                pages: &mut self.pages,
+                cache,
+                frames,
+                may_read,
+            };
+            match walker.run(sample, mode) {
+                // Code that was not there when the maps were read.
+                walk::Outcome::Unmapped if may_read => {
+                    may_read = false;
+                    if self.reads.take() {
+                        self.read_maps();
+                    }
+                    frames.truncate(first);
+                }
+                walk::Outcome::Unmapped => break Err(UnwindError::InvalidMap),
+                walk::Outcome::Ended(result) => break result,
+            }
+        };
+        if let Err(error) = result {
+            frames.push(Frame::error(error));
+        }
+        result
+    }
+
+    /// Maps of a process that is gone are empty; those from before are still those of the sample.
+    fn read_maps(&mut self) {
+        match maps::read(&self.maps) {
+            Ok(maps) if !maps.is_empty() => self.space.set(maps),
+            _ => {}
+        }
+    }
+}
+
+/// Bounds how often maps are read.
+struct Reads {
+    left: u32,
+    since: Instant,
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self {
+            left: BURST,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Reads {
+    fn take(&mut self) -> bool {
+        let gained = self.since.elapsed().as_nanos() / REFILL.as_nanos();
+        if gained > 0 {
+            let gained = u32::try_from(gained).unwrap_or(BURST);
+            self.left = self.left.saturating_add(gained).min(BURST);
+            self.since = Instant::now();
+        }
+        self.left > 0 && {
+            self.left -= 1;
+            true
+        }
+    }
+}

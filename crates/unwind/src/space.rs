@@ -1,0 +1,284 @@
+//! A process's address space: its maps, and what was found out about them.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use ferretto_elf::Elf;
+
+use crate::budget::Budget;
+use crate::cache::Cache;
+use crate::cfi::{Kind, Rule};
+use crate::files;
+use crate::frame::Mapping;
+use crate::image::Image;
+use crate::maps::Map;
+use crate::module::Module;
+use crate::registers::Machine;
+
+/// Addresses whose rules a process remembers: at first, and at most.
+const FIRST_SLOTS: usize = 64;
+const MAX_SLOTS: usize = 4096;
+
+/// A map, and its mapping once code in it was found on a stack.
+struct Place {
+    map: Map,
+    mapping: Option<Arc<Mapping>>,
+}
+
+/// Where an address lies, and how to find its caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    /// Number of the map.
+    pub(crate) place: u32,
+    pub(crate) rule: Rule,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    address: u64,
+    spot: Spot,
+}
+
+/// No code can be there.
+const NOWHERE: u64 = u64::MAX;
+
+const EMPTY: Slot = Slot {
+    address: NOWHERE,
+    spot: Spot {
+        place: 0,
+        rule: Rule::bare(Kind::Missing),
+    },
+};
+
+/// The maps of a process.
+pub(crate) struct Space {
+    pid: u32,
+    memory: Arc<File>,
+    places: Vec<Place>,
+    /// What was asked lately, by address; a power of two of them.
+    slots: Box<[Slot]>,
+    misses: usize,
+}
+
+impl Space {
+    pub(crate) fn new(pid: u32, memory: Arc<File>) -> Self {
+        Self {
+            pid,
+            memory,
+            places: Vec::new(),
+            slots: vec![EMPTY; FIRST_SLOTS].into(),
+            misses: 0,
+        }
+    }
+
+    /// Takes over a new list of maps; what is known of those that stayed is kept.
+    pub(crate) fn set(&mut self, maps: Vec<Map>) {
+        let mut old = std::mem::take(&mut self.places).into_iter().peekable();
+        self.places = maps
+            .into_iter()
+            .map(|map| {
+                while old.next_if(|place| place.map.start < map.start).is_some() {}
+                let known = old.next_if(|place| place.map == map);
+                Place {
+                    mapping: known.and_then(|place| place.mapping),
+                    map,
+                }
+            })
+            .collect();
+        self.slots.fill(EMPTY);
+    }
+
+    /// Forgets the files behind the maps.
+    pub(crate) fn forget(&mut self) {
+        for place in &mut self.places {
+            place.mapping = None;
+        }
+        self.slots = vec![EMPTY; FIRST_SLOTS].into();
+        self.misses = 0;
+    }
+
+    /// The highest address with code or data of the process.
+    pub(crate) fn end(&self) -> u64 {
+        // The last is that of `[vsyscall]`, where there is one, far from all others.
+        self.places
+            .iter()
+            .rev()
+            .map(|place| place.map.end)
+            .find(|&end| end >> 63 == 0)
+            .unwrap_or(0)
+    }
+
+    /// The map that has code at `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<u32> {
+        let after = self
+            .places
+            .partition_point(|place| place.map.start <= address);
+        let index = after.checked_sub(1)?;
+        let map = &self.places[index].map;
+        (address < map.end && map.executable).then_some(index as u32)
+    }
+
+    /// The rule for `address`, and the map it lies in.
+    #[inline]
+    pub(crate) fn spot(
+        &mut self,
+        address: u64,
+        machine: Machine,
+        cache: &Cache,
+        budget: &mut Budget,
+    ) -> Option<Spot> {
+        let slot = self.slots[self.slot_of(address)];
+        if slot.address == address {
+            return Some(slot.spot);
+        }
+        self.search(address, machine, cache, budget)
+    }
+
+    #[inline]
+    fn slot_of(&self, address: u64) -> usize {
+        let mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        mixed as usize & (self.slots.len() - 1)
+    }
+
+    #[cold]
+    fn search(
+        &mut self,
+        address: u64,
+        machine: Machine,
+        cache: &Cache,
+        budget: &mut Budget,
+    ) -> Option<Spot> {
+        let place = self.find(address)?;
+        let mapping = self.mapping(place, cache);
+        let rule = match &mapping.module {
+            Some(module) => {
+                let address = address.wrapping_sub(mapping.slide);
+                module.rule(address, machine, budget)
+            }
+            None => Rule::bare(Kind::Missing),
+        };
+        let spot = Spot { place, rule };
+        if !budget.is_exhausted() {
+            self.remember(Slot { address, spot });
+        }
+        Some(spot)
+    }
+
+    fn remember(&mut self, slot: Slot) {
+        self.misses += 1;
+        if self.misses > 2 * self.slots.len() && self.slots.len() < MAX_SLOTS {
+            let larger = vec![EMPTY; self.slots.len() * 4].into();
+            let old = std::mem::replace(&mut self.slots, larger);
+            for slot in old.iter().filter(|slot| slot.address != NOWHERE) {
+                let index = self.slot_of(slot.address);
+                self.slots[index] = *slot;
+            }
+            self.misses = 0;
+        }
+        let index = self.slot_of(slot.address);
+        self.slots[index] = slot;
+    }
+
+    /// The map with that number, as frames show it.
+    #[inline]
+    pub(crate) fn mapping(&mut self, place: u32, cache: &Cache) -> &Arc<Mapping> {
+        let index = place as usize;
+        if self.places[index].mapping.is_none() {
+            let mapping = self.resolve(index, cache);
+            self.places[index].mapping = Some(Arc::new(mapping));
+        }
+        let mapping = self.places[index].mapping.as_ref();
+        mapping.expect("it was resolved just now")
+    }
+
+    /// Finds the file of a map, and the ELF file within.
+    fn resolve(&self, index: usize, cache: &Cache) -> Mapping {
+        let map = &self.places[index].map;
+        let (module, start_offset) = self
+            .file_module(index, cache)
+            .or_else(|| self.image_module(index, cache))
+            .map_or((None, map.offset), |(module, start)| (Some(module), start));
+        let elf = module.as_ref().map(|module| module.elf());
+        let start_offset = if elf.is_some() { start_offset } else { 0 };
+        let mut path = map.name.to_string();
+        if let Some(soname) = elf.filter(|_| start_offset != 0).and_then(Elf::soname) {
+            path = format!("{path}!{soname}");
+        }
+        let build_id = elf.and_then(Elf::build_id).filter(|_| !path.is_empty());
+        Mapping {
+            build_id: build_id.unwrap_or_default().to_vec(),
+            path,
+            start: map.start,
+            end: map.end,
+            exact_offset: map.offset,
+            start_offset,
+            load_bias: elf.map_or(0, Elf::load_bias),
+            slide: elf.map_or(0, |elf| slide(elf, map, start_offset)),
+            module,
+        }
+    }
+
+    fn file_module(&self, index: usize, cache: &Cache) -> Option<(Arc<Module>, u64)> {
+        let map = &self.places[index].map;
+        let file = Arc::new(files::open(self.pid, &self.memory, map)?);
+        self.starts(index)
+            .find_map(|start| Some((cache.file(&file, start)?, start)))
+    }
+
+    /// Where in the file the ELF file may begin: at the map's own position, at the beginning, or where a map before
+    /// this one, that can only be read, begins.
+    fn starts(&self, index: usize) -> impl Iterator<Item = u64> {
+        let map = &self.places[index].map;
+        let before = self.before(index);
+        [map.offset, 0].into_iter().chain(before)
+    }
+
+    /// Positions of the maps of the same file that come before, from the nearest.
+    fn before(&self, index: usize) -> impl Iterator<Item = u64> {
+        const MAX_BEFORE: usize = 8;
+        let map = &self.places[index].map;
+        self.places[..index]
+            .iter()
+            .rev()
+            .take(MAX_BEFORE)
+            .map(|place| &place.map)
+            .take_while(|before| before.inode == map.inode && before.name == map.name)
+            .filter(|before| before.readable && !before.executable && before.offset < map.offset)
+            .map(|before| before.offset)
+    }
+
+    /// The vdso, and files that are gone or cannot be opened.
+    fn image_module(&self, index: usize, cache: &Cache) -> Option<(Arc<Module>, u64)> {
+        let map = &self.places[index].map;
+        if map.is_device() || !(map.is_vdso() || map.inode != 0) {
+            return None;
+        }
+        let same = self.places.iter().map(|place| &place.map).filter(|other| {
+            other.inode == map.inode && other.device == map.device && other.name == map.name
+        });
+        let parts: Vec<Map> = same.cloned().collect();
+        self.starts(index).find_map(|start| {
+            let image = Image::new(Arc::clone(&self.memory), parts.iter());
+            let elf = Elf::open(image, start).ok()?;
+            Some((cache.image(elf)?, start))
+        })
+    }
+}
+
+/// Address in the process minus address in the ELF file, for the segment that `map` is of.
+fn slide(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
+    let offset = map.offset.wrapping_sub(start_offset);
+    let end = offset.saturating_add(map.end - map.start);
+    let bias = elf
+        .segments()
+        .iter()
+        .find(|segment| {
+            segment.is_executable()
+                && segment.offset < end
+                && offset < segment.offset.saturating_add(segment.file_size)
+        })
+        .map_or(elf.load_bias(), |segment| {
+            segment.address.wrapping_sub(segment.offset)
+        });
+    map.start.wrapping_sub(offset.wrapping_add(bias))
+}

@@ -1,0 +1,72 @@
+//! Frames that the kernel found.
+
+use super::{Outcome, Walker, seam};
+use crate::budget::Budget;
+use crate::cfi::Kind;
+use crate::process::Process;
+use crate::registers::Machine;
+
+/// Addresses from here on are marks between the parts of a chain.
+const FIRST_MARK: u64 = -4095_i64 as u64;
+
+impl Walker<'_> {
+    /// The whole chain. All but the first are return addresses.
+    pub(super) fn chain(&mut self, chain: &[u64]) -> Outcome {
+        let call = Machine::NATIVE.call_size();
+        let addresses = chain.iter().filter(|&&address| address < FIRST_MARK);
+        let mut unmapped = false;
+        for (index, &address) in addresses.take(Process::MAX_FRAMES).enumerate() {
+            let inside = if index == 0 {
+                address
+            } else {
+                address.wrapping_sub(call)
+            };
+            if self.space.find(inside).is_none() {
+                unmapped = true;
+                if self.may_read {
+                    break;
+                }
+            }
+            self.push_address(inside);
+        }
+        if unmapped && self.may_read {
+            return Outcome::Unmapped;
+        }
+        Outcome::Ended(Ok(()))
+    }
+
+    /// Whether memory that was not copied led to the frames the kernel found: all in `rest` that are code are among
+    /// our addresses from number `from` on.
+    pub(super) fn confirms(&self, rest: &[u64], from: usize) -> bool {
+        let call = Machine::NATIVE.call_size();
+        let code = rest
+            .iter()
+            .copied()
+            .take_while(|address| self.space.find(address.wrapping_sub(call)).is_some());
+        self.walk
+            .addresses
+            .get(from..)
+            .is_some_and(|found| seam::is_within(code, found))
+    }
+
+    /// Appends frames for return addresses, until one is no code or belongs to the outermost function; gives how many.
+    pub(super) fn append_chain(&mut self, rest: &[u64]) -> usize {
+        let call = Machine::NATIVE.call_size();
+        let mut budget = Budget::default();
+        let room = Process::MAX_FRAMES.saturating_sub(self.walk.addresses.len());
+        let mut count = 0;
+        for address in rest.iter().take(room) {
+            let inside = address.wrapping_sub(call);
+            let spot = self
+                .space
+                .spot(inside, Machine::NATIVE, self.cache, &mut budget);
+            let Some(spot) = spot else { break };
+            self.push(spot.place, inside);
+            count += 1;
+            if spot.rule.kind == Kind::End {
+                break;
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,73 @@
+//! Where the kernel's chain of frame pointers meets the frames that were found.
+//!
+//! Both begin at the sampled program counter, and the kernel's addresses are return addresses as ours are. The chain
+//! leaves out functions that keep no frame pointer. So we go along both from the innermost frame: each of our addresses that is
+//! the chain's next is the same frame. (Looking for the last address in the chain would not do, as in a recursion all are
+//! equal.) The chain may continue our frames if it has one of the outermost few; what comes after that in the chain is
+//! what we have not found.
+
+/// The same frame must be among this many outermost ones that were found.
+const NEAR: usize = 4;
+
+/// The part of `chain` that continues `found`, if there is one.
+pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<&'c [u64]> {
+    let mut next = 0;
+    let mut last_match = None;
+    for (index, address) in found.iter().enumerate() {
+        // The chain may hold one that we have not, as after a function that has not set up its frame.
+        let skipped = [0, 1]
+            .into_iter()
+            .find(|skip| chain.get(next + skip) == Some(address));
+        if let Some(skipped) = skipped {
+            last_match = Some(index);
+            next += skipped + 1;
+        }
+    }
+    let near = found.len() - last_match? <= NEAR;
+    chain.get(next..).filter(|rest| near && !rest.is_empty())
+}
+
+/// Whether all of `part` are in `whole`, in that order.
+pub(super) fn is_within(mut part: impl Iterator<Item = u64>, whole: &[u64]) -> bool {
+    let mut whole = whole.iter();
+    part.all(|address| whole.any(|&other| other == address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_continues_after_the_frame_both_have() {
+        assert_eq!(rest(&[1, 2, 3], &[1, 2, 3, 4, 5]), Some(&[4, 5][..]));
+        assert_eq!(rest(&[1, 2, 3], &[1, 2, 3]), None);
+        assert_eq!(rest(&[1, 2, 3], &[]), None);
+        assert_eq!(rest(&[1, 2, 3], &[7, 8, 9]), None);
+    }
+
+    #[test]
+    fn functions_without_frame_pointers_are_left_out_of_the_chain() {
+        assert_eq!(rest(&[1, 20, 3, 4], &[1, 3, 4, 5]), Some(&[5][..]));
+        assert_eq!(rest(&[1, 2, 3, 40], &[1, 2, 3, 5]), Some(&[5][..]));
+        assert_eq!(rest(&[1, 3, 4], &[1, 20, 3, 4, 5]), Some(&[5][..]));
+    }
+
+    #[test]
+    fn equal_addresses_of_a_recursion_are_counted() {
+        let found = [1, 9, 9, 9];
+        assert_eq!(rest(&found, &[1, 9, 9, 9, 9, 9, 4]), Some(&[9, 9, 4][..]));
+        assert_eq!(rest(&found, &[1, 9, 9, 9, 4]), Some(&[4][..]));
+    }
+
+    #[test]
+    fn a_match_far_inside_says_nothing_about_the_outermost_frames() {
+        assert_eq!(rest(&[1, 2, 30, 40, 50, 60], &[1, 2, 7, 8]), None);
+    }
+
+    #[test]
+    fn order_matters() {
+        assert!(is_within([1, 3].into_iter(), &[1, 2, 3]));
+        assert!(!is_within([3, 1].into_iter(), &[1, 2, 3]));
+        assert!(!is_within([1, 1].into_iter(), &[1, 2, 3]));
+    }
+}

@@ -1,0 +1,222 @@
+//! Real programs, compiled here and stopped by ptrace where they say they are ready.
+
+#![allow(dead_code)]
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, Sample, UnwindError};
+use nix::sys::{ptrace, signal, wait};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Compiles `source` with `cc`.
+pub(crate) fn cc(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let input = folder.join(format!("{name}.c"));
+    fs::write(&input, source).unwrap();
+    let output = folder.join(name);
+    let mut command = Command::new("cc");
+    command
+        .current_dir(folder)
+        .arg(&input)
+        .arg("-o")
+        .arg(&output);
+    run(command.args(flags));
+    output
+}
+
+/// Compiles `source` with `rustc`.
+pub(crate) fn rustc(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let input = folder.join(format!("{name}.rs"));
+    fs::write(&input, source).unwrap();
+    let output = folder.join(name);
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(compiler);
+    run(command.arg(&input).arg("-o").arg(&output).args(flags));
+    output
+}
+
+pub(crate) fn run(command: &mut Command) {
+    let out = command.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{command:?}: {text}");
+}
+
+/// A program that runs, and is killed in the end.
+pub(crate) struct Target {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    pub(crate) folder: TempDir,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What there is at one moment.
+pub(crate) struct Stopped {
+    pub(crate) registers: Registers,
+    pub(crate) stack: Vec<u8>,
+}
+
+impl Target {
+    /// Compiles C and starts it; it must print a line when it is ready.
+    pub(crate) fn c(source: &str, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = cc(folder.path(), "program", source, flags);
+        Self::start(folder, &program)
+    }
+
+    pub(crate) fn start(folder: TempDir, program: &Path) -> Self {
+        let mut child = Command::new(program)
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut target = Self {
+            child,
+            output,
+            folder,
+        };
+        target.line();
+        target
+    }
+
+    /// The next line it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "it ended");
+        line.trim().into()
+    }
+
+    /// Lets it go on to its next line.
+    pub(crate) fn go(&mut self) -> String {
+        use std::io::Write as _;
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.line()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        let open = |name| File::open(format!("/proc/{}/{name}", self.pid())).unwrap();
+        Process::new(self.pid(), open("maps"), open("mem"))
+    }
+
+    /// Registers and stack of the main thread.
+    pub(crate) fn stop(&self) -> Stopped {
+        self.stop_thread(self.pid(), usize::MAX)
+    }
+
+    /// Registers and stack of the main thread, once it has come to `function`.
+    pub(crate) fn stop_in(&self, function: &str) -> Stopped {
+        self.stop_thread_in(self.pid(), function)
+    }
+
+    /// Registers and stack of a thread, once it has come to `function`.
+    pub(crate) fn stop_thread_in(&self, tid: u32, function: &str) -> Stopped {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let stopped = self.stop_thread(tid, usize::MAX);
+            let (frames, _) = unwind(&mut self.process(), &stopped.sample(), Mode::Dwarf);
+            if frames.first().and_then(Frame::function_name) == Some(function) {
+                return stopped;
+            }
+            assert!(Instant::now() < deadline, "{:?}", names(&frames));
+            std::thread::yield_now();
+        }
+    }
+
+    /// Registers of a thread and at most `most` bytes of its stack.
+    pub(crate) fn stop_thread(&self, tid: u32, most: usize) -> Stopped {
+        let pid = Pid::from_raw(tid as i32);
+        ptrace::attach(pid).unwrap();
+        wait::waitpid(pid, Some(wait::WaitPidFlag::__WALL)).unwrap();
+        let raw = ptrace::getregs(pid).unwrap();
+        let sp = raw.rsp;
+        let numbered = [
+            raw.rax, raw.rdx, raw.rcx, raw.rbx, raw.rsi, raw.rdi, raw.rbp, sp, raw.r8, raw.r9,
+            raw.r10, raw.r11, raw.r12, raw.r13, raw.r14, raw.r15,
+        ];
+        let mut registers = Registers::new(Machine::X86_64);
+        registers.set_pc(raw.rip);
+        for (number, value) in numbered.into_iter().enumerate() {
+            registers.set(number, value);
+        }
+        let stack = self.copy(sp, most);
+        ptrace::detach(pid, None::<signal::Signal>).unwrap();
+        Stopped { registers, stack }
+    }
+
+    /// The memory from `address` to the end of its map.
+    pub(crate) fn copy(&self, address: u64, most: usize) -> Vec<u8> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
+        let end = maps
+            .lines()
+            .filter_map(|line| {
+                let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+                let parse = |text| u64::from_str_radix(text, 16).ok();
+                (parse(start)?..parse(end)?)
+                    .contains(&address)
+                    .then_some(parse(end)?)
+            })
+            .next()
+            .expect("a map of the stack");
+        let mut stack = vec![0; usize::try_from(end - address).unwrap().min(most)];
+        let memory = File::open(format!("/proc/{}/mem", self.pid())).unwrap();
+        memory.read_exact_at(&mut stack, address).unwrap();
+        stack
+    }
+}
+
+impl Stopped {
+    pub(crate) fn sample(&self) -> Sample<'_> {
+        Sample {
+            registers: Some(&self.registers),
+            stack: &self.stack,
+            stack_full: false,
+            user_chain: &[],
+        }
+    }
+}
+
+/// The frames of a sample.
+pub(crate) fn unwind(
+    process: &mut Process,
+    sample: &Sample<'_>,
+    mode: Mode,
+) -> (Vec<Frame>, Result<(), UnwindError>) {
+    let mut frames = Vec::new();
+    let result = process.unwind(&Cache::new(), sample, mode, &mut frames);
+    (frames, result)
+}
+
+/// Names of the frames; `?` for those without.
+pub(crate) fn names(frames: &[Frame]) -> Vec<String> {
+    frames
+        .iter()
+        .map(|frame| frame.function_name().unwrap_or("?").to_owned())
+        .collect()
+}
+
+/// The names from `first` on, up to and with `last`.
+pub(crate) fn between<'n>(names: &'n [String], first: &str, last: &str) -> Vec<&'n str> {
+    let start = names.iter().position(|name| name == first);
+    let end = names.iter().rposition(|name| name == last);
+    let (Some(start), Some(end)) = (start, end) else {
+        panic!("no {first} or no {last} in {names:?}");
+    };
+    names[start..=end].iter().map(String::as_str).collect()
+}
