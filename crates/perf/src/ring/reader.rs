@@ -47,6 +47,11 @@ impl<M: Memory> RecordReader<M> {
         &self.memory
     }
 
+    /// The ring, to be changed.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
     /// Records lost so far, as far as the ring says.
     pub fn lost(&self) -> u64 {
         self.lost

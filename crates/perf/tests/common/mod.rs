@@ -1,6 +1,9 @@
 //! Configs, and work to be observed.
 #![allow(dead_code, reason = "not every test uses everything")]
 
+pub(crate) mod kernel;
+pub(crate) mod ring;
+
 use std::time::{Duration, Instant};
 
 use ferretto_perf::config::{Kernel, Plan};
