@@ -410,7 +410,8 @@ fn perf_011_polled_counters_have_neither_callstacks_nor_rings() {
     let mut rings = polling.clone();
     rings.ring_buffer_pages = Some(7);
     assert!(accepted(&rings).sampling().is_none());
-    let refusing: [(&str, fn(&mut PerfEventConfig)); 3] = [
+    type Change = fn(&mut PerfEventConfig);
+    let refusing: [(&str, Change); 3] = [
         ("callstack_sampling", |config| {
             config.callstack_sampling = MessageField::some(Default::default());
         }),
