@@ -133,6 +133,11 @@ impl StackCounts {
         });
     }
 
+    /// Selects samples of waiting, or of running.
+    pub fn set_off_cpu(&mut self, off_cpu: Option<bool>) {
+        self.selection.off_cpu = off_cpu;
+    }
+
     /// What was selected, in no particular order.
     pub fn iter<'a>(
         &'a self,

@@ -1,5 +1,6 @@
 //! The parts of the recording's own configuration that advice refers to.
 
+use ferretto_proto::fields::{data_source_config, perf_event_config};
 use ferretto_wire::Fields;
 
 use super::threads::printable;
@@ -23,6 +24,51 @@ pub(super) struct Config {
     pub(super) file_write_period_ms: u64,
     pub(super) drain_period_ms: u64,
     pub(super) flush_timeout_ms: u64,
+    pub(super) perf: PerfConfig,
+}
+
+/// The parts of a `PerfEventConfig`, with zero for what it leaves out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PerfConfig {
+    ring_buffer_pages: u64,
+    descriptor_timeout_ms: u64,
+    pub(super) max_enqueued_footprint_kb: u64,
+    pub(super) max_daemon_memory_kb: u64,
+}
+
+impl PerfConfig {
+    fn read(bytes: &[u8]) -> Self {
+        let mut config = Self::default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let number = field.as_u64().unwrap_or(0);
+            match field.number {
+                perf_event_config::RING_BUFFER_PAGES => config.ring_buffer_pages = number,
+                perf_event_config::REMOTE_DESCRIPTOR_TIMEOUT_MS => {
+                    config.descriptor_timeout_ms = number;
+                }
+                perf_event_config::MAX_ENQUEUED_FOOTPRINT_KB => {
+                    config.max_enqueued_footprint_kb = number;
+                }
+                perf_event_config::MAX_DAEMON_MEMORY_KB => config.max_daemon_memory_kb = number,
+                _ => {}
+            }
+        }
+        config
+    }
+
+    pub(super) fn ring_buffer_pages(&self) -> u64 {
+        match self.ring_buffer_pages {
+            0 => 256,
+            pages => pages,
+        }
+    }
+
+    pub(super) fn descriptor_timeout_ms(&self) -> u64 {
+        match self.descriptor_timeout_ms {
+            0 => 100,
+            ms => ms,
+        }
+    }
 }
 
 impl Config {
@@ -34,8 +80,12 @@ impl Config {
                     config.buffers.extend(field.as_bytes().map(read_buffer));
                 }
                 2 => {
-                    if let Some(ms) = field.as_bytes().and_then(drain_period) {
+                    let source = field.as_bytes().unwrap_or_default();
+                    if let Some(ms) = drain_period(source) {
                         config.drain_period_ms = ms;
+                    }
+                    if let Some(perf) = perf_config(source) {
+                        config.perf = PerfConfig::read(perf);
                     }
                 }
                 8 => config.write_into_file = field.as_bool().unwrap_or(false),
@@ -76,4 +126,10 @@ fn drain_period(data_source: &[u8]) -> Option<u64> {
     let config = Fields::find(1, data_source)?.as_bytes()?;
     let ftrace = Fields::find(100, config)?.as_bytes()?;
     Fields::find(11, ftrace)?.as_u64()
+}
+
+/// `data_sources.config.perf_event_config`.
+fn perf_config(data_source: &[u8]) -> Option<&[u8]> {
+    let config = Fields::find(1, data_source)?.as_bytes()?;
+    Fields::find(data_source_config::PERF_EVENT_CONFIG, config)?.as_bytes()
 }

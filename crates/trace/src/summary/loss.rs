@@ -23,6 +23,14 @@ pub enum Cause {
     NoSuchBuffer,
     /// A producer did not hand over its last events in time.
     Flush,
+    /// The kernel's ring of samples was full.
+    SampleRing,
+    /// Samples came faster than callstacks could be made of them.
+    UnwindQueue,
+    /// A process could not be looked at when its sample was.
+    ProcessGone,
+    /// A profiler stopped because it used more memory than it may.
+    Guardrail,
     /// The trace has a gap whose cause was not recorded.
     Unknown,
 }
@@ -40,6 +48,10 @@ impl Cause {
             Self::Producer => "faulty producer",
             Self::NoSuchBuffer => "no such buffer",
             Self::Flush => "flush timed out",
+            Self::SampleRing => "kernel's ring of samples full",
+            Self::UnwindQueue => "unwinding too slow",
+            Self::ProcessGone => "process gone or not permitted",
+            Self::Guardrail => "memory limit",
             Self::Unknown => "gap",
         }
     }

@@ -8,6 +8,7 @@ mod counters;
 mod ftrace;
 mod loss;
 mod names;
+mod profile;
 mod sched;
 mod sequences;
 mod stats;
@@ -22,6 +23,7 @@ use ferretto_wire::Fields;
 
 pub use self::counters::CounterSummary;
 pub use self::loss::{Cause, Loss, human_bytes};
+pub use self::profile::ProfileSummary;
 pub use self::sched::CpuSummary;
 pub use self::threads::ProcessSummary;
 pub use self::track_events::TrackEventCounts;
@@ -35,6 +37,7 @@ use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
 use self::track_events::TrackEvents;
+use crate::profile::{Decoder, Profile, StackCounts};
 use crate::reader::{ReadError, TraceReader};
 
 /// `BuiltinClock` ids.
@@ -73,6 +76,8 @@ pub struct Summary {
     pub cpus: Vec<CpuSummary>,
     /// Processes by CPU time, the longest first.
     pub processes: Vec<ProcessSummary>,
+    /// Callstack samples: of running, then of waiting.
+    pub profiles: Vec<ProfileSummary>,
     /// Threads that the trace names or saw running.
     pub threads: usize,
     /// Counters with at least one sample.
@@ -140,6 +145,8 @@ pub struct Summarizer {
     counters: Counters,
     track_events: TrackEvents,
     sequences: Sequences,
+    samples: Decoder,
+    stacks: StackCounts,
     config: Option<Config>,
     stats: Option<Stats>,
     slow: Vec<String>,
@@ -158,6 +165,8 @@ struct Envelope<'a> {
     clock: Option<u32>,
     default_clock: Option<u32>,
     data: Option<(u32, &'a [u8])>,
+    /// Whether it says something that samples may need.
+    is_of_samples: bool,
     malformed: bool,
 }
 
@@ -170,6 +179,7 @@ impl<'a> Envelope<'a> {
                 break;
             };
             let number = || field.as_u64().unwrap_or(0);
+            envelope.is_of_samples |= is_of_samples(field.number);
             match field.number {
                 packet_field::TIMESTAMP => envelope.timestamp = Some(number()),
                 packet_field::TIMESTAMP_CLOCK_ID => envelope.clock = Some(number() as u32),
@@ -193,6 +203,20 @@ impl<'a> Envelope<'a> {
         }
         envelope
     }
+}
+
+fn is_of_samples(number: u32) -> bool {
+    matches!(
+        number,
+        packet_field::PERF_SAMPLE
+            | packet_field::STACK_SAMPLE
+            | packet_field::INTERNED_DATA
+            | packet_field::TRACE_PACKET_DEFAULTS
+            | packet_field::CLOCK_SNAPSHOT
+            | packet_field::MODULE_SYMBOLS
+            | packet_field::PREVIOUS_PACKET_DROPPED
+            | packet_field::INCREMENTAL_STATE_CLEARED
+    )
 }
 
 impl Summarizer {
@@ -229,6 +253,11 @@ impl Summarizer {
                 count.1 = count.1.saturating_add(packet.len() as u64);
             }
             self.data(envelope.writer.machine, kind, body, at);
+        }
+        if envelope.is_of_samples
+            && let Some(sample) = self.samples.add(packet)
+        {
+            self.stacks.add_since(&sample, None);
         }
     }
 
@@ -338,14 +367,21 @@ impl Summarizer {
         let sources = self.sources();
         let mut threads = self.threads;
         let cpus = self.sched.finish(&mut threads, end);
+        let processes = threads.by_process();
+        let thread_count = threads.len();
+        let mut stacks = self.stacks;
+        let profile = Profile::new(self.samples, threads);
+        losses.extend(profile::losses(&profile, &config.perf));
+        notes.extend(profile::notes(&profile));
         Summary {
             bytes: self.bytes,
             packets: self.packets,
             duration_ns: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
             sources,
             cpus,
-            threads: threads.len(),
-            processes: threads.by_process(),
+            profiles: profile::summaries(&profile, &mut stacks),
+            threads: thread_count,
+            processes,
             counters: self.counters.finish(),
             track_events: self.track_events.finish(),
             losses,

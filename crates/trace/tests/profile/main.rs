@@ -4,3 +4,4 @@ mod damage;
 mod made;
 mod output;
 mod samples;
+mod summary;

@@ -1,5 +1,7 @@
 //! The summary of a trace as people read it.
 
+mod profile;
+
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -39,6 +41,7 @@ pub(crate) fn summary(
     events(out, summary, width)?;
     cpus(out, summary)?;
     processes(out, summary, width)?;
+    profile::profiles(out, &summary.profiles, width)?;
     counters(out, &summary.counters)?;
     for note in &summary.notes {
         writeln!(out, "\nnote: {note}")?;
@@ -173,14 +176,18 @@ fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> i
 fn process_name(process: &ProcessSummary) -> String {
     let name = match process.name.as_str() {
         "" => "(no name)",
-        name if name.starts_with('/') => {
-            let program = name.find(' ').unwrap_or(name.len());
-            let folder = name[..program].rfind('/').map_or(0, |slash| slash + 1);
-            &name[folder..]
-        }
-        name => name,
+        name => without_folder(name),
     };
     format!("{name}{}", machine_suffix(process.machine))
+}
+
+fn without_folder(name: &str) -> &str {
+    if !name.starts_with('/') {
+        return name;
+    }
+    let program = name.find(' ').unwrap_or(name.len());
+    let folder = name[..program].rfind('/').map_or(0, |slash| slash + 1);
+    &name[folder..]
 }
 
 fn machine_suffix(machine: u32) -> String {

@@ -1,0 +1,148 @@
+//! Callstack samples as people read them.
+
+use std::io::{self, Write};
+
+use ferretto_trace::profile::{Count, HotFunction, Interval, Share};
+use ferretto_trace::summary::ProfileSummary;
+
+use super::{DIM, cut, duration, grouped, heading};
+
+/// Functions shown.
+const TOP_FUNCTIONS: usize = 15;
+/// Processes, and threads, shown.
+const TOP_SHARES: usize = 5;
+/// Widest name of a library before the function's is cut for it.
+const MODULE_WIDTH: usize = 24;
+
+/// One section for samples of running, and one for those of waiting.
+pub(super) fn profiles(
+    out: &mut impl Write,
+    profiles: &[ProfileSummary],
+    width: Option<usize>,
+) -> io::Result<()> {
+    for profile in profiles {
+        heading(out, &title(profile))?;
+        amounts(out, profile)?;
+        functions(out, profile, width)?;
+        shares(out, profile, width)?;
+    }
+    Ok(())
+}
+
+/// `callstacks by cpu-clock, 99 times a second`.
+fn title(profile: &ProfileSummary) -> String {
+    if profile.is_off_cpu {
+        return "waiting, by callstack".to_owned();
+    }
+    let event = match profile.event.name.as_str() {
+        "" => "samples",
+        name => name,
+    };
+    let interval = match profile.interval {
+        Interval::Frequency(hz) => format!(", {} times a second", grouped(hz)),
+        Interval::Period(1) => ", each time".to_owned(),
+        Interval::Period(period) => format!(", every {} counts", grouped(period)),
+        Interval::Poll(_) | Interval::Unknown => String::new(),
+    };
+    format!("callstacks by {event}{interval}")
+}
+
+fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
+    let samples = profile.total.samples;
+    let mut parts = vec![match profile.is_off_cpu {
+        true => format!(
+            "{} in {} waits",
+            duration(profile.total.weight),
+            grouped(samples)
+        ),
+        false => format!("{} samples", grouped(samples)),
+    }];
+    if profile.idle > 0 {
+        parts.push(format!("{} more on idle CPUs", grouped(profile.idle)));
+    }
+    let cut: u64 = profile.truncated.iter().map(|(_, samples)| samples).sum();
+    parts.push(match cut {
+        0 => "all callstacks whole".to_owned(),
+        cut => format!("{} of callstacks cut", percent(cut, samples)),
+    });
+    let value = profile.value();
+    let (unnamed, total) = (profile.unnamed.value(value), profile.total.value(value));
+    if unnamed > 0 {
+        parts.push(format!("{} without a name", percent(unnamed, total)));
+    }
+    writeln!(out, "  {}", parts.join(", "))?;
+    for (error, samples) in &profile.truncated {
+        writeln!(out, "  {DIM}cut: {:>9}  {error}{DIM:#}", grouped(*samples))?;
+    }
+    Ok(())
+}
+
+fn functions(
+    out: &mut impl Write,
+    profile: &ProfileSummary,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let shown: Vec<&HotFunction> = profile.functions.iter().take(TOP_FUNCTIONS).collect();
+    let module_width = shown
+        .iter()
+        .map(|function| function.module.chars().count().min(MODULE_WIDTH))
+        .max()
+        .unwrap_or(0);
+    writeln!(out, "  {DIM}{:>7}  {:>7}{DIM:#}", "self", "total")?;
+    for function in shown {
+        let (own, total) = (share(function.own, profile), share(function.total, profile));
+        let module = cut(&function.module, MODULE_WIDTH);
+        let head = format!("  {own:>7}  {total:>7}  {module:module_width$}  ");
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
+        writeln!(out, "{head}{}", cut(&function.name, room))?;
+    }
+    Ok(())
+}
+
+/// Processes, and threads if they tell more.
+fn shares(out: &mut impl Write, profile: &ProfileSummary, width: Option<usize>) -> io::Result<()> {
+    let lists = [
+        ("pid", &profile.processes, true),
+        (
+            "thread",
+            &profile.threads,
+            profile.threads.len() > profile.processes.len(),
+        ),
+    ];
+    for (kind, list, is_shown) in lists {
+        if !is_shown {
+            continue;
+        }
+        writeln!(out)?;
+        for process in list.iter().take(TOP_SHARES) {
+            let head = format!(
+                "  {:>7}  {kind} {:<7} ",
+                share(process.count, profile),
+                process.id
+            );
+            let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
+            writeln!(out, "{head}{}", cut(&name(process), room))?;
+        }
+        let more = list.len().saturating_sub(TOP_SHARES);
+        if more > 0 {
+            writeln!(out, "  {DIM}         and {more} more{DIM:#}")?;
+        }
+    }
+    Ok(())
+}
+
+fn name(process: &Share) -> String {
+    match process.name.as_str() {
+        "" => "(no name)".to_owned(),
+        name => super::without_folder(name).to_owned(),
+    }
+}
+
+fn share(count: Count, profile: &ProfileSummary) -> String {
+    let value = profile.value();
+    percent(count.value(value), profile.total.value(value))
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+}

@@ -1,0 +1,186 @@
+//! Callstack samples: where the time went, and which callstacks are missing or cut.
+
+use std::collections::BTreeMap;
+
+use super::config::PerfConfig;
+use super::loss::{Cause, Loss, plural};
+use crate::profile::{
+    Count, Event, HotFunction, Interval, Origin, Problem, Profile, Session, Share, SkipReason,
+    StackCounts, UnwindError, Value, hottest, processes, threads,
+};
+
+/// Functions, processes and threads told by name.
+const TOP: usize = 32;
+
+/// What the callstack samples of one kind amount to: of running, or of waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileSummary {
+    /// Whether they tell where threads waited, and not where they ran.
+    pub is_off_cpu: bool,
+    /// What samples were taken by.
+    pub event: Event,
+    /// When samples were taken.
+    pub interval: Interval,
+    /// Samples with a callstack; time, if they are of waiting.
+    pub total: Count,
+    /// Samples of idle CPUs, which are not among them.
+    pub idle: u64,
+    /// Of them, those whose callstack does not reach the outermost function, by reason, the most frequent first.
+    pub truncated: Vec<(UnwindError, u64)>,
+    /// Of them, those in a function whose name is not known.
+    pub unnamed: Count,
+    /// The functions with the most samples of their own.
+    pub functions: Vec<HotFunction>,
+    /// The processes with the most samples.
+    pub processes: Vec<Share>,
+    /// The threads with the most samples.
+    pub threads: Vec<Share>,
+}
+
+impl ProfileSummary {
+    /// What its samples are counted by.
+    pub fn value(&self) -> Value {
+        match self.is_off_cpu {
+            true => Value::Weight,
+            false => Value::Samples,
+        }
+    }
+}
+
+/// Samples of running first, then those of waiting; none if there are none.
+pub(super) fn summaries(profile: &Profile, counts: &mut StackCounts) -> Vec<ProfileSummary> {
+    let mut summaries = Vec::new();
+    for is_off_cpu in [false, true] {
+        counts.set_off_cpu(Some(is_off_cpu));
+        summaries.extend(summary(profile, counts, is_off_cpu));
+    }
+    summaries
+}
+
+fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<ProfileSummary> {
+    let first = counts.iter(profile).map(|(key, _)| key.session).min()?;
+    let session = profile.session(first)?;
+    let value = match is_off_cpu {
+        true => Value::Weight,
+        false => Value::Samples,
+    };
+    let mut total = Count::default();
+    let mut unnamed = Count::default();
+    let mut truncated: BTreeMap<UnwindError, u64> = BTreeMap::new();
+    for (key, count) in counts.iter(profile) {
+        total.add(count);
+        if let Some(error) = key.truncated {
+            *truncated.entry(error).or_default() += count.samples;
+        }
+        let innermost = profile.functions(key.stack).last();
+        let function = innermost.and_then(|line| profile.function(line.function));
+        if function.is_some_and(|function| function.origin == Origin::Unknown) {
+            unnamed.add(count);
+        }
+    }
+    let mut truncated: Vec<_> = truncated.into_iter().collect();
+    truncated.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+    let mut summary = ProfileSummary {
+        is_off_cpu,
+        event: session.event.clone(),
+        interval: session.interval,
+        total,
+        idle: if is_off_cpu { 0 } else { counts.idle },
+        truncated,
+        unnamed,
+        functions: hottest(profile, counts, value),
+        processes: processes(profile, counts, value),
+        threads: threads(profile, counts, value),
+    };
+    summary.functions.truncate(TOP);
+    summary.processes.truncate(TOP);
+    summary.threads.truncate(TOP);
+    Some(summary)
+}
+
+/// What is wrong with samples, one sentence each.
+pub(super) fn notes(profile: &Profile) -> Vec<String> {
+    let problems = profile.problems().iter();
+    problems
+        // Told for all packets together.
+        .filter(|(problem, _)| *problem != Problem::MalformedPacket)
+        .map(|(problem, count)| format!("callstack samples: {problem} ({count} times)"))
+        .collect()
+}
+
+/// Samples that were lost or have no callstack, with the setting that would have kept them.
+pub(super) fn losses(profile: &Profile, config: &PerfConfig) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for (_, session) in profile.sessions() {
+        session_losses(session, config, &mut losses);
+    }
+    losses
+}
+
+fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>) {
+    let place = match session.event.name.as_str() {
+        "" => session.source.clone(),
+        event => format!("{} ({event})", session.source),
+    };
+    let mut add = |cause, amount, advice| {
+        losses.push(Loss {
+            cause,
+            place: place.clone(),
+            amount,
+            advice,
+        });
+    };
+    if session.kernel_lost > 0 {
+        let advice = format!(
+            "raise ring_buffer_pages (now {}), or sample less often",
+            config.ring_buffer_pages()
+        );
+        add(
+            Cause::SampleRing,
+            plural(session.kernel_lost, "record"),
+            advice,
+        );
+    }
+    if session.is_stopped_by_guardrail {
+        let advice = format!(
+            "raise max_daemon_memory_kb (now {})",
+            config.max_daemon_memory_kb
+        );
+        add(
+            Cause::Guardrail,
+            "all samples from then on".to_owned(),
+            advice,
+        );
+    }
+    for (reason, samples) in &session.skipped {
+        let amount = format!("{} without callstack", plural(*samples, "sample"));
+        match reason {
+            // They were not wanted.
+            SkipReason::NotInScope => {}
+            SkipReason::UnwindEnqueue => add(Cause::UnwindQueue, amount, queue_advice(config)),
+            SkipReason::ReadStage => {
+                let advice = format!(
+                    "these processes ended at once or belong to others; run as root, or raise \
+                     remote_descriptor_timeout_ms (now {})",
+                    config.descriptor_timeout_ms()
+                );
+                add(Cause::ProcessGone, amount, advice);
+            }
+            SkipReason::UnwindStage | SkipReason::Unknown => {
+                let advice = "these processes ended, or became others, before their samples were \
+                              looked at; sample them for longer, or run as root";
+                add(Cause::ProcessGone, amount, advice.to_owned());
+            }
+        }
+    }
+}
+
+fn queue_advice(config: &PerfConfig) -> String {
+    match config.max_enqueued_footprint_kb {
+        0 => "sample less often, or fewer processes (target_cmdline)".to_owned(),
+        now => format!(
+            "raise max_enqueued_footprint_kb (now {now}), sample less often, or fewer processes \
+             (target_cmdline)"
+        ),
+    }
+}

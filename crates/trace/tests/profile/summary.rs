@@ -1,0 +1,121 @@
+//! Callstack samples in the summary of a trace.
+
+use ferretto_trace::summary::{Cause, Loss};
+use ferretto_trace::{Summary, summarize};
+
+use crate::made::Trace;
+
+fn summary(trace: &Trace) -> Summary {
+    summarize(&trace.0[..]).expect("it is a trace")
+}
+
+#[test]
+fn functions_processes_and_cut_callstacks_are_told() {
+    let trace = Trace::begun()
+        .interned()
+        .sample(50, 100, 10)
+        .sample(80, 101, 11)
+        .sample(100, 101, 12)
+        .sample(110, 101, 12);
+    let summary = summary(&trace);
+    let [profile] = &summary.profiles[..] else {
+        panic!("{summary:#?}")
+    };
+    assert_eq!(profile.total.samples, 4);
+    assert_eq!(profile.event.name, "cpu-clock");
+    assert_eq!(profile.unnamed.samples, 2, "the library has no symbols");
+    let cut: Vec<_> = profile
+        .truncated
+        .iter()
+        .map(|(error, samples)| (error.name(), *samples))
+        .collect();
+    assert_eq!(cut, [("MEMORY_INVALID", 2)]);
+    assert_eq!(profile.functions[0].name, "[no symbol]");
+    assert_eq!(profile.processes[0].name, "/usr/bin/server --port");
+    assert_eq!(profile.threads[0].id, 101);
+    assert!(summary.notes.is_empty(), "{:?}", summary.notes);
+}
+
+/// A trace that was recorded with this `PerfEventConfig`, and of which `write` tells in one `PerfSample`.
+fn losses(
+    config: impl FnOnce(&mut crate::made::Packet<'_>),
+    write: impl FnOnce(&mut crate::made::Packet<'_>),
+) -> Vec<Loss> {
+    let trace = Trace::begun()
+        .packet(|p| {
+            p.nested(33, |trace| {
+                trace.nested(2, |source| {
+                    source.nested(1, |source| source.nested(111, config));
+                });
+            });
+        })
+        .perf(10, write);
+    summary(&trace).losses
+}
+
+#[test]
+fn lost_samples_name_the_setting_that_would_have_kept_them() {
+    let lost = losses(
+        |config| config.varint(3, 64),
+        |sample| {
+            sample.varint(1, 1);
+            sample.varint(17, 12);
+        },
+    );
+    assert_eq!(lost[0].cause, Cause::SampleRing);
+    assert_eq!(lost[0].amount, "12 records");
+    assert!(lost[0].advice.contains("ring_buffer_pages (now 64)"));
+
+    let skipped = |reason: u64| {
+        let lost = losses(
+            |config| config.varint(17, 4096),
+            |sample| {
+                sample.varint(1, 1);
+                sample.varint(2, 100);
+                sample.varint(18, reason);
+            },
+        );
+        lost.into_iter().next()
+    };
+    let read = skipped(1).unwrap();
+    assert_eq!(
+        (read.cause, &read.amount[..]),
+        (Cause::ProcessGone, "1 sample without callstack")
+    );
+    assert!(
+        read.advice
+            .contains("remote_descriptor_timeout_ms (now 100)")
+    );
+    assert_eq!(skipped(2).unwrap().cause, Cause::ProcessGone);
+    let queue = skipped(3).unwrap();
+    assert_eq!(queue.cause, Cause::UnwindQueue);
+    assert!(
+        queue
+            .advice
+            .contains("max_enqueued_footprint_kb (now 4096)")
+    );
+    assert_eq!(
+        skipped(4),
+        None,
+        "samples that were not wanted are not lost"
+    );
+
+    let guardrail = losses(
+        |config| config.varint(13, 1000),
+        |sample| sample.nested(19, |event| event.varint(1, 1)),
+    );
+    assert_eq!(guardrail[0].cause, Cause::Guardrail);
+    assert!(
+        guardrail[0]
+            .advice
+            .contains("max_daemon_memory_kb (now 1000)")
+    );
+}
+
+#[test]
+fn samples_that_cannot_be_understood_are_noted() {
+    let trace = Trace::begun().sample(50, 100, 10);
+    let notes = summary(&trace).notes;
+    let expected = "callstack samples: callstack that the dictionary does not have (1 times)";
+    assert_eq!(notes, [expected]);
+}
