@@ -1,5 +1,6 @@
 //! Names of the functions of programs.
 
+mod dwarf;
 mod image;
 mod options;
 mod search;
@@ -119,7 +120,8 @@ impl Symbolizer {
             ..Outcome::default()
         };
         if !found.images.is_empty() {
-            table::name(&found.images, module, &rel_pcs, &mut outcome);
+            let supplementary = found.supplementary.as_ref();
+            table::name(&found.images, supplementary, module, &rel_pcs, &mut outcome);
         }
         outcome
     }

@@ -28,6 +28,8 @@ const APK: &str = "base.apk!";
 pub(super) struct Found {
     /// Those that can be used, the best first.
     pub(super) images: Vec<Image>,
+    /// What the best one shares with others, if it says so.
+    pub(super) supplementary: Option<Image>,
     pub(super) skipped: Vec<(PathBuf, Reason)>,
 }
 
@@ -58,12 +60,7 @@ pub(super) fn find(options: &Options, index: &OnceLock<Index>, module: &Module) 
         let image = Image::open_identified(&path, &module.build_id);
         found.add(path, image);
     }
-    if !found.is_complete() {
-        linked(options, &mut found);
-    }
-    found
-        .images
-        .sort_by_key(|image| std::cmp::Reverse(image.level));
+    found.finish(options);
     found
 }
 
@@ -71,6 +68,22 @@ impl Found {
     /// Whether nothing better is to be had.
     fn is_complete(&self) -> bool {
         self.images.iter().any(|image| image.level == Level::Lines)
+    }
+
+    /// Looks for what the files so far name.
+    fn finish(&mut self, options: &Options) {
+        if !self.is_complete() {
+            linked(options, self);
+        }
+        self.images
+            .sort_by_key(|image| std::cmp::Reverse(image.level));
+        if let Some(image) = self.images.first() {
+            match supplementary(options, image) {
+                Some(Ok(file)) => self.supplementary = Some(file),
+                Some(Err(skipped)) => self.skipped.push(skipped),
+                None => {}
+            }
+        }
     }
 
     fn add(&mut self, path: PathBuf, image: Result<Image, Reason>) {
@@ -194,6 +207,29 @@ fn linked(options: &Options, found: &mut Found) {
     }
 }
 
+/// The file that `.gnu_debugaltlink` names: parts of debug information that several files share.
+fn supplementary(options: &Options, image: &Image) -> Option<Result<Image, (PathBuf, Reason)>> {
+    let section = image.elf.section_header(".gnu_debugaltlink")?;
+    let bytes = image.elf.section_data(section, 4096).ok()?;
+    let end = bytes.iter().position(|&byte| byte == 0)?;
+    let (name, build_id) = (&bytes[..end], &bytes[end + 1..]);
+    let name = Path::new(std::str::from_utf8(name).ok()?);
+    let folder = image.path.parent().unwrap_or(Path::new("/"));
+    // An absolute name stands for itself.
+    let places = [
+        folder.join(name),
+        by_build_id(&debug_folder(options), build_id),
+    ];
+    let mut skipped = None;
+    for place in places {
+        match Image::open_identified(&place, build_id) {
+            Ok(image) => return Some(Ok(image)),
+            Err(reason) => skipped = skipped.or(Some(Err((place, reason)))),
+        }
+    }
+    skipped
+}
+
 fn checksum(path: &Path) -> Result<u32, Reason> {
     let unusable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Reason::Missing,
@@ -222,12 +258,7 @@ fn unidentified(options: &Options, module: &Module, found: &mut Found) {
         Err(Reason::NoBuildId)
     };
     found.add(path, image);
-    if !found.is_complete() {
-        linked(options, found);
-    }
-    found
-        .images
-        .sort_by_key(|image| std::cmp::Reverse(image.level));
+    found.finish(options);
 }
 
 impl Index {

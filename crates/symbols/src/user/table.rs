@@ -2,39 +2,134 @@
 
 use std::sync::Arc;
 
-use super::image::Image;
+use rustc_hash::FxHashMap;
+
+use super::dwarf::{Budget, Dwarf, Place, Problem};
+use super::image::{Image, Level};
 use super::{Frame, Module, Named, Outcome};
 use crate::demangle;
 
 /// Longer names are cut off.
 const MAX_NAME: usize = 4096;
 
-/// Names `rel_pcs` from `images`, the best first.
-pub(super) fn name(images: &[Image], module: &Module, rel_pcs: &[u64], outcome: &mut Outcome) {
+/// Names `rel_pcs` (ascending) from the files of `module`, the best first.
+pub(super) fn name(
+    images: &[Image],
+    supplementary: Option<&Image>,
+    module: &Module,
+    rel_pcs: &[u64],
+    outcome: &mut Outcome,
+) {
     let correction = images.first().map_or(0, |image| correction(image, module));
+    let addresses: Vec<u64> = rel_pcs
+        .iter()
+        .map(|rel_pc| rel_pc.saturating_add(correction))
+        .collect();
+    let places = places(images, supplementary, &addresses, outcome);
+    let mut texts = Texts::default();
     let mut used = vec![false; images.len()];
-    for &rel_pc in rel_pcs {
-        let address = rel_pc.wrapping_add(correction);
-        let found = images.iter().enumerate().find_map(|(index, image)| {
-            let (name, _) = image.elf.symbols().lookup(address)?;
-            Some((index, name))
-        });
-        let Some((index, name)) = found else { continue };
-        used[index] = true;
-        let frame = Frame {
-            function: function_name(name),
-            file: None,
-            line: 0,
+    for (index, (&rel_pc, &address)) in rel_pcs.iter().zip(&addresses).enumerate() {
+        let places = places.get(index).map_or(&[][..], |places| places);
+        let mut frames = Vec::with_capacity(places.len().max(1));
+        let (last, inlined) = match places.split_last() {
+            Some((last, inlined)) => (Some(last), inlined),
+            None => (None, &[][..]),
         };
-        outcome.names.push(Named {
-            rel_pc,
-            frames: vec![frame],
-        });
+        frames.extend(inlined.iter().filter_map(|place| texts.frame(place, None)));
+        let symbol = match last {
+            Some(Place {
+                function: Some(_), ..
+            }) => None,
+            _ => symbol(images, address),
+        };
+        if let Some((image, _)) = symbol {
+            used[image] = true;
+        }
+        let outermost = last.cloned().unwrap_or_default();
+        frames.extend(texts.frame(&outermost, symbol.map(|(_, name)| name)));
+        if !frames.is_empty() {
+            used[0] |= last.is_some();
+            outcome.names.push(Named { rel_pc, frames });
+        }
     }
     let used = images.iter().zip(used).filter(|(_, used)| *used);
     outcome
         .used
         .extend(used.map(|(image, _)| image.path.clone()));
+}
+
+/// What debug information says of each address; nothing if there is none.
+fn places(
+    images: &[Image],
+    supplementary: Option<&Image>,
+    addresses: &[u64],
+    outcome: &mut Outcome,
+) -> Vec<Vec<Place>> {
+    let Some(image) = images.first().filter(|image| image.level == Level::Lines) else {
+        return Vec::new();
+    };
+    let budget = Budget::new();
+    let mut remark = |problem: Option<Problem>| {
+        let problem = problem.map(|problem| format!("{}: {problem}", image.path.display()));
+        outcome.remarks.extend(problem);
+    };
+    match Dwarf::open(&image.elf, supplementary.map(|image| &image.elf), &budget) {
+        Ok((dwarf, problem)) => {
+            remark(problem);
+            let (places, problem) = dwarf.locate(addresses, &budget);
+            remark(problem);
+            places
+        }
+        Err(problem) => {
+            remark(Some(problem));
+            Vec::new()
+        }
+    }
+}
+
+/// Which file has a function at the address in its symbol table, and its name.
+fn symbol(images: &[Image], address: u64) -> Option<(usize, &str)> {
+    images.iter().enumerate().find_map(|(index, image)| {
+        let (name, _) = image.elf.symbols().lookup(address)?;
+        Some((index, name))
+    })
+}
+
+/// Names and paths, each once.
+#[derive(Default)]
+struct Texts {
+    functions: FxHashMap<String, Arc<str>>,
+    files: FxHashMap<String, Arc<str>>,
+}
+
+impl Texts {
+    fn frame(&mut self, place: &Place, symbol: Option<&str>) -> Option<Frame> {
+        let name = place.function.as_deref().or(symbol)?;
+        let function = match self.functions.get(name) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let shown = function_name(name);
+                self.functions.insert(name.to_owned(), Arc::clone(&shown));
+                shown
+            }
+        };
+        let file = place
+            .file
+            .as_deref()
+            .map(|file| match self.files.get(file) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let shown: Arc<str> = file.into();
+                    self.files.insert(file.to_owned(), Arc::clone(&shown));
+                    shown
+                }
+            });
+        Some(Frame {
+            function,
+            file,
+            line: place.line,
+        })
+    }
 }
 
 /// What to add to recorded addresses to get those of the file.
@@ -58,7 +153,7 @@ fn correction(image: &Image, module: &Module) -> u64 {
 }
 
 /// A name to show, of one in a file.
-pub(super) fn function_name(name: &str) -> Arc<str> {
+fn function_name(name: &str) -> Arc<str> {
     if let Some(name) = demangle(name) {
         return name.into();
     }

@@ -1,4 +1,5 @@
 //! Names of the functions of real programs, compiled here.
 
+mod lines;
 mod search;
 mod support;

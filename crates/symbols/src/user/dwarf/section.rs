@@ -1,0 +1,148 @@
+//! Sections of which parts are read when they are needed.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ops::Range;
+
+use ferretto_elf::Elf;
+use gimli::{EndianSlice, LittleEndian};
+
+use super::budget::{Budget, Problem};
+
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Small parts are read in blocks of this size, as their neighbours are often needed next.
+const BLOCK: u64 = 64 << 10;
+/// The most that is read at once.
+const MAX_READ: u64 = 512 << 20;
+/// Compressed sections are in memory as a whole while their file is looked at.
+const MAX_COMPRESSED: u64 = 512 << 20;
+/// Longer strings are cut off.
+const MAX_STRING: u64 = 4096;
+
+#[derive(Debug)]
+enum Place {
+    Absent,
+    File { offset: u64, size: u64 },
+    Memory(Vec<u8>),
+}
+
+/// A section of debug information.
+#[derive(Debug)]
+pub(super) struct Section<'e> {
+    elf: &'e Elf,
+    place: Place,
+    /// The block read last, and its place in the section.
+    block: RefCell<(u64, Vec<u8>)>,
+}
+
+impl<'e> Section<'e> {
+    /// The section of that name; an absent one is empty.
+    pub(super) fn open(elf: &'e Elf, name: &str) -> Result<Self, Problem> {
+        let header = elf.section_header(name).filter(|header| header.has_data());
+        let place = match header {
+            None => Place::Absent,
+            Some(header) if header.is_compressed() => {
+                Place::Memory(elf.section_data(header, MAX_COMPRESSED)?)
+            }
+            Some(header) => Place::File {
+                offset: header.offset,
+                size: header.size,
+            },
+        };
+        Ok(Self {
+            elf,
+            place,
+            block: RefCell::new((0, Vec::new())),
+        })
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        match &self.place {
+            Place::Absent => 0,
+            Place::File { size, .. } => *size,
+            Place::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Exactly these bytes.
+    pub(super) fn read(&self, offset: u64, length: u64) -> Result<Cow<'_, [u8]>, Problem> {
+        const BEYOND: Problem = Problem::Inconsistent("an offset beyond the end of a section");
+        let end = offset.checked_add(length).filter(|&end| end <= self.size());
+        let end = end.ok_or(BEYOND)?;
+        match &self.place {
+            Place::Absent => Ok(Cow::Borrowed(&[])),
+            Place::Memory(bytes) => Ok(Cow::Borrowed(&bytes[offset as usize..end as usize])),
+            Place::File {
+                offset: start,
+                size,
+            } => {
+                let start = start.checked_add(offset).ok_or(BEYOND)?;
+                if length > BLOCK {
+                    return Ok(Cow::Owned(self.elf.data(start, length, MAX_READ)?));
+                }
+                let mut block = self.block.borrow_mut();
+                let (first, bytes) = &mut *block;
+                if offset < *first || end > *first + bytes.len() as u64 {
+                    *bytes = self.elf.data(start, BLOCK.min(size - offset), BLOCK)?;
+                    *first = offset;
+                }
+                let within = (offset - *first) as usize;
+                Ok(Cow::Owned(bytes[within..within + length as usize].to_vec()))
+            }
+        }
+    }
+
+    /// Parses what begins at `offset`, of which it is not known how long it is: `parse` is given the lower number of bytes of
+    /// `lengths`, and more, up to the higher one, as long as it says that there are too few.
+    pub(super) fn parse<T>(
+        &self,
+        offset: u64,
+        lengths: Range<u64>,
+        budget: &Budget,
+        mut parse: impl FnMut(Slice<'_>) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let most = self.size().saturating_sub(offset).min(lengths.end);
+        let mut length = lengths.start.min(most);
+        loop {
+            // Reading costs, too, and parsing may go over all of it.
+            budget.spend(1 + length / 256)?;
+            let bytes = self.read(offset, length)?;
+            match parse(EndianSlice::new(&bytes, LittleEndian)) {
+                Err(Problem::Malformed(gimli::Error::UnexpectedEof(_))) if length < most => {
+                    length = length.saturating_mul(16).min(most);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The number of `size` bytes at `offset`.
+    pub(super) fn number(&self, offset: u64, size: u8) -> Result<u64, Problem> {
+        let bytes = self.read(offset, u64::from(size.min(8)))?;
+        let digits = bytes.iter().rev();
+        Ok(digits.fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+
+    /// The string that begins at `offset`.
+    pub(super) fn string(&self, offset: u64) -> Result<String, Problem> {
+        let rest = self.size().saturating_sub(offset);
+        for length in [256, MAX_STRING] {
+            let bytes = self.read(offset, length.min(rest))?;
+            let end = bytes.iter().position(|&byte| byte == 0);
+            if let Some(end) = end {
+                return Ok(text(&bytes[..end]));
+            }
+            if length == MAX_STRING {
+                return Ok(text(&bytes));
+            }
+        }
+        Ok(String::new())
+    }
+}
+
+/// At most [`MAX_STRING`] bytes as text.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let bytes = &bytes[..bytes.len().min(MAX_STRING as usize)];
+    String::from_utf8_lossy(bytes).into_owned()
+}
