@@ -75,6 +75,11 @@ impl Target {
     }
 
     pub(crate) fn start(folder: TempDir, program: &Path) -> Self {
+        Self::start_with_line(folder, program).0
+    }
+
+    /// Starts a program; gives the line it prints when it is ready, too.
+    pub(crate) fn start_with_line(folder: TempDir, program: &Path) -> (Self, String) {
         let mut child = Command::new(program)
             .current_dir(folder.path())
             .stdout(Stdio::piped())
@@ -87,8 +92,8 @@ impl Target {
             output,
             folder,
         };
-        target.line();
-        target
+        let line = target.line();
+        (target, line)
     }
 
     /// The next line it prints.
@@ -103,6 +108,13 @@ impl Target {
     pub(crate) fn go(&mut self) -> String {
         use std::io::Write as _;
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.line()
+    }
+
+    /// Sends it `SIGUSR1`; gives the line it prints then.
+    pub(crate) fn signal(&mut self) -> String {
+        let pid = Pid::from_raw(self.pid() as i32);
+        signal::kill(pid, signal::Signal::SIGUSR1).unwrap();
         self.line()
     }
 
@@ -144,6 +156,12 @@ impl Target {
         let pid = Pid::from_raw(tid as i32);
         ptrace::attach(pid).unwrap();
         wait::waitpid(pid, Some(wait::WaitPidFlag::__WALL)).unwrap();
+        let stopped = self.registers(pid, most);
+        ptrace::detach(pid, None::<signal::Signal>).unwrap();
+        stopped
+    }
+
+    fn registers(&self, pid: Pid, most: usize) -> Stopped {
         let raw = ptrace::getregs(pid).unwrap();
         let sp = raw.rsp;
         let numbered = [
@@ -156,8 +174,20 @@ impl Target {
             registers.set(number, value);
         }
         let stack = self.copy(sp, most);
-        ptrace::detach(pid, None::<signal::Signal>).unwrap();
         Stopped { registers, stack }
+    }
+
+    /// Lets the main thread run instruction by instruction; stops when `each` says so.
+    pub(crate) fn step(&self, mut each: impl FnMut(&Stopped) -> bool) {
+        let pid = Pid::from_raw(self.pid() as i32);
+        let wait = || wait::waitpid(pid, Some(wait::WaitPidFlag::__WALL)).unwrap();
+        ptrace::attach(pid).unwrap();
+        wait();
+        while each(&self.registers(pid, usize::MAX)) {
+            ptrace::step(pid, None::<signal::Signal>).unwrap();
+            wait();
+        }
+        ptrace::detach(pid, None::<signal::Signal>).unwrap();
     }
 
     /// The memory from `address` to the end of its map.
@@ -182,6 +212,24 @@ impl Target {
 }
 
 impl Stopped {
+    /// What the kernel would find by frame pointers: the program counter and `most` return addresses at most.
+    pub(crate) fn chain(&self, most: usize) -> Vec<u64> {
+        let word = |address: u64| {
+            let at = usize::try_from(address.checked_sub(self.registers.sp())?).ok()?;
+            let bytes = self.stack.get(at..at + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().unwrap()))
+        };
+        let mut chain = vec![self.registers.pc()];
+        let mut fp = self.registers.fp();
+        while chain.len() < most
+            && let (Some(next), Some(address)) = (word(fp), word(fp.wrapping_add(8)))
+        {
+            chain.push(address);
+            fp = next;
+        }
+        chain
+    }
+
     pub(crate) fn sample(&self) -> Sample<'_> {
         Sample {
             registers: Some(&self.registers),
