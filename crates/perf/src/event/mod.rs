@@ -9,8 +9,10 @@ mod open;
 mod permission;
 mod reader;
 mod scope;
+mod watch;
 
 pub use error::OpenError;
 pub use open::{Target, open};
 pub use reader::Reader;
 pub use scope::{Opened, Scope, open_all};
+pub use watch::{Changes, Watch};

@@ -52,8 +52,8 @@ impl Target<'_> {
     }
 }
 
-/// Opens the events of a plan on one CPU, not enabled yet. The ring is the largest of `ring_pages`, half of it, and so
-/// on that the kernel allows.
+/// Opens the events of a plan on one CPU, not enabled yet. `ring_pages` is the size of the ring, if there is one: a
+/// power of two.
 ///
 /// # Errors
 ///
@@ -101,6 +101,15 @@ pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
         pages
     };
     u32::try_from(pages).unwrap_or(1 << 18)
+}
+
+/// Below this a ring is of no use: two samples with stacks.
+pub(super) fn least_pages(plan: &Plan) -> u32 {
+    if plan.callstacks.user.copies_stack() {
+        32
+    } else {
+        4
+    }
 }
 
 fn bytes_a_second(plan: &Plan, sampling: &Sampling) -> u64 {
@@ -251,40 +260,19 @@ impl Opening<'_> {
         })
     }
 
-    /// The largest ring that is allowed, of `pages` or less.
     fn map(&self, event: BorrowedFd<'_>, pages: u32) -> Result<Mapping, OpenError> {
-        let least = self.least_pages().min(pages);
-        let mut pages = pages;
-        loop {
-            match Mapping::new(event, pages) {
-                Ok(mapping) => return Ok(mapping),
-                Err(MapError::Refused(Errno::PERM | Errno::NOMEM)) if pages / 2 >= least => {
-                    pages /= 2;
-                }
-                Err(error) => {
-                    let advice = match error {
-                        MapError::Refused(Errno::PERM) => permission::ring_advice(self.kernel),
-                        _ => String::new(),
-                    };
-                    let cpu = self.cpu();
-                    return Err(OpenError::Ring {
-                        cpu,
-                        pages,
-                        error,
-                        advice,
-                    });
-                }
+        Mapping::new(event, pages).map_err(|error| {
+            let advice = match error {
+                MapError::Refused(Errno::PERM) => permission::ring_advice(self.kernel),
+                _ => String::new(),
+            };
+            OpenError::Ring {
+                cpu: self.cpu(),
+                pages,
+                error,
+                advice,
             }
-        }
-    }
-
-    /// Below this a ring is of no use: two samples with stacks.
-    fn least_pages(&self) -> u32 {
-        if self.plan.callstacks.user.copies_stack() {
-            32
-        } else {
-            4
-        }
+        })
     }
 
     fn failed(&self, event: &Event, error: Errno) -> OpenError {

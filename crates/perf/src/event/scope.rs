@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::open::ring_pages;
-use super::{OpenError, Reader, Target, open};
+use super::open::{least_pages, ring_pages};
+use super::{OpenError, Reader, Target, Watch, open};
 use crate::config::{Kernel, Plan};
 use crate::cpus;
 
@@ -36,6 +36,13 @@ pub struct Opened {
     pub notices: Vec<String>,
 }
 
+impl Opened {
+    /// For CPUs that come and go while this is in use.
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.scope, self.user_only)
+    }
+}
+
 /// Opens the events of a plan on all its CPUs; nothing is enabled yet.
 ///
 /// Without a `scope` it is the whole machine; if that is not permitted and the plan is about processes that it names
@@ -60,7 +67,7 @@ pub fn open_all(plan: &Plan, kernel: &Kernel, scope: Option<&Scope>) -> Result<O
 }
 
 fn open_machine(plan: &Plan, kernel: &Kernel) -> Result<Opened, OpenError> {
-    open_cpus(plan, kernel, Scope::Machine, false, Target::Cpu)
+    open_cpus(plan, kernel, Scope::Machine, &[], false)
 }
 
 fn open_processes(
@@ -75,16 +82,9 @@ fn open_processes(
         return Err(OpenError::NoSuchProcess { pids });
     }
     let attempt = |user_only| {
-        let scope = Scope::Processes {
-            pids: pids.to_vec(),
-            on_exec,
-        };
-        open_cpus(plan, kernel, scope, user_only, |cpu| Target::Tasks {
-            cpu,
-            tids: &tids,
-            on_exec,
-            user_only,
-        })
+        let pids = pids.to_vec();
+        let scope = Scope::Processes { pids, on_exec };
+        open_cpus(plan, kernel, scope, &tids, user_only)
     };
     match attempt(false) {
         Err(OpenError::NotPermitted { .. }) => {}
@@ -92,14 +92,33 @@ fn open_processes(
     }
     let mut opened = attempt(true)?;
     opened.notices.push(
-        "the kernel's part of the processes is left out, as this user may not observe it (kernel.perf_event_paranoid)"
+        "the kernel's part of the processes is left out, as this user may not observe it \
+         (kernel.perf_event_paranoid is above 1)"
             .to_owned(),
     );
     Ok(opened)
 }
 
+/// What to open on one CPU.
+pub(super) fn target_of<'a>(
+    scope: &Scope,
+    tids: &'a [i32],
+    user_only: bool,
+    cpu: u32,
+) -> Target<'a> {
+    match scope {
+        Scope::Machine => Target::Cpu(cpu),
+        Scope::Processes { on_exec, .. } => Target::Tasks {
+            cpu,
+            tids,
+            on_exec: *on_exec,
+            user_only,
+        },
+    }
+}
+
 /// The threads of processes.
-fn threads(kernel: &Kernel, pids: &[i32]) -> Vec<i32> {
+pub(super) fn threads(kernel: &Kernel, pids: &[i32]) -> Vec<i32> {
     let mut tids = Vec::new();
     for pid in pids {
         let entries = fs::read_dir(kernel.procfs.join(format!("{pid}/task")));
@@ -111,48 +130,69 @@ fn threads(kernel: &Kernel, pids: &[i32]) -> Vec<i32> {
     tids
 }
 
-fn open_cpus<'a>(
+fn open_cpus(
     plan: &Plan,
     kernel: &Kernel,
     scope: Scope,
+    tids: &[i32],
     user_only: bool,
-    target: impl Fn(u32) -> Target<'a>,
 ) -> Result<Opened, OpenError> {
     let cpus = plan.online_cpus(kernel);
     if cpus.is_empty() && plan.cpus.id_prefixes.is_empty() {
         let online = cpus::online(kernel);
         return Err(OpenError::NoCpus { online });
     }
-    let mut opened = Opened {
-        readers: Vec::new(),
-        scope,
-        user_only,
-        notices: Vec::new(),
-    };
-    let mut pages = ring_pages(plan, cpus.len());
-    let wanted = pages;
-    for cpu in cpus {
-        match open(plan, kernel, target(cpu), pages) {
-            Ok(reader) => {
-                // What one ring did not get the next will not get either.
-                pages = pages.min((reader.ring_size() / rustix::param::page_size()) as u32);
-                opened.readers.push(reader);
-            }
-            // Gone since they were listed.
-            Err(OpenError::NoSuchCpu { .. }) => {}
-            Err(error) if plan.ignore_open_failure => {
-                opened
-                    .notices
-                    .push(format!("CPU {cpu} is left out: {error}"));
-            }
-            Err(error) => return Err(error),
+    let wanted = ring_pages(plan, cpus.len());
+    let mut pages = wanted;
+    let (readers, failures) = loop {
+        let target = |cpu| target_of(&scope, tids, user_only, cpu);
+        match open_with(plan, kernel, &cpus, target, pages) {
+            // Smaller ones on all CPUs, instead of nothing for the last.
+            Err(OpenError::Ring { .. }) if pages / 2 >= least_pages(plan) => pages /= 2,
+            readers => break readers?,
         }
-    }
+    };
+    let left_out = |(cpu, error)| format!("CPU {cpu} is left out: {error}");
+    let mut notices: Vec<_> = failures.into_iter().map(left_out).collect();
     if pages < wanted {
-        opened.notices.push(format!(
+        notices.push(format!(
             "the rings have {pages} pages instead of {wanted}, as this user may not lock more memory \
              (kernel.perf_event_mlock_kb, ulimit -l): samples may be lost at high rates"
         ));
     }
-    Ok(opened)
+    Ok(Opened {
+        readers,
+        scope,
+        user_only,
+        notices,
+    })
+}
+
+/// Readers, and CPUs that are to be left out with the reason.
+type Outcome = (Vec<Reader>, Vec<(u32, OpenError)>);
+
+fn open_with<'a>(
+    plan: &Plan,
+    kernel: &Kernel,
+    cpus: &[u32],
+    target: impl Fn(u32) -> Target<'a>,
+    pages: u32,
+) -> Result<Outcome, OpenError> {
+    let (mut readers, mut failures) = (Vec::new(), Vec::new());
+    for &cpu in cpus {
+        match open(plan, kernel, target(cpu), pages) {
+            Ok(reader) => readers.push(reader),
+            // Gone since they were listed.
+            Err(OpenError::NoSuchCpu { .. }) => {}
+            // It would be the same on every CPU.
+            Err(error @ OpenError::NotPermitted { .. }) => return Err(error),
+            // There is more to be tried.
+            Err(error @ OpenError::Ring { .. }) if pages / 2 >= least_pages(plan) => {
+                return Err(error);
+            }
+            Err(error) if plan.ignore_open_failure => failures.push((cpu, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((readers, failures))
 }

@@ -28,6 +28,16 @@ pub enum Abi {
     Bits64,
 }
 
+impl Abi {
+    /// The kernel's number (`PERF_SAMPLE_REGS_ABI_32`, `PERF_SAMPLE_REGS_ABI_64`).
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Bits32 => 1,
+            Self::Bits64 => 2,
+        }
+    }
+}
+
 /// The user's registers in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserRegisters<'a> {

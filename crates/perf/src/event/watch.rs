@@ -1,0 +1,86 @@
+//! CPUs that come and go.
+
+use super::open::{least_pages, ring_pages};
+use super::scope::{Scope, target_of, threads};
+use super::{OpenError, Reader, open};
+use crate::config::{Kernel, Plan};
+
+/// Follows CPUs that come and go: what has been opened for a CPU is dead once it was offline.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Whatever was to be executed has been by the time a CPU comes.
+    scope: Scope,
+    user_only: bool,
+}
+
+/// What has changed since the last look.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Of CPUs that have gone, no longer among the readers: what is still in their rings can be read.
+    pub gone: Vec<Reader>,
+    /// CPUs that have come, and why nothing could be opened there.
+    pub failed: Vec<(u32, OpenError)>,
+}
+
+impl Watch {
+    pub(super) fn new(scope: &Scope, user_only: bool) -> Self {
+        let scope = match scope {
+            Scope::Machine => Scope::Machine,
+            Scope::Processes { pids, .. } => Scope::Processes {
+                pids: pids.clone(),
+                on_exec: false,
+            },
+        };
+        Self { scope, user_only }
+    }
+
+    /// Looks which CPUs are online. Readers of those that have gone are taken out of `readers`; for those that have
+    /// come new ones are opened, enabled and put in. To be called now and then: it reads one small file.
+    pub fn follow(&self, plan: &Plan, kernel: &Kernel, readers: &mut Vec<Reader>) -> Changes {
+        let online = plan.online_cpus(kernel);
+        let is_gone = |reader: &mut Reader| !online.contains(&reader.cpu());
+        let mut changes = Changes {
+            gone: readers.extract_if(.., is_gone).collect(),
+            failed: Vec::new(),
+        };
+        let is_new = |cpu: &&u32| !readers.iter().any(|reader| reader.cpu() == **cpu);
+        let new: Vec<u32> = online.iter().filter(is_new).copied().collect();
+        for cpu in new {
+            match self.open(plan, kernel, cpu, online.len()) {
+                Ok(reader) => readers.push(reader),
+                // Gone again.
+                Err(OpenError::NoSuchCpu { .. }) => {}
+                Err(error) => changes.failed.push((cpu, error)),
+            }
+        }
+        readers.sort_by_key(Reader::cpu);
+        changes
+    }
+
+    fn open(
+        &self,
+        plan: &Plan,
+        kernel: &Kernel,
+        cpu: u32,
+        rings: usize,
+    ) -> Result<Reader, OpenError> {
+        let tids = match &self.scope {
+            Scope::Machine => Vec::new(),
+            Scope::Processes { pids, .. } => threads(kernel, pids),
+        };
+        let target = target_of(&self.scope, &tids, self.user_only, cpu);
+        let mut pages = ring_pages(plan, rings);
+        let mut reader = loop {
+            match open(plan, kernel, target, pages) {
+                Err(OpenError::Ring { .. }) if pages / 2 >= least_pages(plan) => pages /= 2,
+                reader => break reader?,
+            }
+        };
+        reader.enable().map_err(|error| OpenError::Other {
+            event: plan.timebase.describe(),
+            cpu,
+            error,
+        })?;
+        Ok(reader)
+    }
+}

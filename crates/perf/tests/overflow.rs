@@ -1,0 +1,85 @@
+//! More samples than a ring holds.
+
+mod common;
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use common::{PATIENCE, at, burn, opened, plan, with_callstacks};
+use ferretto_perf::record::Record;
+use ferretto_proto::perf_event_config::UnwindMode;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+#[test]
+fn perf_054_what_overflows_a_ring_is_accounted_for_and_spoils_nothing() {
+    let mut config = with_callstacks(at(2000), UnwindMode::UNWIND_DWARF, true);
+    config.ring_buffer_pages = Some(64);
+    let Some(mut opened) = opened(&plan(&config), None) else {
+        return;
+    };
+    for reader in &mut opened.readers {
+        reader.enable().expect("enabled");
+    }
+    let (samples, lost) = (Cell::new(0_u64), Cell::new(0));
+    let mut each = |record: Record<'_>| match record {
+        Record::Sample(sample) => {
+            assert!(sample.stack.len() <= 65_280);
+            samples.set(samples.get() + 1);
+        }
+        Record::Lost { count } => lost.set(lost.get() + count),
+        Record::Malformed { bytes } => panic!("{bytes} bytes are no record"),
+        _ => {}
+    };
+    let until = Instant::now() + PATIENCE;
+    // The kernel tells of what was lost with the next record that fits: so it has to overflow and to be read in turn.
+    while lost.get() == 0 {
+        assert!(Instant::now() < until, "waited in vain");
+        (0..20).for_each(|_| burn());
+        for reader in &mut opened.readers {
+            reader.read(u64::MAX, &mut each);
+        }
+    }
+    (0..20).for_each(|_| burn());
+    let mut untold = 0;
+    for reader in &mut opened.readers {
+        reader.disable().expect("disabled");
+        reader.read(u64::MAX, &mut each);
+        let told = reader.lost();
+        untold += reader.take_untold_lost();
+        assert_eq!(reader.take_untold_lost(), 0);
+        assert!(reader.lost() >= told);
+        assert_eq!(reader.malformed(), 0);
+    }
+    let all: u64 = opened.readers.iter().map(|reader| reader.lost()).sum();
+    assert_eq!(all, lost.get() + untold);
+    assert!(samples.get() > 0);
+}
+
+#[test]
+fn a_ring_that_is_half_full_becomes_readable() {
+    let mut config = with_callstacks(at(1000), UnwindMode::UNWIND_DWARF, false);
+    config.ring_buffer_pages = Some(64);
+    let Some(mut opened) = opened(&plan(&config), None) else {
+        return;
+    };
+    for reader in &mut opened.readers {
+        reader.enable().expect("enabled");
+    }
+    let busy = std::thread::spawn(|| (0..50).for_each(|_| burn()));
+    let limit = Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    let mut fds: Vec<_> = opened
+        .readers
+        .iter()
+        .map(|reader| PollFd::new(reader, PollFlags::IN))
+        .collect();
+    let ready = poll(&mut fds, Some(&limit)).expect("polled");
+    assert!(ready > 0);
+    assert!(
+        fds.iter()
+            .all(|fd| !fd.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    );
+    busy.join().expect("no panic");
+}

@@ -1,0 +1,262 @@
+//! What users without privileges can do with their own processes, and what they are told otherwise.
+//!
+//! Each test runs itself again as a user of its own: what the kernel lets a user lock in memory is shared by all of the
+//! user's processes.
+
+mod common;
+
+use std::cell::Cell;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use common::{at, burn, observe, plan, with_callstacks};
+use ferretto_perf::config::Kernel;
+use ferretto_perf::event::{OpenError, Scope, open_all};
+use ferretto_perf::record::Record;
+use ferretto_proto::PerfEventConfig;
+use ferretto_proto::perf_event_config::UnwindMode;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// Runs `inner` as a user without privileges: in a process of its own if this is root.
+fn unprivileged(name: &str, user: u32, inner: fn()) {
+    if !rustix::process::geteuid().is_root() {
+        return inner();
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
+    let program = home.path().join("test");
+    fs::copy(std::env::current_exe().expect("a path"), &program).expect("a copy");
+    let mut command = Command::new(&program);
+    command
+        .args([name, "--exact", "--nocapture"])
+        .uid(user)
+        .gid(user)
+        .current_dir("/");
+    let output = command.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    said.lines()
+        .filter(|line| line.contains("skipped:"))
+        .for_each(|line| println!("{line}"));
+    assert!(output.status.success(), "{said}\n{errors}");
+}
+
+fn dwarf(frequency: u64) -> PerfEventConfig {
+    with_callstacks(at(frequency), UnwindMode::UNWIND_DWARF, true)
+}
+
+fn of_pid(mut config: PerfEventConfig, pid: u32) -> PerfEventConfig {
+    let callstacks = config.callstack_sampling.get_or_insert_default();
+    callstacks.scope.get_or_insert_default().target_pid = vec![pid as i32];
+    config
+}
+
+/// Whether users may observe their own processes here.
+fn may_observe() -> bool {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let may = level.trim().parse::<i32>().is_ok_and(|level| level <= 2);
+    if !may {
+        println!("skipped: kernel.perf_event_paranoid is {level}");
+    }
+    may
+}
+
+#[test]
+fn ones_own_process_is_sampled() {
+    unprivileged("ones_own_process_is_sampled", 61_001, || {
+        if !may_observe() {
+            return;
+        }
+        let own = std::process::id();
+        let plan = plan(&of_pid(dwarf(1000), own));
+        let mut opened = open_all(&plan, &Kernel::default(), None).expect("opened");
+        assert_eq!(
+            opened.scope,
+            Scope::Processes {
+                pids: vec![own as i32],
+                on_exec: false
+            }
+        );
+        // What it starts from now on belongs to it.
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("a shell");
+        let (of_child, of_own) = (Cell::new(0), Cell::new(0));
+        observe(
+            &mut opened,
+            |record| match record {
+                Record::Sample(sample) => {
+                    let of = if sample.pid == own {
+                        &of_own
+                    } else {
+                        &of_child
+                    };
+                    assert_eq!(sample.counts.len(), 1);
+                    assert!(sample.counts[0] > 0 && sample.callchain.kernel.is_empty());
+                    assert!(sample.registers.is_some());
+                    of.set(of.get() + u32::from(!sample.stack.is_empty()));
+                }
+                Record::Malformed { bytes } => panic!("{bytes} bytes are no record"),
+                _ => {}
+            },
+            || of_own.get() > 2 && of_child.get() > 2,
+        );
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    });
+}
+
+#[test]
+fn a_program_is_sampled_from_when_it_is_executed() {
+    unprivileged(
+        "a_program_is_sampled_from_when_it_is_executed",
+        61_002,
+        || {
+            if !may_observe() {
+                return;
+            }
+            let mut child = Command::new("sh")
+                .args(["-c", "read line; exec sh -c 'while :; do :; done'"])
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let scope = Scope::Processes {
+                pids: vec![child.id() as i32],
+                on_exec: true,
+            };
+            let plan = plan(&dwarf(1000));
+            let mut opened = open_all(&plan, &Kernel::default(), Some(&scope)).expect("opened");
+            assert!(
+                opened.user_only
+                    || !opened
+                        .notices
+                        .iter()
+                        .any(|notice| notice.contains("kernel's part"))
+            );
+            let mut input = child.stdin.take().expect("a pipe");
+            input.write_all(b"go\n").expect("written");
+            let (executed, seen) = (Cell::new(false), Cell::new(0));
+            let pid = child.id();
+            observe(
+                &mut opened,
+                |record| match record {
+                    Record::Comm { pid: of, exec, .. } if of == pid => {
+                        executed.set(executed.get() || exec)
+                    }
+                    Record::Sample(sample) => {
+                        assert_eq!(sample.pid, pid);
+                        seen.set(seen.get() + 1);
+                    }
+                    _ => {}
+                },
+                || seen.get() > 2,
+            );
+            assert!(executed.get());
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+        },
+    );
+}
+
+#[test]
+fn observing_everything_is_refused_with_what_to_ask_for() {
+    unprivileged(
+        "observing_everything_is_refused_with_what_to_ask_for",
+        61_003,
+        || {
+            let kernel = Kernel::default();
+            match open_all(&plan(&dwarf(10)), &kernel, None) {
+                Ok(_) => println!("skipped: kernel.perf_event_paranoid permits everything"),
+                Err(error @ OpenError::NotPermitted { .. }) => {
+                    let said = error.to_string();
+                    for part in [
+                        "CPU 0: not permitted",
+                        "sudo sysctl kernel.perf_event_paranoid=0",
+                        "sudo setcap cap_perfmon",
+                        "one's own processes alone can be observed without",
+                    ] {
+                        assert!(said.contains(part), "{said}");
+                    }
+                }
+                Err(error) => panic!("{error}"),
+            }
+        },
+    );
+}
+
+#[test]
+fn where_nothing_is_permitted_the_message_says_what_to_ask_for() {
+    unprivileged(
+        "where_nothing_is_permitted_the_message_says_what_to_ask_for",
+        61_004,
+        || {
+            // A process of root is refused as all are at level 3; and that this is the level it says here.
+            let home = tempfile::tempdir().expect("a directory");
+            common::kernel::put(home.path(), "sys/kernel/perf_event_paranoid", "3\n");
+            common::kernel::put(home.path(), "1/task/1/comm", "init");
+            let kernel = Kernel {
+                procfs: home.path().to_owned(),
+                ..Kernel::default()
+            };
+            let error = match open_all(&plan(&of_pid(dwarf(10), 1)), &kernel, None) {
+                Err(error @ OpenError::NotPermitted { .. }) => error.to_string(),
+                other => return println!("skipped: {other:?}"),
+            };
+            for part in [
+                "kernel.perf_event_paranoid is 3",
+                "sudo sysctl kernel.perf_event_paranoid=2",
+                "sudo setcap cap_perfmon",
+                "CAP_PERFMON",
+            ] {
+                assert!(error.contains(part), "{error}");
+            }
+        },
+    );
+}
+
+#[test]
+fn perf_019_rings_shrink_to_what_may_be_locked_and_then_fail() {
+    unprivileged(
+        "perf_019_rings_shrink_to_what_may_be_locked_and_then_fail",
+        61_005,
+        || {
+            if !may_observe() {
+                return;
+            }
+            setrlimit(
+                Resource::Memlock,
+                Rlimit {
+                    current: Some(0),
+                    maximum: Some(0),
+                },
+            )
+            .expect("less is always allowed");
+            let plan = plan(&of_pid(dwarf(1000), std::process::id()));
+            let kernel = Kernel::default();
+            let mut all = vec![open_all(&plan, &kernel, None).expect("opened")];
+            let notice = all[0]
+                .notices
+                .iter()
+                .find(|notice| notice.contains("the rings have"));
+            assert!(notice.is_some_and(|notice| notice.contains("kernel.perf_event_mlock_kb")));
+            let error = loop {
+                assert!(all.len() < 10_000, "endless memory");
+                match open_all(&plan, &kernel, None) {
+                    Ok(opened) => all.push(opened),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, OpenError::Ring { .. }), "{error}");
+            let said = error.to_string();
+            assert!(
+                said.contains("sudo sysctl kernel.perf_event_mlock_kb"),
+                "{said}"
+            );
+            burn();
+        },
+    );
+}
