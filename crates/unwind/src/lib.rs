@@ -21,6 +21,7 @@ mod error;
 mod files;
 mod frame;
 mod image;
+mod jit;
 mod maps;
 mod memory;
 mod module;

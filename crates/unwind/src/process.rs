@@ -108,6 +108,7 @@ impl Process {
             let mut walker = walk::Walker {
                 space: &mut self.space,
                 walk: &mut self.walk,
+                maps: &self.maps,
                 memory: &self.memory,
                 pages: &mut self.pages,
                 cache,

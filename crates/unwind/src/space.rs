@@ -11,6 +11,7 @@ use crate::cfi::{Kind, Rule};
 use crate::files;
 use crate::frame::Mapping;
 use crate::image::Image;
+use crate::jit::{Jit, Target};
 use crate::maps::Map;
 use crate::module::Module;
 use crate::registers::Machine;
@@ -58,6 +59,7 @@ pub(crate) struct Space {
     /// What was asked lately, by address; a power of two of them.
     slots: Box<[Slot]>,
     misses: usize,
+    jit: Jit,
 }
 
 impl Space {
@@ -68,6 +70,7 @@ impl Space {
             places: Vec::new(),
             slots: vec![EMPTY; FIRST_SLOTS].into(),
             misses: 0,
+            jit: Jit::default(),
         }
     }
 
@@ -95,6 +98,22 @@ impl Space {
         }
         self.slots = vec![EMPTY; FIRST_SLOTS].into();
         self.misses = 0;
+        self.jit.forget();
+    }
+
+    /// The name of a function that was compiled while the process ran, if `place` may hold such.
+    pub(crate) fn jit_name(&mut self, place: u32, address: u64, maps: &File) -> Option<Arc<str>> {
+        let map = &self.places.get(place as usize)?.map;
+        if map.name.starts_with("[v") {
+            return None;
+        }
+        let target = Target {
+            pid: self.pid,
+            memory: &self.memory,
+            maps,
+        };
+        let maps = self.places.iter().map(|place| &place.map);
+        self.jit.name(address, &target, maps)
     }
 
     /// The highest address with code or data of the process.

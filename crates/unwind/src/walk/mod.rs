@@ -7,6 +7,7 @@ mod signal;
 mod table;
 
 use std::fs::File;
+use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::cache::Cache;
@@ -46,6 +47,7 @@ enum Step {
 pub(crate) struct Walker<'p> {
     pub(crate) space: &'p mut Space,
     pub(crate) walk: &'p mut Walk,
+    pub(crate) maps: &'p File,
     pub(crate) memory: &'p File,
     pub(crate) pages: &'p mut Pages,
     pub(crate) cache: &'p Cache,
@@ -300,11 +302,15 @@ impl Walker<'_> {
     #[inline]
     fn push(&mut self, place: u32, address: u64) {
         let mapping = self.space.mapping(place, self.cache);
-        let frame = Frame {
+        let is_file = mapping.module.is_some();
+        let mut frame = Frame {
             rel_pc: mapping.relative(address),
-            mapping: Some(std::sync::Arc::clone(mapping)),
+            mapping: Some(Arc::clone(mapping)),
             name: None,
         };
+        if !is_file {
+            frame.name = self.space.jit_name(place, address, self.maps);
+        }
         self.frames.push(frame);
     }
 

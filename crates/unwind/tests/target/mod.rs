@@ -80,7 +80,25 @@ impl Target {
 
     /// Starts a program; gives the line it prints when it is ready, too.
     pub(crate) fn start_with_line(folder: TempDir, program: &Path) -> (Self, String) {
+        Self::start_with_argument(folder, program, None)
+    }
+
+    pub(crate) fn start_with_argument(
+        folder: TempDir,
+        program: &Path,
+        argument: Option<&str>,
+    ) -> (Self, String) {
+        Self::launch(folder, program, argument).expect("a line that says it is ready")
+    }
+
+    /// `None` if it ends at once.
+    pub(crate) fn try_start(folder: TempDir, program: &Path) -> Option<(Self, String)> {
+        Self::launch(folder, program, None)
+    }
+
+    fn launch(folder: TempDir, program: &Path, argument: Option<&str>) -> Option<(Self, String)> {
         let mut child = Command::new(program)
+            .args(argument)
             .current_dir(folder.path())
             .stdout(Stdio::piped())
             .stdin(Stdio::piped())
@@ -92,16 +110,19 @@ impl Target {
             output,
             folder,
         };
-        let line = target.line();
-        (target, line)
+        let line = target.next_line()?;
+        Some((target, line))
     }
 
     /// The next line it prints.
     pub(crate) fn line(&mut self) -> String {
+        self.next_line().expect("it has ended")
+    }
+
+    fn next_line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "it ended");
-        line.trim().into()
+        (!line.is_empty()).then(|| line.trim().into())
     }
 
     /// Lets it go on to its next line.

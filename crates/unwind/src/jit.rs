@@ -1,0 +1,213 @@
+//! Names of functions that a JIT compiler has made: from `/tmp/perf-PID.map`, and from `jitdump` files.
+//!
+//! The first is text that the target writes, at a place where anyone may write. It is read only if the target's
+//! user (or root) owns it, it is a regular file and no link, and up to a size. The second is known by the target having
+//! mapped it.
+
+mod dump;
+mod map;
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto_elf::open_regular_within;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use crate::files;
+use crate::maps::Map;
+use dump::Dump;
+
+/// Bytes of a file that are read.
+const MAX_BYTES: u64 = 64 << 20;
+/// Functions that are kept.
+const MAX_FUNCTIONS: usize = 1 << 20;
+/// How often files are looked at again because an address has no name.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A compiled function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Function {
+    start: u64,
+    end: u64,
+    name: Arc<str>,
+}
+
+/// What is known of a process's compiled functions.
+#[derive(Default)]
+pub(crate) struct Jit {
+    /// Sorted by address, not overlapping: later ones have taken the place of earlier ones.
+    functions: Vec<Function>,
+    map_read: u64,
+    dumps: Vec<(u64, Dump)>,
+    looked: Option<Instant>,
+}
+
+impl Jit {
+    /// The function at `address`. Files are looked at anew if it is not known, not too often.
+    pub(crate) fn name<'m>(
+        &mut self,
+        address: u64,
+        target: &Target<'_>,
+        maps: impl Iterator<Item = &'m Map>,
+    ) -> Option<Arc<str>> {
+        if let Some(name) = self.find(address) {
+            return Some(name);
+        }
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= AGAIN);
+        if !is_due {
+            return None;
+        }
+        self.looked = Some(Instant::now());
+        let mut new = Vec::new();
+        self.read_map(target, &mut new);
+        self.read_dumps(target, maps, &mut new);
+        if !new.is_empty() {
+            self.add(new);
+        }
+        self.find(address)
+    }
+
+    /// Forgets everything, as after the files may have been written anew.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn find(&self, address: u64) -> Option<Arc<str>> {
+        let after = self
+            .functions
+            .partition_point(|function| function.start <= address);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        (address < function.end).then(|| Arc::clone(&function.name))
+    }
+
+    /// Later functions win over earlier ones at the same addresses: memory of compiled code is used again.
+    fn add(&mut self, new: Vec<Function>) {
+        let mut all = std::mem::take(&mut self.functions);
+        all.extend(new);
+        let excess = all.len().saturating_sub(MAX_FUNCTIONS);
+        all.drain(..excess);
+        // A stable sort: of those that begin at the same address the last is the newest.
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by_key(|&index| (all[index].start, std::cmp::Reverse(index)));
+        let mut kept: Vec<(usize, Function)> = Vec::with_capacity(all.len());
+        for index in order {
+            let function = &all[index];
+            match kept.last_mut() {
+                Some((_, last)) if last.start == function.start => continue,
+                Some((newer, last)) if last.end > function.start => {
+                    if *newer > index {
+                        // What an older one has before or after a newer one is not believed.
+                        continue;
+                    }
+                    last.end = function.start;
+                }
+                _ => {}
+            }
+            kept.push((index, function.clone()));
+        }
+        self.functions = kept.into_iter().map(|(_, function)| function).collect();
+    }
+
+    fn read_map(&mut self, target: &Target<'_>, new: &mut Vec<Function>) {
+        let Some(file) = target.perf_map() else {
+            return;
+        };
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        if size < self.map_read {
+            // Written anew.
+            self.functions.clear();
+            self.map_read = 0;
+        }
+        let room = MAX_BYTES.saturating_sub(self.map_read);
+        if let Some(read) = map::read(&file, self.map_read, room.min(size - self.map_read), new) {
+            self.map_read += read;
+        }
+    }
+
+    fn read_dumps<'m>(
+        &mut self,
+        target: &Target<'_>,
+        maps: impl Iterator<Item = &'m Map>,
+        new: &mut Vec<Function>,
+    ) {
+        const MAX_DUMPS: usize = 16;
+        for map in maps.filter(|map| dump::is_named_so(&map.name)) {
+            let known = self.dumps.iter().position(|dump| dump.0 == map.inode);
+            let index = match known {
+                Some(index) => index,
+                None if self.dumps.len() < MAX_DUMPS => {
+                    let file = files::open(target.pid, target.memory, map);
+                    let Some(dump) = file.and_then(Dump::open) else {
+                        continue;
+                    };
+                    self.dumps.push((map.inode, dump));
+                    self.dumps.len() - 1
+                }
+                None => continue,
+            };
+            self.dumps[index].1.read(new);
+        }
+    }
+}
+
+/// Whose files are looked for.
+pub(crate) struct Target<'a> {
+    pub(crate) pid: u32,
+    pub(crate) memory: &'a File,
+    /// `/proc/PID/maps`, which belongs to the target's user.
+    pub(crate) maps: &'a File,
+}
+
+impl Target<'_> {
+    /// `/tmp/perf-PID.map` as the target sees it: in its mount namespace, with its pid in its pid namespace.
+    fn perf_map(&self) -> Option<File> {
+        let root = format!("/proc/{}/root", self.pid);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty()).ok()?;
+        let name = format!("tmp/perf-{}.map", self.own_pid()?);
+        let no_link = rustix::fs::statat(root.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(no_link.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        let file = open_regular_within(&root, &name).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let owner = rustix::fs::fstat(self.maps).ok()?.st_uid;
+        let is_same = (stat.st_ino, stat.st_dev) == (no_link.st_ino, no_link.st_dev);
+        (is_same && (stat.st_uid == owner || stat.st_uid == 0)).then_some(file)
+    }
+
+    /// The pid that the target knows itself by.
+    fn own_pid(&self) -> Option<u32> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        match line {
+            Some(line) => line.split_whitespace().last()?.parse().ok(),
+            None => Some(self.pid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(start: u64, end: u64, name: &str) -> Function {
+        let name = name.into();
+        Function { start, end, name }
+    }
+
+    #[test]
+    fn newer_functions_take_the_place_of_older_ones() {
+        let mut jit = Jit::default();
+        jit.add(vec![function(100, 200, "a"), function(200, 300, "b")]);
+        jit.add(vec![function(150, 220, "c"), function(400, 500, "d")]);
+        jit.add(vec![function(400, 450, "e")]);
+        let names = [100, 149, 150, 219, 220, 400, 449, 450, 99]
+            .map(|address| jit.find(address).map(|name| name.to_string()));
+        let names = names.each_ref().map(|name| name.as_deref());
+        let (a, c, e) = (Some("a"), Some("c"), Some("e"));
+        assert_eq!(names, [a, a, c, c, None, e, e, None, None]);
+    }
+}

@@ -1,0 +1,105 @@
+//! `jitdump`: a file of records that the target writes and has mapped a page of.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use super::{Function, MAX_BYTES};
+
+/// "JiTD" in the byte order of the machine.
+const MAGIC: u32 = 0x4a69_5444;
+const CODE_LOAD: u32 = 0;
+const CODE_MOVE: u32 = 1;
+/// Bytes before each record's content: id, total size and time.
+const RECORD: u64 = 16;
+/// Bytes of a record that are read: the code itself is not.
+const MAX_HEAD: u64 = 4096;
+/// Records looked at in one go.
+const MAX_RECORDS: usize = 1 << 18;
+
+/// Whether a file of that name may be one: `jit-PID.dump`.
+pub(super) fn is_named_so(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.starts_with("jit-") && name.ends_with(".dump")
+}
+
+/// An open file, and how far it was read.
+pub(super) struct Dump {
+    file: File,
+    read: u64,
+}
+
+impl Dump {
+    /// `None` if it is something else.
+    pub(super) fn open(file: File) -> Option<Self> {
+        let mut header = [0; 12];
+        file.read_exact_at(&mut header, 0).ok()?;
+        if number(&header, 0)? != MAGIC {
+            return None;
+        }
+        let read = u64::from(number(&header, 8)?);
+        (read >= 40).then_some(Self { file, read })
+    }
+
+    /// Takes in what was written since the last time.
+    pub(super) fn read(&mut self, new: &mut Vec<Function>) {
+        for _ in 0..MAX_RECORDS {
+            if self.record(new).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn record(&mut self, new: &mut Vec<Function>) -> Option<()> {
+        let mut prefix = [0; RECORD as usize];
+        self.file.read_exact_at(&mut prefix, self.read).ok()?;
+        let size = u64::from(number(&prefix, 4)?);
+        let next = self.read.checked_add(size)?;
+        let whole = self.file.metadata().ok()?.len();
+        if size < RECORD || next > whole || next > MAX_BYTES.saturating_mul(64) {
+            return None;
+        }
+        let mut head = vec![0; usize::try_from((size - RECORD).min(MAX_HEAD)).ok()?];
+        self.file
+            .read_exact_at(&mut head, self.read + RECORD)
+            .ok()?;
+        match number(&prefix, 0)? {
+            CODE_LOAD => new.extend(load(&head)),
+            CODE_MOVE => {
+                let moved = moved(&head).and_then(|(old, start, size)| {
+                    let function = new.iter().rev().find(|function| function.start == old)?;
+                    let (end, name) = (start.checked_add(size)?, function.name.clone());
+                    Some(Function { start, end, name })
+                });
+                new.extend(moved);
+            }
+            _ => {}
+        }
+        self.read = next;
+        Some(())
+    }
+}
+
+/// pid, tid, address, address of the code, size, index, name.
+fn load(head: &[u8]) -> Option<Function> {
+    let start = long(head, 16)?;
+    let end = start.checked_add(long(head, 24)?)?;
+    let name = head.get(40..)?.split(|&byte| byte == 0).next()?;
+    (start < end && !name.is_empty()).then(|| Function {
+        start,
+        end,
+        name: String::from_utf8_lossy(name).as_ref().into(),
+    })
+}
+
+/// pid, tid, address, old address, new address, size, index.
+fn moved(head: &[u8]) -> Option<(u64, u64, u64)> {
+    Some((long(head, 16)?, long(head, 24)?, long(head, 32)?))
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
