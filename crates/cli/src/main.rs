@@ -1,4 +1,5 @@
-//! The `ferretto` command, which is also `traced`, `traced_probes`, `perfetto`, `trigger_perfetto` and `tracebox`.
+//! The `ferretto` command, which is also `traced`, `traced_probes`, `traced_perf`, `perfetto`, `trigger_perfetto` and
+//! `tracebox`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
 //! the links. Everything else is a subcommand: `record`, `open`, `summary`, `text`,
@@ -22,6 +23,7 @@ mod summary;
 mod text;
 mod tracebox;
 mod traced;
+mod traced_perf;
 mod traced_probes;
 mod trigger_perfetto;
 
@@ -37,10 +39,11 @@ use crate::args::{Command, Ferretto};
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
-const PROGRAMS: [(&str, Program); 5] = [
+const PROGRAMS: [(&str, Program); 6] = [
     ("perfetto", perfetto::main),
     ("tracebox", tracebox::main),
     ("traced", traced::main),
+    ("traced_perf", traced_perf::main),
     ("traced_probes", traced_probes::main),
     ("trigger_perfetto", trigger_perfetto::main),
 ];
@@ -86,6 +89,7 @@ fn background(program: &OsStr, args: &[OsString]) -> ExitCode {
     match program.to_str() {
         Some("perfetto") => perfetto::background(args),
         Some("traced") => traced::background(args),
+        Some("traced_perf") => traced_perf::background(args),
         Some("traced_probes") => traced_probes::background(args),
         _ => ExitCode::from(errors::USAGE),
     }

@@ -15,6 +15,7 @@ mod target;
 mod tracepoint;
 
 pub use error::ConfigError;
+pub(crate) use event::counter_name;
 pub use event::{Event, EventKind, Modifiers};
 pub use kernel::Kernel;
 pub use plan::{

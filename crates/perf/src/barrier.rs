@@ -1,0 +1,58 @@
+//! Doing something once everything before it is through.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ferretto_client::InstanceId;
+
+/// One run of a data source. Unlike the service's number of the instance it is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SourceKey(pub(crate) u64);
+
+/// What is to happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Hand over what these instances have written, and answer the request.
+    Flush {
+        request: u64,
+        sources: Vec<SourceKey>,
+    },
+    /// End the source and say so.
+    Stop {
+        source: SourceKey,
+        instance: InstanceId,
+    },
+}
+
+/// Travels along every way on which samples reach the writer. When it has arrived on all of them, everything before it has
+/// been written.
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    missing: AtomicUsize,
+    /// It has been done, or nobody waits for it any more.
+    is_settled: AtomicBool,
+    pub(crate) action: Action,
+}
+
+impl Barrier {
+    pub(crate) fn new(ways: usize, action: Action) -> Self {
+        Self {
+            missing: AtomicUsize::new(ways),
+            is_settled: AtomicBool::new(false),
+            action,
+        }
+    }
+
+    /// It has arrived on one more way; whether that was the last.
+    pub(crate) fn arrives(&self) -> bool {
+        self.missing.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether its action is the caller's to carry out; it is so once.
+    pub(crate) fn settle(&self) -> bool {
+        !self.is_settled.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+}

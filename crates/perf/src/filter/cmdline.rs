@@ -1,0 +1,83 @@
+//! The command line of a process, as patterns see it.
+
+use std::io::{self, Read};
+
+/// As much as upstream reads.
+const MAX_LENGTH: usize = 511;
+
+/// What a process was started with: its arguments, each ended by a zero byte.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct CommandLine(Vec<u8>);
+
+impl CommandLine {
+    /// Reads it from the open file.
+    pub(crate) fn read(file: impl Read) -> io::Result<Self> {
+        let mut bytes = Vec::with_capacity(MAX_LENGTH);
+        file.take(MAX_LENGTH as u64).read_to_end(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The program as it was called.
+    fn program(&self) -> &[u8] {
+        self.0.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
+
+    /// Whether a pattern of a config means this process. One that begins with a slash is for the whole path, others
+    /// are for what follows its last slash.
+    pub(super) fn is_matched_by(&self, pattern: &[u8]) -> bool {
+        let program = self.program();
+        let subject = if pattern.starts_with(b"/") {
+            program
+        } else {
+            program
+                .rsplit(|&byte| byte == b'/')
+                .next()
+                .unwrap_or_default()
+        };
+        super::glob::matches(pattern, subject)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(program: &str, pattern: &str) -> bool {
+        let bytes = [program.as_bytes(), b"\0--flag\0"].concat();
+        CommandLine(bytes).is_matched_by(pattern.as_bytes())
+    }
+
+    #[test]
+    fn perf_027_patterns_mean_the_path_or_the_last_part_of_it() {
+        let server = "/system/bin/surfaceflinger";
+        for pattern in [
+            "/system/bin/surfaceflinger",
+            "/*/surfaceflinger",
+            "surfaceflinger",
+            "???faceflinger",
+            "*",
+        ] {
+            assert!(matches(server, pattern), "{pattern}");
+        }
+        for pattern in [
+            "/system",
+            "bin/surfaceflinger",
+            "?system/bin/surfaceflinger",
+            "*/surfaceflinger",
+        ] {
+            assert!(!matches(server, pattern), "{pattern}");
+        }
+        assert!(matches("./top", "top") && matches("./top", "*"));
+        assert!(!matches("./top", "./top"));
+        // Names that end with a slash, and empty ones.
+        for program in ["", "/", "foo/"] {
+            assert!(matches(program, "") && !matches(program, "?*"));
+        }
+    }
+
+    #[test]
+    fn perf_027_only_the_first_bytes_of_a_command_line_count() {
+        let long = vec![b'a'; 600];
+        assert_eq!(CommandLine::read(&long[..]).unwrap().0.len(), 511);
+    }
+}

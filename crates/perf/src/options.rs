@@ -1,0 +1,86 @@
+//! How the profiler is run.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ferretto_client::Address;
+
+use crate::config::Kernel;
+use crate::event::Scope;
+use crate::output::Format;
+
+/// Something worth telling whoever runs the profiler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The service accepted the profiler; recordings can use it.
+    Connected,
+    /// There is no service, or it went away; it is tried again.
+    Disconnected(String),
+    /// An instance of a data source could not be started, or not fully. The recording goes on without it.
+    Failed {
+        /// Name of the data source.
+        source: String,
+        /// Why, and what to do about it.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("connected to the tracing service"),
+            Self::Disconnected(reason) => write!(f, "no tracing service: {reason}"),
+            Self::Failed { source, reason } => write!(f, "{source}: {reason}"),
+        }
+    }
+}
+
+/// Called with each [`Notice`], on a thread of the profiler.
+pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
+
+/// How to run the profiler.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Producer socket of the service; `None` for the one the environment names, or the default.
+    pub address: Option<Address>,
+    /// Told of what happens; `None` to ignore it.
+    pub on_notice: Option<NoticeHandler>,
+    /// Called when the service has processed the registration of every data source, each time a connection is made.
+    pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// How samples are written.
+    pub format: Format,
+    /// How many threads unwind; `None` for one for every two processors, at most four.
+    pub unwinders: Option<NonZeroUsize>,
+    /// Where processes may hand over descriptors of their own maps and memory, a socket to be created; `None` for nowhere.
+    pub descriptor_socket: Option<PathBuf>,
+    /// Where the kernel's files are.
+    pub kernel: Kernel,
+    /// Do not open maps and memory of processes, but wait until they hand them over.
+    pub only_handed_over: bool,
+    /// What to observe; `None` for all CPUs of the config or, without the privileges for that, the processes that the config
+    /// names by number.
+    pub scope: Option<Scope>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("address", &self.address)
+            .field("format", &self.format)
+            .field("unwinders", &self.unwinders)
+            .field("descriptor_socket", &self.descriptor_socket)
+            .field("only_handed_over", &self.only_handed_over)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    pub(crate) fn notify(&self, notice: Notice) {
+        if let Some(handler) = &self.on_notice {
+            handler(&notice);
+        }
+    }
+}

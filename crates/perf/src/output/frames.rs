@@ -1,0 +1,134 @@
+//! Callstacks of samples as numbers of an [`Interner`].
+
+use std::sync::Arc;
+
+use ferretto_symbols::kernel::KernelSymbols;
+use ferretto_unwind::{Frame as UserFrame, Mapping};
+use rustc_hash::FxHashMap;
+
+use super::interner::{Interner, MappingKey};
+use super::{Frame, Stack};
+
+/// The mapping of all frames of the kernel, by which readers of traces know them.
+const KERNEL: &[u8] = b"kernel";
+
+/// The most that each of the shortcuts to numbers may hold.
+const MAX_CACHED: usize = 1 << 18;
+
+/// Gives callstacks numbers, and looks up names of frames that are new.
+#[derive(Debug)]
+pub(super) struct Frames {
+    interner: Interner,
+    symbols: Option<Arc<KernelSymbols>>,
+    /// By address in the kernel.
+    kernel: FxHashMap<u64, u32>,
+    /// By address of the mapping, which is kept here so that no other has its address.
+    mappings: FxHashMap<usize, (Arc<Mapping>, u64)>,
+    /// By mapping and place in it, for frames whose name follows from these.
+    user: FxHashMap<(u64, u64), u32>,
+    /// Used again for each callstack.
+    numbers: Vec<u32>,
+}
+
+impl Frames {
+    pub(super) fn new() -> Self {
+        Self {
+            interner: Interner::new(),
+            symbols: None,
+            kernel: FxHashMap::default(),
+            mappings: FxHashMap::default(),
+            user: FxHashMap::default(),
+            numbers: Vec::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.interner.clear();
+        self.kernel.clear();
+        self.mappings.clear();
+        self.user.clear();
+    }
+
+    pub(super) fn are_full(&self) -> bool {
+        self.interner.is_full()
+            || self.kernel.len() > MAX_CACHED
+            || self.mappings.len() > MAX_CACHED
+            || self.user.len() > MAX_CACHED
+    }
+
+    pub(super) fn set_kernel_symbols(&mut self, symbols: Arc<KernelSymbols>) {
+        self.symbols = Some(symbols);
+        self.kernel.clear();
+    }
+
+    /// The number of a callstack. What explains it and is new is appended to `interned`.
+    pub(super) fn callstack(&mut self, stack: &Stack, interned: &mut Vec<u8>) -> u64 {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.clear();
+        for frame in &stack.frames {
+            numbers.push(match frame {
+                Frame::Kernel(address) => self.kernel_frame(*address),
+                Frame::User(frame) => self.user_frame(frame),
+            });
+        }
+        let number = self.interner.callstack(&numbers);
+        self.numbers = numbers;
+        self.interner.take_new(interned);
+        number
+    }
+
+    fn kernel_frame(&mut self, address: u64) -> u32 {
+        if let Some(&number) = self.kernel.get(&address) {
+            return number;
+        }
+        let mapping = self.interner.mapping(&MappingKey {
+            path: KERNEL.into(),
+            ..MappingKey::default()
+        });
+        let symbols = self.symbols.as_deref();
+        let name = symbols.and_then(|symbols| symbols.lookup(address));
+        let number = self
+            .interner
+            .frame(mapping, 0, name.unwrap_or_default().as_bytes());
+        self.kernel.insert(address, number);
+        number
+    }
+
+    fn user_frame(&mut self, frame: &UserFrame) -> u32 {
+        let Some(mapping) = &frame.mapping else {
+            let nowhere = self.interner.mapping(&MappingKey::default());
+            return self.name_frame(nowhere, frame);
+        };
+        let mapping = self.mapping(mapping);
+        let key = (mapping, frame.rel_pc);
+        if let Some(&number) = self.user.get(&key) {
+            return number;
+        }
+        let number = self.name_frame(mapping, frame);
+        self.user.insert(key, number);
+        number
+    }
+
+    fn name_frame(&mut self, mapping: u64, frame: &UserFrame) -> u32 {
+        let name = frame.function_name().unwrap_or_default();
+        self.interner.frame(mapping, frame.rel_pc, name.as_bytes())
+    }
+
+    fn mapping(&mut self, mapping: &Arc<Mapping>) -> u64 {
+        let address = Arc::as_ptr(mapping) as usize;
+        if let Some((_, number)) = self.mappings.get(&address) {
+            return *number;
+        }
+        let number = self.interner.mapping(&MappingKey {
+            path: mapping.path.as_bytes().into(),
+            build_id: mapping.build_id.as_slice().into(),
+            start: mapping.start,
+            end: mapping.end,
+            exact_offset: mapping.exact_offset,
+            start_offset: mapping.start_offset,
+            load_bias: mapping.load_bias,
+        });
+        self.mappings.insert(address, (Arc::clone(mapping), number));
+        number
+    }
+}

@@ -1,0 +1,187 @@
+//! Numbers for what is said often: strings, mappings, frames and callstacks.
+
+use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
+use ferretto_wire::Encoder;
+use rustc_hash::FxHashMap;
+
+/// What a string is used as. Each use has its own table in the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Role {
+    BuildId,
+    Path,
+    Function,
+}
+
+impl Role {
+    pub(super) const ALL: [Self; 3] = [Self::BuildId, Self::Path, Self::Function];
+
+    pub(super) fn field(self) -> u32 {
+        match self {
+            Self::BuildId => interned_data::BUILD_IDS,
+            Self::Path => interned_data::MAPPING_PATHS,
+            Self::Function => interned_data::FUNCTION_NAMES,
+        }
+    }
+}
+
+/// Where frames are: a file mapped into a process, or less.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct MappingKey {
+    pub(super) path: Box<[u8]>,
+    pub(super) build_id: Box<[u8]>,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) exact_offset: u64,
+    pub(super) start_offset: u64,
+    pub(super) load_bias: u64,
+}
+
+/// The most frames and callstacks that are remembered, which takes some 20 MiB.
+const MAX_ENTRIES: usize = 1 << 18;
+/// The most bytes of strings that are remembered.
+const MAX_STRING_BYTES: usize = 8 << 20;
+
+/// Gives numbers, and collects the `InternedData` that explains those that are new.
+///
+/// The parts of a callstack are a tree with the outermost frame at the root, so that stacks that begin alike share what
+/// they have in common; a callstack is a node of it.
+#[derive(Debug)]
+pub(super) struct Interner {
+    /// By role.
+    strings: [FxHashMap<Box<[u8]>, u64>; 3],
+    string_bytes: usize,
+    mappings: FxHashMap<MappingKey, u64>,
+    frames: FxHashMap<(u64, u64, u64), u32>,
+    /// By parent node and frame.
+    nodes: FxHashMap<(u32, u32), u32>,
+    /// For each node, whether it was written as a callstack.
+    written: Vec<bool>,
+    /// Numbers of strings and mappings never mean anything else on this sequence, even after it was cleared.
+    next_string: u64,
+    next_mapping: u64,
+    /// What is new, as fields of `InternedData`.
+    new: Vec<u8>,
+}
+
+/// The node without frames.
+const ROOT: u32 = 1;
+
+impl Interner {
+    pub(super) fn new() -> Self {
+        Self {
+            strings: Default::default(),
+            string_bytes: 0,
+            mappings: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            written: vec![true; ROOT as usize + 1],
+            next_string: 1,
+            next_mapping: 1,
+            new: Vec::new(),
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Whether it is time to forget everything, so that a long recording does not take all memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.written.len() > MAX_ENTRIES
+            || self.frames.len() > MAX_ENTRIES
+            || self.mappings.len() > MAX_ENTRIES
+            || self.string_bytes > MAX_STRING_BYTES
+    }
+
+    /// What was new since it was taken last: fields of `InternedData`.
+    pub(super) fn take_new(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.new);
+    }
+
+    fn string(&mut self, role: Role, text: &[u8]) -> u64 {
+        if let Some(&iid) = self.strings[role as usize].get(text) {
+            return iid;
+        }
+        let iid = self.next_string;
+        self.next_string += 1;
+        self.string_bytes += text.len() + 64;
+        self.strings[role as usize].insert(text.into(), iid);
+        write_string(&mut Encoder::new(&mut self.new), role, iid, text);
+        iid
+    }
+
+    pub(super) fn mapping(&mut self, key: &MappingKey) -> u64 {
+        if let Some(&iid) = self.mappings.get(key) {
+            return iid;
+        }
+        let parts = key.path.split(|&byte| byte == b'/');
+        let mut path = Vec::new();
+        for part in parts.filter(|part| !part.is_empty()) {
+            path.push(self.string(Role::Path, part));
+        }
+        let build_id = self.string(Role::BuildId, &key.build_id);
+        let iid = self.next_mapping;
+        self.next_mapping += 1;
+        Encoder::new(&mut self.new).nested(interned_data::MAPPINGS, |out| {
+            out.varint(mapping::IID, iid);
+            out.varint(mapping::BUILD_ID, build_id);
+            out.varint(mapping::EXACT_OFFSET, key.exact_offset);
+            out.varint(mapping::START_OFFSET, key.start_offset);
+            out.varint(mapping::START, key.start);
+            out.varint(mapping::END, key.end);
+            out.varint(mapping::LOAD_BIAS, key.load_bias);
+            for part in path {
+                out.varint(mapping::PATH_STRING_IDS, part);
+            }
+        });
+        self.mappings.insert(key.clone(), iid);
+        iid
+    }
+
+    pub(super) fn frame(&mut self, mapping: u64, rel_pc: u64, function: &[u8]) -> u32 {
+        let function = self.string(Role::Function, function);
+        let key = (mapping, rel_pc, function);
+        if let Some(&iid) = self.frames.get(&key) {
+            return iid;
+        }
+        let iid = self.frames.len() as u32 + 1;
+        Encoder::new(&mut self.new).nested(interned_data::FRAMES, |out| {
+            out.varint(frame::IID, iid.into());
+            out.varint(frame::FUNCTION_NAME_ID, function);
+            out.varint(frame::MAPPING_ID, mapping);
+            out.varint(frame::REL_PC, rel_pc);
+        });
+        self.frames.insert(key, iid);
+        iid
+    }
+
+    /// The number of a callstack, given innermost frame first.
+    pub(super) fn callstack(&mut self, frames: &[u32]) -> u64 {
+        let mut node = ROOT;
+        for &frame in frames.iter().rev() {
+            let next = self.written.len() as u32;
+            let known = *self.nodes.entry((node, frame)).or_insert(next);
+            if known == next {
+                self.written.push(false);
+            }
+            node = known;
+        }
+        if !std::mem::replace(&mut self.written[node as usize], true) {
+            Encoder::new(&mut self.new).nested(interned_data::CALLSTACKS, |out| {
+                out.varint(callstack::IID, node.into());
+                for &frame in frames.iter().rev() {
+                    out.varint(callstack::FRAME_IDS, frame.into());
+                }
+            });
+        }
+        node.into()
+    }
+}
+
+pub(super) fn write_string(out: &mut Encoder<'_, Vec<u8>>, role: Role, iid: u64, text: &[u8]) {
+    out.nested(role.field(), |out| {
+        out.varint(interned_string::IID, iid);
+        out.bytes(interned_string::STR, text);
+    });
+}

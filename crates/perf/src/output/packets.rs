@@ -1,0 +1,250 @@
+//! The packets of one sequence.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ferretto_proto::fields::perf_sample as field;
+use ferretto_proto::fields::stack_sample::{execution_context, task_context};
+use ferretto_proto::fields::{stack_sample, trace_packet};
+use ferretto_shm::{Clock, TraceWriter};
+use ferretto_symbols::kernel::KernelSymbols;
+use ferretto_wire::{Encoder, encode};
+
+use super::defaults::timed_now;
+use super::frames::Frames;
+use super::interner::{Role, write_string};
+use super::{Content, Defaults, Format, Sample, Stack};
+use crate::record::CpuMode;
+
+/// The sequence begins anew here: nothing before is referred to.
+const CLEARED: u64 = 1;
+/// The packet refers to others of its sequence.
+const NEEDS_STATE: u64 = 2;
+/// Number of `PROFILER_STOP_GUARDRAIL`.
+const STOPPED_BY_GUARDRAIL: u64 = 1;
+
+/// A destination for packets: a trace writer, or a list in tests.
+pub(crate) trait PacketSink: fmt::Debug + Send {
+    /// Writes one packet, given as the encoded fields of a `TracePacket`.
+    fn write_packet(&mut self, fields: &[u8]);
+
+    /// How often packets were lost here.
+    fn losses(&self) -> u64;
+}
+
+impl PacketSink for TraceWriter {
+    fn write_packet(&mut self, fields: &[u8]) {
+        Self::write_packet(self, fields);
+    }
+
+    fn losses(&self) -> u64 {
+        self.drop_count()
+    }
+}
+
+impl PacketSink for Vec<Vec<u8>> {
+    fn write_packet(&mut self, fields: &[u8]) {
+        self.push(fields.to_vec());
+    }
+
+    fn losses(&self) -> u64 {
+        0
+    }
+}
+
+/// Writes what one instance of a data source has to tell.
+#[derive(Debug)]
+pub(crate) struct SourceOutput<S> {
+    sink: S,
+    defaults: Defaults,
+    frames: Frames,
+    /// Of the sink, when the sequence was begun last.
+    losses: u64,
+    /// Used again for each packet.
+    packet: Vec<u8>,
+    interned: Vec<u8>,
+}
+
+impl<S: PacketSink> SourceOutput<S> {
+    /// Begins the sequence.
+    pub(crate) fn new(sink: S, defaults: Defaults) -> Self {
+        let mut output = Self {
+            sink,
+            defaults,
+            frames: Frames::new(),
+            losses: 0,
+            packet: Vec::new(),
+            interned: Vec::new(),
+        };
+        output.clear_incremental_state();
+        output
+    }
+
+    /// The sink, to be flushed.
+    pub(crate) fn sink(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    /// Names of the kernel's functions, once they are known.
+    pub(crate) fn set_kernel_symbols(&mut self, symbols: Arc<KernelSymbols>) {
+        self.frames.set_kernel_symbols(symbols);
+    }
+
+    /// Begins the sequence anew: nothing that follows refers to what was before.
+    pub(crate) fn clear_incremental_state(&mut self) {
+        self.losses = self.sink.losses();
+        self.frames.clear();
+        let defaults = encode(|out| {
+            timed_now(out, Clock::Boottime.now());
+            out.varint(trace_packet::SEQUENCE_FLAGS, CLEARED);
+            out.bytes(trace_packet::TRACE_PACKET_DEFAULTS, &self.defaults.encoded);
+        });
+        self.sink.write_packet(&defaults);
+        let fixed = encode(|out| {
+            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+            out.nested(trace_packet::INTERNED_DATA, |out| {
+                for role in Role::ALL {
+                    write_string(out, role, 0, b"");
+                }
+            });
+        });
+        self.sink.write_packet(&fixed);
+    }
+
+    /// Begins anew if something was lost that others refer to, or if too much is remembered.
+    fn keep_readable(&mut self) {
+        if self.sink.losses() != self.losses || self.frames.are_full() {
+            self.clear_incremental_state();
+        }
+    }
+
+    pub(crate) fn sample(&mut self, sample: &Sample) {
+        self.keep_readable();
+        let callstack = match &sample.content {
+            Content::Stack(stack) if !stack.frames.is_empty() => {
+                Some(self.frames.callstack(stack, &mut self.interned))
+            }
+            _ => None,
+        };
+        self.packet.clear();
+        let mut out = Encoder::new(&mut self.packet);
+        out.varint(trace_packet::TIMESTAMP, sample.time);
+        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        if !self.interned.is_empty() {
+            out.bytes(trace_packet::INTERNED_DATA, &self.interned);
+            self.interned.clear();
+        }
+        match self.defaults.format {
+            Format::PerfSample => out.nested(trace_packet::PERF_SAMPLE, |out| {
+                perf_sample(out, sample, callstack);
+            }),
+            Format::StackSample => out.nested(trace_packet::STACK_SAMPLE, |out| {
+                stack_sample(out, sample, callstack);
+            }),
+        }
+        self.sink.write_packet(&self.packet);
+    }
+
+    /// Records of this CPU that were lost.
+    pub(crate) fn lost(&mut self, cpu: u32, count: u64) {
+        self.event(|out| {
+            out.varint(field::CPU, cpu.into());
+            out.varint(field::KERNEL_RECORDS_LOST, count);
+        });
+    }
+
+    /// The data source ends because the daemon has become too large.
+    pub(crate) fn guardrail(&mut self) {
+        self.event(|out| {
+            out.nested(field::PRODUCER_EVENT, |out| {
+                let reason = field::producer_event::SOURCE_STOP_REASON;
+                out.varint(reason, STOPPED_BY_GUARDRAIL);
+            });
+        });
+    }
+
+    fn event(&mut self, fields: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) {
+        self.keep_readable();
+        let packet = encode(|out| {
+            timed_now(out, Clock::Boottime.now());
+            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+            out.nested(trace_packet::PERF_SAMPLE, fields);
+        });
+        self.sink.write_packet(&packet);
+    }
+}
+
+fn perf_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Option<u64>) {
+    out.varint(field::CPU, sample.cpu.into());
+    if let Some(task) = &sample.task {
+        out.varint(field::PID, task.pid.into());
+        out.varint(field::TID, task.tid.into());
+        out.varint(field::CPU_MODE, mode_of_perf_sample(task.mode));
+    }
+    out.varint(field::TIMEBASE_COUNT, sample.count);
+    for &count in &sample.followers {
+        out.varint(field::FOLLOWER_COUNTS, count);
+    }
+    if let Some(callstack) = callstack {
+        out.varint(field::CALLSTACK_IID, callstack);
+    }
+    match &sample.content {
+        Content::Counters => {}
+        Content::Skipped(reason) => out.varint(field::SAMPLE_SKIPPED_REASON, *reason as u64),
+        Content::Stack(Stack { error, .. }) => {
+            if let Some(error) = error {
+                out.varint(field::UNWIND_ERROR, error.code() as u64);
+            }
+        }
+    }
+}
+
+fn stack_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Option<u64>) {
+    if let Some(task) = &sample.task {
+        out.nested(stack_sample::TASK_CONTEXT, |out| {
+            out.varint(task_context::PID, task.pid.into());
+            out.varint(task_context::TID, task.tid.into());
+        });
+    }
+    out.nested(stack_sample::EXECUTION_CONTEXT, |out| {
+        out.varint(execution_context::CPU, sample.cpu.into());
+        if let Some(task) = &sample.task {
+            out.varint(execution_context::MODE, mode_of_stack_sample(task.mode));
+        }
+    });
+    if let Some(callstack) = callstack {
+        out.varint(stack_sample::CALLSTACK_IID, callstack);
+    }
+    match &sample.content {
+        Content::Stack(Stack {
+            error: Some(error), ..
+        }) => out.string(stack_sample::UNWIND_ERROR, &error.to_string()),
+        Content::Skipped(reason) => out.string(stack_sample::UNWIND_ERROR, reason.name()),
+        _ => {}
+    }
+    out.varint(stack_sample::PRIMARY_WEIGHT, sample.weight);
+}
+
+/// The number in `Profiling.CpuMode`.
+fn mode_of_perf_sample(mode: CpuMode) -> u64 {
+    match mode {
+        CpuMode::Unknown => 0,
+        CpuMode::Kernel => 1,
+        CpuMode::User => 2,
+        CpuMode::Hypervisor => 3,
+        CpuMode::GuestKernel => 4,
+        CpuMode::GuestUser => 5,
+    }
+}
+
+/// The number in `StackSample.Mode`, which differs.
+fn mode_of_stack_sample(mode: CpuMode) -> u64 {
+    match mode {
+        CpuMode::Unknown => 0,
+        CpuMode::User => 1,
+        CpuMode::Kernel => 2,
+        CpuMode::Hypervisor => 3,
+        CpuMode::GuestUser => 4,
+        CpuMode::GuestKernel => 5,
+    }
+}

@@ -1,0 +1,88 @@
+//! What is told of one sample.
+
+use ferretto_unwind::{Frame as UserFrame, UnwindError};
+
+use crate::record::CpuMode;
+
+/// How samples are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `PerfSample` packets, as upstream's profiler.
+    #[default]
+    PerfSample,
+    /// `StackSample` packets, the format for any profiler.
+    StackSample,
+}
+
+/// Why a sample has no callstack although it should; numbers of `PerfSample.SampleSkipReason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum SkipReason {
+    /// The process could not be looked at.
+    ReadStage = 1,
+    /// It had to wait for the process to be looked at, in vain.
+    UnwindStage = 2,
+    /// Too many samples were waiting to be unwound.
+    UnwindEnqueue = 3,
+    /// The config does not want this process.
+    NotInScope = 4,
+}
+
+impl SkipReason {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ReadStage => "skipped: the process could not be looked at",
+            Self::UnwindStage => "skipped: the process could not be looked at in time",
+            Self::UnwindEnqueue => "skipped: too many samples were waiting",
+            Self::NotInScope => "skipped: not in scope",
+        }
+    }
+}
+
+/// One sample, or one reading of counters.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    /// In the clock of the data source.
+    pub(crate) time: u64,
+    pub(crate) cpu: u32,
+    /// Process and thread, and what the CPU did; `None` for a reading.
+    pub(crate) task: Option<Task>,
+    /// What the timebase has counted on this CPU.
+    pub(crate) count: u64,
+    /// What the followers have counted, in the order of the config.
+    pub(crate) followers: Box<[u64]>,
+    /// For the common format: what this sample stands for, the timebase's first.
+    pub(crate) weight: u64,
+    pub(crate) content: Content,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) mode: CpuMode,
+}
+
+/// What a sample has beside its counts.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// No more.
+    Counters,
+    /// No callstack, for a reason.
+    Skipped(SkipReason),
+    Stack(Stack),
+}
+
+/// A callstack, innermost frame first.
+#[derive(Debug, Default)]
+pub(crate) struct Stack {
+    pub(crate) frames: Vec<Frame>,
+    /// What ended it before its time.
+    pub(crate) error: Option<UnwindError>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Frame {
+    /// An address in the kernel. It stays in this process.
+    Kernel(u64),
+    User(UserFrame),
+}

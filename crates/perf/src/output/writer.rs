@@ -1,0 +1,215 @@
+//! The thread that writes packets, the only one that waits for room in shared memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ferretto_client::ProducerHandle;
+use ferretto_shm::TraceWriter;
+use ferretto_symbols::kernel::KernelSymbols;
+
+use super::mailbox::{Mailbox, Message, Start};
+use super::off_cpu::Absences;
+use super::{Sample, SourceOutput};
+use crate::barrier::{Action, Barrier, SourceKey};
+use crate::options::{Notice, NoticeHandler};
+use crate::registration::LINUX_PERF;
+
+/// Writes what the others find out.
+pub(crate) struct Writer {
+    mailbox: Arc<Mailbox>,
+    handle: ProducerHandle,
+    on_notice: Option<NoticeHandler>,
+    sources: BTreeMap<SourceKey, Written>,
+    symbols: Option<Arc<KernelSymbols>>,
+}
+
+struct Written {
+    output: SourceOutput<TraceWriter>,
+    absences: Option<Absences>,
+    wants_kernel_symbols: bool,
+    /// The latest time told, at which it ends if it ends now.
+    latest: u64,
+}
+
+impl Written {
+    fn write(&mut self, samples: Vec<Sample>) {
+        for sample in samples {
+            self.latest = self.latest.max(sample.time);
+            let complete = match &mut self.absences {
+                Some(absences) => absences.left(sample),
+                None => Some(sample),
+            };
+            if let Some(sample) = complete {
+                self.output.sample(&sample);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(absences) = &mut self.absences {
+            for sample in absences.end(self.latest) {
+                self.output.sample(&sample);
+            }
+        }
+        self.output.sink().flush(None);
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(
+        mailbox: Arc<Mailbox>,
+        handle: ProducerHandle,
+        on_notice: Option<NoticeHandler>,
+    ) -> Self {
+        Self {
+            mailbox,
+            handle,
+            on_notice,
+            sources: BTreeMap::new(),
+            symbols: None,
+        }
+    }
+
+    /// Runs until the mailbox is closed.
+    pub(crate) fn run(mut self) {
+        let mailbox = Arc::clone(&self.mailbox);
+        while let Some(messages) = mailbox.take() {
+            for message in messages {
+                let samples = match &message {
+                    Message::Samples(_, samples) => samples.len(),
+                    _ => 0,
+                };
+                self.handle(message);
+                if samples > 0 {
+                    mailbox.written(samples);
+                }
+            }
+        }
+        for written in self.sources.values_mut() {
+            written.end();
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Start(start) => self.start(*start),
+            Message::Samples(source, samples) => {
+                if let Some(written) = self.sources.get_mut(&source) {
+                    written.write(samples);
+                }
+            }
+            Message::Lost { source, cpu, count } => {
+                if let Some(written) = self.sources.get_mut(&source) {
+                    written.output.lost(cpu, count);
+                }
+            }
+            Message::Resumed(source, resumed) => {
+                let Some(written) = self.sources.get_mut(&source) else {
+                    return;
+                };
+                for one in &resumed {
+                    written.latest = written.latest.max(one.since + one.duration);
+                    let absences = written.absences.as_mut();
+                    if let Some(sample) = absences.and_then(|absences| absences.resumed(one)) {
+                        written.output.sample(&sample);
+                    }
+                }
+            }
+            Message::Clear(source) => {
+                if let Some(written) = self.sources.get_mut(&source) {
+                    written.output.clear_incremental_state();
+                }
+            }
+            Message::Guardrail(source) => {
+                if let Some(mut written) = self.sources.remove(&source) {
+                    written.output.guardrail();
+                    written.output.sink().flush(None);
+                }
+                self.forget_symbols();
+            }
+            Message::Purge(source) => {
+                self.sources.remove(&source);
+                self.forget_symbols();
+            }
+            Message::Barrier(barrier) => {
+                if barrier.arrives() {
+                    self.carry_out(&barrier);
+                }
+            }
+            Message::Overdue(barrier) => self.carry_out(&barrier),
+        }
+    }
+
+    fn start(&mut self, start: Start) {
+        let Start {
+            source,
+            writer,
+            defaults,
+            wants_kernel_symbols,
+            is_off_cpu,
+        } = start;
+        let mut output = SourceOutput::new(writer, defaults);
+        let symbols = wants_kernel_symbols.then(|| self.kernel_symbols());
+        if let Some(symbols) = symbols.flatten() {
+            output.set_kernel_symbols(symbols);
+        }
+        let written = Written {
+            output,
+            absences: is_off_cpu.then(Absences::default),
+            wants_kernel_symbols,
+            latest: 0,
+        };
+        self.sources.insert(source, written);
+    }
+
+    /// Names of the kernel's functions, which all instances share.
+    fn kernel_symbols(&mut self) -> Option<Arc<KernelSymbols>> {
+        if self.symbols.is_none() {
+            match KernelSymbols::load() {
+                Ok(symbols) => self.symbols = Some(Arc::new(symbols)),
+                Err(error) => self.failed(format!("frames of the kernel have no names: {error}")),
+            }
+        }
+        self.symbols.clone()
+    }
+
+    /// They are several megabytes, and a module may be loaded before they are needed again.
+    fn forget_symbols(&mut self) {
+        let mut sources = self.sources.values();
+        if !sources.any(|source| source.wants_kernel_symbols) {
+            self.symbols = None;
+        }
+    }
+
+    fn failed(&self, reason: String) {
+        if let Some(handler) = &self.on_notice {
+            handler(&Notice::Failed {
+                source: LINUX_PERF.to_owned(),
+                reason,
+            });
+        }
+    }
+
+    fn carry_out(&mut self, barrier: &Barrier) {
+        if !barrier.settle() {
+            return;
+        }
+        match &barrier.action {
+            Action::Flush { request, sources } => {
+                for source in sources {
+                    if let Some(written) = self.sources.get_mut(source) {
+                        written.output.sink().flush(None);
+                    }
+                }
+                self.handle.flush_done(*request);
+            }
+            Action::Stop { source, instance } => {
+                if let Some(mut written) = self.sources.remove(source) {
+                    written.end();
+                }
+                self.forget_symbols();
+                self.handle.notify_stopped(*instance);
+            }
+        }
+    }
+}

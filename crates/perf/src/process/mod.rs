@@ -1,0 +1,9 @@
+//! The processes a data source has samples of.
+
+mod procfs;
+mod socket;
+mod table;
+
+pub(crate) use self::procfs::{Descriptors, Identity, LookupError, ProcessFolder};
+pub(crate) use self::socket::DescriptorSocket;
+pub(crate) use self::table::{Process, ProcessTable, Stage};

@@ -1,0 +1,395 @@
+//! The producer that runs the data sources.
+
+mod flushes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ferretto_client::{
+    Event, ExhaustedPolicy, InstanceId, Producer, ProducerHandle, ProducerOptions, Scraping,
+};
+use ferretto_proto::DataSourceConfig;
+use ferretto_shm::Clock;
+
+use self::flushes::Flushes;
+use crate::barrier::{Action, Barrier, SourceKey};
+use crate::filter::Shards;
+use crate::options::{Notice, Options};
+use crate::output::{Mailbox, Message, Writer};
+use crate::process::DescriptorSocket;
+use crate::registration::{LINUX_PERF, descriptors};
+use crate::source::{Crew, Lookup, Outcome, PerfSource, Started, start};
+use crate::unwinding::Unwinders;
+
+/// Name under which the producer is known.
+const PRODUCER_NAME: &str = "perfetto.traced_perf";
+/// The most threads that unwind unless told otherwise.
+const MAX_UNWINDERS: usize = 4;
+
+/// Samples callstacks for whatever recordings the service starts.
+///
+/// One thread waits for the service, for timers and for the kernel's rings, and never for anything else; unwinders and the
+/// writer of packets have threads of their own. A service that goes away is tried again; meanwhile nothing is recorded and
+/// no events are open.
+#[derive(Debug)]
+pub struct Profiler {
+    options: Options,
+    producer: Producer,
+    handle: ProducerHandle,
+    stop: Arc<AtomicBool>,
+    sources: BTreeMap<InstanceId, PerfSource>,
+    next_key: u64,
+    shards: Shards,
+    lookup: Lookup,
+    socket: Option<DescriptorSocket>,
+    flushes: Flushes,
+    mailbox: Arc<Mailbox>,
+    /// Started with the first data source.
+    threads: Option<Threads>,
+}
+
+/// Ends [`Profiler::run`] from any thread.
+#[derive(Debug, Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    handle: ProducerHandle,
+}
+
+impl Stopper {
+    /// Makes `run` return soon. What has been sampled is handed over first.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.handle.wake();
+    }
+}
+
+#[derive(Debug)]
+struct Threads {
+    unwinders: Unwinders,
+    writer: JoinHandle<()>,
+}
+
+impl Profiler {
+    /// Prepares the producer; it connects once [`Profiler::run`] is called.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptors left, or the socket for descriptors cannot be made.
+    pub fn new(options: Options) -> io::Result<Self> {
+        let mut producer = Producer::new(ProducerOptions {
+            name: PRODUCER_NAME.to_owned(),
+            address: options.address.clone(),
+            scraping: Scraping::Enabled,
+            ..ProducerOptions::default()
+        })?;
+        for descriptor in descriptors() {
+            producer.register(descriptor);
+        }
+        let path = options.descriptor_socket.as_deref();
+        Ok(Self {
+            handle: producer.handle(),
+            producer,
+            stop: Arc::default(),
+            sources: BTreeMap::new(),
+            next_key: 0,
+            shards: Shards::default(),
+            lookup: Lookup::new(options.clone()),
+            socket: path.map(DescriptorSocket::bind).transpose()?,
+            flushes: Flushes::default(),
+            mailbox: Arc::default(),
+            threads: None,
+            options,
+        })
+    }
+
+    /// Something to end [`Profiler::run`] with.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            stop: Arc::clone(&self.stop),
+            handle: self.handle.clone(),
+        }
+    }
+
+    /// Runs until stopped. Then every event is closed and every thread has ended.
+    pub fn run(mut self) {
+        let mut has_filled = Vec::new();
+        while !self.stop.load(Ordering::Acquire) {
+            self.producer.process(Instant::now());
+            while let Some(event) = self.producer.poll_event() {
+                self.handle_event(event);
+            }
+            self.run_sources(&has_filled);
+            self.flushes.check(Instant::now(), &self.mailbox);
+            self.take_deliveries();
+            has_filled = self.wait();
+        }
+        self.end();
+    }
+
+    /// Waits for something to do; gives the instances whose rings fill up.
+    fn wait(&self) -> Vec<InstanceId> {
+        let (now, instant) = (Clock::Monotonic.now(), Instant::now());
+        let sources = self.sources.values();
+        let mut due: Vec<Duration> = sources.map(|source| source.due(now, instant)).collect();
+        due.extend(self.flushes.due(instant));
+        let socket = self.socket.as_ref();
+        due.extend(socket.and_then(|socket| socket.due(instant)));
+        let mut fds: Vec<_> = socket.into_iter().flat_map(DescriptorSocket::fds).collect();
+        let rings = self.sources.values().flat_map(PerfSource::rings);
+        fds.extend(rings.map(|reader| reader.as_fd()));
+        self.producer.wait_also_for(&fds, due.into_iter().min());
+        let filled = self
+            .sources
+            .iter()
+            .filter(|(_, source)| is_readable(source));
+        filled.map(|(&id, _)| id).collect()
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Connected => {
+                self.options.notify(Notice::Connected);
+                if let Some(ready) = self.options.on_ready.clone() {
+                    self.handle.sync(move || ready());
+                }
+            }
+            Event::Disconnected(reason) => {
+                self.purge_all();
+                self.options
+                    .notify(Notice::Disconnected(reason.to_string()));
+            }
+            // All the work is in the start, as upstream has it.
+            Event::Setup { .. } => {}
+            Event::Start { instance, config } => self.start(instance, &config),
+            Event::Stop { instance } => self.stop_instance(instance),
+            Event::Flush {
+                request_id,
+                instances,
+                ..
+            } => self.flush(request_id, &instances),
+            Event::ClearIncrementalState { instances } => {
+                for id in instances {
+                    if let Some(source) = self.sources.get(&id) {
+                        self.mailbox.send(Message::Clear(source.key));
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, id: InstanceId, config: &DataSourceConfig) {
+        if config.name.as_deref() != Some(LINUX_PERF.as_bytes()) || self.sources.contains_key(&id) {
+            return;
+        }
+        if let Err(error) = self.start_threads() {
+            return self.failed(format!("threads cannot be started: {error}"));
+        }
+        self.next_key += 1;
+        let target = config.target_buffer.unwrap_or(0);
+        let wanted = Started {
+            key: SourceKey(self.next_key),
+            id,
+            session: config.tracing_session_id.unwrap_or(0),
+            config: config.perf_event_config.as_deref().unwrap_or_default(),
+            options: &self.options,
+            random: Clock::Monotonic.now() as u32,
+        };
+        let handle = &self.handle;
+        let writer = || handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
+        let options = &self.options;
+        let tell = |sentence| {
+            options.notify(Notice::Failed {
+                source: LINUX_PERF.to_owned(),
+                reason: sentence,
+            });
+        };
+        match start(&wanted, &mut self.shards, writer, &self.mailbox, tell) {
+            Ok(source) => {
+                self.sources.insert(id, source);
+            }
+            Err(error) => {
+                self.shards.remove(id);
+                self.failed(format!("not started: {error}"));
+            }
+        }
+    }
+
+    fn start_threads(&mut self) -> io::Result<()> {
+        if self.threads.is_some() {
+            return Ok(());
+        }
+        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let default = NonZeroUsize::new((cpus / 2).clamp(1, MAX_UNWINDERS));
+        let count = self
+            .options
+            .unwinders
+            .or(default)
+            .unwrap_or(NonZeroUsize::MIN);
+        let writer = Writer::new(
+            Arc::clone(&self.mailbox),
+            self.handle.clone(),
+            self.options.on_notice.clone(),
+        );
+        let unwinders = Unwinders::start(count, &self.mailbox)?;
+        let thread = std::thread::Builder::new().name("perf-writer".to_owned());
+        let writer = thread.spawn(move || writer.run())?;
+        self.threads = Some(Threads { unwinders, writer });
+        Ok(())
+    }
+
+    fn failed(&self, reason: String) {
+        self.options.notify(Notice::Failed {
+            source: LINUX_PERF.to_owned(),
+            reason,
+        });
+    }
+
+    fn stop_instance(&mut self, id: InstanceId) {
+        match self.sources.get_mut(&id) {
+            Some(source) => source.stop(Clock::Monotonic.now()),
+            // One that could not be started, or has ended by itself: there is nothing to wait for.
+            None => self.handle.notify_stopped(id),
+        }
+    }
+
+    /// Runs something with what sources need; not if none has ever been started.
+    fn with_crew<R>(
+        &mut self,
+        run: impl FnOnce(&mut BTreeMap<InstanceId, PerfSource>, &mut Crew<'_>) -> R,
+    ) -> Option<R> {
+        let threads = self.threads.as_mut()?;
+        let mut crew = Crew {
+            mailbox: &self.mailbox,
+            unwinders: &mut threads.unwinders,
+            lookup: &mut self.lookup,
+        };
+        Some(run(&mut self.sources, &mut crew))
+    }
+
+    fn run_sources(&mut self, has_filled: &[InstanceId]) {
+        let now = Clock::Monotonic.now();
+        let outcomes = self.with_crew(|sources, crew| {
+            let run = |(&id, source): (&InstanceId, &mut PerfSource)| {
+                (id, source.run(now, has_filled.contains(&id), crew))
+            };
+            sources.iter_mut().map(run).collect::<Vec<_>>()
+        });
+        for (id, outcome) in outcomes.unwrap_or_default() {
+            match outcome {
+                Outcome::Runs => {}
+                Outcome::Stopped => self.remove(id),
+                Outcome::TooLarge { kb, limit } => {
+                    self.failed(format!(
+                        "the profiler holds {kb} kB, more than the {limit} kB of max_daemon_memory_kb: not sampling any more"
+                    ));
+                    self.end_by_guardrail(id);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, id: InstanceId) {
+        self.sources.remove(&id);
+        self.shards.remove(id);
+    }
+
+    fn end_by_guardrail(&mut self, id: InstanceId) {
+        let ended = self.with_crew(|sources, crew| {
+            let source = sources.remove(&id)?;
+            Some(source.end_by_guardrail(crew))
+        });
+        self.remove(id);
+        // The service waits for it to stop.
+        if ended.flatten() == Some(true) {
+            self.handle.notify_stopped(id);
+        }
+    }
+
+    fn purge_all(&mut self) {
+        self.flushes.forget();
+        self.with_crew(|sources, crew| {
+            for (_, source) in std::mem::take(sources) {
+                source.purge(crew);
+            }
+        });
+        self.shards = Shards::default();
+    }
+
+    /// Has everything sampled so far written and handed over before the request is answered.
+    fn flush(&mut self, request: u64, instances: &[InstanceId]) {
+        let listed = instances.iter().filter_map(|id| self.sources.get(id));
+        let action = Action::Flush {
+            request,
+            sources: listed.map(|source| source.key).collect(),
+        };
+        let flushed = self.with_crew(|sources, crew| {
+            // Through all sources, so that flushes are answered in order.
+            let ways = sources.len() * (crew.unwinders.ways() - 1) + 1;
+            let barrier = Arc::new(Barrier::new(ways, action));
+            for (id, source) in sources.iter_mut() {
+                if instances.contains(id) {
+                    source.flush(crew);
+                }
+                source.send_barrier(crew, &barrier);
+            }
+            crew.mailbox.send(Message::Barrier(Arc::clone(&barrier)));
+            barrier
+        });
+        match flushed {
+            Some(barrier) => self.flushes.add(Instant::now(), barrier),
+            None => self.handle.flush_done(request),
+        }
+    }
+
+    fn take_deliveries(&mut self) {
+        let Some(socket) = &mut self.socket else {
+            return;
+        };
+        for delivery in socket.receive(Instant::now()) {
+            self.with_crew(|sources, crew| {
+                for source in sources.values_mut() {
+                    source.adopt(delivery.pid, &delivery.descriptors, crew);
+                }
+            });
+            self.lookup.hand_over(delivery.pid, delivery.descriptors);
+        }
+    }
+
+    /// Hands over what has been sampled, and ends all threads.
+    fn end(mut self) {
+        let now = Clock::Monotonic.now();
+        for source in self.sources.values_mut() {
+            source.stop(now);
+        }
+        self.with_crew(|sources, crew| {
+            for (_, mut source) in std::mem::take(sources) {
+                source.flush(crew);
+                source.finish(crew);
+            }
+        });
+        if let Some(threads) = self.threads.take() {
+            drop(threads.unwinders);
+            self.mailbox.close();
+            // If it has panicked it has said so.
+            let _ = threads.writer.join();
+        }
+    }
+}
+
+/// Whether a ring of this source has filled up.
+fn is_readable(source: &PerfSource) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let rings: Vec<_> = source.rings().collect();
+    let mut fds: Vec<_> = rings
+        .iter()
+        .map(|ring| PollFd::new(*ring, PollFlags::IN))
+        .collect();
+    let at_once = Timespec::default();
+    !fds.is_empty() && poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}

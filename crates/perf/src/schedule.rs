@@ -1,0 +1,57 @@
+//! Periodic work.
+
+use std::time::Duration;
+
+/// When something periodic is due next. Times are nanoseconds of the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timer {
+    due: u64,
+}
+
+impl Timer {
+    pub(crate) fn at(due: u64) -> Self {
+        Self { due }
+    }
+
+    /// Due at the next point of a grid after `now`. Grids with the same period but another `salt` are apart, so that not
+    /// everything is due at once.
+    pub(crate) fn next(now: u64, period: Duration, salt: u64) -> Self {
+        let period = (period.as_nanos() as u64).max(1);
+        let offset = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) % period;
+        let passed = now.wrapping_sub(offset) % period;
+        Self {
+            due: now + (period - passed),
+        }
+    }
+
+    pub(crate) fn is_due(self, now: u64) -> bool {
+        now >= self.due
+    }
+
+    pub(crate) fn until(self, now: u64) -> Duration {
+        Duration::from_nanos(self.due.saturating_sub(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_fall_on_a_grid_that_differs_between_sources() {
+        let period = Duration::from_millis(100);
+        let now = 123_456_789_000;
+        let mut offsets = Vec::new();
+        for salt in 1..4 {
+            let first = Timer::next(now, period, salt);
+            let second = Timer::next(first.due, period, salt);
+            assert!(!first.is_due(first.due - 1) && first.is_due(first.due));
+            assert!(first.until(now) <= period && first.until(now) > Duration::ZERO);
+            assert_eq!(second.until(first.due), period);
+            offsets.push(first.due % 100_000_000);
+        }
+        offsets.dedup();
+        assert_eq!(offsets.len(), 3);
+        assert_eq!(Timer::at(5).until(10), Duration::ZERO);
+    }
+}

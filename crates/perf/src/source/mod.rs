@@ -1,0 +1,321 @@
+//! One instance of the data source `linux.perf`.
+
+mod intake;
+mod lookup;
+mod off_cpu;
+mod start;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto_client::InstanceId;
+
+use self::intake::{Helpers, Intake};
+pub(crate) use self::lookup::Lookup;
+pub(crate) use self::start::{Started, start};
+use crate::barrier::{Action, Barrier, SourceKey};
+use crate::config::{Clock, Mode, Plan};
+use crate::event::Reader;
+use crate::output::{Content, Mailbox, Message, Sample};
+use crate::process::{Descriptors, Stage};
+use crate::schedule::Timer;
+use crate::unwinding::{Job, Unwinders};
+
+/// How often processes are looked for that have ended without a record of it.
+const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+/// How often the size of the daemon is compared with what the config allows.
+const MEMORY_PERIOD: Duration = Duration::from_secs(1);
+/// How often rings are read again while they fill up during a flush or at the end.
+const MAX_ROUNDS: usize = 64;
+
+/// What sources are run with.
+pub(crate) struct Crew<'a> {
+    pub(crate) mailbox: &'a Mailbox,
+    pub(crate) unwinders: &'a mut Unwinders,
+    pub(crate) lookup: &'a mut Lookup,
+}
+
+/// A running instance.
+#[derive(Debug)]
+pub(crate) struct PerfSource {
+    pub(crate) key: SourceKey,
+    id: InstanceId,
+    plan: Plan,
+    readers: Vec<Reader>,
+    intake: Intake,
+    is_stopping: bool,
+    tick: Timer,
+    sweep: Timer,
+    clear: Timer,
+    memory: Option<Timer>,
+}
+
+/// What came of running a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Runs,
+    /// It was to stop, and everything of it is on its way to the writer.
+    Stopped,
+    /// The daemon has become too large, of so many kB.
+    TooLarge {
+        kb: u64,
+        limit: u64,
+    },
+}
+
+impl PerfSource {
+    fn salt(&self) -> u64 {
+        self.id.0
+    }
+
+    /// When to call [`run`](Self::run) next.
+    pub(crate) fn due(&self, now: u64, now_instant: Instant) -> Duration {
+        let mut timers = vec![
+            self.tick.until(now),
+            self.sweep.until(now),
+            self.clear.until(now),
+        ];
+        timers.extend(self.memory.map(|timer| timer.until(now)));
+        let timeout = self.intake.processes.next_timeout();
+        timers.extend(timeout.map(|until| until.saturating_duration_since(now_instant)));
+        timers.into_iter().min().unwrap_or_default()
+    }
+
+    /// The rings, to be waited for: they are readable when they are half full.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = &Reader> {
+        let has_rings = self.plan.sampling().is_some();
+        self.readers.iter().filter(move |_| has_rings)
+    }
+
+    /// Does what is due, and reads the rings early if one `has_filled`.
+    pub(crate) fn run(&mut self, now: u64, has_filled: bool, crew: &mut Crew<'_>) -> Outcome {
+        if self.memory.is_some_and(|timer| timer.is_due(now)) {
+            self.memory = Some(Timer::next(now, MEMORY_PERIOD, self.salt()));
+            if let Some(outcome) = self.check_memory() {
+                return outcome;
+            }
+        }
+        if self.clear.is_due(now) {
+            self.clear = Timer::next(now, self.plan.cache_clear_period, self.salt());
+            crew.unwinders.tell_all(|| Job::ClearCache);
+        }
+        if self.sweep.is_due(now) {
+            self.sweep = Timer::next(now, SWEEP_PERIOD, self.salt());
+            self.intake.processes.suspect_all();
+        }
+        let mut is_empty = false;
+        if self.tick.is_due(now) || has_filled {
+            is_empty = self.read(crew);
+            let pause = period(&self.plan);
+            self.tick = if self.is_stopping || !is_empty {
+                Timer::at(now)
+            } else {
+                Timer::next(now, pause, self.salt())
+            };
+        }
+        self.time_out(crew);
+        if self.is_stopping && is_empty && !self.intake.processes.is_resolving() {
+            self.finish(crew);
+            return Outcome::Stopped;
+        }
+        if self.is_stopping && is_empty {
+            // Until descriptors come, or the wait for them ends.
+            self.tick = Timer::at(now + 10_000_000);
+        }
+        self.hand_over(crew);
+        Outcome::Runs
+    }
+
+    fn time_out(&mut self, crew: &mut Crew<'_>) {
+        self.intake.time_out(&mut Helpers {
+            unwinders: crew.unwinders,
+            lookup: crew.lookup,
+            now: Instant::now(),
+        });
+    }
+
+    /// Reads every ring, or every counter; whether that was all there is.
+    fn read(&mut self, crew: &mut Crew<'_>) -> bool {
+        let Some(sampling) = self.plan.sampling() else {
+            self.poll();
+            return true;
+        };
+        let (limit, clock) = (sampling.samples_per_read, sampling.clock);
+        let begin = now(clock);
+        let mut is_empty = true;
+        let mut helpers = Helpers {
+            unwinders: crew.unwinders,
+            lookup: crew.lookup,
+            now: Instant::now(),
+        };
+        let intake = &mut self.intake;
+        for reader in &mut self.readers {
+            let cpu = reader.cpu();
+            let drained = reader.read(limit, &mut |record| {
+                intake.record(cpu, record, &mut helpers)
+            });
+            is_empty &= drained.empty;
+        }
+        if is_empty {
+            intake.end_of_round(helpers.unwinders);
+            if let Some(absences) = &mut intake.absences {
+                let until = if self.is_stopping { u64::MAX } else { begin };
+                let ended = absences.settle(until);
+                if !ended.is_empty() {
+                    crew.mailbox.send(Message::Resumed(self.key, ended));
+                }
+            }
+        }
+        is_empty
+    }
+
+    fn poll(&mut self) {
+        let mut counts = Vec::new();
+        for reader in &self.readers {
+            let time = now(Clock::Boottime);
+            if reader.counts(&mut counts).is_err() {
+                continue;
+            }
+            self.intake.done.push(Sample {
+                time,
+                cpu: reader.cpu(),
+                task: None,
+                count: counts.first().copied().unwrap_or(0),
+                followers: counts.get(1..).unwrap_or_default().into(),
+                weight: 0,
+                content: Content::Counters,
+            });
+        }
+    }
+
+    /// Passes on what has been found out.
+    fn hand_over(&mut self, crew: &mut Crew<'_>) {
+        crew.unwinders.hand_over(&self.intake.source);
+        if !self.intake.done.is_empty() {
+            let done = std::mem::take(&mut self.intake.done);
+            if let Err(refused) = crew.mailbox.try_send_samples(self.key, done) {
+                let lost = refused.iter().map(|sample| (sample.cpu, 1));
+                self.intake.lost.extend(lost);
+            }
+        }
+        let mut lost = std::mem::take(&mut self.intake.lost);
+        lost.sort_unstable();
+        for of_cpu in lost.chunk_by(|one, other| one.0 == other.0) {
+            crew.mailbox.send(Message::Lost {
+                source: self.key,
+                cpu: of_cpu[0].0,
+                count: of_cpu.iter().map(|(_, count)| count).sum(),
+            });
+        }
+    }
+
+    /// Reads what is in the rings by now.
+    pub(crate) fn flush(&mut self, crew: &mut Crew<'_>) {
+        for _ in 0..MAX_ROUNDS {
+            if self.plan.sampling().is_none() || self.read(crew) {
+                break;
+            }
+        }
+        self.time_out(crew);
+        self.hand_over(crew);
+    }
+
+    /// Has `barrier` follow what has been read, through every unwinder.
+    pub(crate) fn send_barrier(&mut self, crew: &mut Crew<'_>, barrier: &Arc<Barrier>) {
+        crew.unwinders
+            .tell_all(|| Job::Barrier(Arc::clone(barrier)));
+        crew.unwinders.hand_over(&self.intake.source);
+    }
+
+    /// Stops counting. [`run`](Self::run) reads on until there is nothing left.
+    pub(crate) fn stop(&mut self, now: u64) {
+        self.is_stopping = true;
+        for reader in &mut self.readers {
+            // It is going to be closed in any case.
+            let _ = reader.disable();
+        }
+        self.tick = Timer::at(now);
+    }
+
+    /// Everything has been read: the rest is the writer's.
+    pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
+        for reader in &mut self.readers {
+            let lost = reader.take_untold_lost();
+            if lost > 0 {
+                self.intake.lost.push((reader.cpu(), lost));
+            }
+        }
+        self.hand_over(crew);
+        let action = Action::Stop {
+            source: self.key,
+            instance: self.id,
+        };
+        let barrier = Arc::new(Barrier::new(crew.unwinders.ways(), action));
+        crew.unwinders
+            .tell_all(|| Job::Barrier(Arc::clone(&barrier)));
+        crew.unwinders.tell_all(|| Job::End);
+        crew.unwinders.hand_over(&self.intake.source);
+        crew.mailbox.send(Message::Barrier(barrier));
+    }
+
+    /// Ends at once; what was read and not written yet is dropped.
+    pub(crate) fn purge(self, crew: &mut Crew<'_>) {
+        crew.unwinders.purge(&self.intake.source);
+        crew.mailbox.send(Message::Purge(self.key));
+    }
+
+    /// Ends because the daemon is too large, and has that told.
+    pub(crate) fn end_by_guardrail(self, crew: &mut Crew<'_>) -> bool {
+        crew.unwinders.purge(&self.intake.source);
+        crew.mailbox.send(Message::Guardrail(self.key));
+        self.is_stopping
+    }
+
+    /// Descriptors of a process have come; `true` if somebody waited for them here.
+    pub(crate) fn adopt(&mut self, pid: u32, descriptors: &Descriptors, crew: &mut Crew<'_>) {
+        let stage = self.intake.processes.get(pid).map(|process| process.stage);
+        if !matches!(stage, Some(Stage::Resolving { .. } | Stage::TimedOut)) {
+            return;
+        }
+        if let Ok(descriptors) = descriptors.try_clone() {
+            self.intake.processes.set_stage(pid, Stage::Accepted);
+            crew.unwinders.tell(pid, Job::Adopt(pid, descriptors));
+            crew.unwinders.hand_over(&self.intake.source);
+        }
+    }
+
+    fn check_memory(&self) -> Option<Outcome> {
+        let limit = self.plan.max_daemon_memory_kb?.into();
+        let kb = memory_kb()?;
+        (kb > limit).then_some(Outcome::TooLarge { kb, limit })
+    }
+}
+
+/// Time between two reads.
+fn period(plan: &Plan) -> Duration {
+    match &plan.mode {
+        Mode::Polling { period } => *period,
+        Mode::Sampling(sampling) => sampling.read_period,
+    }
+}
+
+/// What this process holds that is not of files, in memory and swapped, kB.
+fn memory_kb() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(field("RssAnon:")? + field("VmSwap:")?)
+}
+
+fn now(clock: Clock) -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(match clock {
+        Clock::Realtime => ClockId::Realtime,
+        Clock::Monotonic => ClockId::Monotonic,
+        Clock::MonotonicRaw => ClockId::MonotonicRaw,
+        Clock::Boottime => ClockId::Boottime,
+    });
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,90 @@
+//! How long threads are off the CPU.
+
+use rustc_hash::FxHashMap;
+
+use crate::output::Resumed;
+
+/// The most threads remembered. Machines have fewer.
+const MAX_THREADS: usize = 1 << 18;
+
+/// A thread was switched out, or in.
+#[derive(Debug, Clone, Copy)]
+struct Switch {
+    time: u64,
+    tid: u32,
+    is_in: bool,
+}
+
+/// Brings leaving and coming back together. The rings of CPUs are read one after another, so events come out of order
+/// and are kept until all from before have been read.
+#[derive(Debug, Default)]
+pub(super) struct Absences {
+    switches: Vec<Switch>,
+    /// When each thread left.
+    left: FxHashMap<u32, u64>,
+}
+
+impl Absences {
+    pub(super) fn left(&mut self, tid: u32, time: u64) {
+        let is_in = false;
+        self.switches.push(Switch { time, tid, is_in });
+    }
+
+    pub(super) fn resumed(&mut self, tid: u32, time: u64) {
+        let is_in = true;
+        self.switches.push(Switch { time, tid, is_in });
+    }
+
+    /// All events before `until` have been read: the stretches that ended by then.
+    pub(super) fn settle(&mut self, until: u64) -> Vec<Resumed> {
+        self.switches.sort_by_key(|switch| switch.time);
+        let count = self.switches.partition_point(|switch| switch.time < until);
+        let mut ended = Vec::new();
+        for switch in self.switches.drain(..count) {
+            if !switch.is_in {
+                if self.left.len() < MAX_THREADS {
+                    self.left.insert(switch.tid, switch.time);
+                }
+            } else if let Some(since) = self.left.remove(&switch.tid) {
+                ended.push(Resumed {
+                    tid: switch.tid,
+                    since,
+                    duration: switch.time - since,
+                });
+            }
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_are_found_whatever_the_order_of_the_rings() {
+        let mut absences = Absences::default();
+        // The ring of the CPU it came back on is read first.
+        absences.resumed(7, 50);
+        absences.left(7, 20);
+        absences.left(7, 90);
+        absences.left(8, 30);
+        absences.resumed(9, 10);
+        let first = Resumed {
+            tid: 7,
+            since: 20,
+            duration: 30,
+        };
+        assert_eq!(absences.settle(80), [first]);
+        // It left at 90, which counts only now.
+        absences.resumed(7, 95);
+        let second = Resumed {
+            tid: 7,
+            since: 90,
+            duration: 5,
+        };
+        assert_eq!(absences.settle(100), [second]);
+        absences.resumed(8, 130);
+        assert_eq!(absences.settle(131)[0].duration, 100);
+    }
+}

@@ -1,0 +1,131 @@
+//! From a config to a running instance.
+
+use ferretto_client::InstanceId;
+use ferretto_shm::{Clock, TraceWriter};
+
+use super::intake::Intake;
+use super::{MEMORY_PERIOD, PerfSource, SWEEP_PERIOD, period};
+use crate::barrier::SourceKey;
+use crate::config::{ConfigError, EventKind, Interval, Plan};
+use crate::event::{OpenError, Scope, open_all};
+use crate::filter::{Filter, Shard, Shards};
+use crate::options::Options;
+use crate::output::{Defaults, Mailbox, Message, OFF_CPU, Start};
+use crate::schedule::Timer;
+use crate::unwinding;
+
+/// Why an instance cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("CPU {cpu}: counting cannot be switched on: {error}")]
+    Enable { cpu: u32, error: rustix::io::Errno },
+}
+
+/// What has been asked for.
+#[derive(Debug)]
+pub(crate) struct Started<'a> {
+    pub(crate) key: SourceKey,
+    pub(crate) id: InstanceId,
+    /// The recording it is part of.
+    pub(crate) session: u64,
+    /// The encoded `PerfEventConfig`.
+    pub(crate) config: &'a [u8],
+    pub(crate) options: &'a Options,
+    /// A number nobody can know.
+    pub(crate) random: u32,
+}
+
+/// Starts counting. Sentences that the user should know are given to `tell`.
+pub(crate) fn start(
+    wanted: &Started<'_>,
+    shards: &mut Shards,
+    writer: impl FnOnce() -> TraceWriter,
+    mailbox: &Mailbox,
+    mut tell: impl FnMut(String),
+) -> Result<PerfSource, StartError> {
+    let mut plan = Plan::new(wanted.config, &wanted.options.kernel)?;
+    let is_off_cpu = is_off_cpu(&plan);
+    if let Some(sampling) = plan.sampling_mut() {
+        sampling.side_band.tasks = true;
+        sampling.side_band.switches = is_off_cpu;
+    }
+    plan.notices.drain(..).for_each(&mut tell);
+    let mut opened = open_all(&plan, &wanted.options.kernel, wanted.options.scope.as_ref())?;
+    opened.notices.drain(..).for_each(&mut tell);
+    if opened.user_only {
+        plan.callstacks.kernel = false;
+    }
+    let shard = choose_shard(&plan, wanted, shards, &mut tell);
+    for reader in &mut opened.readers {
+        let cpu = reader.cpu();
+        reader
+            .enable()
+            .map_err(|error| StartError::Enable { cpu, error })?;
+    }
+    let filter = match opened.scope {
+        Scope::Machine => Filter::new(plan.filter.clone(), shard),
+        Scope::Processes { .. } => Filter::default(),
+    };
+    let defaults = Defaults::new(&plan, shard, wanted.options.format, is_off_cpu);
+    mailbox.send(Message::Start(Box::new(Start {
+        source: wanted.key,
+        writer: writer(),
+        defaults,
+        wants_kernel_symbols: plan.callstacks.kernel,
+        is_off_cpu,
+    })));
+    let source = unwinding::Source::new(wanted.key, plan.callstacks);
+    let intake = Intake::new(source, &plan, filter, is_off_cpu);
+    let now = Clock::Monotonic.now();
+    let salt = wanted.id.0;
+    let has_limit = plan.max_daemon_memory_kb.is_some() && plan.sampling().is_some();
+    Ok(PerfSource {
+        key: wanted.key,
+        id: wanted.id,
+        readers: opened.readers,
+        intake,
+        is_stopping: false,
+        tick: Timer::next(now, period(&plan), salt),
+        sweep: Timer::next(now, SWEEP_PERIOD, salt),
+        clear: Timer::next(now, plan.cache_clear_period, salt),
+        memory: has_limit.then(|| Timer::next(now, MEMORY_PERIOD, salt)),
+        plan,
+    })
+}
+
+fn choose_shard(
+    plan: &Plan,
+    wanted: &Started<'_>,
+    shards: &mut Shards,
+    tell: &mut impl FnMut(String),
+) -> Option<Shard> {
+    let count = plan.filter.process_shard_count;
+    if count == 0 {
+        return None;
+    }
+    let (shard, error) = shards.choose(wanted.id, wanted.session, count, wanted.random);
+    if let Some(error) = error {
+        tell(error.to_string());
+    }
+    Some(shard)
+}
+
+/// Whether the config asks for time off the CPU, see [`crate::output`].
+fn is_off_cpu(plan: &Plan) -> bool {
+    use ferretto_proto::perf_events::Counter;
+    let is_switch = match &plan.timebase.kind {
+        EventKind::Tracepoint { name, .. } => {
+            name == b"sched:sched_switch" || name == b"sched/sched_switch"
+        }
+        EventKind::Counter(counter) => *counter == Counter::SW_CONTEXT_SWITCHES,
+        EventKind::Raw => false,
+    };
+    let every_time = plan
+        .sampling()
+        .is_some_and(|sampling| sampling.interval == Interval::Period(1));
+    plan.timebase.name == OFF_CPU.as_bytes() && is_switch && every_time && plan.callstacks.sampled()
+}

@@ -1,0 +1,156 @@
+//! From registers and stacks to callstacks, on threads of their own.
+//!
+//! The reader of the kernel's rings hands samples over and never waits: a data source has a number of places, and what finds
+//! none is told as skipped. Each process belongs to one unwinder, which thereby needs no locks for what it knows
+//! of it. Finished samples go to the writer in batches; unwinders wait for it if it falls behind.
+
+mod queue;
+mod stacks;
+mod worker;
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ferretto_unwind::{Cache, Registers};
+
+use self::queue::Queue;
+pub(crate) use self::queue::Source;
+pub(crate) use self::stacks::StackPool;
+use self::worker::Worker;
+use crate::barrier::Barrier;
+use crate::output::{Mailbox, Sample};
+use crate::process::Descriptors;
+
+/// Something for an unwinder, of one data source.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Sample(Box<RawSample>),
+    /// How to look at a process.
+    Adopt(u32, Descriptors),
+    /// The descriptors of a process have not come.
+    TimedOut(u32),
+    /// Nothing but kernel frames is wanted of this process, or it has no others.
+    NoUserspace(u32),
+    /// A process has ended or has become another program.
+    Forget(u32),
+    /// What was cached is to be read anew.
+    ClearCache,
+    Barrier(Arc<Barrier>),
+    /// The source has ended.
+    End,
+}
+
+/// A sample that is to be unwound.
+#[derive(Debug)]
+pub(crate) struct RawSample {
+    /// Its content is what comes of it here.
+    pub(crate) sample: Sample,
+    pub(crate) registers: Option<Registers>,
+    pub(crate) stack: Vec<u8>,
+    /// The stack goes on beyond the copy.
+    pub(crate) stack_full: bool,
+    /// Addresses in the kernel, innermost first.
+    pub(crate) kernel_chain: Box<[u64]>,
+    /// Addresses in the program that the kernel found.
+    pub(crate) user_chain: Box<[u64]>,
+}
+
+/// The unwinders.
+#[derive(Debug)]
+pub(crate) struct Unwinders {
+    queues: Vec<Arc<Queue>>,
+    threads: Vec<JoinHandle<()>>,
+    pub(crate) stacks: Arc<StackPool>,
+    /// For each unwinder, what is to be handed over.
+    pending: Vec<Vec<Job>>,
+}
+
+impl Unwinders {
+    /// Starts the threads.
+    pub(crate) fn start(count: NonZeroUsize, mailbox: &Arc<Mailbox>) -> io::Result<Self> {
+        let cache = Arc::new(Cache::new());
+        let mut unwinders = Self {
+            queues: Vec::new(),
+            threads: Vec::new(),
+            stacks: Arc::default(),
+            pending: Vec::new(),
+        };
+        for _ in 0..count.get() {
+            let queue = Arc::<Queue>::default();
+            let worker = Worker::new(
+                Arc::clone(&queue),
+                Arc::clone(mailbox),
+                Arc::clone(&cache),
+                Arc::clone(&unwinders.stacks),
+            );
+            let thread = std::thread::Builder::new().name("stack-unwinding".to_owned());
+            unwinders.threads.push(thread.spawn(move || worker.run())?);
+            unwinders.queues.push(queue);
+            unwinders.pending.push(Vec::new());
+        }
+        Ok(unwinders)
+    }
+
+    /// On how many ways samples reach the writer: by the unwinders, and past them.
+    pub(crate) fn ways(&self) -> usize {
+        self.queues.len() + 1
+    }
+
+    fn of_process(&mut self, pid: u32) -> &mut Vec<Job> {
+        let count = self.pending.len();
+        &mut self.pending[pid as usize % count]
+    }
+
+    /// Has a sample unwound with the next [`hand_over`](Self::hand_over); gives it back if too many wait.
+    pub(crate) fn enqueue(&mut self, source: &Source, raw: Box<RawSample>) -> Result<(), Sample> {
+        if !source.take_place() {
+            self.stacks.give_back(raw.stack);
+            return Err(raw.sample);
+        }
+        let pid = raw.sample.task.map_or(0, |task| task.pid);
+        self.of_process(pid).push(Job::Sample(raw));
+        Ok(())
+    }
+
+    /// Tells the unwinder of a process something, after the samples enqueued before.
+    pub(crate) fn tell(&mut self, pid: u32, job: Job) {
+        self.of_process(pid).push(job);
+    }
+
+    /// Tells all unwinders something.
+    pub(crate) fn tell_all(&mut self, mut job: impl FnMut() -> Job) {
+        for pending in &mut self.pending {
+            pending.push(job());
+        }
+    }
+
+    /// Hands over what has been enqueued, all of it of this source.
+    pub(crate) fn hand_over(&mut self, source: &Arc<Source>) {
+        for (queue, pending) in self.queues.iter().zip(&mut self.pending) {
+            if !pending.is_empty() {
+                queue.push(source, pending);
+            }
+        }
+    }
+
+    /// Ends a source without waiting for its samples.
+    pub(crate) fn purge(&mut self, source: &Arc<Source>) {
+        source.purge();
+        self.tell_all(|| Job::End);
+        self.hand_over(source);
+    }
+}
+
+impl Drop for Unwinders {
+    fn drop(&mut self) {
+        for queue in &self.queues {
+            queue.close();
+        }
+        for thread in self.threads.drain(..) {
+            // One that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}

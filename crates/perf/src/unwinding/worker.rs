@@ -1,0 +1,220 @@
+//! One unwinder.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferretto_unwind::{Cache, Mode, Process, Sample as StackCopy, UnwindError};
+use rustc_hash::FxHashMap;
+
+use super::queue::{Queue, Source, Taken};
+use super::{Job, RawSample, StackPool};
+use crate::barrier::SourceKey;
+use crate::config::UserFrames;
+use crate::output::{Content, Frame, Mailbox, Message, Sample, SkipReason, Stack};
+use crate::process::Descriptors;
+
+/// How many finished samples are sent at once.
+const BATCH: usize = 32;
+
+/// What an unwinder knows of a process.
+enum State {
+    /// Descriptors may come; until then its samples wait here.
+    Waiting(Vec<RawSample>),
+    Known(Box<Process>),
+    /// Its samples are skipped.
+    TimedOut,
+    NoUserspace,
+}
+
+pub(super) struct Worker {
+    queue: Arc<Queue>,
+    mailbox: Arc<Mailbox>,
+    cache: Arc<Cache>,
+    stacks: Arc<StackPool>,
+    processes: HashMap<SourceKey, FxHashMap<u32, State>>,
+    /// Finished samples of the source that has its turn.
+    done: Vec<Sample>,
+    frames: Vec<ferretto_unwind::Frame>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        mailbox: Arc<Mailbox>,
+        cache: Arc<Cache>,
+        stacks: Arc<StackPool>,
+    ) -> Self {
+        Self {
+            queue,
+            mailbox,
+            cache,
+            stacks,
+            processes: HashMap::new(),
+            done: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let queue = Arc::clone(&self.queue);
+        let mut jobs = Vec::new();
+        while let Taken::Jobs(source) = queue.take(&mut jobs, true) {
+            for job in jobs.drain(..) {
+                self.handle(&source, job);
+            }
+            self.send(source.key);
+        }
+    }
+
+    /// Sends the samples that are finished.
+    fn send(&mut self, key: SourceKey) {
+        if !self.done.is_empty() {
+            let batch = std::mem::take(&mut self.done);
+            self.mailbox.send_samples(key, batch);
+        }
+    }
+
+    fn handle(&mut self, source: &Source, job: Job) {
+        match job {
+            Job::Sample(raw) => self.sample(source, *raw),
+            Job::Adopt(pid, descriptors) => self.adopt(source, pid, descriptors),
+            Job::TimedOut(pid) => self.settle(source, pid, State::TimedOut),
+            Job::NoUserspace(pid) => self.settle(source, pid, State::NoUserspace),
+            Job::Forget(pid) => {
+                // Nothing waits: whoever is forgotten has been waited for before.
+                self.settle(source, pid, State::TimedOut);
+                if let Some(processes) = self.processes.get_mut(&source.key) {
+                    processes.remove(&pid);
+                }
+            }
+            Job::ClearCache => self.clear_cache(source.key),
+            Job::Barrier(barrier) => {
+                self.send(source.key);
+                self.mailbox.send(Message::Barrier(barrier));
+            }
+            Job::End => self.end(source),
+        }
+        if self.done.len() >= BATCH {
+            self.send(source.key);
+        }
+    }
+
+    fn adopt(&mut self, source: &Source, pid: u32, descriptors: Descriptors) {
+        if source.is_purged() {
+            return;
+        }
+        let Descriptors { maps, mem } = descriptors;
+        let process = Process::new(pid, maps, mem);
+        self.settle(source, pid, State::Known(Box::new(process)));
+    }
+
+    /// It is known how a process is to be looked at: those of its samples that wait can go on.
+    fn settle(&mut self, source: &Source, pid: u32, state: State) {
+        let processes = self.processes.entry(source.key).or_default();
+        if let Some(State::Waiting(waiting)) = processes.insert(pid, state) {
+            for raw in waiting {
+                self.sample(source, raw);
+            }
+        }
+    }
+
+    fn sample(&mut self, source: &Source, raw: RawSample) {
+        if source.is_purged() {
+            return self.finish(source, raw, Content::Counters);
+        }
+        let pid = raw.sample.task.map_or(0, |task| task.pid);
+        let processes = self.processes.entry(source.key).or_default();
+        let state = processes
+            .entry(pid)
+            .or_insert_with(|| State::Waiting(Vec::new()));
+        if let State::Waiting(waiting) = state {
+            waiting.push(raw);
+            return;
+        }
+        let content = match state {
+            State::Known(process) => unwind(source, process, &self.cache, &raw, &mut self.frames),
+            State::NoUserspace => Content::Stack(Stack {
+                frames: kernel_frames(&raw),
+                error: None,
+            }),
+            State::Waiting(_) | State::TimedOut => Content::Skipped(SkipReason::UnwindStage),
+        };
+        self.finish(source, raw, content);
+    }
+
+    fn finish(&mut self, source: &Source, raw: RawSample, content: Content) {
+        let RawSample {
+            mut sample, stack, ..
+        } = raw;
+        self.stacks.give_back(stack);
+        source.give_place_back();
+        sample.content = content;
+        if !source.is_purged() {
+            self.done.push(sample);
+        }
+    }
+
+    fn clear_cache(&mut self, key: SourceKey) {
+        self.cache.clear();
+        for state in self.processes.entry(key).or_default().values_mut() {
+            if let State::Known(process) = state {
+                process.clear();
+            }
+        }
+    }
+
+    fn end(&mut self, source: &Source) {
+        self.send(source.key);
+        for (_, state) in self.processes.remove(&source.key).unwrap_or_default() {
+            if let State::Waiting(waiting) = state {
+                for raw in waiting {
+                    self.finish(source, raw, Content::Skipped(SkipReason::UnwindStage));
+                }
+            }
+        }
+        self.send(source.key);
+        if self.processes.is_empty() {
+            self.cache.clear();
+        }
+    }
+}
+
+fn kernel_frames(raw: &RawSample) -> Vec<Frame> {
+    raw.kernel_chain
+        .iter()
+        .map(|&address| Frame::Kernel(address))
+        .collect()
+}
+
+/// The callstack of a sample of a process that can be looked at.
+fn unwind(
+    source: &Source,
+    process: &mut Process,
+    cache: &Cache,
+    raw: &RawSample,
+    frames: &mut Vec<ferretto_unwind::Frame>,
+) -> Content {
+    let mode = match source.callstacks.user {
+        UserFrames::FramePointer => Mode::FramePointer,
+        UserFrames::KernelFramePointer => Mode::KernelChain,
+        UserFrames::Dwarf | UserFrames::None => Mode::Dwarf,
+    };
+    if raw.registers.is_none() && source.callstacks.user.copies_stack() {
+        // A kernel thread has the number of the process now.
+        return Content::Skipped(SkipReason::UnwindStage);
+    }
+    frames.clear();
+    let copy = StackCopy {
+        registers: raw.registers.as_ref(),
+        stack: &raw.stack,
+        stack_full: raw.stack_full,
+        user_chain: &raw.user_chain,
+    };
+    let result: Result<(), UnwindError> = process.unwind(cache, &copy, mode, frames);
+    let mut all = kernel_frames(raw);
+    all.extend(frames.drain(..).map(Frame::User));
+    Content::Stack(Stack {
+        frames: all,
+        error: result.err(),
+    })
+}

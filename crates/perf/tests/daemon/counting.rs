@@ -1,0 +1,59 @@
+//! Data sources that count.
+
+use ferretto_proto::perf_events::Counter;
+use ferretto_proto::perf_events::timebase::{Event, Interval};
+use ferretto_proto::trace_packet::Data;
+use ferretto_proto::{PerfEventConfig, PerfSample, TracePacket};
+
+use crate::world::{World, config, source, wait_until};
+
+fn perf_sample(packet: &TracePacket) -> Option<&PerfSample> {
+    match &packet.data {
+        Some(Data::PerfSample(sample)) => Some(sample),
+        _ => None,
+    }
+}
+
+#[test]
+fn perf_001_and_038_an_empty_config_counts_time() {
+    let world = World::new();
+    let mut packets = Vec::new();
+    let wanted = config(vec![source(&PerfEventConfig::default())]);
+    let rest = world.record(wanted, |consumer| {
+        wait_until("two samples", || {
+            consumer.flush(crate::world::LIMIT).expect("a flush");
+            packets.extend(crate::world::read(consumer));
+            packets.iter().filter_map(perf_sample).count() >= 2
+        });
+    });
+    packets.extend(rest);
+    let samples: Vec<&PerfSample> = packets.iter().filter_map(perf_sample).collect();
+    assert!(samples.iter().all(|sample| sample.callstack_iid.is_none()));
+    assert!(samples.iter().all(|sample| sample.timebase_count > Some(0)));
+    let of_sequence: Vec<&TracePacket> = packets
+        .iter()
+        .filter(|packet| {
+            packet.trace_packet_defaults.as_option().is_some()
+                || packet.interned_data.as_option().is_some()
+                || perf_sample(packet).is_some()
+        })
+        .collect();
+    let flags: Vec<_> = of_sequence.iter().map(|p| p.sequence_flags).collect();
+    assert!(flags[0] == Some(1) && flags[1..].iter().all(|flags| *flags == Some(2)));
+    assert_eq!(of_sequence[0].timestamp_clock_id, Some(6));
+    let defaults = of_sequence[0].trace_packet_defaults.as_option();
+    let defaults = defaults.expect("defaults first");
+    // CLOCK_MONOTONIC_RAW.
+    assert_eq!(defaults.timestamp_clock_id, Some(5));
+    let timebase = &defaults.perf_sample_defaults.timebase;
+    assert_eq!(timebase.interval, Some(Interval::Frequency(10)));
+    assert_eq!(timebase.event, Some(Event::Counter(Counter::SW_CPU_CLOCK)));
+    let fixed = of_sequence[1].interned_data.as_option().expect("strings");
+    for strings in [
+        &fixed.build_ids,
+        &fixed.mapping_paths,
+        &fixed.function_names,
+    ] {
+        assert_eq!((strings.len(), strings[0].iid), (1, Some(0)));
+    }
+}
