@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
+use crate::symbolize::SymbolizeArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Flamegraph(FlamegraphArgs),
     Folded(FoldedArgs),
     Pprof(PprofArgs),
+    Symbolize(SymbolizeArgs),
 }
 
 /// Record this machine, or a command, into a trace file.

@@ -20,6 +20,7 @@ mod record;
 mod session;
 mod snapshots;
 mod summary;
+mod symbolize;
 mod text;
 mod tracebox;
 mod traced;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Flamegraph(args) => profile::flamegraph(&args).map(|()| ExitCode::SUCCESS),
         Command::Folded(args) => profile::folded(&args).map(|()| ExitCode::SUCCESS),
         Command::Pprof(args) => profile::pprof(&args).map(|()| ExitCode::SUCCESS),
+        Command::Symbolize(args) => symbolize::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))
 }

@@ -7,6 +7,7 @@ mod open;
 mod perfetto;
 mod record;
 mod snapshots;
+mod symbolize;
 mod tracebox;
 mod users;
 mod world;

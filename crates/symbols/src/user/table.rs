@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ferretto_elf::Elf;
 use rustc_hash::FxHashMap;
 
 use super::dwarf::{Budget, Dwarf, Place, Problem};
@@ -136,20 +137,33 @@ impl Texts {
 ///
 /// A profiler that did not see the file's headers takes a load bias that is too small.
 fn correction(image: &Image, module: &Module) -> u64 {
-    let Some(offset) = module.offset else {
-        return 0;
-    };
-    let segments = image.elf.segments();
-    let Some(segment) = segments.iter().find(|segment| segment.is_executable()) else {
-        return 0;
-    };
-    // The place in the file is the one that was mapped: that in the headers of a debug file means nothing.
-    let down = |value: u64| match segment.alignment {
+    let load_bias = module
+        .offset
+        .and_then(|offset| load_bias(&image.elf, offset));
+    load_bias.map_or(0, |it| it.saturating_sub(module.load_bias))
+}
+
+/// What addresses are ahead of their place in the file, in the part that was mapped from `offset` on.
+fn load_bias(elf: &Elf, offset: u64) -> Option<u64> {
+    let down = |value: u64, alignment: u64| match alignment {
         alignment if alignment.is_power_of_two() => value & !(alignment - 1),
         _ => value,
     };
-    let load_bias = down(segment.address).saturating_sub(down(offset));
-    load_bias.saturating_sub(module.load_bias)
+    let mut code = elf
+        .segments()
+        .iter()
+        .filter(|segment| segment.is_executable());
+    let text = elf.section_header(".text");
+    if text.is_none_or(|text| text.has_data()) {
+        let mapped = code.find(|segment| {
+            let start = down(segment.offset, segment.alignment);
+            (start..segment.offset.saturating_add(segment.file_size)).contains(&offset)
+        })?;
+        return mapped.address.checked_sub(mapped.offset);
+    }
+    // A debug file has no code, and the places that its headers say mean nothing.
+    let first = code.next()?;
+    down(first.address, first.alignment).checked_sub(down(offset, first.alignment))
 }
 
 /// A name to show, of one in a file.

@@ -299,7 +299,24 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
     // A profiler that did not know the bias recorded addresses without it.
     recorded.rel_pcs = vec![outer - recorded.load_bias];
     recorded.load_bias = 0;
-    let outcome = symbolize(system(), &recorded);
-    assert_eq!(functions(&outcome), ["outer"]);
-    assert_eq!(outcome.names[0].rel_pc, recorded.rel_pcs[0]);
+    let assert_named = || {
+        let outcome = symbolize(system(), &recorded);
+        assert_eq!(functions(&outcome), ["outer"]);
+        assert_eq!(outcome.names[0].rel_pc, recorded.rel_pcs[0]);
+    };
+    assert_named();
+    // A debug file knows no places in the program.
+    world.run(
+        "objcopy",
+        &["--only-keep-debug", "program", "program.debug"],
+    );
+    world.run(
+        "objcopy",
+        &[
+            "--strip-all",
+            "--add-gnu-debuglink=program.debug",
+            "program",
+        ],
+    );
+    assert_named();
 }

@@ -142,6 +142,8 @@ pub struct Module {
     pub build_id: Arc<[u8]>,
     /// What an address of the ELF is ahead of its place in the file, as the profiler saw it.
     pub load_bias: u64,
+    /// Where in the ELF file the mapping began.
+    pub offset: u64,
     /// Addresses inside the file, in order.
     pub rel_pcs: Vec<u64>,
 }
@@ -218,7 +220,7 @@ impl Profile {
     /// The files that samples hit where the trace has no symbols yet: what a symbolizer has to look up.
     pub fn modules(&self) -> Vec<Module> {
         let tables = &self.decoder.tables;
-        let mut modules: BTreeMap<_, (u64, BTreeSet<u64>)> = BTreeMap::new();
+        let mut modules: BTreeMap<_, (&Mapping, BTreeSet<u64>)> = BTreeMap::new();
         for frame in tables.frames() {
             let mapping = frame.mapping.and_then(|id| tables.mapping(id));
             let Some(mapping) = mapping.filter(|mapping| is_file(mapping)) else {
@@ -226,17 +228,17 @@ impl Profile {
             };
             if self.decoder.symbols.at(mapping, frame.rel_pc).is_none() {
                 let key = (mapping.path.clone(), mapping.build_id.clone());
-                let module = modules.entry(key).or_default();
-                module.0 = mapping.load_bias;
+                let module = modules.entry(key).or_insert((mapping, BTreeSet::new()));
                 module.1.insert(frame.rel_pc);
             }
         }
         let modules = modules.into_iter();
         modules
-            .map(|((path, build_id), (load_bias, rel_pcs))| Module {
+            .map(|((path, build_id), (mapping, rel_pcs))| Module {
                 path,
                 build_id,
-                load_bias,
+                load_bias: mapping.load_bias,
+                offset: mapping.exact_offset.saturating_sub(mapping.start_offset),
                 rel_pcs: rel_pcs.into_iter().collect(),
             })
             .collect()

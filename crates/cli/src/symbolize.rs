@@ -1,0 +1,219 @@
+//! `ferretto symbolize FILE`: names of functions for the addresses in a trace.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
+use ferretto_trace::profile::ProfileReader;
+use ferretto_trace::{ReadError, TraceReader};
+
+/// Files that are listed of those that were looked at for one of a recording.
+const MAX_LISTED: usize = 6;
+
+/// Put the names of functions into a trace
+///
+/// The callstacks of a trace are addresses in files. This looks up the functions there, inlined ones too, source files
+/// and lines, in those files or in their debug files, which must have the build id that was recorded. The names go to the
+/// end of the trace, where all viewers find them. Addresses that have names already are left alone.
+///
+/// Files are looked for in the folders of --symbols and of $PERFETTO_BINARY_PATH, at the recorded path, and below
+/// /usr/lib/debug.
+#[derive(Debug, Args)]
+pub(crate) struct SymbolizeArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Write the trace with the names into this file, and leave the other as it is; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write only the names: appended to the trace they complete it
+    #[arg(long, requires = "output")]
+    only_names: bool,
+    /// Folder of programs, libraries and debug files, or one such file
+    #[arg(short, long, value_name = "PATH")]
+    symbols: Vec<PathBuf>,
+    /// Do not look at this machine's own files, only at those of --symbols and $PERFETTO_BINARY_PATH
+    #[arg(long)]
+    no_system: bool,
+    /// Use the file at the recorded path if neither has a build id; right if it has not changed since the recording
+    #[arg(long)]
+    trust_paths: bool,
+}
+
+pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
+    let mut options = Options::from_environment().map_err(anyhow::Error::msg)?;
+    options.roots.splice(0..0, args.symbols.iter().cloned());
+    options.system = !args.no_system;
+    options.trust_paths = args.trust_paths;
+    for root in &args.symbols {
+        if !root.exists() {
+            bail!(
+                "cannot open {}: there is no such file or folder",
+                root.display()
+            );
+        }
+    }
+    let name = args.file.display();
+    let mut file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
+    let (modules, end) = read(&mut file).with_context(|| format!("cannot read {name}"))?;
+    let names = Names::find(options, modules);
+    match &args.output {
+        None => append(&args.file, end, &names.packets)?,
+        Some(output) => {
+            let shown = output.display();
+            let same = |path: &Path| path.canonicalize().ok();
+            if !args.only_names && same(output).is_some_and(|it| Some(it) == same(&args.file)) {
+                bail!(
+                    "{shown} is the same file as the trace; without --output names are appended to it"
+                );
+            }
+            let whole = (!args.only_names).then_some((&mut file, end));
+            write(output, whole, &names.packets)
+                .with_context(|| format!("cannot write {shown}"))?;
+        }
+    }
+    names.tell(&mut io::stderr().lock())?;
+    Ok(())
+}
+
+/// What was found for the files of a trace.
+pub(crate) struct Names {
+    found: Vec<(Module, Outcome)>,
+    /// To be appended to the trace.
+    pub(crate) packets: Vec<u8>,
+}
+
+impl Names {
+    /// Looks up the addresses of `modules`.
+    pub(crate) fn find(options: Options, modules: Vec<Module>) -> Self {
+        let outcomes = Symbolizer::new(options).symbolize(&modules);
+        let mut packets = Vec::new();
+        for (module, outcome) in modules.iter().zip(&outcomes) {
+            packets.extend(module_symbols(module, &outcome.names));
+        }
+        let found = modules.into_iter().zip(outcomes).collect();
+        Self { found, packets }
+    }
+
+    /// How many addresses have names now, and how many there are.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let named = self.found.iter().map(|(_, outcome)| outcome.names.len());
+        let all = self.found.iter().map(|(module, _)| module.rel_pcs.len());
+        (named.sum(), all.sum())
+    }
+
+    /// Says what was found and what is missing, file by file.
+    fn tell(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.found.is_empty() {
+            return writeln!(out, "ferretto: no address in the trace needs a name");
+        }
+        let (named, all) = self.count();
+        writeln!(out, "ferretto: {named} of {all} addresses have names now")?;
+        let mut found: Vec<_> = self.found.iter().collect();
+        found.sort_by_key(|(module, _)| std::cmp::Reverse(module.rel_pcs.len()));
+        for (module, outcome) in found {
+            let (named, all) = (outcome.names.len(), module.rel_pcs.len());
+            write!(out, "{named:>7} of {all:<7} {}", module.path)?;
+            for used in &outcome.used {
+                if Path::new(&module.path) != used {
+                    write!(out, ", from {}", used.display())?;
+                }
+            }
+            writeln!(out)?;
+            for remark in &outcome.remarks {
+                writeln!(out, "{:18}{remark}", "")?;
+            }
+            if named < all && outcome.used.is_empty() {
+                tell_missing(out, module, outcome)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why nothing was found for a file.
+fn tell_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io::Result<()> {
+    if !module.build_id.is_empty() {
+        let id: String = module
+            .build_id
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        writeln!(
+            out,
+            "{:18}no file with symbols and the build id {id} was found",
+            ""
+        )?;
+    }
+    for (path, reason) in outcome.skipped.iter().take(MAX_LISTED) {
+        writeln!(out, "{:18}{}: {reason}", "", path.display())?;
+    }
+    Ok(())
+}
+
+/// The files that a trace has addresses without names in, and where the last whole packet ends.
+pub(crate) fn read(trace: &mut (impl Read + Seek)) -> Result<(Vec<Module>, u64), ReadError> {
+    let io = |source| ReadError::Io { offset: 0, source };
+    let whole = trace.seek(SeekFrom::End(0)).map_err(io)?;
+    trace.seek(SeekFrom::Start(0)).map_err(io)?;
+    let mut packets = TraceReader::new(trace);
+    let mut profile = ProfileReader::new();
+    let mut end = whole;
+    loop {
+        match packets.next_packet() {
+            Ok(Some(packet)) => {
+                profile.add(packet.bytes);
+            }
+            Ok(None) => break,
+            Err(ReadError::Damaged { offset }) => {
+                end = offset;
+                break;
+            }
+            Err(ReadError::DamagedCompression { .. }) => {}
+            Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
+        }
+    }
+    end = packets
+        .truncated()
+        .map_or(end, |truncated| truncated.offset);
+    let modules = profile.finish().modules().into_iter().map(|module| Module {
+        path: module.path.to_string(),
+        build_id: module.build_id.to_vec(),
+        load_bias: module.load_bias,
+        offset: Some(module.offset),
+        rel_pcs: module.rel_pcs,
+    });
+    Ok((modules.collect(), end))
+}
+
+/// Appends names to a trace whose last whole packet ends at `end`.
+fn append(trace: &Path, end: u64, packets: &[u8]) -> Result<()> {
+    let name = trace.display();
+    let open = OpenOptions::new().append(true).open(trace);
+    let mut file =
+        open.with_context(|| format!("cannot write {name}; --output writes another file"))?;
+    if file.metadata()?.len() != end {
+        bail!(
+            "{name} is damaged from byte {end} on, and what follows there would not be read; --output writes the good part and the names into another file"
+        );
+    }
+    file.write_all(packets)
+        .with_context(|| format!("cannot write {name}"))
+}
+
+/// Writes the beginning of a trace, if wanted, and names.
+fn write(output: &Path, trace: Option<(&mut File, u64)>, packets: &[u8]) -> io::Result<()> {
+    let mut out: Box<dyn Write> = match output.as_os_str() == "-" {
+        true => Box::new(io::stdout().lock()),
+        false => Box::new(File::create(output)?),
+    };
+    if let Some((trace, end)) = trace {
+        trace.seek(SeekFrom::Start(0))?;
+        io::copy(&mut trace.take(end), &mut out)?;
+    }
+    out.write_all(packets)?;
+    out.flush()
+}
