@@ -83,10 +83,12 @@ impl Cache {
         self.lock().by_key.clear();
     }
 
-    /// How many files it knows.
+    /// How many ELF files it knows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().by_key.len()
+        let entries = self.lock();
+        let modules = entries.by_key.values();
+        modules.filter(|entry| entry.module.is_some()).count()
     }
 
     /// Whether it knows none.

@@ -5,6 +5,7 @@
 //! ever in an expression that jumps back.
 
 mod evaluate;
+mod header;
 mod index;
 mod lower;
 mod rule;

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 
 use ferretto_elf::{Elf, ElfError};
 use gimli::{
-    BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection, UnwindTableRow,
+    BaseAddresses, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    UnwindContext, UnwindSection, UnwindTableRow,
 };
 
 use super::evaluate::{self, Context};
+use super::header::Header;
 use super::index::Index;
 use super::lower;
 use super::rule::{Kind, Rule};
@@ -42,7 +43,7 @@ struct Bytes {
 /// How frame descriptions in `.eh_frame` are found.
 enum Lookup {
     /// By the table the linker made.
-    Header(Bytes),
+    Header(Header),
     /// By one made here.
     Index(Index),
 }
@@ -74,7 +75,6 @@ impl Table {
         if let Some(got) = elf.section_header(".got") {
             bases = bases.set_got(got.address);
         }
-        let header = header.filter(|header| Self::has_table(header, &bases));
         let lookup = match header {
             Some(header) => Lookup::Header(header),
             None => Lookup::Index(Index::build(&eh_frame_of(&eh_frame), &bases)),
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// `.eh_frame` and `.eh_frame_hdr` as the sections say.
-    fn eh_sections(elf: &Elf) -> Result<Option<(Bytes, Option<Bytes>)>, ElfError> {
+    fn eh_sections(elf: &Elf) -> Result<Option<(Bytes, Option<Header>)>, ElfError> {
         let read = |name| match elf.section_header(name) {
             Some(header) if header.has_data() && header.size > 0 => {
                 let bytes = elf.section_data(header, MAX_SECTION)?;
@@ -109,44 +109,40 @@ impl Table {
             }
             _ => Ok(None),
         };
-        match read(".eh_frame")? {
-            Some(eh_frame) => Ok(Some((eh_frame, read(".eh_frame_hdr")?))),
-            None => Ok(None),
-        }
+        let Some(eh_frame) = read(".eh_frame")? else {
+            return Ok(None);
+        };
+        let header = read(".eh_frame_hdr")?;
+        let header = header.and_then(|header| Header::new(header.bytes, header.address));
+        Ok(Some((eh_frame, header)))
     }
 
     /// The same as the segments say, where there are no sections: the header points to the table, which reaches at most
     /// to its segment's end.
-    fn eh_segment(elf: &Elf) -> Result<Option<(Bytes, Option<Bytes>)>, ElfError> {
-        let segment = elf
-            .segments()
-            .iter()
+    fn eh_segment(elf: &Elf) -> Result<Option<(Bytes, Option<Header>)>, ElfError> {
+        let segments = elf.segments().iter();
+        let segment = segments
+            .clone()
             .find(|segment| segment.kind == PT_GNU_EH_FRAME);
         let Some(segment) = segment else {
             return Ok(None);
         };
-        let header = Bytes {
-            bytes: elf.data(segment.offset, segment.file_size, MAX_SECTION)?,
-            address: segment.address,
-        };
-        let bases = BaseAddresses::default().set_eh_frame_hdr(header.address);
-        let Ok(parsed) = header_of(&header).parse(&bases, 8) else {
+        let bytes = elf.data(segment.offset, segment.file_size, MAX_SECTION)?;
+        let Some(header) = Header::new(bytes, segment.address) else {
             return Ok(None);
         };
-        let address = parsed.eh_frame_ptr().pointer();
-        let home = elf.segments().iter().find(|segment| {
-            segment.is_loaded() && address.wrapping_sub(segment.address) < segment.file_size
+        let found = header.eh_frame().and_then(|address| {
+            let mut homes = segments.filter(|segment| segment.is_loaded());
+            let home = homes.find(|home| address.wrapping_sub(home.address) < home.file_size)?;
+            let within = address - home.address;
+            let offset = home.offset.checked_add(within)?;
+            Some((address, offset, home.file_size - within))
         });
-        let (Some(home), Some(offset)) = (home, elf.offset_of(address)) else {
+        let Some((address, offset, size)) = found else {
             return Ok(None);
         };
-        let size = home.file_size - (address - home.address);
         let bytes = elf.data(offset, size.min(MAX_SECTION), MAX_SECTION)?;
         Ok(Some((Bytes { bytes, address }, Some(header))))
-    }
-
-    fn has_table(header: &Bytes, bases: &BaseAddresses) -> bool {
-        parse_header(header, bases).is_some_and(|parsed| parsed.table().is_some())
     }
 
     /// The bytes of memory it takes.
@@ -154,7 +150,7 @@ impl Table {
         let eh_frame = self.eh_frame.as_ref().map_or(0, |(bytes, lookup)| {
             bytes.bytes.capacity()
                 + match lookup {
-                    Lookup::Header(header) => header.bytes.capacity(),
+                    Lookup::Header(header) => header.memory(),
                     Lookup::Index(index) => index.memory(),
                 }
         });
@@ -195,7 +191,9 @@ impl Table {
         if let Some((bytes, lookup)) = &self.eh_frame {
             let section = eh_frame_of(bytes);
             let offset = match lookup {
-                Lookup::Header(header) => self.search_header(header, address),
+                Lookup::Header(header) => header
+                    .find(address)
+                    .and_then(|fde| usize::try_from(fde.checked_sub(bytes.address)?).ok()),
                 Lookup::Index(index) => index.find(address),
             };
             let fde = offset.and_then(|offset| {
@@ -215,13 +213,6 @@ impl Table {
             .fde_from_offset(&self.bases, offset.into(), DebugFrame::cie_from_offset)
             .ok();
         self.visit(&section, fde, address, budget, visitor)
-    }
-
-    fn search_header(&self, header: &Bytes, address: u64) -> Option<usize> {
-        let parsed = parse_header(header, &self.bases)?;
-        let table = parsed.table()?;
-        let pointer = table.lookup(address, &self.bases).ok()?;
-        Some(table.pointer_to_offset(pointer).ok()?.0)
     }
 
     fn visit<'a, S: UnwindSection<Slice<'a>>, V: Visitor>(
@@ -309,15 +300,4 @@ fn debug_frame_of(bytes: &Bytes) -> DebugFrame<Slice<'_>> {
     let mut section = DebugFrame::new(&bytes.bytes, LittleEndian);
     section.set_address_size(8);
     section
-}
-
-fn header_of(bytes: &Bytes) -> EhFrameHdr<Slice<'_>> {
-    EhFrameHdr::new(&bytes.bytes, LittleEndian)
-}
-
-fn parse_header<'a>(
-    header: &'a Bytes,
-    bases: &BaseAddresses,
-) -> Option<ParsedEhFrameHdr<Slice<'a>>> {
-    header_of(header).parse(bases, 8).ok()
 }
