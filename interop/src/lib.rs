@@ -16,6 +16,7 @@
 
 pub mod config;
 pub mod document;
+mod old_service;
 mod on_ours;
 mod peer;
 pub mod trace;

@@ -1,11 +1,12 @@
 //! The programs of a scenario, each a process of its own.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-use crate::world::Sockets;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How long one command may take before the scenario fails. A scenario that
 /// works never comes near it.
@@ -58,9 +59,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn start(mut command: Command, sockets: &Sockets) -> Self {
+    pub(crate) fn start(mut command: Command, environment: [(&str, OsString); 2]) -> Self {
         let mut child = command
-            .envs(sockets.environment())
+            .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -99,13 +100,41 @@ impl Peer {
     ///
     /// When the answer is an error or does not come.
     pub fn answer(&mut self) -> String {
-        match self.answers.recv_timeout(PATIENCE) {
-            Ok(line) => match line.strip_prefix("ok") {
-                Some(rest) => rest.trim().to_owned(),
-                None => panic!("the program answered: {line}"),
-            },
-            Err(error) => panic!("no answer: {error}"),
+        self.try_answer()
+            .unwrap_or_else(|error| panic!("the program answered: {error}"))
+    }
+
+    fn try_answer(&mut self) -> Result<String, String> {
+        let line = self.answers.recv_timeout(PATIENCE);
+        let line = line.unwrap_or_else(|error| panic!("no answer: {error}"));
+        match line.strip_prefix("ok") {
+            Some(rest) => Ok(rest.trim().to_owned()),
+            None => Err(line),
         }
+    }
+
+    /// Checks that a command that was sent has not been answered so far.
+    ///
+    /// # Panics
+    ///
+    /// When it has.
+    pub fn assert_busy(&self) {
+        let answer = self.answers.try_recv();
+        assert_eq!(answer, Err(TryRecvError::Empty), "it is answered already");
+    }
+
+    /// Sends a command that may fail, and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// What the program says.
+    ///
+    /// # Panics
+    ///
+    /// When the process is gone or the answer does not come.
+    pub fn try_run(&mut self, command: &str) -> Result<String, String> {
+        self.send(command);
+        self.try_answer()
     }
 
     /// Sends a command and waits for its answer.
@@ -122,6 +151,29 @@ impl Peer {
     #[must_use]
     pub fn pid(&self) -> u64 {
         self.child.id().into()
+    }
+
+    /// Has the process do nothing until [`Self::resume`].
+    ///
+    /// # Panics
+    ///
+    /// When it is gone.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has the process go on.
+    ///
+    /// # Panics
+    ///
+    /// When it is gone.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the program is alive");
     }
 
     /// Kills the process with SIGKILL, as a crash would.

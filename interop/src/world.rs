@@ -10,6 +10,7 @@ use std::time::Instant;
 use ferretto_proto::{Message as _, TraceConfig};
 use tempfile::TempDir;
 
+use crate::old_service::OldService;
 use crate::on_ours::OnOurs;
 use crate::peer::{Peer, Programs, Sdk, Whose};
 use crate::trace;
@@ -27,20 +28,51 @@ pub struct Cast {
     pub consumer: Whose,
 }
 
-/// The two sockets in a folder of their own.
+/// The two sockets in a folder of their own, and where the service is if they are those of an older one.
 #[derive(Debug)]
-pub(crate) struct Sockets {
+struct Sockets {
     folder: TempDir,
+    older: Vec<OldService>,
 }
 
 impl Sockets {
+    fn new() -> Self {
+        let folder = TempDir::with_prefix("ferretto-interop-").expect("a temporary folder");
+        Self {
+            folder,
+            older: Vec::new(),
+        }
+    }
+
     /// The variables that lead a program to these sockets.
-    pub(crate) fn environment(&self) -> [(&'static str, OsString); 2] {
-        let path = |name: &str| self.folder.path().join(name).into();
+    fn environment(&self) -> [(&'static str, OsString); 2] {
+        self.named("")
+    }
+
+    /// The variables that tell the service where to listen.
+    fn of_service(&self) -> [(&'static str, OsString); 2] {
+        self.named(if self.older.is_empty() { "" } else { "newer-" })
+    }
+
+    fn named(&self, prefix: &str) -> [(&'static str, OsString); 2] {
+        let path = |port: &str| {
+            let name = format!("{prefix}{port}.sock");
+            self.folder.path().join(name).into()
+        };
         [
-            ("PERFETTO_PRODUCER_SOCK_NAME", path("producer.sock")),
-            ("PERFETTO_CONSUMER_SOCK_NAME", path("consumer.sock")),
+            ("PERFETTO_PRODUCER_SOCK_NAME", path("producer")),
+            ("PERFETTO_CONSUMER_SOCK_NAME", path("consumer")),
         ]
+    }
+
+    /// Puts services in front that have not all methods yet.
+    fn grow_older(&mut self, missing: &'static [&'static str]) {
+        let [producer, consumer] = self.environment().map(|(_, path)| path);
+        let [newer_producer, newer_consumer] = self.named("newer-").map(|(_, path)| path);
+        self.older = vec![
+            OldService::start(producer.as_ref(), newer_producer.as_ref(), missing),
+            OldService::start(consumer.as_ref(), newer_consumer.as_ref(), missing),
+        ];
     }
 }
 
@@ -63,13 +95,35 @@ impl World {
     /// When that fails.
     #[must_use]
     pub fn new(cast: Cast, programs: Programs) -> Self {
-        let folder = TempDir::with_prefix("ferretto-interop-").expect("a temporary folder");
-        let mut world = Self {
+        let mut world = Self::without_service(cast, programs);
+        world.start_service();
+        world
+    }
+
+    /// Makes the folder only.
+    #[must_use]
+    pub fn without_service(cast: Cast, programs: Programs) -> Self {
+        Self {
             cast,
             programs,
             service: None,
-            sockets: Sockets { folder },
-        };
+            sockets: Sockets::new(),
+        }
+    }
+
+    /// Makes the folder and starts a service in it that has not all methods yet.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::new`].
+    #[must_use]
+    pub fn of_old_service(
+        cast: Cast,
+        programs: Programs,
+        missing: &'static [&'static str],
+    ) -> Self {
+        let mut world = Self::without_service(cast, programs);
+        world.sockets.grow_older(missing);
         world.start_service();
         world
     }
@@ -82,11 +136,10 @@ impl World {
     /// When it does not come up.
     #[must_use]
     pub fn of_daemon(mut daemon: Command, programs: Programs) -> Self {
-        let folder = TempDir::with_prefix("ferretto-interop-").expect("a temporary folder");
-        let log = File::create(folder.path().join("daemon.log")).expect("a log");
-        let sockets = Sockets { folder };
+        let sockets = Sockets::new();
+        let log = File::create(sockets.folder.path().join("daemon.log")).expect("a log");
         daemon.stderr(log);
-        let service = Peer::start(daemon, &sockets);
+        let service = Peer::start(daemon, sockets.of_service());
         for (_, socket) in sockets.environment() {
             let deadline = Instant::now() + PATIENCE;
             while UnixStream::connect(&socket).is_err() {
@@ -125,7 +178,7 @@ impl World {
             Whose::Ours => self.driver(Whose::Ours, "service"),
             Whose::Official => core("service"),
         };
-        let mut service = Peer::start(command, &self.sockets);
+        let mut service = Peer::start(command, self.sockets.of_service());
         service.answer();
         self.service = Some(service);
     }
@@ -133,6 +186,16 @@ impl World {
     /// Kills the service.
     pub fn stop_service(&mut self) {
         self.service = None;
+    }
+
+    /// The running service.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[must_use]
+    pub fn service(&self) -> &Peer {
+        self.service.as_ref().expect("the service runs")
     }
 
     /// Starts a producer.
@@ -153,7 +216,7 @@ impl World {
                 command
             }
         };
-        Peer::start(command, &self.sockets)
+        Peer::start(command, self.sockets.environment())
     }
 
     /// Starts a consumer; the official one is a tracing session of the SDK.
@@ -165,7 +228,7 @@ impl World {
     /// Starts such a consumer, whoever plays it in the cast.
     #[must_use]
     pub fn consumer_of(&self, whose: Whose) -> Peer {
-        Peer::start(self.driver(whose, "consumer"), &self.sockets)
+        Peer::start(self.driver(whose, "consumer"), self.sockets.environment())
     }
 
     /// Starts a consumer that can do all the protocol offers; the official one
@@ -176,13 +239,22 @@ impl World {
             Whose::Ours => self.driver(Whose::Ours, "consumer"),
             Whose::Official => core("consumer"),
         };
-        Peer::start(command, &self.sockets)
+        Peer::start(command, self.sockets.environment())
     }
 
-    /// Starts a program with startup tracing of the official C++ SDK.
+    /// Starts a producer that can record before a service asks it to; the official one is on upstream's C++ SDK.
+    ///
+    /// # Panics
+    ///
+    /// When the cast's producer cannot.
     #[must_use]
-    pub fn official_startup(&self) -> Peer {
-        Peer::start(core("startup"), &self.sockets)
+    pub fn startup_producer(&self) -> Peer {
+        let command = match self.cast.producer {
+            Sdk::Ours => self.driver(Whose::Ours, "startup"),
+            Sdk::Official => core("startup"),
+            Sdk::OfficialOnOurs => panic!("the C interface has no startup tracing"),
+        };
+        Peer::start(command, self.sockets.environment())
     }
 
     fn driver(&self, whose: Whose, role: &str) -> Command {

@@ -9,14 +9,19 @@
 //! |---|---|
 //! | `await-start N` | waits until its data source [`PACKETS`] was started N times; what a config lists before it has started then, too |
 //! | `await-stop N` | the same for stops |
+//! | `await-flush N` | and for flushes |
 //! | `slices N` | writes N rounds of slice, instant and counter, then the instant `last`, and commits them |
 //! | `script` | traces what `script.rs` of either side says, from threads with names |
 //! | `packet BYTES` | writes one packet with that much text and waits until the service has it |
 //! | `numbers FROM COUNT` | writes that many packets with a number as text, filled up to 100 bytes, and waits until the service has them |
 //! | `text WORD` | writes one packet with that text and waits until the service has it |
+//! | `fill FROM COUNT` | writes packets as `numbers`, but waits for nothing |
+//! | `known` | writes one packet that says `new` if those before are not to be relied upon, and `known` otherwise, answers the same, and waits until the service has it |
+//! | `tag` | writes one packet to each session with the text that its config has for the data source, and waits until the service has it |
+//! | `tags` | answers the texts of all configs that came |
 //! | `trigger NAME` | activates a trigger |
-//! | `hold-stops` | from now on data sources do not stop until told to |
-//! | `release-stops` | tells them |
+//! | `hold-stops`, `hold-flushes` | from now on data sources do not stop, or are not flushed, until told to |
+//! | `release` | tells them |
 //!
 //! | a consumer understands | |
 //! |---|---|
@@ -101,70 +106,86 @@ pub fn serve(role: Result<Box<dyn Role>, String>) -> ExitCode {
 /// What a producer says whose data source no session has started.
 pub const NOT_STARTED: &str = "the data source is not started";
 
-/// How often a data source was started and stopped, and whether it may stop.
+/// What a data source was told, and what it may answer.
 #[derive(Debug, Default)]
-pub struct Starts {
+pub struct Life {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    starts: u64,
-    stops: u64,
-    hold_stops: bool,
+    told: [u64; 3],
+    /// Whether answers to these wait.
+    held: [bool; 3],
+    tags: Vec<String>,
 }
 
-impl Starts {
+/// What a data source is told.
+#[derive(Debug, Clone, Copy)]
+pub enum Told {
     /// It was started.
-    pub fn started(&self) {
-        self.change(|state| state.starts += 1);
-    }
-
+    Start = 0,
     /// It is to stop.
-    pub fn stopped(&self) {
-        self.change(|state| state.stops += 1);
+    Stop = 1,
+    /// It is to hand over what it has.
+    Flush = 2,
+}
+
+impl Life {
+    /// It is set up with a config that has this text for it.
+    pub fn set_up(&self, tag: String) {
+        self.change(|state| state.tags.push(tag));
     }
 
-    /// Says whether [`Self::await_release`] waits.
-    pub fn hold_stops(&self, hold: bool) -> String {
-        self.change(|state| state.hold_stops = hold);
+    /// The texts of all configs.
+    pub fn tags(&self) -> String {
+        self.state
+            .lock()
+            .map_or(String::new(), |state| state.tags.join(" "))
+    }
+
+    /// It was told. Returns whether to wait with the answer for [`Self::await_release`].
+    pub fn told(&self, what: Told) -> bool {
+        self.change(|state| {
+            state.told[what as usize] += 1;
+            state.held[what as usize]
+        })
+    }
+
+    /// From now on answers wait.
+    pub fn hold(&self, what: Told) -> String {
+        self.change(|state| state.held[what as usize] = true);
         String::new()
     }
 
-    /// Waits until stops are not held any more.
+    /// Answers do not wait any more.
+    pub fn release(&self) -> String {
+        self.change(|state| state.held = [false; 3]);
+        String::new()
+    }
+
+    /// Waits until answers do not wait any more.
     pub fn await_release(&self) {
-        let _ = self.wait(|state| !state.hold_stops);
+        let _ = self.wait(|state| state.held == [false; 3]);
     }
 
-    /// Whether stops are held.
-    pub fn holds_stops(&self) -> bool {
-        self.state.lock().is_ok_and(|state| state.hold_stops)
-    }
-
-    /// Waits until it was started this often.
+    /// Waits until it was told this often.
     ///
     /// # Errors
     ///
     /// When that does not happen.
-    pub fn await_starts(&self, starts: u64) -> Result<String, String> {
-        self.wait(|state| state.starts >= starts)
+    pub fn await_told(&self, what: Told, count: u64) -> Result<String, String> {
+        self.wait(|state| state.told[what as usize] >= count)
     }
 
-    /// Waits until it was told to stop this often.
-    ///
-    /// # Errors
-    ///
-    /// When that does not happen.
-    pub fn await_stops(&self, stops: u64) -> Result<String, String> {
-        self.wait(|state| state.stops >= stops)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        if let Ok(mut state) = self.state.lock() {
-            change(&mut state);
-        }
+    fn change<T: Default>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = self
+            .state
+            .lock()
+            .map_or(T::default(), |mut state| change(&mut state));
         self.changed.notify_all();
+        result
     }
 
     fn wait(&self, reached: impl Fn(&State) -> bool) -> Result<String, String> {
@@ -174,7 +195,7 @@ impl Starts {
             .wait_timeout_while(state, PATIENCE, |state| !reached(state))
             .map_err(|error| error.to_string())?;
         if timeout.timed_out() {
-            return Err(format!("{} starts, {} stops", state.starts, state.stops));
+            return Err(format!("starts, stops, flushes: {:?}", state.told));
         }
         Ok(String::new())
     }

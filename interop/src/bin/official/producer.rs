@@ -1,15 +1,18 @@
 //! A program instrumented with the official SDK: track events and one data
 //! source of its own, on the system service.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use ferretto_interop_driver::{
-    NOT_STARTED, PACKETS, PATIENCE, Role, Starts, letters, number, numbered, unknown,
+    Life, NOT_STARTED, PACKETS, PATIENCE, Role, Told, letters, number, numbered, unknown,
 };
 use perfetto_sdk::data_source::{
-    DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, TraceContext,
+    DataSource, DataSourceArgs, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy,
+    TraceContext,
 };
+use perfetto_sdk::pb_decoder::{PbDecoder, PbDecoderField};
 use perfetto_sdk::producer::{Backends, Producer as SdkProducer, ProducerInitArgsBuilder};
 use perfetto_sdk::protos::trace::{test_event::TestEvent, trace_packet::TracePacket};
 use perfetto_sdk::track_event::{
@@ -33,8 +36,71 @@ pub(crate) mod categories {
 }
 use categories::interop as perfetto_te_ns;
 
+/// `DataSourceConfig.legacy_config`.
+const LEGACY_CONFIG: u32 = 1000;
+
+/// The text of the config of each instance, by its number.
+type Tags = Arc<Mutex<HashMap<u32, String>>>;
+
+/// The policy is what the config says.
+fn arguments(life: &Arc<Life>, tags: &Tags) -> DataSourceArgs {
+    let tags = Arc::clone(tags);
+    let [on_setup, on_start, on_stop, on_flush] = [(); 4].map(|()| Arc::clone(life));
+    DataSourceArgsBuilder::new()
+        .buffer_exhausted_policy(DataSourceBufferExhaustedPolicy::Drop)
+        .buffer_exhausted_policy_configurable(true)
+        .handles_incremental_state_clear(true)
+        .will_notify_on_stop(true)
+        .on_setup(move |instance, config, _| {
+            let tag = tag(config);
+            if let Ok(mut tags) = tags.lock() {
+                tags.insert(instance, tag.clone());
+            }
+            on_setup.set_up(tag);
+        })
+        .on_start(move |_instance, _| {
+            on_start.told(Told::Start);
+        })
+        .on_stop(move |_instance, stop| {
+            // Before the answer may be given: scenarios see that it is not given yet.
+            if on_stop.told(Told::Stop) {
+                let guard = stop.postpone();
+                later(&on_stop, move || drop(guard));
+            }
+        })
+        .on_flush(move |_instance, flush| {
+            if on_flush.told(Told::Flush) {
+                let guard = flush.postpone();
+                later(&on_flush, move || drop(guard));
+            }
+        })
+        .build()
+}
+
+/// Answers when that is not held any more.
+fn later(life: &Arc<Life>, answer: impl FnOnce() + Send + 'static) {
+    let life = Arc::clone(life);
+    std::thread::spawn(move || {
+        life.await_release();
+        answer();
+    });
+}
+
+/// The text that a config has for data sources without a message of their own.
+fn tag(config: &[u8]) -> String {
+    let fields = PbDecoder::new(config).filter_map(Result::ok);
+    let mut texts = fields.filter_map(|(number, field)| match field {
+        PbDecoderField::Delimited(text) if number == LEGACY_CONFIG => Some(text),
+        _ => None,
+    });
+    texts.next().map_or(String::new(), |text| {
+        String::from_utf8_lossy(text).into_owned()
+    })
+}
+
 pub(crate) struct Producer {
-    starts: Arc<Starts>,
+    life: Arc<Life>,
+    tags: Tags,
     source: DataSource<'static>,
     counter: TrackEventTrack,
 }
@@ -48,29 +114,11 @@ impl Producer {
         );
         TrackEvent::init();
         perfetto_te_ns::register().map_err(|error| error.to_string())?;
-        let starts = Arc::new(Starts::default());
-        let (on_start, on_stop) = (Arc::clone(&starts), Arc::clone(&starts));
+        let life = Arc::new(Life::default());
+        let tags = Arc::new(Mutex::default());
         let mut source = DataSource::new();
         source
-            .register(
-                PACKETS,
-                DataSourceArgsBuilder::new()
-                    .buffer_exhausted_policy(DataSourceBufferExhaustedPolicy::StallAndDrop)
-                    .will_notify_on_stop(true)
-                    .on_start(move |_instance, _| on_start.started())
-                    .on_stop(move |_instance, stop| {
-                        if on_stop.holds_stops() {
-                            let guard = stop.postpone();
-                            let starts = Arc::clone(&on_stop);
-                            std::thread::spawn(move || {
-                                starts.await_release();
-                                drop(guard);
-                            });
-                        }
-                        on_stop.stopped();
-                    })
-                    .build(),
-            )
+            .register(PACKETS, arguments(&life, &tags))
             .map_err(|error| error.to_string())?;
         let counter = TrackEventTrack::register_counter_track(
             "interop counter",
@@ -78,7 +126,8 @@ impl Producer {
         )
         .map_err(|error| error.to_string())?;
         Ok(Self {
-            starts,
+            life,
+            tags,
             source,
             counter,
         })
@@ -106,41 +155,121 @@ impl Producer {
         String::new()
     }
 
+    /// Writes to each session what it is given, one text a packet, and waits until the service has them if told to.
+    fn write(
+        &self,
+        waits: bool,
+        mut texts: impl FnMut(u32) -> Vec<String>,
+    ) -> Result<String, String> {
+        let commit = Commit::new();
+        self.source.trace(|ctx: &mut TraceContext| {
+            for text in texts(ctx.instance_index()) {
+                write_text(ctx, &text);
+            }
+            if waits {
+                commit.request(ctx);
+            }
+        });
+        if waits {
+            commit.wait()
+        } else {
+            Ok(String::new())
+        }
+    }
+
     /// Writes one packet for each text and waits until the service has them.
     fn write_texts(&self, texts: &[String]) -> Result<String, String> {
-        let written = AtomicBool::new(false);
-        let (sender, receiver) = std::sync::mpsc::channel();
-        self.source.trace(|ctx: &mut TraceContext| {
-            for text in texts {
-                ctx.add_packet(|packet: &mut TracePacket| {
-                    packet
-                        .set_timestamp(1)
-                        .set_for_testing(|event: &mut TestEvent| {
-                            event.set_str(text);
-                        });
-                });
-            }
-            let sender = sender.clone();
-            ctx.flush(move || {
-                let _ = sender.send(());
-            });
-            written.store(true, Ordering::Relaxed);
-        });
-        if !written.load(Ordering::Relaxed) {
-            return Err(NOT_STARTED.to_owned());
-        }
-        receiver
-            .recv_timeout(PATIENCE)
-            .map_err(|_| "the packets were never flushed".to_owned())?;
-        Ok(String::new())
+        self.write(true, |_| texts.to_vec())
     }
+
+    /// Writes whether what came before is known.
+    fn write_known(&self) -> Result<String, String> {
+        let known = Mutex::new("");
+        let commit = Commit::new();
+        self.source.trace(|ctx: &mut TraceContext| {
+            ctx.with_incremental_state(|ctx, state| {
+                let text = if state.was_cleared { "new" } else { "known" };
+                state.was_cleared = false;
+                write_text(ctx, text);
+                *known.lock().expect("nobody panics") = text;
+            });
+            commit.request(ctx);
+        });
+        commit.wait()?;
+        let known = known.into_inner().map_err(|error| error.to_string())?;
+        Ok(known.to_owned())
+    }
+
+    /// Writes to each session what its config says.
+    fn write_tags(&self) -> Result<String, String> {
+        let tags = self.tags.lock().map_err(|error| error.to_string())?.clone();
+        self.write(true, |instance| {
+            tags.get(&instance).cloned().into_iter().collect()
+        })
+    }
+}
+
+/// Tells when the service has what was written to every session.
+struct Commit {
+    sender: Sender<()>,
+    receiver: Receiver<()>,
+}
+
+impl Commit {
+    fn new() -> Self {
+        let (sender, receiver) = channel();
+        Self { sender, receiver }
+    }
+
+    fn request(&self, ctx: &mut TraceContext) {
+        let sender = self.sender.clone();
+        ctx.flush(move || {
+            let _ = sender.send(());
+        });
+    }
+
+    fn wait(self) -> Result<String, String> {
+        drop(self.sender);
+        let mut answers = 0;
+        loop {
+            match self.receiver.recv_timeout(PATIENCE) {
+                Ok(()) => answers += 1,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err("the packets were never flushed".to_owned());
+                }
+                Err(RecvTimeoutError::Disconnected) if answers > 0 => return Ok(String::new()),
+                Err(RecvTimeoutError::Disconnected) => return Err(NOT_STARTED.to_owned()),
+            }
+        }
+    }
+}
+
+fn write_text(ctx: &mut TraceContext, text: &str) {
+    ctx.add_packet(|packet: &mut TracePacket| {
+        packet
+            .set_timestamp(1)
+            .set_for_testing(|event: &mut TestEvent| {
+                event.set_str(text);
+            });
+    });
 }
 
 impl Role for Producer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
         match words {
-            ["await-start", starts] => self.starts.await_starts(number(starts)?),
-            ["await-stop", stops] => self.starts.await_stops(number(stops)?),
+            ["await-start", count] => self.life.await_told(Told::Start, number(count)?),
+            ["await-stop", count] => self.life.await_told(Told::Stop, number(count)?),
+            ["await-flush", count] => self.life.await_told(Told::Flush, number(count)?),
+            ["hold-stops"] => Ok(self.life.hold(Told::Stop)),
+            ["hold-flushes"] => Ok(self.life.hold(Told::Flush)),
+            ["release"] => Ok(self.life.release()),
+            ["tags"] => Ok(self.life.tags()),
+            ["tag"] => self.write_tags(),
+            ["known"] => self.write_known(),
+            ["fill", from, count] => {
+                let texts = numbered(number(from)?, number(count)?);
+                self.write(false, |_| texts.clone())
+            }
             ["script"] => {
                 crate::script::run();
                 Ok(String::new())
@@ -152,8 +281,6 @@ impl Role for Producer {
             ["trigger", name] => SdkProducer::activate_trigger(name, PATIENCE)
                 .map(|()| String::new())
                 .map_err(|error| error.to_string()),
-            ["hold-stops"] => Ok(self.starts.hold_stops(true)),
-            ["release-stops"] => Ok(self.starts.hold_stops(false)),
             _ => unknown(words),
         }
     }

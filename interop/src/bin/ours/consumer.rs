@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use ferretto_client::{Consumer as Endpoint, ConsumerEvent};
+use ferretto_client::{CallError, Consumer as Endpoint, ConsumerEvent};
 use ferretto_interop_driver::{PATIENCE, Role, unknown};
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::clone_session_request::Selector;
@@ -41,8 +41,10 @@ impl Consumer {
         let endpoint = self.endpoint()?;
         endpoint.enable_tracing(config, output).map_err(said)?;
         // When this is answered, the session is there.
-        endpoint.query_capabilities(PATIENCE).map_err(said)?;
-        Ok(String::new())
+        match endpoint.query_capabilities(PATIENCE) {
+            Ok(_) | Err(CallError::Unsupported { .. }) => Ok(String::new()),
+            Err(error) => Err(said(error)),
+        }
     }
 
     fn start(&mut self, config: &str, output: Option<&str>) -> Result<String, String> {

@@ -6,6 +6,7 @@ mod inside;
 mod producer;
 mod script;
 mod service;
+mod startup;
 
 use ferretto_interop_driver::{Role, serve};
 
@@ -19,8 +20,9 @@ fn main() -> std::process::ExitCode {
         Some("producer") => {
             serve(producer::Producer::start().map(|p| Box::new(p) as Box<dyn Role>))
         }
+        Some("startup") => serve(startup::Startup::start().map(|p| Box::new(p) as Box<dyn Role>)),
         _ => serve(Err(
-            "usage: ours service|producer|consumer|inside FILE".to_owned()
+            "usage: ours service|producer|consumer|startup|inside FILE".to_owned(),
         )),
     }
 }

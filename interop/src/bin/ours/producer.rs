@@ -1,54 +1,85 @@
 //! A program instrumented with our SDK.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
 use ferretto::proto::DataSourceConfig;
 use ferretto::proto::fields::{test_event, trace_packet};
-use ferretto::{Completion, DataSource, DataSourceHandle, DataSourceOptions, Instance};
+use ferretto::{
+    Completion, DataSource, DataSourceHandle, DataSourceOptions, FlushFlags, Instance, Packet,
+    TraceContext,
+};
 use ferretto_interop_driver::{
-    NOT_STARTED, PACKETS, PATIENCE, Role, Starts, letters, number, numbered, unknown,
+    Life, NOT_STARTED, PACKETS, PATIENCE, Role, Told, letters, number, numbered, unknown,
 };
 
-struct Packets(Arc<Starts>);
+struct Packets(Arc<Life>);
+
+/// Whether a thread's packets of a recording can rely on those before.
+#[derive(Default)]
+struct Known(bool);
 
 impl DataSource for Packets {
-    type Instance = ();
-    type Thread = ();
+    /// The text that the config has for it.
+    type Instance = String;
+    type Thread = Known;
 
-    fn setup(&self, _config: &DataSourceConfig) {}
+    fn setup(&self, config: &DataSourceConfig) -> String {
+        let tag = config.legacy_config.as_deref().unwrap_or_default();
+        let tag = String::from_utf8_lossy(tag).into_owned();
+        self.0.set_up(tag.clone());
+        tag
+    }
 
     fn start(&self, _instance: &Instance<Self>) {
-        self.0.started();
+        self.0.told(Told::Start);
     }
 
     fn stop(&self, _instance: &Instance<Self>, completion: Completion) {
-        if self.0.holds_stops() {
-            let starts = Arc::clone(&self.0);
+        self.answer(Told::Stop, completion);
+    }
+
+    fn flush(&self, _instance: &Instance<Self>, _flags: FlushFlags, completion: Completion) {
+        self.answer(Told::Flush, completion);
+    }
+}
+
+impl Packets {
+    fn answer(&self, to: Told, completion: Completion) {
+        if self.0.told(to) {
+            let life = Arc::clone(&self.0);
             std::thread::spawn(move || {
-                starts.await_release();
+                life.await_release();
                 completion.complete();
             });
         }
-        self.0.stopped();
     }
 }
 
 pub(crate) struct Producer {
-    starts: Arc<Starts>,
+    life: Arc<Life>,
     packets: DataSourceHandle<Packets>,
 }
 
 impl Producer {
     pub(crate) fn start() -> Result<Self, String> {
         let options = ferretto::Options::new().wait(PATIENCE);
+        Self::with(options)
+    }
+
+    /// Does not wait for a service.
+    pub(crate) fn register() -> Result<Self, String> {
+        Self::with(ferretto::Options::new())
+    }
+
+    fn with(options: ferretto::Options) -> Result<Self, String> {
         options.init().map_err(|error| error.to_string())?;
-        let starts = Arc::new(Starts::default());
+        let life = Arc::new(Life::default());
         let packets = DataSourceOptions::new(PACKETS)
             .policy_by_config()
-            .register(Packets(Arc::clone(&starts)))
+            .register(Packets(Arc::clone(&life)))
             .map_err(|error| error.to_string())?;
-        Ok(Self { starts, packets })
+        Ok(Self { life, packets })
     }
 
     /// Writes `count` rounds of a slice, an instant and a counter value.
@@ -67,32 +98,100 @@ impl Producer {
         }
     }
 
+    /// Writes to each session what it is given, one text a packet, and waits until the service has them if told to.
+    fn write(
+        &self,
+        waits: bool,
+        mut texts: impl FnMut(&mut Context<'_>) -> Vec<String>,
+    ) -> Result<String, String> {
+        let commit = Commit::new();
+        self.packets.trace(|context| {
+            for text in texts(context) {
+                write_text(context.new_packet(), &text);
+            }
+            if waits {
+                commit.request(context);
+            }
+        });
+        if waits {
+            commit.wait()
+        } else {
+            Ok(String::new())
+        }
+    }
+
     /// Writes one packet for each text and waits until the service has them.
     fn write_texts(&self, texts: &[String]) -> Result<String, String> {
-        let (sender, receiver) = channel();
-        let mut written = false;
-        self.packets.trace(|writer| {
-            for text in texts {
-                let mut packet = writer.new_packet();
-                packet.varint(trace_packet::TIMESTAMP, 1);
-                packet.nested(trace_packet::FOR_TESTING, |event| {
-                    event.string(test_event::STR, text);
-                });
-            }
-            let sender = sender.clone();
-            writer.flush(Some(Box::new(move || {
-                let _ = sender.send(());
-            })));
-            written = true;
-        });
-        if !written {
-            return Err(NOT_STARTED.to_owned());
-        }
-        receiver
-            .recv_timeout(PATIENCE)
-            .map_err(|_| "the packets were never flushed".to_owned())?;
-        Ok(String::new())
+        self.write(true, |_| texts.to_vec())
     }
+
+    /// Writes whether what came before is known.
+    fn write_known(&self) -> Result<String, String> {
+        let mut known = "";
+        let commit = Commit::new();
+        self.packets.trace(|context| {
+            let (packet, state) = context.packet_and_state();
+            let text = if state.0 { "known" } else { "new" };
+            state.0 = true;
+            write_text(packet, text);
+            known = text;
+            commit.request(context);
+        });
+        commit.wait()?;
+        Ok(known.to_owned())
+    }
+
+    /// Writes to each session what its config says.
+    fn write_tags(&self) -> Result<String, String> {
+        self.write(true, |context| {
+            let instance = context.instance();
+            instance.iter().map(|found| found.data().clone()).collect()
+        })
+    }
+}
+
+type Context<'a> = TraceContext<'a, Packets>;
+
+/// Tells when the service has what was written to every session.
+struct Commit {
+    sender: Sender<()>,
+    receiver: Receiver<()>,
+}
+
+impl Commit {
+    fn new() -> Self {
+        let (sender, receiver) = channel();
+        Self { sender, receiver }
+    }
+
+    fn request(&self, context: &mut Context<'_>) {
+        let sender = self.sender.clone();
+        context.flush(Some(Box::new(move || {
+            let _ = sender.send(());
+        })));
+    }
+
+    fn wait(self) -> Result<String, String> {
+        drop(self.sender);
+        let mut answers = 0;
+        loop {
+            match self.receiver.recv_timeout(PATIENCE) {
+                Ok(()) => answers += 1,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err("the packets were never flushed".to_owned());
+                }
+                Err(RecvTimeoutError::Disconnected) if answers > 0 => return Ok(String::new()),
+                Err(RecvTimeoutError::Disconnected) => return Err(NOT_STARTED.to_owned()),
+            }
+        }
+    }
+}
+
+fn write_text(mut packet: Packet<'_>, text: &str) {
+    packet.varint(trace_packet::TIMESTAMP, 1);
+    packet.nested(trace_packet::FOR_TESTING, |event| {
+        event.string(test_event::STR, text);
+    });
 }
 
 /// Activates a trigger and waits until the service has it.
@@ -107,8 +206,19 @@ fn activate_trigger(name: &str) -> Result<String, String> {
 impl Role for Producer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
         match words {
-            ["await-start", starts] => self.starts.await_starts(number(starts)?),
-            ["await-stop", stops] => self.starts.await_stops(number(stops)?),
+            ["await-start", count] => self.life.await_told(Told::Start, number(count)?),
+            ["await-stop", count] => self.life.await_told(Told::Stop, number(count)?),
+            ["await-flush", count] => self.life.await_told(Told::Flush, number(count)?),
+            ["hold-stops"] => Ok(self.life.hold(Told::Stop)),
+            ["hold-flushes"] => Ok(self.life.hold(Told::Flush)),
+            ["release"] => Ok(self.life.release()),
+            ["tags"] => Ok(self.life.tags()),
+            ["tag"] => self.write_tags(),
+            ["known"] => self.write_known(),
+            ["fill", from, count] => {
+                let texts = numbered(number(from)?, number(count)?);
+                self.write(false, |_| texts.clone())
+            }
             ["script"] => {
                 crate::script::run();
                 Ok(String::new())
@@ -122,8 +232,6 @@ impl Role for Producer {
             ["numbers", from, count] => self.write_texts(&numbered(number(from)?, number(count)?)),
             ["text", text] => self.write_texts(&[(*text).to_owned()]),
             ["trigger", name] => activate_trigger(name),
-            ["hold-stops"] => Ok(self.starts.hold_stops(true)),
-            ["release-stops"] => Ok(self.starts.hold_stops(false)),
             _ => unknown(words),
         }
     }

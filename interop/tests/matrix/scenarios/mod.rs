@@ -2,8 +2,14 @@
 
 mod buffers;
 mod clones;
+mod data_source;
+mod exhausted;
 mod files;
+mod flush;
+mod incremental;
+mod older;
 mod plain;
+mod restarts;
 mod sessions;
 mod startup;
 mod transformed;
@@ -82,12 +88,19 @@ scenarios! {
     Sdk plain::track_events_arrive_complete_and_in_order by anybody;
     Sdk plain::a_packet_of_74_kb_arrives_whole by anybody;
     Sdk plain::a_packet_of_20_mb_arrives_whole by anybody;
-    Sdk plain::a_read_takes_out_what_was_flushed by anybody;
-    Sdk plain::a_killed_producer_leaves_what_it_had_written by anybody;
-    Sdk plain::a_producer_finds_the_next_service by anybody;
     Sdk plain::two_sessions_each_get_their_own by anybody;
     Sdk plain::a_late_producer_joins by anybody;
     Sdk plain::all_kinds_of_producer_share_a_session by anybody;
+    Sdk data_source::a_data_source_gets_its_config_and_is_told_of_its_life by anybody;
+    Sdk data_source::every_session_configures_a_data_source_for_itself by anybody;
+    Sdk exhausted::a_writer_may_wait_for_room by anybody;
+    Sdk exhausted::a_writer_may_go_on_without_room by anybody;
+    Sdk startup::what_was_recorded_before_the_session_is_in_it by who_has_startup_tracing;
+    Sdk startup::what_was_recorded_before_the_service_came_is_in_it by who_has_startup_tracing;
+    Sdk flush::a_read_takes_out_what_was_flushed by anybody;
+    Sdk flush::a_flush_waits_for_data_sources by anybody;
+    Sdk incremental::a_data_source_says_anew_what_it_said by anybody;
+    Sdk incremental::track_events_say_anew_what_they_said by anybody;
     Sdk buffers::a_ring_keeps_the_newest by anybody;
     Sdk buffers::a_full_buffer_keeps_the_oldest by anybody;
     Endpoint files::a_long_recording_fills_the_consumers_file by anybody;
@@ -108,5 +121,9 @@ scenarios! {
     Sdk transformed::a_trace_is_deflated by anybody;
     Sdk transformed::a_trace_is_compressed_with_zstd by anybody;
     Sdk transformed::a_filter_takes_out_fields_and_secrets by anybody;
-    Sdk startup::what_was_recorded_before_the_session_is_in_it by who_has_startup_tracing;
+    Sdk restarts::a_producer_finds_the_next_service by anybody;
+    Sdk restarts::a_killed_producer_leaves_what_it_had_written by anybody;
+    Sdk restarts::a_killed_consumer_leaves_nothing_behind by anybody;
+    Sdk older::a_service_without_newer_methods_is_enough by anybody;
+    Endpoint older::what_a_service_cannot_do_is_refused by anybody;
 }

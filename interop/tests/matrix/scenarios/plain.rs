@@ -7,7 +7,7 @@ use ferretto_interop::{Cast, Sdk, World};
 use crate::PROGRAMS;
 
 /// What one round of `slices` writes: begin, instant, counter, end.
-const EVENTS_A_ROUND: usize = 4;
+pub(super) const EVENTS_A_ROUND: usize = 4;
 
 fn of(events: &[Event], kind: EventKind) -> Vec<&Event> {
     events.iter().filter(|event| event.kind == kind).collect()
@@ -63,55 +63,6 @@ fn large_packet(cast: Cast, length: usize) {
     let texts = trace::texts(&packets);
     assert_eq!(texts.len(), 1);
     assert!(texts[0].bytes().eq((b'a'..=b'z').cycle().take(length)));
-}
-
-pub(crate) fn a_read_takes_out_what_was_flushed(cast: Cast) {
-    let world = World::new(cast, PROGRAMS);
-    let mut producer = world.producer();
-    let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &config(4096));
-    producer.run("await-start 1");
-    producer.run("slices 1");
-    assert_eq!(consumer.run("flush"), "true");
-    let packets = trace::decode(&world.read(&mut consumer));
-    assert_eq!(trace::track_events(&packets).len(), EVENTS_A_ROUND + 1);
-    producer.run("slices 2");
-    let packets = trace::decode(&world.stop_and_read(&mut consumer));
-    assert_eq!(trace::track_events(&packets).len(), 2 * EVENTS_A_ROUND + 1);
-}
-
-pub(crate) fn a_killed_producer_leaves_what_it_had_written(cast: Cast) {
-    let world = World::new(cast, PROGRAMS);
-    let mut producer = world.producer();
-    let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &config(4096));
-    producer.run("await-start 1");
-    // Each is answered once the service has it.
-    producer.run("packet 10");
-    producer.run("packet 10000");
-    producer.kill();
-    let packets = trace::decode(&world.stop_and_read(&mut consumer));
-    trace::assert_nothing_lost(&packets);
-    let lengths: Vec<usize> = trace::texts(&packets).iter().map(|t| t.len()).collect();
-    assert_eq!(lengths, [10, 10000]);
-}
-
-pub(crate) fn a_producer_finds_the_next_service(cast: Cast) {
-    let mut world = World::new(cast, PROGRAMS);
-    let mut producer = world.producer();
-    for start in 1..=2 {
-        let mut consumer = world.consumer();
-        world.start_session(&mut consumer, &config(4096));
-        producer.run(&format!("await-start {start}"));
-        producer.run("slices 10");
-        let packets = trace::decode(&world.stop_and_read(&mut consumer));
-        trace::assert_nothing_lost(&packets);
-        let events = trace::track_events(&packets);
-        assert_eq!(events.len(), 10 * EVENTS_A_ROUND + 1);
-        drop(consumer);
-        world.stop_service();
-        world.start_service();
-    }
 }
 
 pub(crate) fn two_sessions_each_get_their_own(cast: Cast) {

@@ -65,7 +65,7 @@ pub(crate) fn a_stop_waits_for_slow_data_sources(cast: Cast) {
     let mut other = world.full_consumer();
     let sessions = other.run("sessions");
     assert!(sessions.contains(":STOP_WAIT:"), "{sessions}");
-    producer.run("release-stops");
+    producer.run("release");
     assert_eq!(consumer.answer(), "");
     let packets = trace::decode(&world.read(&mut consumer));
     trace::assert_nothing_lost(&packets);

@@ -1,23 +1,38 @@
-//! Startup tracing of the official C++ SDK, which brings its own memory. Such a
-//! program crashes when a service refuses that.
+//! Programs that record before a service asks them to.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
 use ferretto_interop::{Cast, World};
 use ferretto_interop_driver::PACKETS;
+use ferretto_proto::TraceConfig;
 
 use crate::PROGRAMS;
 
-pub(crate) fn what_was_recorded_before_the_session_is_in_it(cast: Cast) {
-    let world = World::new(cast, PROGRAMS);
+/// Without the track events.
+fn packets_only() -> TraceConfig {
     let mut config = config(4096);
     config
         .data_sources
         .retain(|source| source.config.name.as_deref() == Some(PACKETS.as_bytes()));
-    let mut program = world.official_startup();
+    config
+}
+
+pub(crate) fn what_was_recorded_before_the_session_is_in_it(cast: Cast) {
+    record_early(World::new(cast, PROGRAMS), |_| {});
+}
+
+pub(crate) fn what_was_recorded_before_the_service_came_is_in_it(cast: Cast) {
+    let world = World::without_service(cast, PROGRAMS);
+    record_early(world, World::start_service);
+}
+
+fn record_early(mut world: World, before_the_session: impl FnOnce(&mut World)) {
+    let config = packets_only();
+    let mut program = world.startup_producer();
     let started = program.run(&format!("setup {}", world.config_file(&config)));
     assert_eq!(started, "1");
     program.run("numbers 0 100");
+    before_the_session(&mut world);
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &config);
     program.run("await-adopted");
