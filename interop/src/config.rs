@@ -51,6 +51,32 @@ pub fn config(size_kb: u32) -> TraceConfig {
     }
 }
 
+/// All track events of all programs, but for what browsers only write when it is named.
+#[must_use]
+pub fn browser_events() -> TraceConfig {
+    let events = TrackEventConfig {
+        enabled_categories: vec![b"*".to_vec()],
+        disabled_categories: vec![b"disabled-by-default-*".to_vec()],
+        ..Default::default()
+    };
+    let source = DataSourceConfig {
+        name: Some(b"track_event".to_vec()),
+        track_event_config: Some(events.encode_to_vec()),
+        ..Default::default()
+    };
+    TraceConfig {
+        buffers: vec![BufferConfig {
+            size_kb: Some(128 * 1024),
+            ..Default::default()
+        }],
+        data_sources: vec![DataSource {
+            config: source.into(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
 /// [`config`] for a session that waits for the trigger `go`, longer than any
 /// test takes.
 #[must_use]

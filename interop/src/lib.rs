@@ -16,6 +16,7 @@
 
 pub mod config;
 pub mod document;
+pub mod importer;
 mod old_service;
 mod on_ours;
 mod peer;

@@ -1,7 +1,6 @@
 //! What upstream's importer shows of a trace.
 
-use std::path::PathBuf;
-use std::process::Command;
+use ferretto_interop::importer::Importer;
 
 /// Slices and instants with what is around them.
 const SLICES: &str = "select s.name, s.category, s.depth, sign(s.dur) as length, p.name as parent, \
@@ -17,8 +16,6 @@ const COUNTERS: &str = "select t.name, c.value from counter c join counter_track
 /// Tracks that are not those of threads, with their parents.
 const TRACKS: &str = "select t.name, p.name as parent from track t left join track p on t.parent_id = p.id \
      where t.type like '%track_event%' order by t.name, p.name";
-const COMPLAINTS: &str =
-    "select name, idx, value from stats where severity != 'info' and value > 0";
 
 /// What upstream shows.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,36 +44,15 @@ impl Shown {
     }
 }
 
-/// Upstream's importer.
-pub(crate) struct Importer(PathBuf);
-
-impl Importer {
-    pub(crate) fn from_environment() -> Option<Self> {
-        let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
-        Some(Self(folder.join("trace_processor_shell"))).filter(|importer| importer.0.exists())
-    }
-
-    pub(crate) fn show(&self, trace: &[u8]) -> Shown {
-        let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        std::fs::write(file.path(), trace).expect("the trace is written");
-        let query = |query: &str| {
-            let output = Command::new(&self.0)
-                .args(["-Q", query])
-                .arg(file.path())
-                .output()
-                .expect("the importer runs");
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{query}: {said}");
-            let rows = String::from_utf8_lossy(&output.stdout);
-            rows.lines().skip(1).map(str::to_owned).collect()
-        };
-        Shown {
-            slices: query(SLICES),
-            arguments: query(ARGUMENTS),
-            flows: query(FLOWS),
-            counters: query(COUNTERS),
-            tracks: query(TRACKS),
-            complaints: query(COMPLAINTS),
-        }
+/// What the importer shows of a trace.
+pub(crate) fn show(importer: &Importer, trace: &[u8]) -> Shown {
+    let query = |query| importer.query(trace, query);
+    Shown {
+        slices: query(SLICES),
+        arguments: query(ARGUMENTS),
+        flows: query(FLOWS),
+        counters: query(COUNTERS),
+        tracks: query(TRACKS),
+        complaints: importer.complaints(trace),
     }
 }

@@ -8,7 +8,9 @@ mod imported;
 use std::process::Command;
 
 use ferretto_interop::config::config;
+use ferretto_interop::importer::Importer;
 use ferretto_interop::{Cast, Programs, Whose, World};
+use imported::show;
 
 const PROGRAMS: Programs = Programs {
     ours: env!("CARGO_BIN_EXE_ours"),
@@ -56,21 +58,24 @@ fn every_service_records_the_same_of_one_program() {
 
 #[test]
 fn upstream_shows_the_same_of_a_program_on_either_sdk() {
-    let Some(importer) = imported::Importer::from_environment() else {
+    let Some(importer) = Importer::from_environment() else {
         println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
         return;
     };
-    let expected = importer.show(&record(Whose::Official, Whose::Official, &["script"]));
+    let expected = show(
+        &importer,
+        &record(Whose::Official, Whose::Official, &["script"]),
+    );
     expected.assert_whole();
     for service in [Whose::Official, Whose::Ours] {
-        let shown = importer.show(&record(service, Whose::Ours, &["script"]));
+        let shown = show(&importer, &record(service, Whose::Ours, &["script"]));
         assert_eq!(shown, expected, "recorded by the service of {service:?}");
     }
     for trace in [
         record(Whose::Ours, Whose::Ours, &EVERYTHING),
         record_inside(),
     ] {
-        let all = importer.show(&trace);
+        let all = show(&importer, &trace);
         assert_eq!(all.complaints, Vec::<String>::new());
     }
 }
