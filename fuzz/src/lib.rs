@@ -14,12 +14,14 @@ mod config_text;
 mod filter;
 mod input;
 mod ipc;
+mod perf;
 mod smb;
 mod wire;
 
 pub use buffer::{commits, packets, patches};
 pub use filter::trace_filter;
 pub use ipc::ipc_frames;
+pub use perf::{perf_config, perf_records};
 pub use smb::smb_pages;
 pub use wire::wire_fields;
 
@@ -42,7 +44,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -51,6 +53,8 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("packets", packets),
     ("config_text", config_text),
     ("trace_filter", trace_filter),
+    ("perf_records", perf_records),
+    ("perf_config", perf_config),
 ];
 
 /// Runs a target over the files named on the command line.
