@@ -38,5 +38,5 @@ pub extern "C" fn PerfettoTeGetTimestamp() -> PerfettoTeTimestamp {
 /// The kernel's number of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoGetThreadIdImpl() -> i32 {
-    rustix::thread::gettid().as_raw_nonzero().get()
+    ferretto_shm::thread_id()
 }

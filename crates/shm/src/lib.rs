@@ -15,8 +15,9 @@
 //! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
-//! [`take_inherited`], [`fork`], [`Clock`] and [`counter`](counter()) are here because this is where unsafe code is: only in
-//! `region`, `chunk`, `sink::raw`, `prefetch`, `process`, `inherited`, `fork`, `clock`, `counter` and `testing`.
+//! [`take_inherited`], [`fork`], [`Clock`], [`counter`](counter()) and [`thread_id`] with its neighbours are here because this is
+//! where unsafe code is: only in `region`, `chunk`, `sink::raw`, `prefetch`, `process`, `inherited`, `fork`, `clock`, `counter`, `who`
+//! and `testing`.
 
 mod arbiter;
 mod chunk;
@@ -46,6 +47,7 @@ mod startup;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
+mod who;
 mod writer;
 
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
@@ -58,4 +60,5 @@ pub use prefetch::prefetch;
 pub use region::{MAX_REGION_SIZE, Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
 pub use sink::{ChunkSink, Deliver, RawRange, ShortPacket};
+pub use who::{page_size, thread_id, thread_name, user_id};
 pub use writer::{ExhaustedPolicy, Packet, TraceWriter};

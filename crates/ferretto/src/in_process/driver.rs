@@ -335,8 +335,8 @@ fn deliver<P: Port>(
 /// Everyone here is this process.
 fn peer(machine_id: u32) -> Peer {
     Peer {
-        uid: rustix::process::geteuid().as_raw(),
-        pid: Some(rustix::process::getpid().as_raw_nonzero().get()),
+        uid: ferretto_shm::user_id(),
+        pid: i32::try_from(std::process::id()).ok(),
         machine_id,
         machine_name: String::new(),
         can_share_memory: true,

@@ -129,7 +129,7 @@ impl Capture {
         session.flush(LIMIT).wait()?;
         session.stop(LIMIT).wait()?;
         let recorded = session.read(LIMIT).wait()?;
-        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        let own = ferretto_shm::thread_id();
         let all = self.all_threads;
         let wants = |track: &TrackKind| {
             all || matches!(track, TrackKind::Thread { tid, .. } if *tid == own)

@@ -50,11 +50,10 @@ impl Process {
 impl Thread {
     /// The calling thread.
     pub fn current() -> Self {
-        let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let name = rustix::thread::name()
-            .map(|name| name.into_bytes())
-            .unwrap_or_default();
-        Self { tid, name }
+        Self {
+            tid: ferretto_shm::thread_id(),
+            name: ferretto_shm::thread_name(),
+        }
     }
 
     /// The number of its track.

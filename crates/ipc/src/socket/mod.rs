@@ -161,7 +161,7 @@ impl Socket {
         }
         let peer = rustix::net::sockopt::socket_peercred(&self.fd).ok()?;
         // A peer in a foreign pid namespace has pid 0 here.
-        let pid = rustix::process::Pid::as_raw(Some(peer.pid));
+        let pid = peer.pid.as_raw_pid();
         Some(Credentials {
             uid: peer.uid.as_raw(),
             pid,

@@ -10,7 +10,7 @@ use crate::ServiceOptions;
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         seed: seed(),
-        uid: rustix::process::geteuid().as_raw(),
+        uid: ferretto_shm::user_id(),
         machine_name: String::from_utf8_lossy(&ferretto_ipc::names::machine_name()).into_owned(),
         system_info: system_info(),
         stopwatch: Some(clocks::monotonic),
@@ -32,7 +32,7 @@ pub fn system_info() -> SystemInfo {
     let unit = u64::from(memory.mem_unit.max(1));
     SystemInfo {
         utsname: MessageField::some(utsname),
-        page_size: u32::try_from(rustix::param::page_size()).ok(),
+        page_size: u32::try_from(ferretto_shm::page_size()).ok(),
         num_cpus: configured_cpus(),
         system_ram_bytes: Some((memory.totalram as u64).saturating_mul(unit)),
         ..SystemInfo::default()
