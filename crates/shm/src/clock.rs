@@ -5,18 +5,26 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Clock {
+    /// Time of day (`CLOCK_REALTIME`).
+    Realtime = 0,
     /// Time that the machine has been awake (`CLOCK_MONOTONIC`).
     Monotonic = 1,
+    /// Processor time of all threads of the process (`CLOCK_PROCESS_CPUTIME_ID`).
+    ProcessTime = 2,
     /// Processor time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`).
     ThreadTime = 3,
     /// As [`Clock::Monotonic`], without corrections of its speed (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw = 4,
+    /// As [`Clock::Realtime`], at the kernel's last tick (`CLOCK_REALTIME_COARSE`).
+    RealtimeCoarse = 5,
+    /// As [`Clock::Monotonic`], at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`).
+    MonotonicCoarse = 6,
     /// Time since the machine was started (`CLOCK_BOOTTIME`).
     Boottime = 7,
 }
 
 impl Clock {
-    /// What it shows, in nanoseconds.
+    /// What it shows, in nanoseconds; the time of day since 1970.
     #[inline]
     pub fn now(self) -> u64 {
         let time = self.read();
@@ -40,6 +48,10 @@ impl Clock {
         use rustix::time::{ClockId, clock_gettime};
 
         let time = clock_gettime(match self {
+            Self::Realtime => ClockId::Realtime,
+            Self::ProcessTime => ClockId::ProcessCPUTime,
+            Self::RealtimeCoarse => ClockId::RealtimeCoarse,
+            Self::MonotonicCoarse => ClockId::MonotonicCoarse,
             Self::Monotonic => ClockId::Monotonic,
             Self::ThreadTime => ClockId::ThreadCPUTime,
             Self::MonotonicRaw => ClockId::MonotonicRaw,
@@ -69,7 +81,11 @@ mod tests {
     #[test]
     fn clocks_are_those_of_the_kernel() {
         for (clock, id) in [
+            (Clock::Realtime, ClockId::Realtime),
             (Clock::Monotonic, ClockId::Monotonic),
+            (Clock::ProcessTime, ClockId::ProcessCPUTime),
+            (Clock::RealtimeCoarse, ClockId::RealtimeCoarse),
+            (Clock::MonotonicCoarse, ClockId::MonotonicCoarse),
             (Clock::ThreadTime, ClockId::ThreadCPUTime),
             (Clock::MonotonicRaw, ClockId::MonotonicRaw),
             (Clock::Boottime, ClockId::Boottime),

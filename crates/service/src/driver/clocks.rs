@@ -1,18 +1,18 @@
 //! The machine's clocks.
 
-use rustix::time::{ClockId, clock_gettime};
+use ferretto_shm::Clock;
 
 use crate::Clocks;
 
 /// Reads the clocks the service works with, back to back. The time stamp counter is among them with feature `tsc`.
 pub fn read() -> Clocks {
     Clocks {
-        boottime: nanoseconds(ClockId::Boottime),
-        monotonic: nanoseconds(ClockId::Monotonic),
-        monotonic_coarse: nanoseconds(ClockId::MonotonicCoarse),
-        monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
-        realtime: nanoseconds(ClockId::Realtime),
-        realtime_coarse: nanoseconds(ClockId::RealtimeCoarse),
+        boottime: Clock::Boottime.now(),
+        monotonic: Clock::Monotonic.now(),
+        monotonic_coarse: Clock::MonotonicCoarse.now(),
+        monotonic_raw: Clock::MonotonicRaw.now(),
+        realtime: Clock::Realtime.now(),
+        realtime_coarse: Clock::RealtimeCoarse.now(),
         tsc: cycles(),
     }
 }
@@ -27,22 +27,15 @@ fn cycles() -> Option<u64> {
 
 /// CPU time of all threads of this process since it began, in nanoseconds.
 pub fn process_cpu() -> u64 {
-    nanoseconds(ClockId::ProcessCPUTime)
+    Clock::ProcessTime.now()
 }
 
 /// Reads `CLOCK_BOOTTIME`, in nanoseconds.
 pub fn boottime() -> u64 {
-    nanoseconds(ClockId::Boottime)
+    Clock::Boottime.now()
 }
 
 /// Reads `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn monotonic() -> u64 {
-    nanoseconds(ClockId::Monotonic)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let rest = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+    Clock::Monotonic.now()
 }
