@@ -105,11 +105,11 @@ pub(crate) fn one_by_one(count: usize, work: impl Fn(u64)) -> Spread {
 
 /// The shortest time of a read of the clock that events are stamped with, in nanoseconds.
 pub(crate) fn clock() -> f64 {
-    let clock = rustix::time::ClockId::Boottime;
+    let clock = ferretto_shm::Clock::Boottime;
     let turn = || {
         let start = Instant::now();
         for _ in 0..TIMES {
-            std::hint::black_box(rustix::time::clock_gettime(clock));
+            std::hint::black_box(clock.now());
         }
         start.elapsed().as_nanos() as f64 / TIMES as f64
     };

@@ -199,8 +199,12 @@ fn emit_here<'a>(
     }
     // The end of a slice has neither.
     let is_end = kind == Kind::End;
-    if is_end && fields.is_empty() && matches!(categories, Categories::Static(_)) {
-        return thread::write_short(slots, &ShortEvent::End);
+    if fields.is_empty() && matches!(categories, Categories::Static(_)) {
+        match name {
+            _ if is_end => return thread::write_short(slots, &ShortEvent::End),
+            Some(Name::Static(name)) => return short(slots, categories, kind, name),
+            _ => {}
+        }
     }
     let event = Event {
         kind,
