@@ -57,7 +57,9 @@ fn perf_052_followers_and_callstacks_are_there_together() {
         let counted = sample.counts[0] > 0 && sample.counts[3] > 0;
         let registers = sample.registers.expect("a program has registers");
         assert!(registers.get(8).is_some() && registers.get(12).is_none());
-        user.set(user.get() || counted && !sample.stack.is_empty());
+        // The kernel's view of the program, which goes on where the copy of the stack ends.
+        let chain = sample.callchain.user.is_some_and(|chain| !chain.is_empty());
+        user.set(user.get() || counted && chain && !sample.stack.is_empty());
         kernel.set(kernel.get() || counted && !sample.callchain.kernel.is_empty());
         // System calls, so that the kernel is seen too.
         let _ = std::fs::read("/proc/self/maps");

@@ -242,7 +242,11 @@ fn perf_019_rings_shrink_to_what_may_be_locked_and_then_fail() {
                 .notices
                 .iter()
                 .find(|notice| notice.contains("the rings have"));
-            assert!(notice.is_some_and(|notice| notice.contains("kernel.perf_event_mlock_kb")));
+            let notice = notice.expect("told of");
+            assert!(
+                notice.contains("kernel.perf_event_mlock_kb")
+                    && notice.contains("of each stack are copied")
+            );
             let error = loop {
                 assert!(all.len() < 10_000, "endless memory");
                 match open_all(&plan, &kernel, None) {

@@ -143,11 +143,6 @@ impl Callstacks {
     pub fn sampled(self) -> bool {
         self.kernel || self.user != UserFrames::None
     }
-
-    /// Whether samples bring a callchain made by the kernel.
-    pub fn callchain(self) -> bool {
-        self.kernel || self.user == UserFrames::KernelFramePointer
-    }
 }
 
 /// How user frames are found.

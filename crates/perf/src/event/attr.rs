@@ -53,8 +53,15 @@ fn counts(plan: &Plan, variant: Variant) -> Counts {
 }
 
 fn callchain(plan: &Plan, variant: Variant) -> bool {
+    let (kernel, user) = chains(plan, variant);
+    kernel || user
+}
+
+/// Whether the kernel is to look for its own frames, and for those of the program. It does the latter also where the stack
+/// is copied: its frame pointers go on where the copy ends.
+fn chains(plan: &Plan, variant: Variant) -> (bool, bool) {
     let kernel = plan.callstacks.kernel && !variant.user_only;
-    kernel || plan.callstacks.user == UserFrames::KernelFramePointer
+    (kernel, plan.callstacks.user != UserFrames::None)
 }
 
 /// The timebase.
@@ -142,8 +149,7 @@ fn sample(attr: &mut perf_event_attr, plan: &Plan, sampling: &Sampling, variant:
         attr.sample_stack_user = sampling.stack_bytes;
     }
     if callchain(plan, variant) {
-        let kernel = plan.callstacks.kernel && !variant.user_only;
-        let user = plan.callstacks.user == UserFrames::KernelFramePointer;
+        let (kernel, user) = chains(plan, variant);
         fields |= PERF_SAMPLE_CALLCHAIN;
         attr.set_exclude_callchain_kernel((!kernel).into());
         attr.set_exclude_callchain_user((!user).into());

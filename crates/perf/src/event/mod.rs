@@ -9,6 +9,7 @@ mod open;
 mod permission;
 mod reader;
 mod scope;
+mod size;
 mod watch;
 
 pub use error::OpenError;

@@ -9,7 +9,7 @@ use super::OpenError;
 use super::attr::{self, Variant};
 use super::permission::{self, Wanted};
 use super::reader::{Group, Parts, Reader};
-use crate::config::{Event, Interval, Kernel, Plan, RingSize, Sampling};
+use crate::config::{Event, Interval, Kernel, Plan, Sampling};
 use crate::ring::{MapError, Mapping, RecordReader, syscall};
 
 /// What to observe on a CPU.
@@ -72,62 +72,6 @@ pub fn open(
         opened: 0,
     };
     opening.open(ring_pages)
-}
-
-/// The pages of each ring that a plan wants, if `rings` are needed: what it says, or else room for all samples of
-/// several reads, as other programs may keep the reader from its CPU for a while.
-pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
-    const AT_LEAST: u64 = 256;
-    /// Of all rings together.
-    const MEMORY: u64 = 512 << 20;
-    let Some(sampling) = plan.sampling() else {
-        return 0;
-    };
-    let asked = match sampling.ring {
-        RingSize::Pages(pages) => return pages,
-        RingSize::Auto => bytes_a_second(plan, sampling),
-    };
-    let page = rustix::param::page_size() as u64;
-    // Four read periods, and half a second at least.
-    let milliseconds = (sampling.read_period.as_millis() as u64).saturating_mul(4);
-    let bytes = asked.saturating_mul(milliseconds.max(500)) / 1000;
-    let most = (MEMORY / page / rings.max(1) as u64).max(AT_LEAST);
-    let pages = (bytes / page).clamp(AT_LEAST, most);
-    // The kernel wants a power of two; not more than the share.
-    let pages = pages.checked_next_power_of_two().unwrap_or(most);
-    let pages = if pages > most {
-        1 << most.ilog2()
-    } else {
-        pages
-    };
-    u32::try_from(pages).unwrap_or(1 << 18)
-}
-
-/// Below this a ring is of no use: two samples with stacks.
-pub(super) fn least_pages(plan: &Plan) -> u32 {
-    if plan.callstacks.user.copies_stack() {
-        32
-    } else {
-        4
-    }
-}
-
-fn bytes_a_second(plan: &Plan, sampling: &Sampling) -> u64 {
-    /// What is expected of events that are not limited to a rate.
-    const UNKNOWN_RATE: u64 = 1000;
-    let rate = match sampling.interval {
-        Interval::Frequency(frequency) => frequency,
-        Interval::Period(period) if plan.timebase.counts_nanoseconds() => 1_000_000_000 / period,
-        Interval::Period(_) => UNKNOWN_RATE,
-    };
-    let mut sample = 64 + 16 * plan.count_of_counters() as u64;
-    if plan.callstacks.user.copies_stack() {
-        sample += 200 + u64::from(sampling.stack_bytes);
-    }
-    if plan.callstacks.callchain() {
-        sample += 8 * 135;
-    }
-    rate.saturating_mul(sample)
 }
 
 struct Opening<'a> {

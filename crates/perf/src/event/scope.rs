@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::open::{least_pages, ring_pages};
+use super::size::{self, ring_pages};
 use super::{OpenError, Reader, Target, Watch, open};
 use crate::config::{Kernel, Plan};
 use crate::cpus;
@@ -146,19 +146,19 @@ fn open_cpus(
     let mut pages = wanted;
     let (readers, failures) = loop {
         let target = |cpu| target_of(&scope, tids, user_only, cpu);
-        match open_with(plan, kernel, &cpus, target, pages) {
+        let fitted = size::fitted(plan, pages, wanted);
+        match open_with(&fitted, kernel, &cpus, target, pages) {
             // Smaller ones on all CPUs, instead of nothing for the last.
-            Err(OpenError::Ring { .. }) if pages / 2 >= least_pages(plan) => pages /= 2,
+            Err(error @ OpenError::Ring { .. }) => {
+                pages = size::smaller(plan, pages).ok_or(error)?;
+            }
             readers => break readers?,
         }
     };
     let left_out = |(cpu, error)| format!("CPU {cpu} is left out: {error}");
     let mut notices: Vec<_> = failures.into_iter().map(left_out).collect();
     if pages < wanted {
-        notices.push(format!(
-            "the rings have {pages} pages instead of {wanted}, as this user may not lock more memory \
-             (kernel.perf_event_mlock_kb, ulimit -l): samples may be lost at high rates"
-        ));
+        notices.push(size::notice(plan, pages, wanted));
     }
     Ok(Opened {
         readers,
@@ -187,7 +187,7 @@ fn open_with<'a>(
             // It would be the same on every CPU.
             Err(error @ OpenError::NotPermitted { .. }) => return Err(error),
             // There is more to be tried.
-            Err(error @ OpenError::Ring { .. }) if pages / 2 >= least_pages(plan) => {
+            Err(error @ OpenError::Ring { .. }) if size::smaller(plan, pages).is_some() => {
                 return Err(error);
             }
             Err(error) if plan.ignore_open_failure => failures.push((cpu, error)),

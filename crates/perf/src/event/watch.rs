@@ -1,7 +1,7 @@
 //! CPUs that come and go.
 
-use super::open::{least_pages, ring_pages};
 use super::scope::{Scope, target_of, threads};
+use super::size::{self, ring_pages};
 use super::{OpenError, Reader, open};
 use crate::config::{Kernel, Plan};
 
@@ -69,10 +69,14 @@ impl Watch {
             Scope::Processes { pids, .. } => threads(kernel, pids),
         };
         let target = target_of(&self.scope, &tids, self.user_only, cpu);
-        let mut pages = ring_pages(plan, rings);
+        let wanted = ring_pages(plan, rings);
+        let mut pages = wanted;
         let mut reader = loop {
-            match open(plan, kernel, target, pages) {
-                Err(OpenError::Ring { .. }) if pages / 2 >= least_pages(plan) => pages /= 2,
+            let fitted = size::fitted(plan, pages, wanted);
+            match open(&fitted, kernel, target, pages) {
+                Err(error @ OpenError::Ring { .. }) => {
+                    pages = size::smaller(plan, pages).ok_or(error)?;
+                }
                 reader => break reader?,
             }
         };
