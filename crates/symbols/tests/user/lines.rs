@@ -88,6 +88,41 @@ fn unusual_ways_to_build_are_read() {
 }
 
 #[test]
+fn units_and_functions_in_many_places_are_read() {
+    use std::fmt::Write as _;
+    let mut source = SOURCE.to_owned();
+    for number in 0..300 {
+        let attributes = "__attribute__((noinline, used))";
+        writeln!(
+            source,
+            "{attributes} int other{number}(int x) {{ return x * {number}; }}"
+        )
+        .unwrap();
+    }
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let world = World::new();
+        let flags = ["-O2", "-ffunction-sections", version];
+        let program = world.compile(&source, "program", &flags);
+        let of = |name| function(&elf(&program), name).0;
+        let wanted = [mark(&program), of("other299"), of("other0"), of("other150")];
+        let outcome = symbolize(system(), &module(&program, &wanted));
+        assert_eq!(outcome.names.len(), 4);
+        for named in &outcome.names {
+            let frame = named.frames.last().expect("a function");
+            let number = frame
+                .function
+                .strip_prefix("other")
+                .map(|it| it.parse::<u32>().unwrap());
+            assert_eq!(
+                frame.line,
+                number.map_or(10, |number| 16 + number),
+                "{frame:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_clang_writes_is_read_too() {
     if Command::new("clang").arg("--version").output().is_err() {
         return println!("skipped: there is no clang");

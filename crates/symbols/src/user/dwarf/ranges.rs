@@ -2,16 +2,13 @@
 
 use std::ops::Range;
 
-use gimli::{
-    DebugRanges, DebugRngLists, LittleEndian, RangeLists, RangeListsOffset, RawRngListEntry,
-};
+use gimli::{Encoding, Reader as _};
 
 use super::budget::{Budget, Problem};
+use super::section::Slice;
 use super::unit::{Address, Extent, Ranges, Unit};
 use super::{Sections, element};
 
-/// Ranges of one list that are looked at.
-const MAX_RANGES: usize = 1 << 20;
 /// Bytes that usually, and that at most, hold a list.
 const LIST: Range<u64> = 512..16 << 20;
 
@@ -38,12 +35,8 @@ impl Sections<'_> {
         if low < high { tell(low..high) } else { Ok(()) }
     }
 
-    fn list(
-        &self,
-        unit: &Unit,
-        ranges: Ranges,
-        budget: &Budget,
-    ) -> Result<Vec<RawRngListEntry<usize>>, Problem> {
+    /// The entries of a list up to its end.
+    fn list(&self, unit: &Unit, ranges: Ranges, budget: &Budget) -> Result<Vec<Entry>, Problem> {
         let encoding = unit.header.encoding;
         let offset = match ranges {
             Ranges::Offset(offset) => offset,
@@ -54,25 +47,15 @@ impl Sections<'_> {
                 element(unit.ranges_base, offset, 1)?
             }
         };
-        let section = if encoding.version >= 5 {
-            &self.range_lists
-        } else {
-            &self.ranges
+        let section = match encoding.version {
+            5.. => &self.range_lists,
+            _ => &self.ranges,
         };
-        section.parse(offset, LIST, budget, |bytes| {
-            let empty = gimli::EndianSlice::new(&[], LittleEndian);
-            let lists = if encoding.version >= 5 {
-                RangeLists::new(empty.into(), DebugRngLists::from(bytes))
-            } else {
-                RangeLists::new(DebugRanges::from(bytes), empty.into())
-            };
-            let mut iterator = lists.raw_ranges(RangeListsOffset(0), encoding)?;
+        section.parse(offset, LIST, budget, |mut bytes| {
             let mut list = Vec::new();
-            while let Some(entry) = iterator.next()? {
+            while let Some(entry) = Entry::read(&mut bytes, encoding)? {
                 budget.spend(1)?;
-                if list.len() < MAX_RANGES {
-                    list.push(entry);
-                }
+                list.push(entry);
             }
             Ok(list)
         })
@@ -81,34 +64,22 @@ impl Sections<'_> {
     fn resolve(
         &self,
         unit: &Unit,
-        list: &[RawRngListEntry<usize>],
+        list: &[Entry],
         mut tell: impl FnMut(Range<u64>) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
-        let index = |index: gimli::DebugAddrIndex<usize>| {
-            self.address(unit, Address::Index(index.0 as u64))
-        };
         let mut base = unit.base;
         for entry in list {
             let (start, end) = match *entry {
-                RawRngListEntry::BaseAddress { addr } => {
-                    base = addr;
+                Entry::Base(address) => {
+                    base = self.address(unit, address)?;
                     continue;
                 }
-                RawRngListEntry::BaseAddressx { addr } => {
-                    base = index(addr)?;
-                    continue;
+                Entry::Offsets(start, end) => (base.wrapping_add(start), base.wrapping_add(end)),
+                Entry::Addresses(start, end) => {
+                    (self.address(unit, start)?, self.address(unit, end)?)
                 }
-                RawRngListEntry::AddressOrOffsetPair { begin, end }
-                | RawRngListEntry::OffsetPair { begin, end } => {
-                    (base.wrapping_add(begin), base.wrapping_add(end))
-                }
-                RawRngListEntry::StartEnd { begin, end } => (begin, end),
-                RawRngListEntry::StartLength { begin, length } => {
-                    (begin, begin.saturating_add(length))
-                }
-                RawRngListEntry::StartxEndx { begin, end } => (index(begin)?, index(end)?),
-                RawRngListEntry::StartxLength { begin, length } => {
-                    let start = index(begin)?;
+                Entry::Length(start, length) => {
+                    let start = self.address(unit, start)?;
                     (start, start.saturating_add(length))
                 }
             };
@@ -118,5 +89,57 @@ impl Sections<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// An entry of a list of ranges.
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    /// What offsets are relative to from here on.
+    Base(Address),
+    Offsets(u64, u64),
+    Addresses(Address, Address),
+    Length(Address, u64),
+}
+
+impl Entry {
+    /// The next entry; none at the end of a list.
+    fn read(bytes: &mut Slice<'_>, encoding: Encoding) -> gimli::Result<Option<Self>> {
+        match encoding.version {
+            5.. => Self::read_tagged(bytes, encoding.address_size),
+            _ => Self::read_pair(bytes, encoding.address_size),
+        }
+    }
+
+    /// An entry of `.debug_rnglists`.
+    fn read_tagged(bytes: &mut Slice<'_>, address_size: u8) -> gimli::Result<Option<Self>> {
+        let kind = gimli::DwRle(bytes.read_u8()?);
+        let index = |bytes: &mut Slice<'_>| bytes.read_uleb128().map(Address::Index);
+        let address = |bytes: &mut Slice<'_>| bytes.read_address(address_size).map(Address::Value);
+        Ok(Some(match kind {
+            gimli::DW_RLE_end_of_list => return Ok(None),
+            gimli::DW_RLE_base_addressx => Self::Base(index(bytes)?),
+            gimli::DW_RLE_startx_endx => Self::Addresses(index(bytes)?, index(bytes)?),
+            gimli::DW_RLE_startx_length => Self::Length(index(bytes)?, bytes.read_uleb128()?),
+            gimli::DW_RLE_offset_pair => {
+                Self::Offsets(bytes.read_uleb128()?, bytes.read_uleb128()?)
+            }
+            gimli::DW_RLE_base_address => Self::Base(address(bytes)?),
+            gimli::DW_RLE_start_end => Self::Addresses(address(bytes)?, address(bytes)?),
+            gimli::DW_RLE_start_length => Self::Length(address(bytes)?, bytes.read_uleb128()?),
+            unknown => return Err(gimli::Error::UnknownRangeListsEntry(unknown)),
+        }))
+    }
+
+    /// An entry of `.debug_ranges`.
+    fn read_pair(bytes: &mut Slice<'_>, address_size: u8) -> gimli::Result<Option<Self>> {
+        let start = bytes.read_address(address_size)?;
+        let end = bytes.read_address(address_size)?;
+        let highest = u64::MAX >> (64 - 8 * u32::from(address_size.clamp(1, 8)));
+        Ok(match (start, end) {
+            (0, 0) => None,
+            (start, end) if start == highest => Some(Self::Base(Address::Value(end))),
+            (start, end) => Some(Self::Offsets(start, end)),
+        })
     }
 }
