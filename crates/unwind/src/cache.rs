@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::module::{Module, TableMemory};
 
 /// Bytes of unwind tables kept in memory, unless asked otherwise.
-const TABLE_BYTES: usize = 512 << 20;
+const TABLE_BYTES: usize = 256 << 20;
 /// Files kept although no process uses them.
 const MAX_IDLE: usize = 256;
 
@@ -151,7 +151,7 @@ impl Cache {
     /// Another thread may have been first; its file is the one that is shared then.
     fn insert(&self, key: Key, module: Option<Arc<Module>>) -> Option<Arc<Module>> {
         let mut entries = self.lock();
-        entries.evict();
+        entries.evict(self.memory.is_scarce());
         let used = entries.clock;
         let entry = entries.by_key.entry(key).or_insert(Entry { module, used });
         entry.module.clone()
@@ -159,8 +159,8 @@ impl Cache {
 }
 
 impl Entries {
-    /// Drops the older half of what no process uses, if that is much.
-    fn evict(&mut self) {
+    /// Drops the older half of what no process uses, if that is much or memory is scarce.
+    fn evict(&mut self, is_scarce: bool) {
         let is_idle = |entry: &Entry| {
             entry
                 .module
@@ -173,7 +173,7 @@ impl Entries {
             .filter(|entry| is_idle(entry))
             .map(|entry| entry.used)
             .collect();
-        if idle.len() <= MAX_IDLE {
+        if idle.is_empty() || idle.len() <= MAX_IDLE && !is_scarce {
             return;
         }
         let middle = idle.len() / 2;

@@ -32,6 +32,11 @@ impl TableMemory {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Whether tables that nobody uses should make room for others.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.used() > self.limit / 2
+    }
+
     fn take(&self, amount: usize) -> bool {
         let before = self.used.fetch_add(amount, Ordering::Relaxed);
         let fits = before.saturating_add(amount) <= self.limit;

@@ -356,3 +356,30 @@ fn a_process_that_is_gone_gives_errors_and_nothing_else() {
     assert_eq!(frames[0].rel_pc, stopped.registers.pc());
     assert_eq!(names(&frames), ["?", "ERROR INVALID_MAP"]);
 }
+
+#[test]
+fn tables_that_nobody_uses_make_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
+    let size = 0x4000;
+    let offset = header_of(&file, ".text").1.offset;
+    let one = {
+        let cache = Cache::new();
+        let mut process = process_of(folder.path(), &file, size);
+        let _ = unwind_in(&mut process, &cache, offset, size);
+        cache.table_bytes()
+    };
+    assert!(one > 0);
+    // Room for four of them, while forty programs come and go.
+    let cache = Cache::with_table_limit(4 * one);
+    for number in 0..40 {
+        let copy = folder.path().join(format!("copy{number}"));
+        fs::copy(&file, &copy).unwrap();
+        let mut process = process_of(folder.path(), &copy, size);
+        let before = cache.table_bytes();
+        let _ = unwind_in(&mut process, &cache, offset, size);
+        assert!(cache.table_bytes() >= one && cache.table_bytes() <= 4 * one);
+        assert!(number == 0 || before > 0);
+        assert!(cache.len() <= 4, "{}", cache.len());
+    }
+}
