@@ -20,4 +20,4 @@ pub mod summary;
 pub mod text;
 
 pub use reader::{MAX_PACKET_BYTES, Packet, ReadError, TraceReader, Truncated};
-pub use summary::{Summarizer, Summary, summarize};
+pub use summary::{Summarizer, Summary, summarize, summarize_and_complete};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::demangle::demangle;
+use ferretto_symbols::demangle;
+
 use super::symbols::{SymbolLine, Symbols};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, Tables};
 use super::unwind::UnwindError;

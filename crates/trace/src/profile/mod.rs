@@ -19,7 +19,6 @@
 
 mod counts;
 mod decoder;
-mod demangle;
 mod folded;
 mod function;
 mod hottest;
@@ -142,7 +141,7 @@ pub struct Module {
     pub build_id: Arc<[u8]>,
     /// What an address of the ELF is ahead of its place in the file, as the profiler saw it.
     pub load_bias: u64,
-    /// Where in the ELF file the mapping began.
+    /// Where in the ELF a mapping of it begins.
     pub offset: u64,
     /// Addresses inside the file, in order.
     pub rel_pcs: Vec<u64>,
@@ -219,17 +218,24 @@ impl Profile {
 
     /// The files that samples hit where the trace has no symbols yet: what a symbolizer has to look up.
     pub fn modules(&self) -> Vec<Module> {
-        let tables = &self.decoder.tables;
+        self.decoder.modules()
+    }
+}
+
+impl Decoder {
+    /// The files that samples hit where the trace has no symbols yet.
+    pub(crate) fn modules(&self) -> Vec<Module> {
+        let tables = &self.tables;
         let mut modules: BTreeMap<_, (&Mapping, BTreeSet<u64>)> = BTreeMap::new();
         for frame in tables.frames() {
             let mapping = frame.mapping.and_then(|id| tables.mapping(id));
             let Some(mapping) = mapping.filter(|mapping| is_file(mapping)) else {
                 continue;
             };
-            if self.decoder.symbols.at(mapping, frame.rel_pc).is_none() {
+            if self.symbols.at(mapping, frame.rel_pc).is_none() {
                 let key = (mapping.path.clone(), mapping.build_id.clone());
-                let module = modules.entry(key).or_insert((mapping, BTreeSet::new()));
-                module.1.insert(frame.rel_pc);
+                let (_, rel_pcs) = modules.entry(key).or_insert((mapping, BTreeSet::new()));
+                rel_pcs.insert(frame.rel_pc);
             }
         }
         let modules = modules.into_iter();
@@ -238,7 +244,7 @@ impl Profile {
                 path,
                 build_id,
                 load_bias: mapping.load_bias,
-                offset: mapping.exact_offset.saturating_sub(mapping.start_offset),
+                offset: mapping.exact_offset.wrapping_sub(mapping.start_offset),
                 rel_pcs: rel_pcs.into_iter().collect(),
             })
             .collect()

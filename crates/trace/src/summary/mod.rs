@@ -37,7 +37,7 @@ use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
 use self::track_events::TrackEvents;
-use crate::profile::{Decoder, Profile, StackCounts};
+use crate::profile::{Decoder, Module, Profile, StackCounts};
 use crate::reader::{ReadError, TraceReader};
 
 /// `BuiltinClock` ids.
@@ -98,13 +98,31 @@ pub struct Summary {
 ///
 /// If reading fails, or if the input is no trace at all.
 pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
+    summarize_and_complete(input, |_| Vec::new())
+}
+
+/// The same for a trace that is not complete: `complete` is told which files samples hit that the trace has no symbols of,
+/// and returns what is to follow in the trace, encoded `Trace.packet` fields. It is called at the end of a whole trace, if
+/// there are such files.
+///
+/// # Errors
+///
+/// If reading fails, or if the input is no trace at all.
+pub fn summarize_and_complete(
+    input: impl Read,
+    complete: impl FnOnce(&[Module]) -> Vec<u8>,
+) -> Result<Summary, ReadError> {
     let mut reader = TraceReader::new(input);
     let mut summarizer = Summarizer::new();
     let mut damage: BTreeMap<String, u64> = BTreeMap::new();
+    let mut is_whole = false;
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => summarizer.add(packet.bytes),
-            Ok(None) => break,
+            Ok(None) => {
+                is_whole = reader.truncated().is_none();
+                break;
+            }
             Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
             Err(ReadError::Damaged { offset }) => {
                 let note =
@@ -119,8 +137,16 @@ pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
             }
         }
     }
+    let modules = summarizer.samples.modules();
+    let rest = match is_whole && !modules.is_empty() {
+        true => complete(&modules),
+        false => Vec::new(),
+    };
+    for packet in Fields::new(&rest).map_while(Result::ok) {
+        summarizer.add(packet.as_bytes().unwrap_or_default());
+    }
     let mut summary = summarizer.finish();
-    summary.bytes = reader.bytes_read();
+    summary.bytes = reader.bytes_read() + rest.len() as u64;
     summary.notes.extend(damage.into_keys());
     if let Some(truncated) = reader.truncated() {
         let note = format!(
