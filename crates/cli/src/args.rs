@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
+use crate::record::DEFAULT_HZ;
 use crate::symbolize::SymbolizeArgs;
 
 const EXIT_CODES: &str = "\
@@ -65,6 +66,8 @@ Examples:
   ferretto record                     10 s of this machine into trace.pftrace
   ferretto record -d 1m -o boot.pftrace
   ferretto record -- make -j8         until make ends
+  ferretto record --perf -- make      with the callstacks of make and what it starts
+  ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record -c config.pbtxt     any Perfetto config, text or binary")]
 pub(crate) struct RecordArgs {
     /// How long, for example 500ms, 10s, 5m, 2h; 0 is until Ctrl-C [default: 10s; with a COMMAND until it ends]
@@ -76,6 +79,25 @@ pub(crate) struct RecordArgs {
     /// Record what this Perfetto config says, text or binary; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Record callstacks, so many times a second on each CPU [default: 99]
+    ///
+    /// Those of the COMMAND and of what it starts, for which no privileges are needed, or of processes given by -p, or
+    /// else of the whole machine, as root. Look at them with ferretto flamegraph, or in the UI.
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HZ,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) perf: Option<u32>,
+    /// Record where threads wait, and for how long, by callstack
+    #[arg(long)]
+    pub(crate) off_cpu: bool,
+    /// Record callstacks of these processes, and of what they start
+    #[arg(
+        short,
+        long = "pid",
+        value_name = "PID",
+        value_delimiter = ',',
+        conflicts_with = "command"
+    )]
+    pub(crate) pids: Vec<i32>,
     /// Print the config in text form and end; a start for one of your own
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -88,6 +110,13 @@ pub(crate) struct RecordArgs {
     /// Record until this command ends, its own track events included
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// Whether callstacks are to be recorded.
+    pub(crate) fn profiles(&self) -> bool {
+        self.perf.is_some() || self.off_cpu
+    }
 }
 
 /// Show a trace in the Perfetto UI

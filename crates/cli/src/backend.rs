@@ -1,7 +1,7 @@
 //! The tracing service and the data sources that a recording uses: those of the system, or its own.
 
 use std::ffi::OsString;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -9,8 +9,12 @@ use anyhow::{Context, Result, bail};
 use ferretto_host::{Host, HostOptions, Stopper};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::names;
+use ferretto_perf::Profiler;
+use ferretto_perf::event::Scope;
 use ferretto_probes::{Notice, Probes, ProbesOptions};
 use tempfile::TempDir;
+
+use crate::errors::without_numbers;
 
 /// How long the data sources of this process may take to register.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,6 +30,7 @@ pub(crate) enum Backend {
 #[derive(Debug)]
 pub(crate) struct Own {
     // Dropped in this order: producers before the service, the folder last.
+    profiler: Option<(ferretto_perf::Stopper, JoinHandle<Result<()>>)>,
     probes: Option<(ferretto_probes::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
     _folder: TempDir,
@@ -118,6 +123,7 @@ impl Own {
         let stopper = host.stopper();
         let thread = spawn("ferretto-service", move || Ok(host.run()?))?;
         let mut own = Self {
+            profiler: None,
             probes: None,
             host: Some((stopper, thread)),
             _folder: folder,
@@ -156,11 +162,48 @@ impl Own {
         Ok(())
     }
 
+    /// Starts the profiler, for what `scope` says. Returns once it can be recorded. `tell` gets sentences that the user
+    /// should know, from another thread.
+    pub(crate) fn start_profiler(
+        &mut self,
+        scope: Option<Scope>,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Arc<ProfilerStarts>> {
+        let starts = Arc::new(ProfilerStarts::default());
+        let (ready, is_ready) = mpsc::channel();
+        let noted = Arc::clone(&starts);
+        let options = ferretto_perf::Options {
+            address: Some(self.producer.clone()),
+            on_notice: Some(Arc::new(move |notice| noted.note(notice, &tell))),
+            on_ready: Some(Arc::new(move || {
+                // Nobody listens any more after the first time.
+                let _ = ready.send(());
+            })),
+            scope,
+            ..Default::default()
+        };
+        let profiler = Profiler::new(options).context("cannot set up the profiler")?;
+        let stopper = profiler.stopper();
+        let thread = spawn("ferretto-perf", move || {
+            profiler.run();
+            Ok(())
+        })?;
+        self.profiler = Some((stopper, thread));
+        if is_ready.recv_timeout(READY_TIMEOUT).is_err() {
+            bail!("the profiler of this process did not start");
+        }
+        Ok(starts)
+    }
+
     fn stop(&mut self) -> Result<()> {
         let mut result = Ok(());
+        if let Some((stopper, thread)) = self.profiler.take() {
+            stopper.stop();
+            result = join(thread).context("the profiler failed");
+        }
         if let Some((stopper, thread)) = self.probes.take() {
             stopper.stop();
-            result = join(thread).context("the data sources failed");
+            result = result.and(join(thread).context("the data sources failed"));
         }
         if let Some((stopper, thread)) = self.host.take() {
             stopper.stop();
@@ -174,6 +217,48 @@ impl Drop for Own {
     fn drop(&mut self) {
         // Whoever wanted to know about errors has called `stop`.
         let _ = self.stop();
+    }
+}
+
+/// Which data sources of the profiler have started.
+#[derive(Debug, Default)]
+pub(crate) struct ProfilerStarts {
+    /// How many have started, and why others have not.
+    done: Mutex<(usize, Vec<String>)>,
+    changed: Condvar,
+}
+
+impl ProfilerStarts {
+    fn note(&self, notice: &ferretto_perf::Notice, tell: &impl Fn(&str)) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        match notice {
+            ferretto_perf::Notice::Started { .. } => done.0 += 1,
+            ferretto_perf::Notice::Failed { reason, .. } => done.1.push(without_numbers(reason)),
+            ferretto_perf::Notice::Remark { text, .. } => tell(&without_numbers(text)),
+            _ => return,
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until `sources` data sources have started or failed.
+    ///
+    /// # Errors
+    ///
+    /// If one of them failed, or did not start in time.
+    pub(crate) fn wait(&self, sources: usize) -> Result<()> {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = |done: &mut (usize, Vec<String>)| done.0 + done.1.len() < sources;
+        let waited = self
+            .changed
+            .wait_timeout_while(done, READY_TIMEOUT, waiting);
+        let (done, late) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = done.1.first() {
+            bail!("callstacks cannot be recorded: {reason}");
+        }
+        if late.timed_out() {
+            bail!("the profiler did not start in time");
+        }
+        Ok(())
     }
 }
 

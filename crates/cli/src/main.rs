@@ -54,6 +54,9 @@ fn main() -> ExitCode {
     if let Some((program, args)) = daemon::parse(args.get(1..).unwrap_or_default()) {
         return background(program, args);
     }
+    if let Some(command) = record::parse_launch(args.get(1..).unwrap_or_default()) {
+        return record::launch(command);
+    }
     let called = args.first().and_then(|name| Path::new(name).file_name());
     if let Some(program) = called.and_then(program) {
         return program(args.split_off(1));

@@ -10,9 +10,11 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::launch::Gate;
+
 /// Exit codes of a command that could not be started, as shells have them.
-pub(super) const CANNOT_RUN: u8 = 126;
-pub(super) const NOT_FOUND: u8 = 127;
+pub(crate) const CANNOT_RUN: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Why a command cannot be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +71,8 @@ fn check(path: &Path) -> Result<PathBuf, Missing> {
 pub(super) struct Running {
     child: Child,
     status: Option<ExitStatus>,
+    /// What it waits at.
+    gate: Option<Gate>,
 }
 
 impl Running {
@@ -82,7 +86,32 @@ impl Running {
         Ok(Self {
             child,
             status: None,
+            gate: None,
         })
+    }
+
+    /// The same, but the command is not run before [`release`](Self::release).
+    pub(super) fn hold(command: &[OsString], variables: &[(&str, OsString)]) -> io::Result<Self> {
+        let (gate, mut waiting) = Gate::new(command)?;
+        let child = waiting.envs(variables.iter().cloned()).spawn()?;
+        Ok(Self {
+            child,
+            status: None,
+            gate: Some(gate),
+        })
+    }
+
+    /// Lets the command go if it was held.
+    pub(super) fn release(&mut self) -> io::Result<()> {
+        match self.gate.take() {
+            Some(gate) => gate.open(|| self.has_ended()),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of its process.
+    pub(super) fn pid(&self) -> i32 {
+        self.child.id() as i32
     }
 
     /// Whether it has ended. Never waits.

@@ -23,6 +23,8 @@ pub(super) struct RecordControl {
     pub(super) snapshots: Option<Snapshots>,
     /// Somebody ended the recording by a signal.
     pub(super) interrupted: Option<Instant>,
+    /// Waits until callstacks are recorded.
+    profiler_started: Option<Box<dyn FnOnce() -> Result<()>>>,
 }
 
 impl RecordControl {
@@ -39,7 +41,18 @@ impl RecordControl {
             progress,
             snapshots,
             interrupted: None,
+            profiler_started: None,
         }
+    }
+
+    /// Begins with a profiler: `command` waits to be let go, and `started` waits until callstacks are recorded.
+    pub(super) fn profile(
+        &mut self,
+        command: Option<Running>,
+        started: impl FnOnce() -> Result<()> + 'static,
+    ) {
+        self.child = command;
+        self.profiler_started = Some(Box::new(started));
     }
 
     fn child_runs(&mut self) -> bool {
@@ -75,11 +88,20 @@ impl Control for RecordControl {
         if !all {
             self.progress.teller()("not all data sources have started; going on without them");
         }
+        if let Some(started) = self.profiler_started.take() {
+            started()?;
+        }
         self.progress.start();
-        if !self.command.is_empty() {
-            let child = Running::start(&self.command, &self.variables)
-                .with_context(|| format!("cannot run {}", self.command[0].to_string_lossy()))?;
-            self.child = Some(child);
+        let Some(program) = self.command.first() else {
+            return Ok(());
+        };
+        let cannot_run = || format!("cannot run {}", program.to_string_lossy());
+        match &mut self.child {
+            Some(child) => child.release().with_context(cannot_run)?,
+            None => {
+                let child = Running::start(&self.command, &self.variables);
+                self.child = Some(child.with_context(cannot_run)?);
+            }
         }
         Ok(())
     }

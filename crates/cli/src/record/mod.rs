@@ -3,10 +3,13 @@
 mod child;
 mod config;
 mod control;
+mod launch;
 mod output;
+mod perf;
 mod progress;
 mod report;
 mod sources;
+mod symbols;
 mod tee;
 
 use std::io::{self, Write};
@@ -19,6 +22,9 @@ use ferretto_ipc::address::Address;
 use ferretto_probes::ftrace::OwnInstance;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_trace::text::message_to_text;
+
+pub(crate) use self::launch::{main as launch, parse as parse_launch};
+pub(crate) use self::perf::DEFAULT_HZ;
 
 use self::child::Running;
 use self::control::RecordControl;
@@ -47,6 +53,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         anstream::eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
         return Ok(ExitCode::from(missing.exit_code()));
     }
+    perf::check(&args)?;
     if args.print_config {
         return print_config(&plan_config(&args, None)?).map(|()| ExitCode::SUCCESS);
     }
@@ -109,6 +116,7 @@ fn plan_config(args: &RecordArgs, instance: Option<&str>) -> Result<TraceConfig>
         Some(path) => crate::config::load(path)?,
         None => config::default_config(cpus(), instance),
     };
+    perf::add(&mut config, args);
     let duration = match args.duration {
         Some(duration) => Some(duration),
         None if args.config.is_some() => None,
@@ -176,6 +184,9 @@ fn record(
         .map(|out| snapshots(out, backend.consumer(), progress.teller()));
     let (command, variables) = (args.command.clone(), backend.variables());
     let mut control = RecordControl::new(command, variables, progress, snapshots);
+    if perf::sources(&plan.config) > 0 {
+        profile(args, &plan.config, &mut backend, &mut control)?;
+    }
     let ended = Session::connect(&backend.consumer(), plan)
         .map_err(|error| not_connected(&backend, error))
         .and_then(|session| run_session(session, signals, &mut control));
@@ -190,6 +201,29 @@ fn record(
     };
     stopped?;
     Ok(Ended { aborted, code })
+}
+
+/// Starts the profiler, if it is not the system's, and has the command wait until it is ready.
+fn profile(
+    args: &RecordArgs,
+    config: &TraceConfig,
+    backend: &mut Backend,
+    control: &mut RecordControl,
+) -> Result<()> {
+    let variables = backend.variables();
+    let Backend::Own(own) = backend else {
+        return Ok(());
+    };
+    let command = match args.profiles() && !args.command.is_empty() {
+        true => Some(Running::hold(&args.command, &variables).context("cannot start a process")?),
+        false => None,
+    };
+    let scope = perf::scope(args, command.as_ref().map(Running::pid));
+    let tell = control.progress.teller();
+    let profiler = own.start_profiler(scope, tell)?;
+    let sources = perf::sources(config);
+    control.profile(command, move || profiler.wait(sources));
+    Ok(())
 }
 
 /// Runs the session, and then waits for its snapshots, which go with it.

@@ -1,14 +1,15 @@
 //! The file a recording goes into.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use ferretto_trace::Summary;
+use ferretto_trace::{Summary, summarize_and_complete};
 
+use super::symbols;
 use super::tee::Tee;
 
 /// Traces tell much about a machine: only its owner may read one.
@@ -130,16 +131,26 @@ impl Target {
         match kind {
             Kind::Standard(tee) => tee.finish().map(Some),
             Kind::Path { path, .. } => {
-                let Some(file) = File::open(path).ok().filter(is_regular) else {
+                let Some(file) = File::open(&path).ok().filter(is_regular) else {
                     return Ok(None);
                 };
-                let summary = ferretto_trace::summarize(file);
+                let mut written = Ok(());
+                let summary = summarize_and_complete(file, |modules| {
+                    let symbols = symbols::packets(modules);
+                    written = append(&path, &symbols);
+                    symbols
+                });
+                written.with_context(|| format!("cannot write the symbols to {name}"))?;
                 summary
                     .map(Some)
                     .with_context(|| format!("cannot read {name} back"))
             }
         }
     }
+}
+
+fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().append(true).open(path)?.write_all(bytes)
 }
 
 fn is_regular(file: &File) -> bool {

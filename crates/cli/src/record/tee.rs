@@ -4,7 +4,9 @@ use std::io::{self, PipeReader, Read, Write};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
-use ferretto_trace::Summary;
+use ferretto_trace::{Summary, summarize_and_complete};
+
+use super::symbols;
 
 /// The thread that passes the trace on.
 #[derive(Debug)]
@@ -16,10 +18,19 @@ impl Tee {
     pub(super) fn start(pipe: PipeReader) -> Result<Self> {
         let run = move || {
             let mut passing = Passing { pipe, failed: None };
-            let summary = ferretto_trace::summarize(&mut passing).map_err(anyhow::Error::from);
+            let mut more = Vec::new();
+            let summary = summarize_and_complete(&mut passing, |modules| {
+                more = symbols::packets(modules);
+                more.clone()
+            });
             // What the summary had no use for still belongs to the trace.
-            let rest = io::copy(&mut passing, &mut io::sink()).and_then(|_| io::stdout().flush());
-            (passing.failed.take().or(rest.err()), summary)
+            let rest = io::copy(&mut passing, &mut io::sink())
+                .and_then(|_| io::stdout().write_all(&more))
+                .and_then(|()| io::stdout().flush());
+            (
+                passing.failed.take().or(rest.err()),
+                summary.map_err(anyhow::Error::from),
+            )
         };
         let thread = std::thread::Builder::new()
             .name("ferretto-output".to_owned())

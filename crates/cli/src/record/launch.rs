@@ -1,0 +1,106 @@
+//! A command that waits to be let go.
+//!
+//! Its process has to be there before it can be profiled, and has to do nothing until the profiler is ready. So this
+//! binary is started in its place ([`main`]), says on a socket that it is there, waits for a byte, and then becomes the
+//! command, in the same process. If whoever started it goes away, it ends.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tempfile::TempDir;
+
+use super::child::{CANNOT_RUN, NOT_FOUND};
+
+/// First argument of a process that will be a command; socket and command follow. Not for users.
+pub(crate) const ARGUMENT: &str = "launch-command";
+/// How long the process may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What holds a command back. If this is dropped, the command is not run.
+#[derive(Debug)]
+pub(super) struct Gate {
+    listener: UnixListener,
+    _folder: TempDir,
+}
+
+impl Gate {
+    /// A gate, and what to run for a command to wait at it.
+    pub(super) fn new(command: &[OsString]) -> io::Result<(Self, Command)> {
+        let folder = tempfile::Builder::new().prefix("ferretto-").tempdir()?;
+        let path = folder.path().join("gate");
+        let listener = UnixListener::bind(&path)?;
+        listener.set_nonblocking(true)?;
+        let mut waiting = Command::new("/proc/self/exe");
+        waiting
+            .arg0("ferretto")
+            .arg(ARGUMENT)
+            .arg(&path)
+            .args(command);
+        let gate = Self {
+            listener,
+            _folder: folder,
+        };
+        Ok((gate, waiting))
+    }
+
+    /// Lets the command go.
+    pub(super) fn open(self, mut has_ended: impl FnMut() -> bool) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.listener.accept() {
+                Ok((mut stream, _)) => return stream.write_all(b"g"),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            // It has ended; whoever waits for it will see.
+            if has_ended() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+            let tick = Timespec {
+                tv_sec: 0,
+                tv_nsec: 50_000_000,
+            };
+            // An interrupted wait is looked at again.
+            let _ = poll(&mut fds, Some(&tick));
+        }
+    }
+}
+
+/// Whether these are the arguments of a process that will be a command.
+pub(crate) fn parse(args: &[OsString]) -> Option<&[OsString]> {
+    match args {
+        [argument, rest @ ..] if argument == ARGUMENT && rest.len() > 1 => Some(rest),
+        _ => None,
+    }
+}
+
+/// Waits to be let go and becomes the command.
+pub(crate) fn main(args: &[OsString]) -> ExitCode {
+    let [gate, program, rest @ ..] = args else {
+        return ExitCode::from(CANNOT_RUN);
+    };
+    let is_let_go = UnixStream::connect(gate).and_then(|mut gate| gate.read_exact(&mut [0]));
+    if is_let_go.is_err() {
+        // Nobody is there any more who wanted it.
+        return ExitCode::from(CANNOT_RUN);
+    }
+    let error = Command::new(program).args(rest).exec();
+    let shown = program.to_string_lossy();
+    anstream::eprintln!(
+        "ferretto: cannot run {shown}: {}",
+        crate::errors::reason(&error)
+    );
+    ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_RUN,
+    })
+}
