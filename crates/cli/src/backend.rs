@@ -65,12 +65,7 @@ impl Backend {
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         match self {
             Self::System(_) => Vec::new(),
-            Self::Own(own) => {
-                vec![(
-                    names::PRODUCER_SOCKET_VARIABLE,
-                    own.producer.to_string().into(),
-                )]
-            }
+            Self::Own(own) => own.variables(),
         }
     }
 
@@ -109,6 +104,12 @@ impl Own {
                 names::consumer_address().context("cannot tell where consumers are to connect")?;
         }
         Self::start(host, folder, tell)
+    }
+
+    /// What a command needs in its environment to find the service.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let address = self.producer.to_string().into();
+        vec![(names::PRODUCER_SOCKET_VARIABLE, address)]
     }
 
     fn start(

@@ -124,7 +124,8 @@ fn say(notice: &Notice) {
         Notice::Connected | Notice::Disconnected(_) => {
             DISCONNECTED.swap(disconnected, Ordering::Relaxed)
         }
-        Notice::Failed { .. } => false,
+        Notice::Started { .. } => return,
+        Notice::Remark { .. } | Notice::Failed { .. } => false,
     };
     if !(disconnected && before) {
         eprintln!(

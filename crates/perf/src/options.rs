@@ -18,7 +18,19 @@ pub enum Notice {
     Connected,
     /// There is no service, or it went away; it is tried again.
     Disconnected(String),
-    /// An instance of a data source could not be started, or not fully. The recording goes on without it.
+    /// An instance of a data source has started: from now on there are samples.
+    Started {
+        /// Name of the data source.
+        source: String,
+    },
+    /// An instance of a data source does less than it was asked for.
+    Remark {
+        /// Name of the data source.
+        source: String,
+        /// What is missing, and what to do about it.
+        text: String,
+    },
+    /// An instance of a data source could not be started. The recording goes on without it.
     Failed {
         /// Name of the data source.
         source: String,
@@ -32,6 +44,8 @@ impl fmt::Display for Notice {
         match self {
             Self::Connected => f.write_str("connected to the tracing service"),
             Self::Disconnected(reason) => write!(f, "no tracing service: {reason}"),
+            Self::Started { source } => write!(f, "{source}: started"),
+            Self::Remark { source, text } => write!(f, "{source}: {text}"),
             Self::Failed { source, reason } => write!(f, "{source}: {reason}"),
         }
     }

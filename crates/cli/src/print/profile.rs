@@ -32,7 +32,7 @@ pub(super) fn profiles(
 /// `callstacks by cpu-clock, 99 times a second`.
 fn title(profile: &ProfileSummary) -> String {
     if profile.is_off_cpu {
-        return "waiting, by callstack".to_owned();
+        return "off the CPU, by callstack".to_owned();
     }
     let event = match profile.event.name.as_str() {
         "" => "samples",
@@ -51,7 +51,7 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     let samples = profile.total.samples;
     let mut parts = vec![match profile.is_off_cpu {
         true => format!(
-            "{} in {} waits",
+            "{}, {} times",
             duration(profile.total.weight),
             grouped(samples)
         ),

@@ -14,6 +14,14 @@ use crate::snapshots::Snapshots;
 /// How long a command may take to end after Ctrl-C before it is asked to terminate and is waited for no longer.
 const CHILD_GRACE: Duration = Duration::from_secs(2);
 
+/// A profiler that was started.
+pub(super) struct Profiling {
+    /// The command, which waits to be let go.
+    pub(super) command: Option<Running>,
+    /// Waits until callstacks are recorded.
+    pub(super) started: Box<dyn FnOnce() -> Result<()>>,
+}
+
 /// The controls of `ferretto record`.
 pub(super) struct RecordControl {
     command: Vec<OsString>,
@@ -45,14 +53,10 @@ impl RecordControl {
         }
     }
 
-    /// Begins with a profiler: `command` waits to be let go, and `started` waits until callstacks are recorded.
-    pub(super) fn profile(
-        &mut self,
-        command: Option<Running>,
-        started: impl FnOnce() -> Result<()> + 'static,
-    ) {
-        self.child = command;
-        self.profiler_started = Some(Box::new(started));
+    /// Has the recording begin when the profiler is ready.
+    pub(super) fn profile(&mut self, profiling: Profiling) {
+        self.child = profiling.command;
+        self.profiler_started = Some(profiling.started);
     }
 
     fn child_runs(&mut self) -> bool {

@@ -27,11 +27,11 @@ pub(crate) use self::launch::{main as launch, parse as parse_launch};
 pub(crate) use self::perf::DEFAULT_HZ;
 
 use self::child::Running;
-use self::control::RecordControl;
+use self::control::{Profiling, RecordControl};
 use self::output::Target;
 use self::progress::Progress;
 use crate::args::RecordArgs;
-use crate::backend::Backend;
+use crate::backend::{Backend, Own};
 use crate::errors::message;
 use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
@@ -172,6 +172,10 @@ fn record(
         false => own_backend(&plan.config, args.quiet, &progress)?,
     };
     progress.tick();
+    let profiler = match (&mut backend, perf::sources(&plan.config)) {
+        (Backend::Own(own), sources @ 1..) => Some(start_profiler(args, own, sources, &progress)?),
+        _ => None,
+    };
     if !args.quiet {
         let tell = progress.teller();
         let command = !args.command.is_empty();
@@ -184,8 +188,8 @@ fn record(
         .map(|out| snapshots(out, backend.consumer(), progress.teller()));
     let (command, variables) = (args.command.clone(), backend.variables());
     let mut control = RecordControl::new(command, variables, progress, snapshots);
-    if perf::sources(&plan.config) > 0 {
-        profile(args, &plan.config, &mut backend, &mut control)?;
+    if let Some(profiler) = profiler {
+        control.profile(profiler);
     }
     let ended = Session::connect(&backend.consumer(), plan)
         .map_err(|error| not_connected(&backend, error))
@@ -203,27 +207,24 @@ fn record(
     Ok(Ended { aborted, code })
 }
 
-/// Starts the profiler, if it is not the system's, and has the command wait until it is ready.
-fn profile(
+/// Starts the profiler, and the command, which waits until the profiler is ready.
+fn start_profiler(
     args: &RecordArgs,
-    config: &TraceConfig,
-    backend: &mut Backend,
-    control: &mut RecordControl,
-) -> Result<()> {
-    let variables = backend.variables();
-    let Backend::Own(own) = backend else {
-        return Ok(());
-    };
+    own: &mut Own,
+    sources: usize,
+    progress: &Progress,
+) -> Result<Profiling> {
     let command = match args.profiles() && !args.command.is_empty() {
-        true => Some(Running::hold(&args.command, &variables).context("cannot start a process")?),
+        true => {
+            let held = Running::hold(&args.command, &own.variables());
+            Some(held.context("cannot start a process for the command")?)
+        }
         false => None,
     };
     let scope = perf::scope(args, command.as_ref().map(Running::pid));
-    let tell = control.progress.teller();
-    let profiler = own.start_profiler(scope, tell)?;
-    let sources = perf::sources(config);
-    control.profile(command, move || profiler.wait(sources));
-    Ok(())
+    let profiler = own.start_profiler(scope, progress.teller())?;
+    let started = Box::new(move || profiler.wait(sources));
+    Ok(Profiling { command, started })
 }
 
 /// Runs the session, and then waits for its snapshots, which go with it.

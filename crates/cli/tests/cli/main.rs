@@ -5,6 +5,7 @@ mod detach;
 mod files;
 mod open;
 mod perfetto;
+mod profile;
 mod record;
 mod snapshots;
 mod symbolize;

@@ -183,9 +183,9 @@ impl Writer {
 
     fn failed(&self, reason: String) {
         if let Some(handler) = &self.on_notice {
-            handler(&Notice::Failed {
+            handler(&Notice::Remark {
                 source: LINUX_PERF.to_owned(),
-                reason,
+                text: reason,
             });
         }
     }

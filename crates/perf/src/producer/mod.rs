@@ -204,14 +204,17 @@ impl Profiler {
         let writer = || handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
         let options = &self.options;
         let tell = |sentence| {
-            options.notify(Notice::Failed {
+            options.notify(Notice::Remark {
                 source: LINUX_PERF.to_owned(),
-                reason: sentence,
+                text: sentence,
             });
         };
         match start(&wanted, &mut self.shards, writer, &self.mailbox, tell) {
             Ok(source) => {
                 self.sources.insert(id, source);
+                self.options.notify(Notice::Started {
+                    source: LINUX_PERF.to_owned(),
+                });
             }
             Err(error) => {
                 self.shards.remove(id);

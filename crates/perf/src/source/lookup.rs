@@ -65,9 +65,9 @@ impl Lookup {
     /// Says once that something is in the way: it will be so for many processes.
     fn tell(&mut self, error: &LookupError) {
         if !std::mem::replace(&mut self.has_told, true) {
-            self.options.notify(Notice::Failed {
+            self.options.notify(Notice::Remark {
                 source: LINUX_PERF.to_owned(),
-                reason: error.to_string(),
+                text: error.to_string(),
             });
         }
     }

@@ -1,0 +1,327 @@
+//! Callstacks: `record --perf`, and what is made of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ferretto_trace::profile::{Profile, Selection, StackCounts, Value, hottest, read_profile};
+use ferretto_trace::summary::{Cause, Loss};
+
+use crate::world::{Said, World};
+
+/// A program that computes for half a second of CPU time, so that a loaded machine does not matter, as processes that are
+/// called `busy`.
+const BUSY: &str = r#"
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/wait.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void innermost(void) { for (int i = 0; i < 10000; i++) sink += i; }
+static inline __attribute__((always_inline)) void inlined(void) { for (int i = 0; i < 10000; i++) sink ^= i; }
+__attribute__((noinline)) void outer(void) { innermost(); inlined(); }
+int main(int argc, char **argv) {
+    double seconds = argc > 1 ? atof(argv[1]) : 0.4;
+    int code = argc > 2 ? atoi(argv[2]) : 0;
+    while (clock() < seconds * CLOCKS_PER_SEC) outer();
+    return code;
+}
+"#;
+
+/// The program, compiled; `None` without a compiler.
+fn busy(world: &World) -> Option<PathBuf> {
+    let source = world.write("busy.c", BUSY);
+    let program = world.path("busy");
+    let compiled = Command::new("cc")
+        .args(["-g", "-O1", "-o"])
+        .args([&program, &source])
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        println!("skipped: no C compiler");
+        return None;
+    }
+    Some(program)
+}
+
+/// Whether callstacks could not be recorded because this machine does not allow it.
+fn is_forbidden(said: &Said) -> bool {
+    let forbidden = said.stderr.contains("callstacks cannot be recorded");
+    if forbidden {
+        println!("skipped: {}", said.stderr);
+    }
+    forbidden
+}
+
+fn read(world: &World, name: &str) -> (Profile, StackCounts) {
+    let file = fs::File::open(world.path(name)).unwrap();
+    let (profile, counts) = read_profile(file, Selection::default()).unwrap();
+    assert!(profile.problems().is_empty(), "{:?}", profile.problems());
+    (profile, counts)
+}
+
+/// Names of functions and their samples, own and in all.
+fn functions(world: &World, name: &str) -> Vec<(String, u64, u64)> {
+    let (profile, counts) = read(world, name);
+    hottest(&profile, &counts, Value::Samples)
+        .into_iter()
+        .map(|hot| (hot.name, hot.own.samples, hot.total.samples))
+        .collect()
+}
+
+#[track_caller]
+fn assert_busy(functions: &[(String, u64, u64)]) {
+    let total = |name: &str| {
+        let found = functions.iter().find(|(found, ..)| found == name);
+        found.map_or(0, |(_, _, total)| *total)
+    };
+    assert!(total("main") > 10, "{functions:?}");
+    assert!(total("outer") > 10, "{functions:?}");
+    assert!(
+        total("innermost") > 0 && total("inlined") > 0,
+        "{functions:?}"
+    );
+    assert!(
+        total("outer") >= total("innermost") + total("inlined"),
+        "{functions:?}"
+    );
+}
+
+#[test]
+fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
+    let world = World::new();
+    let Some(program) = busy(&world) else { return };
+    let args = [
+        "record",
+        "--perf=499",
+        "--",
+        program.to_str().unwrap(),
+        "0.4",
+        "7",
+    ];
+    let said = world.run("ferretto", &args);
+    if is_forbidden(&said) {
+        return;
+    }
+    let said = said
+        .returned(7)
+        .complained("callstacks by cpu-clock, 499 times a second");
+    assert!(said.stderr.contains("innermost"), "{}", said.stderr);
+    assert_busy(&functions(&world, "trace.pftrace"));
+    let summary = world.summary("trace.pftrace");
+    // On a loaded machine the service may wait in vain for an answer; that is another matter.
+    let is_of_samples = |loss: &&Loss| loss.cause != Cause::Flush;
+    let losses: Vec<_> = summary.losses.iter().filter(is_of_samples).collect();
+    assert!(losses.is_empty(), "{losses:?}");
+    let profile = &summary.profiles[0];
+    assert_eq!(
+        profile.processes.len(),
+        1,
+        "only the command: {:?}",
+        profile.processes
+    );
+    let name = &profile.processes[0].name;
+    assert!(name.ends_with("busy 0.4 7") || name == "busy", "{name}");
+
+    // What is made of it.
+    let folded = world
+        .run("ferretto", &["folded", "trace.pftrace"])
+        .returned(0);
+    assert!(
+        folded.text().contains(";main;outer;innermost "),
+        "{}",
+        folded.text()
+    );
+    let first = folded.text().lines().next().unwrap();
+    assert!(first.starts_with("busy;"), "{first}");
+    world
+        .run(
+            "ferretto",
+            &["flamegraph", "--title", "A <test>", "trace.pftrace"],
+        )
+        .returned(0)
+        .complained("trace.svg");
+    let svg = String::from_utf8(world.read("trace.svg")).unwrap();
+    assert!(svg.contains("A &lt;test&gt;") && svg.contains("innermost"));
+    world
+        .run(
+            "ferretto",
+            &[
+                "flamegraph",
+                "-o",
+                "-",
+                "--before",
+                "trace.pftrace",
+                "trace.pftrace",
+            ],
+        )
+        .returned(0);
+    world
+        .run("ferretto", &["pprof", "trace.pftrace"])
+        .returned(0);
+    assert_eq!(world.read("trace.pb.gz")[..2], [0x1f, 0x8b]);
+    world
+        .run(
+            "ferretto",
+            &["pprof", "--per-process", "profiles", "trace.pftrace"],
+        )
+        .returned(0);
+    let profiles = fs::read_dir(world.path("profiles")).unwrap();
+    let names: Vec<_> = profiles.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 1);
+    let pid = profile.processes[0].id;
+    assert_eq!(
+        names[0].to_str().unwrap(),
+        format!("profile.0.pid.{pid}.pb.gz")
+    );
+    world
+        .run("ferretto", &["folded", "-p", "1", "trace.pftrace"])
+        .returned(1)
+        .complained("no callstack sample of trace.pftrace is selected");
+}
+
+#[test]
+fn a_trace_on_standard_output_has_names_too() {
+    let world = World::new();
+    let Some(program) = busy(&world) else { return };
+    // What the command writes to standard output would be in the trace.
+    let args = [
+        "record",
+        "--perf=499",
+        "-o",
+        "-",
+        "--",
+        program.to_str().unwrap(),
+        "0.2",
+    ];
+    let said = world.run("ferretto", &args);
+    if is_forbidden(&said) {
+        return;
+    }
+    let said = said.returned(0);
+    world.write("piped.pftrace", &said.stdout);
+    assert_busy(&functions(&world, "piped.pftrace"));
+}
+
+#[test]
+fn running_processes_are_recorded_by_their_numbers() {
+    let world = World::new();
+    let Some(program) = busy(&world) else { return };
+    let mut running: Vec<_> = (0..2)
+        .map(|_| Command::new(&program).arg("60").spawn().unwrap())
+        .collect();
+    let pids: Vec<u32> = running.iter().map(std::process::Child::id).collect();
+    let list = format!("{},{}", pids[0], pids[1]);
+    // Long enough for both to run on a loaded machine.
+    let args = ["record", "--perf=499", "-p", &list, "-d", "1500ms"];
+    let said = world.run("ferretto", &args);
+    for process in &mut running {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    if is_forbidden(&said) {
+        return;
+    }
+    said.returned(0);
+    assert_busy(&functions(&world, "trace.pftrace"));
+    let summary = world.summary("trace.pftrace");
+    let mut seen: Vec<u32> = summary.profiles[0]
+        .processes
+        .iter()
+        .map(|process| process.id as u32)
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, pids);
+}
+
+#[test]
+fn processes_that_are_not_there_are_told() {
+    let world = World::new();
+    world
+        .run("ferretto", &["record", "--perf", "-p", "999999999"])
+        .returned(1)
+        .complained("there is no process 999999999");
+    world
+        .run(
+            "ferretto",
+            &["record", "--perf", "-p", "999999999,999999998"],
+        )
+        .returned(1)
+        .complained("there are no processes 999999999, 999999998");
+    world
+        .run("ferretto", &["record", "-p", "1"])
+        .returned(1)
+        .complained("give --perf or --off-cpu with it");
+    assert_eq!(world.names(), [""; 0], "nothing is left behind");
+}
+
+#[test]
+fn commands_that_end_at_once_or_cannot_be_run_are_fine() {
+    let world = World::new();
+    let said = world.run("ferretto", &["record", "--perf", "--", "true"]);
+    if is_forbidden(&said) {
+        return;
+    }
+    said.returned(0);
+    world.write("no-program", "#!/etc/passwd\n");
+    let path = world.path("no-program");
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    world
+        .run(
+            "ferretto",
+            &["record", "--perf", "--", path.to_str().unwrap()],
+        )
+        .returned(126)
+        .complained("cannot run");
+    world
+        .run("ferretto", &["record", "--perf", "--", "no-such-command"])
+        .returned(127);
+}
+
+#[test]
+fn waiting_is_recorded_with_its_time() {
+    let world = World::new();
+    let args = ["record", "--off-cpu", "--", "sleep", "0.5"];
+    let said = world.run("ferretto", &args);
+    if is_forbidden(&said) {
+        return;
+    }
+    said.returned(0).complained("off the CPU, by callstack");
+    let summary = world.summary("trace.pftrace");
+    let [profile] = &summary.profiles[..] else {
+        panic!("{:#?}", summary.profiles)
+    };
+    assert!(profile.is_off_cpu);
+    assert!(profile.total.weight >= 450_000_000, "{profile:#?}");
+    let folded = world
+        .run("ferretto", &["folded", "trace.pftrace"])
+        .returned(0);
+    let longest = folded
+        .text()
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .max_by_key(|(_, ns)| ns.parse::<u64>().unwrap())
+        .unwrap();
+    assert!(longest.0.contains("nanosleep"), "{}", longest.0);
+    world
+        .run("ferretto", &["flamegraph", "trace.pftrace"])
+        .returned(0);
+    let svg = String::from_utf8(world.read("trace.svg")).unwrap();
+    assert!(svg.contains("where threads waited"));
+}
+
+#[test]
+fn traces_without_callstacks_say_how_to_get_some() {
+    let world = World::new();
+    let trace = ferretto_wire::encode(|trace| {
+        trace.nested(1, |packet| packet.varint(8, 1));
+    });
+    world.write("empty.pftrace", trace);
+    for command in ["flamegraph", "folded", "pprof"] {
+        world
+            .run("ferretto", &[command, "empty.pftrace"])
+            .returned(1)
+            .complained("ferretto record --perf records some");
+    }
+    assert_eq!(world.names(), ["empty.pftrace"]);
+}
