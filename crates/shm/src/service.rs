@@ -1,5 +1,6 @@
 //! The service's side: takes chunks out of a region whose owner may be hostile.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::layout::{ChunkHeader, Layout, PageSize};
@@ -67,9 +68,38 @@ impl ServiceRegion {
 
     /// Visits every chunk that holds something its producer has not committed, in memory order, changing nothing.
     ///
+    /// If a chunk is visited, so are those that its writer began before it and has not committed, even if there is nothing
+    /// in them yet that may be read: whoever reads the chunk has to wait for these. What writers begin meanwhile may be
+    /// left out.
+    ///
     /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so `visit` must not.
     pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
         let _reading = self.region().lock_reading();
+        // Writers go on while this goes from page to page, and may begin a chunk in a page that was passed and the next
+        // one in a page to come. So the last chunk of each is looked for first; all before that are there by then.
+        let mut last: HashMap<u16, u32> = HashMap::new();
+        self.for_each_used(|chunk| {
+            if chunk.holds_something() {
+                let header = chunk.header;
+                let last = last.entry(header.writer_id).or_insert(header.chunk_id);
+                if is_after(header.chunk_id, *last) {
+                    *last = header.chunk_id;
+                }
+            }
+        });
+        self.for_each_used(|chunk| {
+            let Some(&last) = last.get(&chunk.header.writer_id) else {
+                return;
+            };
+            let is_begun = chunk.header.count > 0 && is_after(last, chunk.header.chunk_id);
+            if is_begun || chunk.holds_something() && !is_after(chunk.header.chunk_id, last) {
+                visit(chunk);
+            }
+        });
+    }
+
+    /// Visits every chunk that is not free.
+    fn for_each_used(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
         for page in 0..self.pages.count() {
             let word = self.pages.load(page, Ordering::Acquire);
             for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
@@ -77,17 +107,12 @@ impl ServiceRegion {
                 let Some(place) = self.pages.place(word, page, index) else {
                     continue;
                 };
-                if state == State::Free {
-                    continue;
-                }
-                let header = self.pages.header(&place);
-                let complete = state == State::Complete;
-                if complete || header.count >= 2 {
+                if state != State::Free {
                     visit(&ScrapedChunk {
                         region: self,
                         place,
-                        header,
-                        complete,
+                        header: self.pages.header(&place),
+                        complete: state == State::Complete,
                     });
                 }
             }
@@ -215,6 +240,11 @@ pub struct ScrapedChunk<'a> {
 }
 
 impl ScrapedChunk<'_> {
+    /// Whether there is anything in it that may be read.
+    fn holds_something(&self) -> bool {
+        self.complete || self.header.count >= 2
+    }
+
     /// The header as it was read. If the chunk is not complete, the last fragment counted and the flags about it
     /// describe what is still being written.
     pub fn header(&self) -> ChunkHeader {
@@ -244,6 +274,11 @@ impl ScrapedChunk<'_> {
                 .copy_fragments(&self.place, self.header.count.saturating_sub(1), out);
         }
     }
+}
+
+/// Whether the chunk number `a` comes after `b`, as they wrap.
+fn is_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() > 0
 }
 
 impl fmt::Debug for ScrapedChunk<'_> {

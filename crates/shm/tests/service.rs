@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Stored, World, assemble};
-use ferretto_shm::{ArbiterOptions, ChunkHeader, PageSize, Region, ServiceRegion};
+use ferretto_shm::{ArbiterOptions, ChunkHeader, Layout, PageSize, Region, ServiceRegion};
 use proptest::prelude::*;
 
 fn scrape(world: &World) -> Vec<(ChunkHeader, bool, Vec<u8>)> {
@@ -61,6 +61,59 @@ fn shm_045_what_was_scraped_is_committed_as_well() {
     assert_eq!(world.stored[0].header, header);
     let scraped = Stored { header, payload };
     assert_eq!(assemble([&scraped].into_iter()), world.packets(1));
+}
+
+#[test]
+fn a_chunk_is_not_scraped_without_those_its_writer_began_before_it() {
+    let options = ArbiterOptions {
+        layout: Some(Layout::Div1),
+        ..Default::default()
+    };
+    let mut world = World::new(6, options);
+    let (mut busy, mut quick) = (world.writer(), world.writer());
+    // Pages 0 and 1, of which the first is freed.
+    busy.write_packet(&[8; 4000]);
+    busy.write_packet(&[8; 4000]);
+    world.deliver();
+    assert_eq!((world.page_word(0), world.page_word(1) != 0), (0, true));
+    let mut seen = Vec::new();
+    world.service.for_each_uncommitted(|chunk| {
+        if seen.is_empty() {
+            // While page 1 is looked at, another writer fills all that are free.
+            while quick.drop_count() == 0 {
+                quick.write_packet(&[8; 4000]);
+            }
+        }
+        seen.push((chunk.header().writer_id, chunk.header().chunk_id));
+    });
+    assert_eq!(seen, [(busy.id(), 1)]);
+    let mut seen: Vec<u32> = scrape(&world)
+        .iter()
+        .filter_map(|(header, ..)| (header.writer_id == quick.id()).then_some(header.chunk_id))
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_chunk_that_is_kept_to_be_patched_is_scraped_with_those_after_it() {
+    let options = ArbiterOptions {
+        layout: Some(Layout::Div1),
+        direct_patching: true,
+        ..Default::default()
+    };
+    let world = World::new(4, options);
+    let mut writer = world.writer();
+    writer.new_packet().nested(900, |message| {
+        // The first chunk lacks the length of this message, which goes on in a third.
+        message.bytes(1, &[8; 9000]);
+        let found = scrape(&world);
+        let [(first, false, payload), (second, true, _)] = &found[..] else {
+            panic!("{} chunks", found.len());
+        };
+        assert_eq!((first.chunk_id, first.count, second.chunk_id), (0, 1, 1));
+        assert!(payload.is_empty());
+    });
 }
 
 #[test]
