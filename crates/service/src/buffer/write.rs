@@ -40,7 +40,6 @@ impl TraceBuffer {
         }
         if found.aborted {
             flags |= flag::ABORTED;
-            self.stats.trace_writer_packet_loss += 1;
         }
         // No longer than the payload, so it fits.
         let len = found.len as u16;
@@ -57,6 +56,7 @@ impl TraceBuffer {
             self.stats.abi_violations += 1;
             return;
         }
+        self.stats.trace_writer_packet_loss += u64::from(found.aborted);
         let payload = chunk.payload.get(..found.len).unwrap_or_default();
         self.store(chunk, header, payload, found);
         self.sequences.forget_idle();
@@ -72,8 +72,11 @@ impl TraceBuffer {
         let slot = self.slot_for(chunk, header.len);
         header.slot = slot;
         if self.admit(slot, &header).is_none() {
-            self.settle(slot, &header);
-            self.discard(&header);
+            self.stats.chunks_discarded += 1;
+            // Of all others that left the buffer everything was told, as they left or were passed over.
+            if self.settle(slot, &header) {
+                self.tell_of_abort(&header);
+            }
             return;
         }
         let Some(sequence) = self.sequences.get(slot) else {
@@ -107,7 +110,7 @@ impl TraceBuffer {
         self.append(slot, header, payload, found.last as u16);
     }
 
-    /// Counts a chunk that is not stored.
+    /// Counts a chunk that is not stored, and that was not stored before.
     fn discard(&mut self, header: &ChunkHeader) {
         self.stats.chunks_discarded += 1;
         self.tell_of_abort(header);
@@ -143,15 +146,14 @@ impl TraceBuffer {
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
     }
 
-    /// Notes that a chunk that was scraped and is gone had nothing more to come.
-    fn settle(&mut self, slot: u32, header: &ChunkHeader) {
-        if let Some(sequence) = self.sequences.get_mut(slot)
-            && let Some(last) = &mut sequence.consumed
-            && header.id == last.id
-            && !header.has(flag::INCOMPLETE)
-        {
-            last.incomplete = false;
-        }
+    /// Notes that a chunk that was scraped and is gone had nothing more to come. Returns whether that is news.
+    fn settle(&mut self, slot: u32, header: &ChunkHeader) -> bool {
+        let sequence = self.sequences.get_mut(slot);
+        let Some(last) = sequence.and_then(|sequence| sequence.consumed.as_mut()) else {
+            return false;
+        };
+        let is_it = header.id == last.id && !header.has(flag::INCOMPLETE);
+        is_it && std::mem::take(&mut last.incomplete)
     }
 
     /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored anew.

@@ -96,6 +96,17 @@ impl Writer {
         }
     }
 
+    /// Gives a packet up and says so.
+    fn give_up(&mut self) {
+        if self.capacity - self.chunk.payload.len() < ABORT.len() {
+            self.close(None);
+        }
+        self.chunk.payload.extend(ABORT);
+        self.chunk.fragments += 1;
+        self.packets += 1;
+        self.close(None);
+    }
+
     /// Sends the chunk off, with four bytes to be patched in later if asked for.
     fn close(&mut self, hole: Option<usize>) {
         let next = chunk(self.key.0, self.key.1, self.chunk.id.wrapping_add(1));
@@ -193,6 +204,8 @@ struct World {
     scraping: bool,
     /// Commits overtake each other.
     overtaking: bool,
+    /// Writers find no room at times.
+    giving_up: bool,
 }
 
 /// Returns how many packets did not come out.
@@ -207,6 +220,7 @@ fn run(world: &World, seed: u64) -> Result<u32, TestCaseError> {
     for _ in 0..600 {
         let index = numbers.below(writers.len());
         match numbers.below(10) {
+            0..3 if world.giving_up && numbers.one_in(16) => writers[index].give_up(),
             0..3 => writers[index].write(&mut numbers),
             3..8 => writers[index].deliver(&mut buffer, world, &mut numbers),
             8 if world.scraping => writers[index].scrape(&mut buffer, &mut numbers),
@@ -248,13 +262,14 @@ proptest! {
         seed in any::<u64>(),
         scraping in any::<bool>(),
         overtaking in any::<bool>(),
+        giving_up in any::<bool>(),
     ) {
-        run(&World { size: 4096, scraping, overtaking }, seed)?;
+        run(&World { size: 4096, scraping, overtaking, giving_up }, seed)?;
     }
 
     #[test]
     fn nothing_is_lost_with_room_enough(seed in any::<u64>(), scraping in any::<bool>()) {
-        let world = World { size: 1 << 20, scraping, overtaking: false };
+        let world = World { size: 1 << 20, scraping, overtaking: false, giving_up: false };
         prop_assert_eq!(run(&world, seed)?, 0);
     }
 }

@@ -413,13 +413,16 @@ impl Model {
             self.stats.trace_writer_packet_loss += 1;
         }
         let Some(mut read) = self.admit(key, made.id, len) else {
+            // All but the rest of one that was scraped has been told of.
+            let mut settled = false;
             if let Some((last, _, incomplete)) = &mut self.writer(key).consumed
                 && *last == made.id
+                && made.complete
             {
-                *incomplete &= !made.complete;
+                settled = std::mem::take(incomplete);
             }
             self.stats.chunks_discarded += 1;
-            self.tell(key, aborted);
+            self.tell(key, aborted && settled);
             return;
         };
         let there = self.chunks(key);

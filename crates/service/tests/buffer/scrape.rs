@@ -56,6 +56,37 @@ fn tracebuf_028_scraping_the_same_twice_changes_nothing() {
 }
 
 #[test]
+fn a_loss_is_told_once_however_often_its_chunk_comes() {
+    let mut buffer = ring(8192);
+    let lossy = chunk(1, 1, 0).packet(20, 1).raw(&ABORT).count(2).pad(500);
+    lossy.copy_to(&mut buffer);
+    chunk(1, 1, 1).packet(20, 2).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(1, 0), (2, 129)]);
+    // It was scraped; now it is committed.
+    lossy.copy_to(&mut buffer);
+    chunk(1, 1, 2).packet(20, 3).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(3, 0)]);
+}
+
+#[test]
+fn a_loss_at_the_end_of_a_chunk_that_was_scraped_before_is_told() {
+    for policy in [Policy::Ring, Policy::Discard] {
+        let mut buffer = TraceBuffer::new(BufferOptions {
+            policy,
+            ..BufferOptions::ring(8192)
+        })
+        .expect("memory");
+        let made = chunk(1, 1, 0).packet(20, 1);
+        let scraped = made.clone().packet(20, 9).pad(500).scraped();
+        scraped.copy_to(&mut buffer);
+        assert_eq!(seeds(&mut buffer), [(1, 0)]);
+        made.raw(&ABORT).count(2).pad(500).copy_to(&mut buffer);
+        chunk(1, 1, 1).packet(20, 2).copy_to(&mut buffer);
+        assert_eq!(seeds(&mut buffer), [(2, 129)]);
+    }
+}
+
+#[test]
 fn tracebuf_029_what_a_scraped_chunk_gained_survives_its_eviction() {
     let mut buffer = ring(4096);
     let made = chunk(1, 1, 0).packet(20, 1).packet(20, 2);
