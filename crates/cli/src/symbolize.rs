@@ -41,6 +41,9 @@ pub(crate) struct SymbolizeArgs {
     /// Use the file at the recorded path if neither has a build id; right if it has not changed since the recording
     #[arg(long)]
     trust_paths: bool,
+    /// Neither use names that were found before nor keep those found now; they are kept in $XDG_CACHE_HOME/ferretto
+    #[arg(long)]
+    no_cache: bool,
 }
 
 pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
@@ -48,6 +51,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
     options.roots.splice(0..0, args.symbols.iter().cloned());
     options.system = !args.no_system;
     options.trust_paths = args.trust_paths;
+    options.cache = options.cache.filter(|_| !args.no_cache);
     for root in &args.symbols {
         if !root.exists() {
             bail!(

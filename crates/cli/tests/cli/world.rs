@@ -107,6 +107,7 @@ impl World {
             .current_dir(self.folder.path())
             // Its own, so that what it leaves behind is seen.
             .env("TMPDIR", self.folder.path())
+            .env("XDG_CACHE_HOME", self.path("cache"))
             .env("PERFETTO_PRODUCER_SOCK_NAME", self.path("producer.sock"))
             .env("PERFETTO_CONSUMER_SOCK_NAME", self.path("consumer.sock"))
             .stdin(Stdio::null())

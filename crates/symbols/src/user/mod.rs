@@ -1,5 +1,6 @@
 //! Names of the functions of programs.
 
+mod cache;
 mod dwarf;
 mod image;
 mod options;
@@ -11,9 +12,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cache::Cache;
 pub use image::Reason;
 pub use options::{Mode, Options};
-use search::Index;
+use search::{Found, Index};
 
 /// A program file or library of a recording, and addresses in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,18 +113,67 @@ impl Symbolizer {
     /// The names of the addresses of one module.
     #[must_use]
     pub fn symbolize_module(&self, module: &Module) -> Outcome {
-        let mut rel_pcs = module.rel_pcs.clone();
-        rel_pcs.sort_unstable();
-        rel_pcs.dedup();
         let found = search::find(&self.options, &self.index, module);
-        let mut outcome = Outcome {
-            skipped: found.skipped,
-            ..Outcome::default()
-        };
-        if !found.images.is_empty() {
-            let supplementary = found.supplementary.as_ref();
-            table::name(&found.images, supplementary, module, &rel_pcs, &mut outcome);
+        let mut outcome = Outcome::default();
+        if let Some(best) = found.images.first() {
+            let correction = table::correction(best, module);
+            let mut addresses: Vec<(u64, u64)> = module
+                .rel_pcs
+                .iter()
+                .map(|&rel_pc| (rel_pc.saturating_add(correction), rel_pc))
+                .collect();
+            addresses.sort_unstable();
+            addresses.dedup();
+            self.name(&found, module, &addresses, &mut outcome);
         }
+        outcome.skipped = found.skipped;
         outcome
+    }
+
+    /// Names addresses (ascending, with what the trace calls them) by the files that were found, and by what is known of
+    /// them from earlier.
+    fn name(
+        &self,
+        found: &Found,
+        module: &Module,
+        addresses: &[(u64, u64)],
+        outcome: &mut Outcome,
+    ) {
+        let cache = self.options.cache.as_deref();
+        let cache = cache.and_then(|folder| Cache::new(folder, &module.build_id, found));
+        let mut known = cache.as_ref().map(Cache::load).unwrap_or_default();
+        let mut new: Vec<u64> = addresses.iter().map(|&(address, _)| address).collect();
+        new.retain(|address| !known.names.contains_key(address));
+        new.dedup();
+        if !new.is_empty() {
+            let names = table::name(&found.images, found.supplementary.as_ref(), &new);
+            known.used.resize(found.images.len(), false);
+            for (known, used) in known.used.iter_mut().zip(names.used) {
+                *known |= used;
+            }
+            known.names.extend(new.into_iter().zip(names.frames));
+            outcome.remarks = names.remarks;
+            // What was damaged, or took too long, may go better another time.
+            if let Some(cache) = cache.filter(|_| outcome.remarks.is_empty()) {
+                cache.store(&known);
+            }
+        }
+        for &(address, rel_pc) in addresses {
+            if let Some(frames) = known
+                .names
+                .get(&address)
+                .filter(|frames| !frames.is_empty())
+            {
+                let frames = frames.clone();
+                outcome.names.push(Named { rel_pc, frames });
+            }
+        }
+        let used = found
+            .images
+            .iter()
+            .zip(known.used)
+            .filter(|(_, used)| *used);
+        let used = used.map(|(image, _)| image.path.clone());
+        outcome.used.extend(used);
     }
 }

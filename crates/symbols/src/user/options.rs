@@ -26,6 +26,8 @@ pub struct Options {
     /// Whether a file at the recorded path is used that has no build id, if the recorded one has none either. Right if the
     /// recording was just made on this machine; else nothing tells whether it is the same file.
     pub trust_paths: bool,
+    /// Folder where names are kept by build id, to be found at once when they are asked for again; none keeps nothing.
+    pub cache: Option<PathBuf>,
     /// Folder of debug files; none is `/usr/lib/debug`.
     pub debug_folder: Option<PathBuf>,
 }
@@ -33,6 +35,8 @@ pub struct Options {
 impl Options {
     /// What upstream's environment variables say: `PERFETTO_BINARY_PATH`, folders separated by colons, and
     /// `PERFETTO_SYMBOLIZER_MODE`, `index` or `find`. This machine's files are looked at, too.
+    ///
+    /// Names are kept in [`default_cache`](Self::default_cache).
     ///
     /// # Errors
     ///
@@ -54,7 +58,20 @@ impl Options {
                 .collect(),
             mode,
             system: true,
+            cache: Self::default_cache(),
             ..Self::default()
         })
+    }
+
+    /// Where names are kept: `$XDG_CACHE_HOME/ferretto/symbols`, or below `~/.cache`.
+    #[must_use]
+    pub fn default_cache() -> Option<PathBuf> {
+        let folder = |name| {
+            env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+        Some(caches.join("ferretto").join("symbols"))
     }
 }

@@ -7,29 +7,31 @@ use rustc_hash::FxHashMap;
 
 use super::dwarf::{Budget, Dwarf, Place, Problem};
 use super::image::{Image, Level};
-use super::{Frame, Module, Named, Outcome};
+use super::{Frame, Module};
 use crate::demangle;
 
 /// Longer names are cut off.
 const MAX_NAME: usize = 4096;
 
-/// Names `rel_pcs` (ascending) from the files of `module`, the best first.
-pub(super) fn name(
-    images: &[Image],
-    supplementary: Option<&Image>,
-    module: &Module,
-    rel_pcs: &[u64],
-    outcome: &mut Outcome,
-) {
-    let correction = images.first().map_or(0, |image| correction(image, module));
-    let addresses: Vec<u64> = rel_pcs
-        .iter()
-        .map(|rel_pc| rel_pc.saturating_add(correction))
-        .collect();
-    let places = places(images, supplementary, &addresses, outcome);
+/// What the files of a module say.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Of each address: its functions, innermost first; none if nothing is known.
+    pub(super) frames: Vec<Vec<Frame>>,
+    /// Of each file: whether it said something.
+    pub(super) used: Vec<bool>,
+    pub(super) remarks: Vec<String>,
+}
+
+/// Names `addresses` (ascending, as the files state them) by the files of a module, the best first.
+pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &[u64]) -> Names {
+    let mut names = Names {
+        used: vec![false; images.len()],
+        ..Names::default()
+    };
+    let places = places(images, supplementary, addresses, &mut names.remarks);
     let mut texts = Texts::default();
-    let mut used = vec![false; images.len()];
-    for (index, (&rel_pc, &address)) in rel_pcs.iter().zip(&addresses).enumerate() {
+    for (index, &address) in addresses.iter().enumerate() {
         let places = places.get(index).map_or(&[][..], |places| places);
         let mut frames = Vec::with_capacity(places.len().max(1));
         let (last, inlined) = match places.split_last() {
@@ -44,19 +46,16 @@ pub(super) fn name(
             _ => symbol(images, address),
         };
         if let Some((image, _)) = symbol {
-            used[image] = true;
+            names.used[image] = true;
         }
         let outermost = last.cloned().unwrap_or_default();
         frames.extend(texts.frame(&outermost, symbol.map(|(_, name)| name)));
-        if !frames.is_empty() {
-            used[0] |= last.is_some();
-            outcome.names.push(Named { rel_pc, frames });
+        if last.is_some() && !frames.is_empty() {
+            names.used[0] = true;
         }
+        names.frames.push(frames);
     }
-    let used = images.iter().zip(used).filter(|(_, used)| *used);
-    outcome
-        .used
-        .extend(used.map(|(image, _)| image.path.clone()));
+    names
 }
 
 /// What debug information says of each address; nothing if there is none.
@@ -64,7 +63,7 @@ fn places(
     images: &[Image],
     supplementary: Option<&Image>,
     addresses: &[u64],
-    outcome: &mut Outcome,
+    remarks: &mut Vec<String>,
 ) -> Vec<Vec<Place>> {
     let Some(image) = images.first().filter(|image| image.level == Level::Lines) else {
         return Vec::new();
@@ -72,7 +71,7 @@ fn places(
     let budget = Budget::new();
     let mut remark = |problem: Option<Problem>| {
         let problem = problem.map(|problem| format!("{}: {problem}", image.path.display()));
-        outcome.remarks.extend(problem);
+        remarks.extend(problem);
     };
     match Dwarf::open(&image.elf, supplementary.map(|image| &image.elf), &budget) {
         Ok((dwarf, problem)) => {
@@ -136,7 +135,7 @@ impl Texts {
 /// What to add to recorded addresses to get those of the file.
 ///
 /// A profiler that did not see the file's headers takes a load bias that is too small.
-fn correction(image: &Image, module: &Module) -> u64 {
+pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     let load_bias = module
         .offset
         .and_then(|offset| load_bias(&image.elf, offset));

@@ -1,5 +1,6 @@
 //! Names of the functions of real programs, compiled here.
 
+mod cache;
 mod lines;
 mod search;
 mod support;

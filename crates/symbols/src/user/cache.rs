@@ -1,0 +1,276 @@
+//! Names that were found before, in files by build id.
+//!
+//! A file has a checksum, and says what the files were like that its names come from: those that were changed, or found
+//! only since, are looked at anew. Files are replaced whole, so that any number of processes may use the folder.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use ferretto_elf::open_regular;
+use ferretto_wire::{Fields, encode};
+use rustc_hash::FxHashMap;
+
+use super::Frame;
+use super::image::{Image, hex};
+use super::search::Found;
+
+/// What a file begins with; the number is that of the format.
+const MAGIC: &[u8; 8] = b"FerSym01";
+/// Magic and checksum.
+const HEADER: usize = 12;
+/// A larger file is none of ours.
+const MAX_FILE: u64 = 64 << 20;
+/// Addresses in one file; when there are more, only the newest stay.
+const MAX_ADDRESSES: usize = 200_000;
+/// All files together; the oldest go when there is more.
+const MAX_TOTAL: u64 = 256 << 20;
+/// An unfinished file of a process that died is removed after this time.
+const MAX_UNFINISHED: Duration = Duration::from_secs(3600);
+/// Ending of unfinished files.
+const UNFINISHED: &str = "tmp";
+
+mod field {
+    pub(super) const SOURCE: u32 = 1;
+    pub(super) const USED: u32 = 2;
+    pub(super) const TEXT: u32 = 3;
+    pub(super) const ADDRESS: u32 = 4;
+    pub(super) const VALUE: u32 = 1;
+    pub(super) const FRAME: u32 = 2;
+    pub(super) const FUNCTION: u32 = 1;
+    pub(super) const FILE: u32 = 2;
+    pub(super) const LINE: u32 = 3;
+}
+
+/// What is known of a module.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By address; without frames if it is known to have no name.
+    pub(super) names: FxHashMap<u64, Vec<Frame>>,
+    /// Of each file of the module: whether names come from it.
+    pub(super) used: Vec<bool>,
+}
+
+/// Where the names of a module are kept.
+#[derive(Debug)]
+pub(super) struct Cache {
+    folder: PathBuf,
+    name: String,
+    /// What the files of the module are like.
+    source: Vec<u8>,
+}
+
+impl Cache {
+    /// None if the module cannot be told from others, or the folder cannot be used.
+    pub(super) fn new(folder: &Path, build_id: &[u8], found: &Found) -> Option<Self> {
+        if !(8..=64).contains(&build_id.len()) {
+            return None;
+        }
+        let mut source = Vec::new();
+        for image in found.images.iter().chain(&found.supplementary) {
+            source.extend(describe(image)?);
+        }
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(folder).ok()?;
+        // Nobody else may decide what is removed.
+        let metadata = fs::symlink_metadata(folder).ok()?;
+        let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+        own.then(|| Self {
+            folder: folder.to_owned(),
+            name: hex(build_id),
+            source,
+        })
+    }
+
+    /// What was stored. A file that is damaged, or of other sources, is as none.
+    pub(super) fn load(&self) -> Known {
+        self.read().unwrap_or_default()
+    }
+
+    fn read(&self) -> Option<Known> {
+        let file = open_regular(self.folder.join(&self.name)).ok()?;
+        let mut bytes = Vec::new();
+        (&file).take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+        let (header, body) = bytes.split_at_checked(HEADER)?;
+        if !header.starts_with(MAGIC) || header[MAGIC.len()..] != checksum(body) {
+            return None;
+        }
+        let known = self.parse(body)?;
+        // Those that are used stay longest.
+        let _ = file.set_modified(SystemTime::now());
+        Some(known)
+    }
+
+    fn parse(&self, body: &[u8]) -> Option<Known> {
+        let mut known = Known::default();
+        let mut texts: Vec<Arc<str>> = Vec::new();
+        for part in Fields::new(body) {
+            let part = part.ok()?;
+            match part.number {
+                field::SOURCE if part.as_bytes()? != self.source => return None,
+                field::USED => known.used.push(part.as_bool()?),
+                field::TEXT => texts.push(part.as_str_lossy()?.into()),
+                field::ADDRESS => {
+                    let (address, frames) = address(part.as_bytes()?, &texts)?;
+                    known.names.insert(address, frames);
+                }
+                _ => {}
+            }
+        }
+        Some(known)
+    }
+
+    /// Keeps what is known. Nothing is told of errors: it only takes longer the next time.
+    pub(super) fn store(&self, known: &Known) {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        let unfinished = format!("{}.{process}.{number}.{UNFINISHED}", self.name);
+        let unfinished = self.folder.join(unfinished);
+        let body = self.body(known);
+        let write = || {
+            let mut file = File::options()
+                .write(true)
+                .create_new(true)
+                .open(&unfinished)?;
+            file.write_all(MAGIC)?;
+            file.write_all(&checksum(&body))?;
+            file.write_all(&body)?;
+            fs::rename(&unfinished, self.folder.join(&self.name))
+        };
+        if write().is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        self.tidy();
+    }
+
+    fn body(&self, known: &Known) -> Vec<u8> {
+        let mut texts: FxHashMap<Arc<str>, u64> = FxHashMap::default();
+        encode(|body| {
+            body.bytes(field::SOURCE, &self.source);
+            for &used in &known.used {
+                body.bool(field::USED, used);
+            }
+            for (address, frames) in known.names.iter().take(MAX_ADDRESSES) {
+                let texts_of = |frame: &Frame| [Some(frame.function.clone()), frame.file.clone()];
+                for text in frames.iter().flat_map(texts_of).flatten() {
+                    let number = texts.len() as u64;
+                    texts.entry(text).or_insert_with_key(|text| {
+                        body.string(field::TEXT, text);
+                        number
+                    });
+                }
+                body.nested(field::ADDRESS, |out| {
+                    out.varint(field::VALUE, *address);
+                    for frame in frames {
+                        out.nested(field::FRAME, |out| {
+                            out.varint(field::FUNCTION, texts[&frame.function]);
+                            if let Some(file) = &frame.file {
+                                out.varint(field::FILE, texts[file]);
+                            }
+                            out.varint(field::LINE, u64::from(frame.line));
+                        });
+                    }
+                });
+            }
+        })
+    }
+
+    /// Removes the oldest files if there are too many.
+    fn tidy(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let mut files = Vec::new();
+        let mut total = 0;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| is_ours(name)) else {
+                continue;
+            };
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if name.ends_with(UNFINISHED) {
+                if changed.elapsed().is_ok_and(|age| age > MAX_UNFINISHED) {
+                    let _ = fs::remove_file(entry.path());
+                }
+                continue;
+            }
+            total += metadata.len();
+            files.push((changed, metadata.len(), entry.path()));
+        }
+        files.sort_unstable();
+        for (_, size, path) in files {
+            if total <= MAX_TOTAL {
+                break;
+            }
+            let _ = fs::remove_file(path);
+            total -= size;
+        }
+    }
+}
+
+/// Whether a file of this name was made here.
+fn is_ours(name: &str) -> bool {
+    let id = name.split('.').next().unwrap_or_default();
+    let is_id = id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id && (id.len() == name.len() || name.ends_with(UNFINISHED))
+}
+
+/// An address and its frames; their texts came before.
+fn address(bytes: &[u8], texts: &[Arc<str>]) -> Option<(u64, Vec<Frame>)> {
+    let mut value = 0;
+    let mut frames = Vec::new();
+    for part in Fields::new(bytes) {
+        let part = part.ok()?;
+        match part.number {
+            field::VALUE => value = part.as_u64()?,
+            field::FRAME => frames.push(frame(part.as_bytes()?, texts)?),
+            _ => {}
+        }
+    }
+    Some((value, frames))
+}
+
+fn frame(bytes: &[u8], texts: &[Arc<str>]) -> Option<Frame> {
+    let number = |number| Fields::find(number, bytes).and_then(|field| field.as_u64());
+    let text = |number: u64| texts.get(usize::try_from(number).ok()?).cloned();
+    Some(Frame {
+        function: number(field::FUNCTION).and_then(text)?,
+        file: match number(field::FILE) {
+            Some(file) => Some(text(file)?),
+            None => None,
+        },
+        line: number(field::LINE).and_then(|line| u32::try_from(line).ok())?,
+    })
+}
+
+/// What tells a file from another one that takes its place.
+fn describe(image: &Image) -> Option<Vec<u8>> {
+    let metadata = fs::metadata(&image.path).ok()?;
+    let numbers = [
+        metadata.dev(),
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime() as u64,
+        metadata.mtime_nsec() as u64,
+    ];
+    Some(
+        numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect(),
+    )
+}
+
+fn checksum(bytes: &[u8]) -> [u8; 4] {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum().to_le_bytes()
+}
