@@ -26,6 +26,19 @@ pub(crate) fn open(pid: u32, memory: &File, map: &Map) -> Option<File> {
         .ok()
         .filter(|file| is_mapped(file, memory, map))
         .or_else(|| by_name().filter(|file| is_mapped(file, memory, map)))
+        .or_else(|| of_the_dead(map))
+}
+
+/// The file by its name as it is for us, for processes that have ended and have no namespace any more. It must be the same
+/// file beyond doubt.
+fn of_the_dead(map: &Map) -> Option<File> {
+    let file = open_regular(&*map.name).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let device = (
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev),
+    );
+    (stat.st_ino == map.inode && device == map.device).then_some(file)
 }
 
 /// Whether `file` is the one that is mapped: it has the same inode on the same device; or, where file systems give other

@@ -66,7 +66,8 @@ impl Process {
     pub const MAX_FRAMES: usize = 1000;
 
     /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the process ran when they
-    /// were opened: after it has exited or executed another, they give nothing, and files are found neither.
+    /// were opened: after it has exited or executed another, they give nothing. What [`read_ahead`](Self::read_ahead) has
+    /// found before stays good; files are then found only if they have the same name for this program.
     #[must_use]
     pub fn new(pid: u32, maps: File, memory: File) -> Self {
         let memory = Arc::new(memory);
@@ -85,6 +86,12 @@ impl Process {
     pub fn clear(&mut self) {
         self.space.forget();
         self.stale = true;
+    }
+
+    /// Reads the maps now, and not with the first sample: the process may end before that is unwound.
+    pub fn read_ahead(&mut self) {
+        self.stale = false;
+        self.read_maps();
     }
 
     /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost frame, the last is one

@@ -125,7 +125,7 @@ impl Profiler {
                 self.handle_event(event);
             }
             self.run_sources(&has_filled);
-            self.flushes.check(Instant::now(), &self.mailbox);
+            self.check_flushes();
             self.take_deliveries();
             has_filled = self.wait();
         }
@@ -347,6 +347,16 @@ impl Profiler {
         match flushed {
             Some(barrier) => self.flushes.add(Instant::now(), barrier),
             None => self.handle.flush_done(request),
+        }
+    }
+
+    fn check_flushes(&mut self) {
+        for barrier in self.flushes.check(Instant::now(), &self.mailbox) {
+            if let Action::Flush { request, .. } = barrier.action
+                && barrier.settle()
+            {
+                self.handle.flush_done(request);
+            }
         }
     }
 

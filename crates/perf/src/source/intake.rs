@@ -190,11 +190,7 @@ impl Intake {
     /// Where the process of this sample stands; decided now if it is its first.
     fn decide(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) -> Stage {
         if let Some(process) = self.processes.get(sample.pid) {
-            return if sample.time < process.since {
-                Stage::TimedOut
-            } else {
-                process.stage
-            };
+            return stage_at(sample.time, process);
         }
         let since = self.execs.iter().filter_map(|execs| execs.get(&sample.pid));
         let since = since.copied().max().unwrap_or(0);
@@ -205,11 +201,7 @@ impl Intake {
             since,
         };
         self.processes.insert(sample.pid, process);
-        if sample.time < since {
-            Stage::TimedOut
-        } else {
-            stage
-        }
+        stage_at(sample.time, &process)
     }
 
     fn first_look(
@@ -246,7 +238,9 @@ impl Intake {
         }
         let stage = match helpers.lookup.descriptors(pid, folder) {
             Ok(descriptors) => {
-                helpers.unwinders.tell(pid, Job::Adopt(pid, descriptors));
+                helpers
+                    .unwinders
+                    .tell(pid, unwinding::adopt(pid, descriptors));
                 Stage::Accepted
             }
             // There is nobody to wait for.
@@ -265,6 +259,15 @@ impl Intake {
             UserFrames::KernelFramePointer => sample.callchain.user.is_none(),
             UserFrames::None => false,
         }
+    }
+}
+
+/// Where a process stood then: the program it ran before can no longer be looked at.
+fn stage_at(time: u64, process: &Process) -> Stage {
+    match process.stage {
+        Stage::Rejected => Stage::Rejected,
+        _ if time < process.since => Stage::TimedOut,
+        stage => stage,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::config::Kernel;
 use crate::options::{Notice, Options};
 use crate::process::{Descriptors, LookupError, ProcessFolder};
 use crate::registration::LINUX_PERF;
@@ -56,19 +57,24 @@ impl Lookup {
         if let Some(descriptors) = self.handed_over.get(&pid) {
             return Ok(descriptors.try_clone()?);
         }
-        if !matches!(error, LookupError::Gone) && !self.options.only_handed_over {
-            self.tell(&error);
+        let is_told = matches!(error, LookupError::Gone) || self.options.only_handed_over;
+        // Once: it will be so for many processes.
+        if !is_told && !std::mem::replace(&mut self.has_told, true) {
+            self.tell(error.to_string());
         }
         Err(error)
     }
 
-    /// Says once that something is in the way: it will be so for many processes.
-    fn tell(&mut self, error: &LookupError) {
-        if !std::mem::replace(&mut self.has_told, true) {
-            self.options.notify(Notice::Remark {
-                source: LINUX_PERF.to_owned(),
-                text: error.to_string(),
-            });
-        }
+    /// Where the kernel's files are.
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.options.kernel
+    }
+
+    /// Says what is in the way.
+    pub(super) fn tell(&self, reason: String) {
+        self.options.notify(Notice::Remark {
+            source: LINUX_PERF.to_owned(),
+            text: reason,
+        });
     }
 }

@@ -14,13 +14,15 @@ use self::intake::{Helpers, Intake};
 pub(crate) use self::lookup::Lookup;
 pub(crate) use self::start::{Started, start};
 use crate::barrier::{Action, Barrier, SourceKey};
-use crate::config::{Clock, Mode, Plan};
-use crate::event::Reader;
+use crate::config::{Clock, Mode, Plan, UserFrames};
+use crate::event::{Reader, Watch};
 use crate::output::{Content, Mailbox, Message, Sample};
 use crate::process::{Descriptors, Stage};
 use crate::schedule::Timer;
-use crate::unwinding::{Job, Unwinders};
+use crate::unwinding::{self, Job, Unwinders};
 
+/// How often rings are read at least where processes are looked at. Reading an empty ring costs next to nothing.
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// How often processes are looked for that have ended without a record of it.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
 /// How often the size of the daemon is compared with what the config allows.
@@ -42,6 +44,9 @@ pub(crate) struct PerfSource {
     id: InstanceId,
     plan: Plan,
     readers: Vec<Reader>,
+    watch: Watch,
+    /// CPUs of which it has been told that nothing can be counted there.
+    failed_cpus: Vec<u32>,
     intake: Intake,
     is_stopping: bool,
     tick: Timer,
@@ -102,6 +107,9 @@ impl PerfSource {
         if self.sweep.is_due(now) {
             self.sweep = Timer::next(now, SWEEP_PERIOD, self.salt());
             self.intake.processes.suspect_all();
+            if !self.is_stopping {
+                self.follow_cpus(crew);
+            }
         }
         let mut is_empty = false;
         if self.tick.is_due(now) || has_filled {
@@ -169,6 +177,31 @@ impl PerfSource {
         is_empty
     }
 
+    /// Begins to count on CPUs that have come, and reads what those that have gone have left.
+    fn follow_cpus(&mut self, crew: &mut Crew<'_>) {
+        let kernel = crew.lookup.kernel();
+        let changes = self.watch.follow(&self.plan, kernel, &mut self.readers);
+        for (cpu, error) in changes.failed {
+            if !self.failed_cpus.contains(&cpu) {
+                self.failed_cpus.push(cpu);
+                crew.lookup.tell(format!("CPU {cpu} is left out: {error}"));
+            }
+        }
+        let mut helpers = Helpers {
+            unwinders: crew.unwinders,
+            lookup: crew.lookup,
+            now: Instant::now(),
+        };
+        let intake = &mut self.intake;
+        for mut reader in changes.gone {
+            let cpu = reader.cpu();
+            reader.read(u64::MAX, &mut |record| {
+                intake.record(cpu, record, &mut helpers)
+            });
+            intake.lost.push((cpu, reader.take_untold_lost()));
+        }
+    }
+
     fn poll(&mut self) {
         let mut counts = Vec::new();
         for reader in &self.readers {
@@ -200,6 +233,7 @@ impl PerfSource {
         }
         let mut lost = std::mem::take(&mut self.intake.lost);
         lost.sort_unstable();
+        lost.retain(|(_, count)| *count > 0);
         for of_cpu in lost.chunk_by(|one, other| one.0 == other.0) {
             crew.mailbox.send(Message::Lost {
                 source: self.key,
@@ -241,9 +275,7 @@ impl PerfSource {
     pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
         for reader in &mut self.readers {
             let lost = reader.take_untold_lost();
-            if lost > 0 {
-                self.intake.lost.push((reader.cpu(), lost));
-            }
+            self.intake.lost.push((reader.cpu(), lost));
         }
         self.hand_over(crew);
         let action = Action::Stop {
@@ -279,7 +311,7 @@ impl PerfSource {
         }
         if let Ok(descriptors) = descriptors.try_clone() {
             self.intake.processes.set_stage(pid, Stage::Accepted);
-            crew.unwinders.tell(pid, Job::Adopt(pid, descriptors));
+            crew.unwinders.tell(pid, unwinding::adopt(pid, descriptors));
             crew.unwinders.hand_over(&self.intake.source);
         }
     }
@@ -295,6 +327,10 @@ impl PerfSource {
 fn period(plan: &Plan) -> Duration {
     match &plan.mode {
         Mode::Polling { period } => *period,
+        // Processes that live shortly must be looked at while they live.
+        Mode::Sampling(sampling) if plan.callstacks.user != UserFrames::None => {
+            sampling.read_period.min(LOOK_PERIOD)
+        }
         Mode::Sampling(sampling) => sampling.read_period,
     }
 }

@@ -66,6 +66,7 @@ pub(crate) fn start(
             .enable()
             .map_err(|error| StartError::Enable { cpu, error })?;
     }
+    let watch = opened.watch();
     let filter = match opened.scope {
         Scope::Machine => Filter::new(plan.filter.clone(), shard),
         Scope::Processes { .. } => Filter::default(),
@@ -87,6 +88,8 @@ pub(crate) fn start(
         key: wanted.key,
         id: wanted.id,
         readers: opened.readers,
+        watch,
+        failed_cpus: Vec::new(),
         intake,
         is_stopping: false,
         tick: Timer::next(now, period(&plan), salt),

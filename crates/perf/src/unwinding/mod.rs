@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ferretto_unwind::{Cache, Registers};
+use ferretto_unwind::{Cache, Process, Registers};
 
 use self::queue::Queue;
 pub(crate) use self::queue::Source;
@@ -28,7 +28,7 @@ use crate::process::Descriptors;
 pub(crate) enum Job {
     Sample(Box<RawSample>),
     /// How to look at a process.
-    Adopt(u32, Descriptors),
+    Adopt(u32, Box<Process>),
     /// The descriptors of a process have not come.
     TimedOut(u32),
     /// Nothing but kernel frames is wanted of this process, or it has no others.
@@ -141,6 +141,13 @@ impl Unwinders {
         self.tell_all(|| Job::End);
         self.hand_over(source);
     }
+}
+
+/// A job for a process that can be looked at. Its maps are read right away, as it may end at any moment.
+pub(crate) fn adopt(pid: u32, descriptors: Descriptors) -> Job {
+    let mut process = Process::new(pid, descriptors.maps, descriptors.mem);
+    process.read_ahead();
+    Job::Adopt(pid, Box::new(process))
 }
 
 impl Drop for Unwinders {

@@ -11,7 +11,6 @@ use super::{Job, RawSample, StackPool};
 use crate::barrier::SourceKey;
 use crate::config::UserFrames;
 use crate::output::{Content, Frame, Mailbox, Message, Sample, SkipReason, Stack};
-use crate::process::Descriptors;
 
 /// How many finished samples are sent at once.
 const BATCH: usize = 32;
@@ -77,7 +76,7 @@ impl Worker {
     fn handle(&mut self, source: &Source, job: Job) {
         match job {
             Job::Sample(raw) => self.sample(source, *raw),
-            Job::Adopt(pid, descriptors) => self.adopt(source, pid, descriptors),
+            Job::Adopt(pid, process) => self.settle(source, pid, State::Known(process)),
             Job::TimedOut(pid) => self.settle(source, pid, State::TimedOut),
             Job::NoUserspace(pid) => self.settle(source, pid, State::NoUserspace),
             Job::Forget(pid) => {
@@ -97,15 +96,6 @@ impl Worker {
         if self.done.len() >= BATCH {
             self.send(source.key);
         }
-    }
-
-    fn adopt(&mut self, source: &Source, pid: u32, descriptors: Descriptors) {
-        if source.is_purged() {
-            return;
-        }
-        let Descriptors { maps, mem } = descriptors;
-        let process = Process::new(pid, maps, mem);
-        self.settle(source, pid, State::Known(Box::new(process)));
     }
 
     /// It is known how a process is to be looked at: those of its samples that wait can go on.

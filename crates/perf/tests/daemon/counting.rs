@@ -1,11 +1,14 @@
 //! Data sources that count.
 
+use std::collections::BTreeMap;
+
 use ferretto_proto::perf_events::Counter;
+use ferretto_proto::perf_events::Timebase;
 use ferretto_proto::perf_events::timebase::{Event, Interval};
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{PerfEventConfig, PerfSample, TracePacket};
 
-use crate::world::{World, config, source, wait_until};
+use crate::world::{LIMIT, World, config, permitted, read, source, wait_until};
 
 fn perf_sample(packet: &TracePacket) -> Option<&PerfSample> {
     match &packet.data {
@@ -16,13 +19,16 @@ fn perf_sample(packet: &TracePacket) -> Option<&PerfSample> {
 
 #[test]
 fn perf_001_and_038_an_empty_config_counts_time() {
+    if permitted(|| Some(())).is_none() {
+        return;
+    }
     let world = World::new();
     let mut packets = Vec::new();
     let wanted = config(vec![source(&PerfEventConfig::default())]);
     let rest = world.record(wanted, |consumer| {
         wait_until("two samples", || {
-            consumer.flush(crate::world::LIMIT).expect("a flush");
-            packets.extend(crate::world::read(consumer));
+            consumer.flush(LIMIT).expect("a flush");
+            packets.extend(read(consumer));
             packets.iter().filter_map(perf_sample).count() >= 2
         });
     });
@@ -56,4 +62,60 @@ fn perf_001_and_038_an_empty_config_counts_time() {
     ] {
         assert_eq!((strings.len(), strings[0].iid), (1, Some(0)));
     }
+}
+
+#[test]
+fn perf_045_polled_counters_are_read_once_a_period_and_at_the_end() {
+    if permitted(|| Some(())).is_none() {
+        return;
+    }
+    let world = World::new();
+    let polled = PerfEventConfig {
+        timebase: Timebase {
+            interval: Some(Interval::PollPeriodMs(20)),
+            ..Default::default()
+        }
+        .into(),
+        ..Default::default()
+    };
+    let mut packets = Vec::new();
+    let mut last = 0;
+    let rest = world.record(config(vec![source(&polled)]), |consumer| {
+        wait_until("readings", || {
+            consumer.flush(LIMIT).expect("a flush");
+            packets.extend(read(consumer));
+            packets.iter().filter_map(perf_sample).count() >= 6
+        });
+        last = ferretto_shm::Clock::Boottime.now();
+    });
+    packets.extend(rest);
+    let defaults = packets
+        .iter()
+        .find_map(|packet| packet.trace_packet_defaults.as_option());
+    // Readings have the time at which they are made.
+    assert_eq!(defaults.expect("defaults").timestamp_clock_id, Some(6));
+    let readings = packets
+        .iter()
+        .filter(|packet| perf_sample(packet).is_some());
+    let mut per_cpu: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+    for packet in readings {
+        let sample = perf_sample(packet).expect("a sample");
+        assert!(sample.pid.is_none() && sample.cpu_mode.is_none());
+        let reading = (
+            packet.timestamp.unwrap_or(0),
+            sample.timebase_count.unwrap_or(0),
+        );
+        per_cpu
+            .entry(sample.cpu.expect("a CPU"))
+            .or_default()
+            .push(reading);
+    }
+    for readings in per_cpu.values() {
+        assert!(readings.is_sorted(), "{readings:?}");
+        // One more when it was stopped.
+        assert!(readings.last().expect("one").0 >= last);
+        let periods = (readings.last().expect("one").0 - readings[0].0) / 20_000_000;
+        assert!(readings.len() as u64 <= periods + 3);
+    }
+    assert!(!per_cpu.is_empty());
 }

@@ -1,5 +1,8 @@
 //! The profiler as a producer of a real service, over real sockets, with real events and processes.
 
+mod callstacks;
 mod counting;
 mod life;
+mod stacks;
+mod target;
 mod world;

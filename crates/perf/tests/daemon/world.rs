@@ -156,3 +156,18 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// Runs `begin` if this user may sample all CPUs; says so otherwise.
+pub(crate) fn permitted<T>(begin: impl FnOnce() -> Option<T>) -> Option<T> {
+    use ferretto_perf::{config::Kernel, config::Plan, event::open_all};
+    let kernel = Kernel::default();
+    let perf = PerfEventConfig::default().encode_to_vec();
+    let plan = Plan::new(&perf, &kernel).expect("a plan");
+    match open_all(&plan, &kernel, None) {
+        Ok(_) => begin(),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
