@@ -4,8 +4,11 @@ mod common;
 
 use std::cell::Cell;
 use std::path::Path;
+use std::time::Instant;
 
-use common::{at, burn, counted, follower, observe, opened, plan, timebase, with_callstacks};
+use common::{
+    PATIENCE, at, burn, counted, follower, observe, opened, plan, timebase, with_callstacks,
+};
 use ferretto_perf::config::{Kernel, Plan};
 use ferretto_perf::event::{OpenError, Scope, open_all};
 use ferretto_perf::record::Record;
@@ -332,7 +335,9 @@ fn cpus_that_come_and_go_are_followed() {
     // It counts already.
     let new = &mut readers[1];
     let seen = Cell::new(false);
+    let until = Instant::now() + PATIENCE;
     while !seen.get() {
+        assert!(Instant::now() < until, "waited in vain");
         burn();
         new.read(u64::MAX, &mut |record| {
             seen.set(seen.get() || matches!(record, Record::Sample(_)))

@@ -18,7 +18,7 @@ use ferretto_perf::event::{OpenError, Scope, open_all};
 use ferretto_perf::record::Record;
 use ferretto_proto::PerfEventConfig;
 use ferretto_proto::perf_event_config::UnwindMode;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runs `inner` as a user without privileges: in a process of its own if this is root.
 fn unprivileged(name: &str, user: u32, inner: fn()) {
@@ -261,6 +261,42 @@ fn perf_019_rings_shrink_to_what_may_be_locked_and_then_fail() {
                 "{said}"
             );
             burn();
+        },
+    );
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
+    unprivileged(
+        "the_limit_of_open_files_is_raised_as_far_as_it_may_be",
+        61_006,
+        || {
+            if !may_observe() {
+                return;
+            }
+            let limit = |current, maximum| Rlimit {
+                current: Some(current),
+                maximum: Some(maximum),
+            };
+            let own = plan(&of_pid(dwarf(10), std::process::id()));
+            let threads: Vec<_> = (0..40)
+                .map(|_| std::thread::spawn(std::thread::park))
+                .collect();
+            setrlimit(Resource::Nofile, limit(hard)).expect("less is always allowed");
+            let opened = open_all(&own, &Kernel::default(), None).expect("opened");
+            assert!(!opened.readers.is_empty());
+            drop(opened);
+            setrlimit(Resource::Nofile, limit(Some(20))).expect("less is always allowed");
+            let refused = open_all(&own, &Kernel::default(), None).expect_err("refused");
+            assert!(
+                matches!(refused, OpenError::TooManyFiles { .. }),
+                "{refused}"
+            );
+            assert!(refused.to_string().contains("ulimit -n"), "{refused}");
+            for thread in threads {
+                thread.thread().unpark();
+                thread.join().expect("no panic");
+            }
         },
     );
 }

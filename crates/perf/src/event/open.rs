@@ -245,7 +245,7 @@ impl Opening<'_> {
     fn not_permitted(&self, error: Errno) -> OpenError {
         let (what, wanted) = match self.target {
             Target::Cpu(cpu) => (format!("CPU {cpu}"), Wanted::Cpu),
-            Target::Tasks { tids, .. } => (format!("tasks {tids:?}"), Wanted::Task),
+            Target::Tasks { tids, .. } => (tasks(tids), Wanted::Task),
         };
         let paranoid = permission::paranoid(self.kernel);
         OpenError::NotPermitted {
@@ -274,5 +274,14 @@ impl Opening<'_> {
             cpu,
             error: Errno::INVAL,
         }
+    }
+}
+
+/// Tasks for a message, however many there are.
+fn tasks(tids: &[i32]) -> String {
+    const TOLD: usize = 4;
+    match tids.len().checked_sub(TOLD) {
+        None | Some(0) => format!("tasks {tids:?}"),
+        Some(more) => format!("tasks {:?} and {more} more", &tids[..TOLD]),
     }
 }

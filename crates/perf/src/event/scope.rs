@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::size::{self, ring_pages};
 use super::{OpenError, Reader, Target, Watch, open};
 use crate::config::{Kernel, Plan};
@@ -152,6 +154,7 @@ fn open_cpus(
             Err(error @ OpenError::Ring { .. }) => {
                 pages = size::smaller(plan, pages).ok_or(error)?;
             }
+            Err(OpenError::TooManyFiles { .. }) if raise_file_limit() => {}
             readers => break readers?,
         }
     };
@@ -166,6 +169,17 @@ fn open_cpus(
         user_only,
         notices,
     })
+}
+
+/// Allows this process as many descriptors as it may allow itself; whether that is more than before. Each event of each
+/// thread on each CPU takes one, and the usual limit is there for programs that cannot handle more.
+fn raise_file_limit() -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    raised.current != limit.current && setrlimit(Resource::Nofile, raised).is_ok()
 }
 
 /// Readers, and CPUs that are to be left out with the reason.
@@ -187,6 +201,7 @@ fn open_with<'a>(
             // It would be the same on every CPU.
             Err(error @ OpenError::NotPermitted { .. }) => return Err(error),
             // There is more to be tried.
+            Err(error @ OpenError::TooManyFiles { .. }) => return Err(error),
             Err(error @ OpenError::Ring { .. }) if size::smaller(plan, pages).is_some() => {
                 return Err(error);
             }
