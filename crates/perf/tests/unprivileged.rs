@@ -274,9 +274,10 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
             if !may_observe() {
                 return;
             }
-            let limit = |current, maximum| Rlimit {
-                current: Some(current),
-                maximum: Some(maximum),
+            let hard = getrlimit(Resource::Nofile).maximum;
+            let limit = |maximum| Rlimit {
+                current: Some(20),
+                maximum,
             };
             let own = plan(&of_pid(dwarf(10), std::process::id()));
             let threads: Vec<_> = (0..40)
