@@ -11,6 +11,7 @@ mod buffer;
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../crates/cli/src/config_text/mod.rs"]
 mod config_text;
+mod elf;
 mod filter;
 mod input;
 mod ipc;
@@ -19,6 +20,7 @@ mod smb;
 mod wire;
 
 pub use buffer::{commits, packets, patches};
+pub use elf::{elf_file, unwind_tables};
 pub use filter::trace_filter;
 pub use ipc::ipc_frames;
 pub use perf::{perf_config, perf_records};
@@ -44,7 +46,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -55,6 +57,8 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("trace_filter", trace_filter),
     ("perf_records", perf_records),
     ("perf_config", perf_config),
+    ("elf_file", elf_file),
+    ("unwind_tables", unwind_tables),
 ];
 
 /// Runs a target over the files named on the command line.
