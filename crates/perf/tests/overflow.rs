@@ -3,9 +3,11 @@
 mod common;
 
 use std::cell::Cell;
+use std::process::Command;
 use std::time::Instant;
 
 use common::{PATIENCE, at, burn, opened, plan, with_callstacks};
+use ferretto_perf::event::{Opened, Scope};
 use ferretto_perf::record::Record;
 use ferretto_proto::perf_event_config::UnwindMode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,11 +59,36 @@ fn perf_054_what_overflows_a_ring_is_accounted_for_and_spoils_nothing() {
 
 #[test]
 fn a_ring_that_is_half_full_becomes_readable() {
+    becomes_readable(None);
+}
+
+#[test]
+fn a_ring_of_tasks_that_is_half_full_becomes_readable_and_stays_when_they_end() {
+    let mut child = Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .expect("a shell");
+    let scope = Scope::Processes {
+        pids: vec![child.id() as i32],
+        on_exec: false,
+    };
+    let opened = becomes_readable(Some(&scope));
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let Some(mut opened) = opened else { return };
+    for reader in &mut opened.readers {
+        reader.disable().expect("disabled");
+        reader.read(u64::MAX, &mut |_| {});
+        let mut fds = [PollFd::new(reader, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&Timespec::default())).expect("polled");
+        assert_eq!(ready, 0, "{:?}", fds[0].revents());
+    }
+}
+
+fn becomes_readable(scope: Option<&Scope>) -> Option<Opened> {
     let mut config = with_callstacks(at(1000), UnwindMode::UNWIND_DWARF, false);
     config.ring_buffer_pages = Some(64);
-    let Some(mut opened) = opened(&plan(&config), None) else {
-        return;
-    };
+    let mut opened = opened(&plan(&config), scope)?;
     for reader in &mut opened.readers {
         reader.enable().expect("enabled");
     }
@@ -77,9 +104,8 @@ fn a_ring_that_is_half_full_becomes_readable() {
         .collect();
     let ready = poll(&mut fds, Some(&limit)).expect("polled");
     assert!(ready > 0);
-    assert!(
-        fds.iter()
-            .all(|fd| !fd.revents().intersects(PollFlags::HUP | PollFlags::ERR))
-    );
+    let broken = PollFlags::HUP | PollFlags::ERR;
+    assert!(fds.iter().all(|fd| !fd.revents().intersects(broken)));
     busy.join().expect("no panic");
+    Some(opened)
 }

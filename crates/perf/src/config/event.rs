@@ -115,6 +115,11 @@ impl Event {
         }
     }
 
+    /// Whether the CPU has to count it: `PERF_TYPE_HARDWARE`, `PERF_TYPE_HW_CACHE` or `PERF_TYPE_RAW`.
+    pub(crate) fn needs_hardware(&self) -> bool {
+        matches!(self.r#type, Self::HARDWARE | 3 | 4)
+    }
+
     /// Whether it counts time, in nanoseconds.
     pub(crate) fn counts_nanoseconds(&self) -> bool {
         self.r#type == Self::SOFTWARE && self.config <= 1

@@ -225,7 +225,7 @@ fn check_clock<'a>(
     if matches!(clock, Clock::Monotonic | Clock::MonotonicRaw) {
         return Ok(());
     }
-    let refusing = |event: &&Event| matches!(event.r#type, Event::TRACEPOINT | Event::HARDWARE);
+    let refusing = |event: &&Event| event.r#type == Event::TRACEPOINT || event.needs_hardware();
     match events.find(refusing) {
         Some(event) => Err(ConfigError::ClockNotPossible {
             clock: clock.name(),

@@ -66,6 +66,16 @@ pub enum OpenError {
         /// At most so many.
         limit: u64,
     },
+    /// The kernel does not take the event, probably because of the clock, which not everything can be stamped with.
+    #[error(
+        "{event}: the kernel does not take it, probably because samples of it cannot be stamped with {clock}; use PERF_CLOCK_MONOTONIC_RAW (the default) or PERF_CLOCK_MONOTONIC"
+    )]
+    Clock {
+        /// The event.
+        event: String,
+        /// The clock, as in the schema.
+        clock: &'static str,
+    },
     /// The kernel does not understand a filter.
     #[error(
         "{event}: the kernel does not accept the filter {filter:?} ({error}); names and operators must be those of the fields in its format file, such as \"prev_pid > 0 && prev_comm != \\\"make\\\"\""

@@ -9,7 +9,7 @@ use super::OpenError;
 use super::attr::{self, Variant};
 use super::permission::{self, Wanted};
 use super::reader::{Group, Parts, Reader};
-use crate::config::{Event, Interval, Kernel, Plan, Sampling};
+use crate::config::{Clock, Event, Interval, Kernel, Plan, Sampling};
 use crate::ring::{MapError, Mapping, RecordReader, syscall};
 
 /// What to observe on a CPU.
@@ -224,7 +224,7 @@ impl Opening<'_> {
         let name = event.describe();
         match error {
             Errno::ACCESS | Errno::PERM => self.not_permitted(error),
-            Errno::NOENT | Errno::OPNOTSUPP if event.r#type == Event::HARDWARE => {
+            Errno::NOENT | Errno::OPNOTSUPP if event.needs_hardware() => {
                 OpenError::NoHardware { event: name }
             }
             Errno::NOENT => OpenError::NoSuchEvent { event: name, error },
@@ -233,7 +233,7 @@ impl Opening<'_> {
                 event: name,
                 count: self.opened,
             },
-            Errno::INVAL => self.invalid(name),
+            Errno::INVAL => self.invalid(event, name),
             error => OpenError::Other {
                 event: name,
                 cpu,
@@ -257,9 +257,10 @@ impl Opening<'_> {
     }
 
     /// The kernel does not say what is invalid.
-    fn invalid(&self, event: String) -> OpenError {
+    fn invalid(&self, event: &Event, name: String) -> OpenError {
         let cpu = self.cpu();
-        let asked = self.plan.sampling().map(|sampling| sampling.interval);
+        let sampling = self.plan.sampling();
+        let asked = sampling.map(|sampling| sampling.interval);
         let limit = permission::sysctl(self.kernel, "perf_event_max_sample_rate");
         if let (Some(Interval::Frequency(asked)), Some(limit)) = (asked, limit)
             && asked > limit
@@ -269,8 +270,15 @@ impl Opening<'_> {
         if !crate::cpus::online(self.kernel).contains(&cpu) {
             return OpenError::NoSuchCpu { cpu };
         }
+        let clock = sampling.map(|sampling| sampling.clock);
+        if let Some(clock @ (Clock::Realtime | Clock::Boottime)) = clock
+            && event.r#type != Event::SOFTWARE
+        {
+            let clock = clock.name();
+            return OpenError::Clock { event: name, clock };
+        }
         OpenError::Other {
-            event,
+            event: name,
             cpu,
             error: Errno::INVAL,
         }
