@@ -9,6 +9,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
+use ferretto_shm::fork::PerProcess;
+
 /// What is taken for granted of callers that import neither: those that are linked statically, and those that look
 /// functions up by name.
 const DEFAULT: bool = !cfg!(feature = "v58");
@@ -68,7 +70,8 @@ struct Known {
     knows: bool,
 }
 
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+/// Of each process, as a forked child may find its parent's locked.
+static KNOWN: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
 
 struct Search {
     address: usize,
@@ -113,7 +116,8 @@ unsafe extern "C" fn look(info: *const ModuleInfo, size: usize, search: *mut c_v
 
 /// The verdict on a module, worked out once.
 fn recall(info: &ModuleInfo, work_out: impl FnOnce() -> bool) -> bool {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = KNOWN.get_or_init(Mutex::default);
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|known| known.removed == info.removed);
     if let Some(known) = known.iter().find(|known| known.base == info.base) {
         return known.knows;

@@ -5,11 +5,12 @@ use std::fmt;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use ferretto::engine::{self, Registration, Slots, point};
 use ferretto_client::ExhaustedPolicy;
 use ferretto_proto::{DataSourceDescriptor, Message as _};
+use ferretto_shm::fork::PerProcess;
 
 use super::life::{Instances, Life, PerfettoDsOnFlushArgs, PerfettoDsOnStopArgs};
 use crate::flag::Flag;
@@ -117,7 +118,10 @@ pub struct PerfettoDsImpl {
     pub(crate) slots: Slots<()>,
     pub(crate) instances: Instances,
     pub(crate) enabled: Flag,
-    descriptor: Mutex<DataSourceDescriptor>,
+    /// What it was registered with.
+    registered: OnceLock<DataSourceDescriptor>,
+    /// What the program said since. A forked child, which may find its parent's locked, begins with what was registered.
+    updated: PerProcess<Mutex<Option<DataSourceDescriptor>>>,
     index: AtomicUsize,
 }
 
@@ -141,8 +145,8 @@ impl PerfettoDsImpl {
 
     /// What the service is told.
     pub(crate) fn descriptor(&self) -> DataSourceDescriptor {
-        let descriptor = self.descriptor.lock();
-        descriptor.unwrap_or_else(PoisonError::into_inner).clone()
+        let updated = self.updated.get().and_then(|updated| lock(updated).clone());
+        updated.unwrap_or_else(|| self.registered.get().cloned().unwrap_or_default())
     }
 }
 
@@ -154,7 +158,8 @@ pub extern "C" fn PerfettoDsImplCreate() -> *mut PerfettoDsImpl {
         slots: Slots::new(),
         instances: Instances::new(),
         enabled: Flag::new(),
-        descriptor: Mutex::default(),
+        registered: OnceLock::new(),
+        updated: PerProcess::new(),
         index: AtomicUsize::new(UNREGISTERED),
     }))
 }
@@ -273,16 +278,10 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
     }
     static COLLECTING: Once = Once::new();
     COLLECTING.call_once(|| point::on_collect(super::collect));
-    let set_descriptor = |descriptor| {
-        let mut place = data_source
-            .descriptor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *place = descriptor;
-    };
     let no_flush = data_source.callbacks.on_flush.is_none();
     let no_flush = no_flush && descriptor.no_flush.is_none();
-    set_descriptor(descriptor);
+    // The program registers it once, or it would be known already.
+    let _ = data_source.registered.set(descriptor);
     let registered = engine::register(Registration {
         source: Box::new(Life(data_source)),
         policy: data_source.callbacks.policy,
@@ -315,14 +314,15 @@ pub unsafe extern "C" fn PerfettoDsImplUpdateDescriptor(
     if !ds.is_registered() {
         return;
     }
-    {
-        let mut current = ds.descriptor.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.name != descriptor.name {
-            crate::abort("PerfettoDsImplUpdateDescriptor was called with another name");
-        }
-        *current = descriptor;
+    if ds.registered.get().map(|registered| &registered.name) != Some(&descriptor.name) {
+        crate::abort("PerfettoDsImplUpdateDescriptor was called with another name");
     }
+    *lock(ds.updated.get_or_init(Mutex::default)) = Some(descriptor);
     engine::update(ds.index());
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Decodes a description; one that is malformed describes nothing.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ferretto::engine::{Completion, FlushFlags, MAX_INSTANCES, Setup, Source, Target};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, Message as _};
-use ferretto_shm::fork::PerProcess;
+use ferretto_shm::fork::{PerProcess, forks};
 
 use super::define::PerfettoDsImpl;
 use crate::reentrant::Reentrant;
@@ -116,6 +116,7 @@ impl Source for Life {
         let stopper = PerfettoDsAsyncStopper {
             ds: self.0,
             place,
+            forks: forks(),
             completion,
         };
         let mut args = PerfettoDsOnStopArgs(Some(Box::new(stopper)));
@@ -193,12 +194,17 @@ pub struct PerfettoDsOnStopArgs(Option<Box<PerfettoDsAsyncStopper>>);
 pub struct PerfettoDsAsyncStopper {
     ds: &'static PerfettoDsImpl,
     place: usize,
+    /// Tells the process that has the instance from its forked children.
+    forks: u32,
     completion: Completion,
 }
 
 impl PerfettoDsAsyncStopper {
     fn finish(self) {
-        self.ds.enabled.clear(self.place);
+        // A forked child may have an instance of its own in the place.
+        if self.forks == forks() {
+            self.ds.enabled.clear(self.place);
+        }
         self.completion.complete();
     }
 }
