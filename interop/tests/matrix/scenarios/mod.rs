@@ -122,6 +122,7 @@ scenarios! {
     Sdk transformed::a_trace_is_compressed_with_zstd by anybody;
     Sdk transformed::a_filter_takes_out_fields_and_secrets by anybody;
     Sdk restarts::a_producer_finds_the_next_service by anybody;
+    Sdk restarts::a_stop_may_outlive_the_service by anybody;
     Sdk restarts::a_killed_producer_leaves_what_it_had_written by anybody;
     Sdk restarts::a_killed_consumer_leaves_nothing_behind by anybody;
     Sdk older::a_service_without_newer_methods_is_enough by anybody;

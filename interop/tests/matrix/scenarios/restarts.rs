@@ -60,3 +60,29 @@ pub(crate) fn a_killed_consumer_leaves_nothing_behind(cast: Cast) {
     trace::assert_nothing_lost(&packets);
     assert!(trace::numbers(&packets).into_iter().eq(10..20));
 }
+
+pub(crate) fn a_stop_may_outlive_the_service(cast: Cast) {
+    let mut world = World::new(cast, PROGRAMS);
+    let mut producer = world.producer();
+    let mut consumer = world.consumer();
+    world.start_session(&mut consumer, &config(4096));
+    producer.run("await-start 1");
+    producer.run("hold-stops");
+    drop(consumer);
+    world.stop_service();
+    producer.run("await-stop 1");
+    world.start_service();
+    let mut consumer = world.consumer();
+    world.start_session(&mut consumer, &config(4096));
+    producer.run("await-start 2");
+    // What the last service's session left is given up in the middle of the next one's.
+    producer.run("slices 1");
+    producer.run("release");
+    producer.run("fill 0 10");
+    producer.run("slices 2");
+    let packets = trace::decode(&world.stop_and_read(&mut consumer));
+    trace::assert_nothing_lost(&packets);
+    let events = trace::track_events(&packets);
+    assert_eq!(events.len(), 3 * EVENTS_A_ROUND + 2);
+    assert!(trace::numbers(&packets).into_iter().eq(0..10));
+}
