@@ -13,10 +13,10 @@ const NAMES: [&str; 2] = ["ferretto_c", "perfetto_c"];
 /// What a program linked statically needs besides.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
-/// Builds the library and puts it under `prefix`, with files for pkg-config. What is there by the names of the other
-/// library is replaced only if it is a link, such as an earlier call made.
-pub(crate) fn run(prefix: &str) -> Result<()> {
-    place(&build()?, Path::new(prefix))?;
+/// Builds the library with one of cargo's profiles and puts it under `prefix`, with files for pkg-config. What is there
+/// by the names of the other library is replaced only if it is a link, such as an earlier call made.
+pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
+    place(&build(profile)?, Path::new(prefix))?;
     println!("installed libferretto_c in {prefix}/lib");
     Ok(())
 }
@@ -46,17 +46,19 @@ fn place(built: &Path, prefix: &Path) -> Result<()> {
 }
 
 /// Builds the library and returns the folder it is in.
-fn build() -> Result<PathBuf> {
+fn build(profile: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--release", "--package=ferretto-capi"])
+        .args(["build", "--locked", "--package=ferretto-capi", "--profile"])
+        .arg(profile)
         .current_dir(&root)
         .status()
         .context("running cargo build")?;
     ensure!(status.success(), "the library could not be built");
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release"))
+    // The folder of this one has another name.
+    Ok(target.join(if profile == "dev" { "debug" } else { profile }))
 }
 
 fn link(place: &Path, to: &str) -> Result<()> {

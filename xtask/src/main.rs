@@ -1,5 +1,5 @@
 //! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`,
-//! `cargo xtask tree`, `cargo xtask install-capi PREFIX`.
+//! `cargo xtask tree`, `cargo xtask install-capi [--profile NAME] PREFIX`.
 #![forbid(unsafe_code)]
 
 mod codegen;
@@ -14,14 +14,15 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask licences
        cargo xtask tree
-       cargo xtask install-capi PREFIX
+       cargo xtask install-capi [--profile NAME] PREFIX
 
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
   conformance      write docs/conformance.md from the names of the tests; --check as above
   licences         fail if a dependency's licence is not on the list in deny.toml
   tree             fail if the library brings too many crates, or C code, into programs
-  install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config";
+  install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config;
+                   with optimizations unless another of cargo's profiles is named";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +34,8 @@ fn main() -> ExitCode {
         ["conformance", "--check"] => conformance::check(),
         ["licences"] => licences::check(),
         ["tree"] => tree::check(),
-        ["install-capi", prefix] => install::run(prefix),
+        ["install-capi", prefix] => install::run(prefix, "release"),
+        ["install-capi", "--profile", profile, prefix] => install::run(prefix, profile),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -3,6 +3,7 @@
 
 pub mod events;
 pub mod library;
+pub mod programs;
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
