@@ -147,7 +147,7 @@ impl Space {
         budget: &mut Budget,
     ) -> Option<Spot> {
         let slot = self.slots[self.slot_of(address)];
-        if slot.address == address {
+        if slot.address == address && address != NOWHERE {
             return Some(slot.spot);
         }
         self.search(address, machine, cache, budget)
@@ -300,4 +300,19 @@ fn slide(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
             segment.address.wrapping_sub(segment.offset)
         });
     map.start.wrapping_sub(offset.wrapping_add(bias))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_at_the_last_address() {
+        let memory = File::open("/dev/null").expect("a file");
+        let mut space = Space::new(std::process::id(), Arc::new(memory));
+        let mut budget = Budget::default();
+        // One before 0, as the caller of a chain that ends with 0.
+        let spot = space.spot(u64::MAX, Machine::NATIVE, &Cache::default(), &mut budget);
+        assert!(spot.is_none());
+    }
 }
