@@ -17,6 +17,7 @@ mod input;
 mod ipc;
 mod perf;
 mod smb;
+mod symbols;
 mod wire;
 
 pub use buffer::{commits, packets, patches};
@@ -25,6 +26,7 @@ pub use filter::trace_filter;
 pub use ipc::ipc_frames;
 pub use perf::{perf_config, perf_records};
 pub use smb::smb_pages;
+pub use symbols::{elf_symbols, kallsyms};
 pub use wire::wire_fields;
 
 /// Configs in text form, or what might be one.
@@ -46,7 +48,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -59,6 +61,8 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("perf_config", perf_config),
     ("elf_file", elf_file),
     ("unwind_tables", unwind_tables),
+    ("kallsyms", kallsyms),
+    ("elf_symbols", elf_symbols),
 ];
 
 /// Runs a target over the files named on the command line.

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::Cache;
+use ferretto_elf::{Elf, ElfError, ReadAt};
+use image::Image;
 pub use image::Reason;
 pub use options::{Mode, Options};
 use search::{Found, Index};
@@ -71,6 +73,30 @@ pub struct Symbolizer {
     options: Options,
     /// Files under the roots by build id, made when first needed.
     index: std::sync::OnceLock<Index>,
+}
+
+/// The functions at each of `addresses`, as an ELF file, whatever its build id is, and nothing else tells them: innermost
+/// first, and none where nothing is known. Addresses are as the file states them, in any order.
+///
+/// # Errors
+///
+/// If it is no ELF file.
+pub fn frames(file: impl ReadAt + 'static, addresses: &[u64]) -> Result<Vec<Vec<Frame>>, ElfError> {
+    let image = Image::new(PathBuf::new(), Elf::open(file, 0)?);
+    let mut sorted = addresses.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let names = table::name(std::slice::from_ref(&image), None, &sorted);
+    let of = |address| {
+        sorted
+            .binary_search(address)
+            .ok()
+            .map(|index| names.frames[index].clone())
+    };
+    Ok(addresses
+        .iter()
+        .map(|address| of(address).unwrap_or_default())
+        .collect())
 }
 
 impl Symbolizer {

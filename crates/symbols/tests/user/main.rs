@@ -1,6 +1,7 @@
 //! Names of the functions of real programs, compiled here.
 
 mod cache;
+mod hostile;
 mod lines;
 mod search;
 mod support;
