@@ -9,36 +9,28 @@ use rustix::fs::{Mode, OFlags};
 use crate::maps::Map;
 
 /// The file that `map` of the process is of, if it can be opened: by the map itself, which needs privileges and works for
-/// deleted files too, or by its name in the process's mount namespace. The name may lead to another file by now, or may
-/// do so for us; such a file is not taken.
+/// deleted files too; by its name in the process's mount namespace; or as the program the process runs. The name may lead to
+/// another file by now, or may do so for us; such a file is not taken.
 pub(crate) fn open(pid: u32, memory: &File, map: &Map) -> Option<File> {
     if !map.is_file() || map.is_device() {
         return None;
     }
-    let by_map = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
+    let by_map = || {
+        let name = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
+        open_regular(name).ok()
+    };
     let by_name = || {
         let root = format!("/proc/{pid}/root");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty()).ok()?;
         open_regular_within(root, &*map.name).ok()
     };
-    open_regular(by_map)
-        .ok()
-        .filter(|file| is_mapped(file, memory, map))
-        .or_else(|| by_name().filter(|file| is_mapped(file, memory, map)))
-        .or_else(|| of_the_dead(map))
-}
-
-/// The file by its name as it is for us, for processes that have ended and have no namespace any more. It must be the same
-/// file beyond doubt.
-fn of_the_dead(map: &Map) -> Option<File> {
-    let file = open_regular(&*map.name).ok()?;
-    let stat = rustix::fs::fstat(&file).ok()?;
-    let device = (
-        rustix::fs::major(stat.st_dev),
-        rustix::fs::minor(stat.st_dev),
-    );
-    (stat.st_ino == map.inode && device == map.device).then_some(file)
+    let program = || open_regular(format!("/proc/{pid}/exe")).ok();
+    let is_mapped = |file: &File| is_mapped(file, memory, map);
+    by_map()
+        .filter(is_mapped)
+        .or_else(|| by_name().filter(is_mapped))
+        .or_else(|| program().filter(is_mapped))
 }
 
 /// Whether `file` is the one that is mapped: it has the same inode on the same device; or, where file systems give other
