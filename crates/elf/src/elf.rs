@@ -149,6 +149,12 @@ impl Elf {
             .get_or_init(|| Symbols::read(&self.image, &self.headers))
     }
 
+    /// The bytes of memory that [`Elf::symbols`] takes at most, by what the headers say.
+    #[must_use]
+    pub fn symbols_size(&self) -> u64 {
+        Symbols::size(&self.headers)
+    }
+
     /// Where the debug information is, if it is in another file.
     #[must_use]
     pub fn debug_link(&self) -> Option<DebugLink> {

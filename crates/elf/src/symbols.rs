@@ -56,6 +56,19 @@ struct Symbol {
 }
 
 impl Symbols {
+    /// The most memory that reading takes.
+    pub(crate) fn size(headers: &Headers) -> u64 {
+        let tables = [SHT_SYMTAB, SHT_DYNSYM].into_iter().filter_map(|kind| {
+            let section = headers
+                .sections
+                .iter()
+                .find(|section| section.kind == kind)?;
+            let strings = headers.sections.get(section.link as usize)?;
+            Some(section.size.saturating_mul(2).saturating_add(strings.size))
+        });
+        tables.fold(0, u64::saturating_add)
+    }
+
     pub(crate) fn read<R: ReadAt>(image: &Image<R>, headers: &Headers) -> Self {
         let mut symbols = Self::default();
         for kind in [SHT_SYMTAB, SHT_DYNSYM] {

@@ -36,6 +36,20 @@ impl Budget {
         rest.is_some()
     }
 
+    /// A budget of its own for programs, with what is left of this one; [`Budget::put_back`] returns what it leaves.
+    pub(crate) fn split_programs(&mut self) -> Self {
+        Self {
+            program_bytes: std::mem::take(&mut self.program_bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Takes back what was split off.
+    pub(crate) fn put_back(&mut self, programs: &Self) {
+        self.program_bytes = programs.program_bytes;
+        self.exhausted |= programs.exhausted;
+    }
+
     /// Whether a program was refused: what was found then is not for ever.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use crate::module::{Module, TableMemory};
 
-/// Bytes of unwind tables kept in memory, unless asked otherwise.
-const TABLE_BYTES: usize = 256 << 20;
+/// Bytes of unwind tables and symbol tables kept in memory, unless asked otherwise.
+const TABLE_BYTES: usize = 512 << 20;
 /// Files kept although no process uses them.
 const MAX_IDLE: usize = 256;
 
@@ -67,8 +67,8 @@ impl Cache {
         Self::with_table_limit(TABLE_BYTES)
     }
 
-    /// With at most `bytes` of unwind tables in memory. Files for whose tables there is no room are unwound as those
-    /// that have none.
+    /// With at most `bytes` of unwind tables and symbol tables in memory. Files for whose tables there is no room are
+    /// unwound, and their functions named, as those that have none.
     #[must_use]
     pub fn with_table_limit(bytes: usize) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Bytes of unwind tables in memory.
+    /// Bytes of unwind tables and symbol tables in memory.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.memory.used()

@@ -75,7 +75,8 @@ impl Frame {
     }
 
     /// The function's name as it is in the file's symbol tables or the JIT compiler's map, not demangled; for the frame
-    /// that stands for an error, `ERROR ` and the error's name. The first call for a file reads its symbol tables.
+    /// that stands for an error, `ERROR ` and the error's name. The first call for a file reads its
+    /// symbol tables, if there is room for them ([`Cache::with_table_limit`](crate::Cache::with_table_limit)).
     #[must_use]
     pub fn function_name(&self) -> Option<&str> {
         if let Some(name) = &self.name {
@@ -89,6 +90,6 @@ impl Frame {
             .wrapping_add(mapping.start)
             .wrapping_sub(mapping.relative(mapping.start));
         let address = pc.wrapping_sub(mapping.slide);
-        module.elf().symbols().lookup(address).map(|found| found.0)
+        module.function_name(address)
     }
 }

@@ -13,7 +13,7 @@ use crate::registers::Machine;
 /// Rules of a file that are kept; then all are dropped and found again.
 const MAX_RULES: usize = 1 << 16;
 
-/// Bytes of unwind tables that may be in memory at a time, and those that are.
+/// Bytes of unwind tables and symbol tables that may be in memory at a time, and those that are.
 #[derive(Debug)]
 pub(crate) struct TableMemory {
     used: AtomicUsize,
@@ -37,6 +37,10 @@ impl TableMemory {
         self.used() > self.limit / 2
     }
 
+    fn give_back(&self, amount: usize) {
+        self.used.fetch_sub(amount, Ordering::Relaxed);
+    }
+
     fn take(&self, amount: usize) -> bool {
         let before = self.used.fetch_add(amount, Ordering::Relaxed);
         let fits = before.saturating_add(amount) <= self.limit;
@@ -54,16 +58,17 @@ pub(crate) struct Module {
     table: OnceLock<Option<Table>>,
     /// What was found in the table, by address in the file.
     rules: Mutex<FxHashMap<u64, Rule>>,
+    /// Bytes taken for the symbol tables; `None` if there was no room for them.
+    symbols: OnceLock<Option<usize>>,
     memory: Arc<TableMemory>,
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if let Some(Some(table)) = self.table.get() {
-            self.memory
-                .used
-                .fetch_sub(table.memory(), Ordering::Relaxed);
-        }
+        let table = self.table.get().and_then(Option::as_ref);
+        let symbols = self.symbols.get().copied().flatten();
+        let used = table.map_or(0, Table::memory) + symbols.unwrap_or(0);
+        self.memory.give_back(used);
     }
 }
 
@@ -73,6 +78,7 @@ impl Module {
             elf,
             table: OnceLock::new(),
             rules: Mutex::new(FxHashMap::default()),
+            symbols: OnceLock::new(),
             memory,
         }
     }
@@ -92,6 +98,15 @@ impl Module {
                 self.memory.take(table.memory()).then_some(table)
             })
             .as_ref()
+    }
+
+    /// The name of the function at an address in the file; none if there is no room for the symbol tables.
+    pub(crate) fn function_name(&self, address: u64) -> Option<&str> {
+        (*self.symbols.get_or_init(|| {
+            let size = usize::try_from(self.elf.symbols_size()).ok()?;
+            self.memory.take(size).then_some(size)
+        }))?;
+        self.elf.symbols().lookup(address).map(|found| found.0)
     }
 
     /// The rule for an address in the file.

@@ -358,6 +358,32 @@ fn a_process_that_is_gone_gives_errors_and_nothing_else() {
 }
 
 #[test]
+fn names_are_read_only_if_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
+    let offset = header_of(&file, ".text").1.offset;
+    let name = |cache: &Cache| {
+        let mut process = process_of(folder.path(), &file, 0x4000);
+        let (frames, _) = unwind_in(&mut process, cache, offset, 0x4000);
+        frames[0].function_name().map(str::to_owned)
+    };
+    let cache = Cache::new();
+    assert_eq!(name(&cache).as_deref(), Some("_start"));
+    let both = cache.table_bytes();
+
+    // Symbols that fill a sparse file.
+    let (at, _) = header_of(&file, ".symtab");
+    let handle = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    handle.set_len(1 << 40).unwrap();
+    handle
+        .write_all_at(&(1_u64 << 39).to_le_bytes(), at + 32)
+        .unwrap();
+    let cache = Cache::new();
+    assert_eq!(name(&cache), None);
+    assert!(cache.table_bytes() < both);
+}
+
+#[test]
 fn tables_that_nobody_uses_make_room() {
     let folder = tempfile::tempdir().unwrap();
     let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);

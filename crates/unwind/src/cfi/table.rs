@@ -175,11 +175,14 @@ impl Table {
         memory: &mut Memory<'_>,
         budget: &mut Budget,
     ) -> Result<Option<Registers>, UnwindError> {
-        // The row is worked out again each time, and that is one program only.
-        let mut search = Budget::default();
+        // The row is worked out again each time, so each time it costs.
+        let mut programs = budget.split_programs();
         let context = &mut Context { memory, budget };
-        self.at(address, &mut search, &mut StepRow { registers, context })
-            .unwrap_or(Err(UnwindError::UnwindInfo))
+        let step = self
+            .at(address, &mut programs, &mut StepRow { registers, context })
+            .unwrap_or(Err(UnwindError::UnwindInfo));
+        budget.put_back(&programs);
+        step
     }
 
     fn at<V: Visitor>(
