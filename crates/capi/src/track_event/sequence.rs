@@ -27,6 +27,10 @@ const SCALED: u32 = 65;
 /// How many verdicts on categories that are not registered are kept.
 const VERDICTS: usize = 20;
 
+/// After so many bytes a sequence starts anew by itself: what is left of it in a ring buffer can be read then, whatever was
+/// overwritten, and what is remembered stays small. That takes a few hundred bytes.
+const RENEWAL: u64 = 64 << 10;
+
 /// When something happens, in the clock of the sequence unless said otherwise.
 pub(super) fn present() -> PerfettoTeTimestamp {
     PerfettoTeTimestamp {
@@ -49,6 +53,8 @@ pub(super) struct Sequence {
     /// What was written before cannot be relied on.
     is_stale: bool,
     drop_count: u64,
+    /// Starts anew when the writer has written so much.
+    renew_at: u64,
 }
 
 impl Sequence {
@@ -63,6 +69,7 @@ impl Sequence {
             verdicts: Vec::new(),
             is_stale: true,
             drop_count,
+            renew_at: 0,
         }
     }
 
@@ -93,7 +100,7 @@ impl Sequence {
         packet
     }
 
-    /// Starts anew if what was written before is void or was lost: a reader skips whatever relies on it. False if there
+    /// Starts anew if what was written before is void, was lost or may have been overwritten: a reader skips whatever relies on it. False if there
     /// is no room for that, and the event is lost, too.
     #[inline]
     pub(super) fn prepare(
@@ -102,7 +109,8 @@ impl Sequence {
         buffer: &mut EventBuffer,
         time: PerfettoTeTimestamp,
     ) -> bool {
-        if self.is_stale || self.drop_count != writer.drop_count() {
+        let is_lost = self.drop_count != writer.drop_count();
+        if self.is_stale || is_lost || writer.written() >= self.renew_at {
             self.reset(writer, buffer, time);
         }
         !self.is_stale
@@ -119,6 +127,7 @@ impl Sequence {
         self.described.clear();
         self.verdicts.clear();
         self.drop_count = writer.drop_count();
+        self.renew_at = writer.written() + RENEWAL;
         let is_own = matches!(time.clock_id, BOOTTIME | INCREMENTAL);
         let start = if is_own { time.value } else { now() };
         self.clock.last = start;
