@@ -181,6 +181,7 @@ impl Own {
                 let _ = ready.send(());
             })),
             scope,
+            tell_names: true,
             ..Default::default()
         };
         let profiler = Profiler::new(options).context("cannot set up the profiler")?;
@@ -241,25 +242,23 @@ impl ProfilerStarts {
         self.changed.notify_all();
     }
 
-    /// Waits until `sources` data sources have started or failed.
+    /// Waits until `sources` data sources have started or failed, and returns why some have failed.
     ///
     /// # Errors
     ///
-    /// If one of them failed, or did not start in time.
-    pub(crate) fn wait(&self, sources: usize) -> Result<()> {
+    /// If all of them failed, or did not start in time.
+    pub(crate) fn wait(&self, sources: usize) -> Result<Vec<String>> {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = |done: &mut (usize, Vec<String>)| done.0 + done.1.len() < sources;
         let waited = self
             .changed
             .wait_timeout_while(done, READY_TIMEOUT, waiting);
         let (done, late) = waited.unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = done.1.first() {
-            bail!("callstacks cannot be recorded: {reason}");
+        match (done.0, done.1.first()) {
+            (0, Some(reason)) => bail!("callstacks cannot be recorded: {reason}"),
+            _ if late.timed_out() => bail!("the profiler did not start in time"),
+            _ => Ok(done.1.clone()),
         }
-        if late.timed_out() {
-            bail!("the profiler did not start in time");
-        }
-        Ok(())
     }
 }
 

@@ -73,6 +73,9 @@ pub struct Options {
     pub kernel: Kernel,
     /// Do not open maps and memory of processes, but wait until they hand them over.
     pub only_handed_over: bool,
+    /// Also write the names of the processes and threads that are sampled, as `ProcessTree` packets. Upstream's profiler leaves
+    /// that to the data source `linux.process_stats`, which does not see what lives for a short time.
+    pub tell_names: bool,
     /// What to observe; `None` for all CPUs of the config or, without the privileges for that, the processes that the config
     /// names by number.
     pub scope: Option<Scope>,
@@ -86,6 +89,7 @@ impl fmt::Debug for Options {
             .field("unwinders", &self.unwinders)
             .field("descriptor_socket", &self.descriptor_socket)
             .field("only_handed_over", &self.only_handed_over)
+            .field("tell_names", &self.tell_names)
             .field("scope", &self.scope)
             .finish_non_exhaustive()
     }

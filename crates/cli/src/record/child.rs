@@ -109,6 +109,17 @@ impl Running {
         }
     }
 
+    /// Ends a command that is still held; `false` if it runs.
+    pub(super) fn cancel(&mut self) -> bool {
+        let is_held = self.gate.take().is_some();
+        if is_held {
+            // It has ended in either case.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        is_held
+    }
+
     /// The number of its process.
     pub(super) fn pid(&self) -> i32 {
         self.child.id() as i32

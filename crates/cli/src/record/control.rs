@@ -18,9 +18,11 @@ const CHILD_GRACE: Duration = Duration::from_secs(2);
 pub(super) struct Profiling {
     /// The command, which waits to be let go.
     pub(super) command: Option<Running>,
-    /// Waits until callstacks are recorded.
-    pub(super) started: Box<dyn FnOnce() -> Result<()>>,
+    pub(super) started: ProfilerStarted,
 }
+
+/// Waits until callstacks are recorded, and returns sentences about what is not.
+pub(super) type ProfilerStarted = Box<dyn FnOnce() -> Result<Vec<String>>>;
 
 /// The controls of `ferretto record`.
 pub(super) struct RecordControl {
@@ -32,7 +34,7 @@ pub(super) struct RecordControl {
     /// Somebody ended the recording by a signal.
     pub(super) interrupted: Option<Instant>,
     /// Waits until callstacks are recorded.
-    profiler_started: Option<Box<dyn FnOnce() -> Result<()>>>,
+    profiler_started: Option<ProfilerStarted>,
 }
 
 impl RecordControl {
@@ -93,7 +95,8 @@ impl Control for RecordControl {
             self.progress.teller()("not all data sources have started; going on without them");
         }
         if let Some(started) = self.profiler_started.take() {
-            started()?;
+            let tell = self.progress.teller();
+            started()?.iter().for_each(|missing| tell(missing));
         }
         self.progress.start();
         let Some(program) = self.command.first() else {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ferretto_ipc::address::Address;
 use ferretto_probes::ftrace::OwnInstance;
+use ferretto_proto::trace_config::DataSource;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_trace::text::message_to_text;
 
@@ -151,10 +152,24 @@ struct Ended {
 
 fn record(
     args: &RecordArgs,
-    config: TraceConfig,
+    mut config: TraceConfig,
     target: &Target,
     signals: &mut Signals,
 ) -> Result<Ended> {
+    let missing = match args.system {
+        true => Vec::new(),
+        false => report::unavailable(&config),
+    };
+    if args.config.is_none() {
+        // Or it would be waited for until they start.
+        let is_missing = |source: &DataSource| {
+            let name = source.config.name.as_deref().unwrap_or_default();
+            missing
+                .iter()
+                .any(|(missing, _)| missing.as_bytes() == name)
+        };
+        config.data_sources.retain(|source| !is_missing(source));
+    }
     let plan = Plan {
         task: Task::Record,
         config,
@@ -169,7 +184,7 @@ fn record(
     let mut progress = Progress::new(visible, plan.duration(), target.sized());
     let mut backend = match args.system {
         true => Backend::system()?,
-        false => own_backend(&plan.config, args.quiet, &progress)?,
+        false => own_backend(&missing, args.quiet, &progress)?,
     };
     progress.tick();
     let profiler = match (&mut backend, perf::sources(&plan.config)) {
@@ -267,8 +282,11 @@ fn snapshots(out: PathBuf, service: Address, tell: impl Fn(&str) + Send + 'stati
 }
 
 /// Starts service and data sources in this process, and says which of them this user cannot have.
-fn own_backend(config: &TraceConfig, quiet: bool, progress: &Progress) -> Result<Backend> {
-    let missing = report::unavailable(config);
+fn own_backend(
+    missing: &[(&'static str, String)],
+    quiet: bool,
+    progress: &Progress,
+) -> Result<Backend> {
     let tell = progress.teller();
     if !quiet {
         missing.iter().for_each(|(_, sentence)| tell(sentence));
@@ -317,6 +335,9 @@ fn finish_child(
     use rustix::process::Signal as Kill;
 
     let mut child = child?;
+    if child.cancel() {
+        return None;
+    }
     let mut patience = terminate.then(|| {
         child.signal(Kill::TERM);
         std::time::Instant::now() + TERMINATION_GRACE

@@ -7,7 +7,8 @@ use std::process::Command;
 use ferretto_trace::profile::{Profile, Selection, StackCounts, Value, hottest, read_profile};
 use ferretto_trace::summary::{Cause, Loss};
 
-use crate::world::{Said, World};
+use crate::users::as_nobody;
+use crate::world::{FERRETTO, Said, World};
 
 /// A program that computes for half a second of CPU time, so that a loaded machine does not matter, as processes that are
 /// called `busy`.
@@ -324,4 +325,47 @@ fn traces_without_callstacks_say_how_to_get_some() {
             .complained("ferretto record --perf records some");
     }
     assert_eq!(world.names(), ["empty.pftrace"]);
+}
+
+/// What a user without privileges may do: at a `perf_event_paranoid` of 2 to record programs of his own.
+#[test]
+fn nobody_records_a_command_of_his_own() {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = World::new();
+    let Some(program) = busy(&world) else { return };
+    // Where others may run it, and write.
+    let ferretto = world.path("ferretto");
+    fs::copy(FERRETTO, &ferretto).unwrap();
+    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let record = |args: &[&str]| {
+        let mut command = Command::new(&ferretto);
+        command.arg("record").args(args);
+        as_nobody(world.at_home(command)).expect("it runs")
+    };
+    let command = ["--perf=499", "--", program.to_str().unwrap(), "0.2"];
+    let said = record(&command);
+    if is_forbidden(&said) {
+        assert!(
+            said.stderr.contains("ask the administrator"),
+            "{}",
+            said.stderr
+        );
+        return;
+    }
+    said.returned(0);
+    assert_busy(&functions(&world, "trace.pftrace"));
+    let name = &world.summary("trace.pftrace").profiles[0].processes[0].name;
+    assert!(name.ends_with("busy 0.2"), "{name}");
+
+    // Not those of others, and what to do about it is told.
+    let said = record(&["--perf", "-d", "100ms", "-o", "all.pftrace"]);
+    if said.code != 0 {
+        said.complained("callstacks cannot be recorded")
+            .complained("sudo sysctl kernel.perf_event_paranoid=");
+        assert!(!world.path("all.pftrace").exists(), "nothing was recorded");
+    }
 }

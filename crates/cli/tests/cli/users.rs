@@ -15,7 +15,8 @@ buffers { size_kb: 1024 }
 unique_session_name: "theirs"
 "#;
 
-fn as_nobody(mut command: Command) -> Option<Said> {
+/// What a program of another user says; `None` if it cannot be run.
+pub(crate) fn as_nobody(mut command: Command) -> Option<Said> {
     command.uid(USER).gid(USER);
     let child = command.spawn().ok()?;
     Some(Running::new(child).finish())

@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Folder, sockets and pipes of a program.
-    fn at_home(&self, mut command: Command) -> Command {
+    pub(crate) fn at_home(&self, mut command: Command) -> Command {
         command
             .current_dir(self.folder.path())
             // Its own, so that what it leaves behind is seen.

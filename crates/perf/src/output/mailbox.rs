@@ -19,6 +19,8 @@ pub(crate) enum Message {
     /// An instance has begun.
     Start(Box<Start>),
     Samples(SourceKey, Vec<Sample>),
+    /// Names of processes and threads: an encoded `ProcessTree`.
+    Names(SourceKey, Vec<u8>),
     /// Records of a CPU were lost.
     Lost {
         source: SourceKey,

@@ -118,6 +118,15 @@ impl<S: PacketSink> SourceOutput<S> {
         }
     }
 
+    /// Names of processes and threads, an encoded `ProcessTree`.
+    pub(crate) fn names(&mut self, tree: &[u8]) {
+        let names = encode(|out| {
+            timed_now(out, Clock::Boottime.now());
+            out.bytes(trace_packet::PROCESS_TREE, tree);
+        });
+        self.sink.write_packet(&names);
+    }
+
     pub(crate) fn sample(&mut self, sample: &Sample) {
         self.keep_readable();
         let callstack = match &sample.content {

@@ -98,6 +98,11 @@ impl Writer {
                     written.write(samples);
                 }
             }
+            Message::Names(source, tree) => {
+                if let Some(written) = self.sources.get_mut(&source) {
+                    written.output.names(&tree);
+                }
+            }
             Message::Lost { source, cpu, count } => {
                 if let Some(written) = self.sources.get_mut(&source) {
                     written.output.lost(cpu, count);

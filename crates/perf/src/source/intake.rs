@@ -7,6 +7,7 @@ use ferretto_unwind::{Machine, Registers};
 use rustc_hash::FxHashMap;
 
 use super::lookup::Lookup;
+use super::names::Names;
 use super::off_cpu::Absences;
 use crate::config::{Callstacks, Plan, UserFrames};
 use crate::filter::{CommandLine, Filter};
@@ -29,6 +30,8 @@ pub(super) struct Intake {
     /// What the timebase had counted at the sample before, by CPU.
     counted: FxHashMap<u32, u64>,
     pub(super) absences: Option<Absences>,
+    /// Names of processes and threads, if they are wanted.
+    pub(super) names: Option<Names>,
     /// Samples that are finished.
     pub(super) done: Vec<Sample>,
     /// CPUs that lost records, and how many.
@@ -59,6 +62,7 @@ impl Intake {
             execs: Default::default(),
             counted: FxHashMap::default(),
             absences: is_off_cpu.then(Absences::default),
+            names: None,
             done: Vec::new(),
             lost: Vec::new(),
         }
@@ -70,7 +74,12 @@ impl Intake {
             Record::Lost { count } => self.lost.push((cpu, count)),
             // Nobody knows how many records these were; at least one.
             Record::Malformed { .. } => self.lost.push((cpu, 1)),
-            Record::Exit(task) => self.processes.suspect(task.pid),
+            Record::Exit(task) => {
+                self.processes.suspect(task.pid);
+                if let Some(names) = &mut self.names {
+                    names.ended(task.tid);
+                }
+            }
             Record::Comm {
                 time,
                 pid,
@@ -79,6 +88,14 @@ impl Intake {
             } => {
                 self.forget(pid, helpers.unwinders);
                 self.execs[0].insert(pid, time);
+                if let Some(names) = &mut self.names {
+                    names.executed(pid);
+                }
+            }
+            Record::Comm { pid, tid, name, .. } => {
+                if let Some(names) = &mut self.names {
+                    names.renamed(pid, tid, name);
+                }
             }
             Record::Switch(switch) if !switch.out => {
                 if let Some(absences) = &mut self.absences {
@@ -115,7 +132,11 @@ impl Intake {
         if !self.callstacks.sampled() {
             return self.finish(sample, Content::Counters);
         }
-        let content = match self.decide(sample, helpers) {
+        let stage = self.decide(sample, helpers);
+        if let Some(names) = self.names.as_mut().filter(|_| stage != Stage::Rejected) {
+            names.seen(sample.pid, sample.tid);
+        }
+        let content = match stage {
             Stage::TimedOut => Content::Skipped(SkipReason::ReadStage),
             Stage::Rejected => Content::Skipped(SkipReason::NotInScope),
             Stage::Accepted | Stage::Resolving { .. } => {

@@ -2,6 +2,7 @@
 
 mod intake;
 mod lookup;
+mod names;
 mod off_cpu;
 mod start;
 
@@ -12,6 +13,7 @@ use ferretto_client::InstanceId;
 
 use self::intake::{Helpers, Intake};
 pub(crate) use self::lookup::Lookup;
+use self::names::Names;
 pub(crate) use self::start::{Started, start};
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::config::{Clock, Mode, Plan, UserFrames};
@@ -223,6 +225,10 @@ impl PerfSource {
 
     /// Passes on what has been found out.
     fn hand_over(&mut self, crew: &mut Crew<'_>) {
+        let names = self.intake.names.as_mut().map(Names::take);
+        if let Some(names) = names.filter(|names| !names.is_empty()) {
+            crew.mailbox.send(Message::Names(self.key, names));
+        }
         crew.unwinders.hand_over(&self.intake.source);
         if !self.intake.done.is_empty() {
             let done = std::mem::take(&mut self.intake.done);

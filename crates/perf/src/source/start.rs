@@ -4,6 +4,7 @@ use ferretto_client::InstanceId;
 use ferretto_shm::{Clock, TraceWriter};
 
 use super::intake::Intake;
+use super::names::Names;
 use super::{MEMORY_PERIOD, PerfSource, SWEEP_PERIOD, period};
 use crate::barrier::SourceKey;
 use crate::config::{ConfigError, EventKind, Interval, Plan};
@@ -21,6 +22,11 @@ pub(crate) enum StartError {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Open(#[from] OpenError),
+    #[error(
+        "time off the CPU is seen in the kernel, which this user may not observe; run as root, or ask the administrator \
+         for: sudo sysctl kernel.perf_event_paranoid=1"
+    )]
+    OffCpu,
     #[error("CPU {cpu}: counting cannot be switched on: {error}")]
     Enable { cpu: u32, error: rustix::io::Errno },
 }
@@ -55,6 +61,9 @@ pub(crate) fn start(
     }
     plan.notices.drain(..).for_each(&mut tell);
     let mut opened = open_all(&plan, &wanted.options.kernel, wanted.options.scope.as_ref())?;
+    if opened.user_only && is_off_cpu {
+        return Err(StartError::OffCpu);
+    }
     opened.notices.drain(..).for_each(&mut tell);
     if opened.user_only {
         plan.callstacks.kernel = false;
@@ -80,7 +89,8 @@ pub(crate) fn start(
         is_off_cpu,
     })));
     let source = unwinding::Source::new(wanted.key, plan.callstacks);
-    let intake = Intake::new(source, &plan, filter, is_off_cpu);
+    let mut intake = Intake::new(source, &plan, filter, is_off_cpu);
+    intake.names = wanted.options.tell_names.then(Names::default);
     let now = Clock::Monotonic.now();
     let salt = wanted.id.0;
     let has_limit = plan.max_daemon_memory_kb.is_some() && plan.sampling().is_some();

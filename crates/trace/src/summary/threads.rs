@@ -137,7 +137,8 @@ impl Threads {
         let Some(tid) = tid else { return };
         if let Some(thread) = self.thread(machine, tid) {
             thread.tgid = tgid.or(thread.tgid);
-            if let Some(name) = name.filter(|_| thread.comm.is_empty()) {
+            // The last one holds: the thread may have become another program.
+            if let Some(name) = name.filter(|name| !name.is_empty()) {
                 thread.comm = printable(name);
             }
         }

@@ -1,0 +1,138 @@
+//! Names of the processes and threads that samples are of.
+
+use std::fs::File;
+use std::io::Read;
+
+use ferretto_proto::fields::process_tree as tree;
+use ferretto_wire::Encoder;
+use rustc_hash::FxHashSet;
+
+/// Longest command line told, in bytes.
+const MAX_COMMAND_LINE: u64 = 4096;
+/// Longest name of a thread, with its end; the kernel's own limit is less.
+const MAX_NAME: u64 = 64;
+
+/// Finds out the names of processes and threads when their first samples come, which is before short-lived ones are gone,
+/// and again when they become other programs. Readers of the trace then need no other data source to know them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    told: FxHashSet<u32>,
+    /// Encoded `ProcessTree`, to be written.
+    found: Vec<u8>,
+}
+
+impl Names {
+    /// There is a sample of this thread.
+    pub(super) fn seen(&mut self, pid: u32, tid: u32) {
+        if pid == 0 || self.told.contains(&tid) {
+            return;
+        }
+        if self.told.insert(pid) {
+            self.process(pid);
+        }
+        self.told.insert(tid);
+        let name = read(&format!("/proc/{pid}/task/{tid}/comm"), MAX_NAME);
+        self.thread(pid, tid, name.trim_ascii_end());
+    }
+
+    /// The process is another program now.
+    pub(super) fn executed(&mut self, pid: u32) {
+        self.told.remove(&pid);
+    }
+
+    /// The thread has another name now.
+    pub(super) fn renamed(&mut self, pid: u32, tid: u32, name: &[u8]) {
+        if self.told.contains(&tid) {
+            self.thread(pid, tid, name);
+        }
+    }
+
+    /// The number may become that of another thread.
+    pub(super) fn ended(&mut self, tid: u32) {
+        self.told.remove(&tid);
+    }
+
+    /// What was found out since it was asked for last; empty if nothing was.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.found)
+    }
+
+    fn process(&mut self, pid: u32) {
+        let command_line = read(&format!("/proc/{pid}/cmdline"), MAX_COMMAND_LINE);
+        let arguments = command_line.split(|byte| *byte == 0);
+        let arguments: Vec<&[u8]> = arguments.filter(|part| !part.is_empty()).collect();
+        // Kernel threads have none, and neither have processes that have ended; the name of their thread has to do.
+        if arguments.is_empty() {
+            return;
+        }
+        Encoder::new(&mut self.found).nested(tree::PROCESSES, |out| {
+            out.int(tree::process::PID, pid.into());
+            for argument in arguments {
+                out.bytes(tree::process::CMDLINE, argument);
+            }
+        });
+    }
+
+    fn thread(&mut self, pid: u32, tid: u32, name: &[u8]) {
+        if name.is_empty() {
+            return;
+        }
+        Encoder::new(&mut self.found).nested(tree::THREADS, |out| {
+            out.int(tree::thread::TID, tid.into());
+            out.int(tree::thread::TGID, pid.into());
+            out.bytes(tree::thread::NAME, name);
+        });
+    }
+}
+
+/// The beginning of a file; empty if it cannot be read.
+fn read(path: &str, limit: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What came before an error is as good as a shorter file.
+        let _ = file.take(limit).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_wire::Fields;
+
+    use super::*;
+
+    fn entries(bytes: &[u8], field: u32) -> Vec<&[u8]> {
+        let fields = Fields::new(bytes).map(|field| field.expect("it is well-formed"));
+        fields
+            .filter(|part| part.number == field)
+            .filter_map(|part| part.as_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn names_are_told_once_and_again_when_they_change() {
+        let mut names = Names::default();
+        let pid = std::process::id();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        names.seen(pid, tid);
+        let found = names.take();
+        let processes = entries(&found, tree::PROCESSES);
+        assert_eq!(processes.len(), 1);
+        assert!(Fields::find(tree::process::CMDLINE, processes[0]).is_some());
+        assert_eq!(entries(&found, tree::THREADS).len(), 1);
+        names.seen(pid, tid);
+        assert_eq!(names.take(), b"", "it is known");
+        names.renamed(pid, tid, b"other");
+        let found = names.take();
+        let thread = entries(&found, tree::THREADS)[0];
+        let name = Fields::find(tree::thread::NAME, thread).and_then(|name| name.as_bytes());
+        assert_eq!(name, Some(&b"other"[..]));
+        names.executed(pid);
+        names.ended(tid);
+        names.seen(pid, tid);
+        assert_eq!(entries(&names.take(), tree::PROCESSES).len(), 1);
+        names.seen(0, 0);
+        names.seen(u32::MAX, u32::MAX);
+        assert_eq!(names.take(), b"", "they are not there");
+    }
+}
