@@ -1,6 +1,7 @@
 //! The tracing service and the data sources that a recording uses: those of the system, or its own.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -222,6 +223,18 @@ impl Drop for Own {
     }
 }
 
+/// There would be no callstacks in a recording that is made for them.
+#[derive(Debug)]
+pub(crate) struct NotProfiled(String);
+
+impl fmt::Display for NotProfiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "callstacks cannot be recorded: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotProfiled {}
+
 /// Which data sources of the profiler have started.
 #[derive(Debug, Default)]
 pub(crate) struct ProfilerStarts {
@@ -255,7 +268,7 @@ impl ProfilerStarts {
             .wait_timeout_while(done, READY_TIMEOUT, waiting);
         let (done, late) = waited.unwrap_or_else(PoisonError::into_inner);
         match (done.0, done.1.first()) {
-            (0, Some(reason)) => bail!("callstacks cannot be recorded: {reason}"),
+            (0, Some(reason)) => Err(NotProfiled(reason.clone()).into()),
             _ if late.timed_out() => bail!("the profiler did not start in time"),
             _ => Ok(done.1.clone()),
         }

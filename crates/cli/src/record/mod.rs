@@ -32,7 +32,7 @@ use self::control::{Profiling, RecordControl};
 use self::output::Target;
 use self::progress::Progress;
 use crate::args::RecordArgs;
-use crate::backend::{Backend, Own};
+use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::message;
 use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
@@ -69,7 +69,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
         Err(error) => {
-            target.discard_if_empty();
+            match error.is::<NotProfiled>() {
+                true => target.discard(),
+                false => target.discard_if_empty(),
+            }
             return Err(error);
         }
     };

@@ -108,14 +108,20 @@ impl Target {
 
     /// Removes the file if this recording made it and nothing is in it.
     pub(super) fn discard_if_empty(&self) {
+        if self.is_empty() {
+            self.discard();
+        }
+    }
+
+    /// Removes the file if this recording made it.
+    pub(super) fn discard(&self) {
         if let Kind::Path {
             path,
             created: true,
         } = &self.kind
             && is_regular(&self.file)
-            && self.is_empty()
         {
-            // It stays as an empty file then.
+            // It stays as it is then.
             let _ = std::fs::remove_file(path);
         }
     }
