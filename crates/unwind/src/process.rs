@@ -126,7 +126,7 @@ impl Process {
                 // Code that was not there when the maps were read.
                 walk::Outcome::Unmapped if may_read => {
                     may_read = false;
-                    if self.reads.take() {
+                    if self.reads.take(Instant::now()) {
                         self.read_maps();
                     }
                     frames.truncate(first);
@@ -166,16 +166,37 @@ impl Default for Reads {
 }
 
 impl Reads {
-    fn take(&mut self) -> bool {
-        let gained = self.since.elapsed().as_nanos() / REFILL.as_nanos();
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.since);
+        let gained = passed.as_nanos() / REFILL.as_nanos();
         if gained > 0 {
             let gained = u32::try_from(gained).unwrap_or(BURST);
             self.left = self.left.saturating_add(gained).min(BURST);
-            self.since = Instant::now();
+            self.since = now;
         }
         self.left > 0 && {
             self.left -= 1;
             true
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_035_maps_are_not_read_for_each_sample() {
+        let mut reads = Reads::default();
+        let start = reads.since;
+        let granted = |reads: &mut Reads, after: u32| {
+            let now = start + REFILL * after;
+            (0..100).filter(|_| reads.take(now)).count()
+        };
+        assert_eq!(granted(&mut reads, 0), 8);
+        assert_eq!(granted(&mut reads, 0), 0);
+        assert_eq!(granted(&mut reads, 1), 1);
+        assert_eq!(granted(&mut reads, 4), 3);
+        assert_eq!(granted(&mut reads, 1000), 8);
     }
 }

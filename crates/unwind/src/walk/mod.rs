@@ -77,7 +77,7 @@ struct State<'m> {
 #[derive(Clone, Copy)]
 struct Beyond<'s> {
     /// The kernel's addresses from there on.
-    rest: &'s [u64],
+    rest: seam::Rest<'s>,
     frames: usize,
     addresses: usize,
 }
@@ -138,16 +138,16 @@ impl Walker<'_> {
         }) = beyond
         {
             let ended = matches!(outcome, Outcome::Ended(Ok(())));
-            if !(ended && self.confirms(rest, addresses)) {
+            if !(ended && (!rest.is_sure || self.confirms(rest.addresses, addresses))) {
                 self.frames.truncate(frames);
-                self.append_chain(rest);
+                self.append_chain(rest.addresses);
             }
             return Outcome::Ended(Ok(()));
         }
         if let Outcome::Ended(Err(error)) = outcome
             && error != UnwindError::MaxFramesExceeded
             && let Some(rest) = seam::rest(found, sample.user_chain)
-            && self.append_chain(rest) > 0
+            && self.append_chain(rest.addresses) > 0
         {
             return Outcome::Ended(Ok(()));
         }

@@ -9,9 +9,20 @@
 /// The same frame must be among this many outermost ones that were found.
 const NEAR: usize = 4;
 
+/// A chain that continues frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rest<'c> {
+    /// What is not found yet, from the inside.
+    pub(super) addresses: &'c [u64],
+    /// Both have a return address in common. Without that the chain may be of code that keeps no frame pointers, and lead
+    /// anywhere.
+    pub(super) is_sure: bool,
+}
+
 /// The part of `chain` that continues `found`, if there is one.
-pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<&'c [u64]> {
+pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<Rest<'c>> {
     let mut next = 0;
+    let mut matches = 0;
     let mut last_match = None;
     for (index, address) in found.iter().enumerate() {
         // The chain may hold one that we have not, as after a function that has not set up its frame.
@@ -20,11 +31,14 @@ pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<&'c [u64]> {
             .find(|skip| chain.get(next + skip) == Some(address));
         if let Some(skipped) = skipped {
             last_match = Some(index);
+            matches += 1;
             next += skipped + 1;
         }
     }
     let near = found.len() - last_match? <= NEAR;
-    chain.get(next..).filter(|rest| near && !rest.is_empty())
+    let is_sure = matches > 1;
+    let addresses = chain.get(next..).filter(|rest| !rest.is_empty())?;
+    (near && (is_sure || found.len() == 1)).then_some(Rest { addresses, is_sure })
 }
 
 /// Whether all of `part` are in `whole`, in that order.
@@ -37,9 +51,13 @@ pub(super) fn is_within(mut part: impl Iterator<Item = u64>, whole: &[u64]) -> b
 mod tests {
     use super::*;
 
+    fn addresses<'c>(found: &[u64], chain: &'c [u64]) -> Option<&'c [u64]> {
+        rest(found, chain).map(|rest| rest.addresses)
+    }
+
     #[test]
     fn the_chain_continues_after_the_frame_both_have() {
-        assert_eq!(rest(&[1, 2, 3], &[1, 2, 3, 4, 5]), Some(&[4, 5][..]));
+        assert_eq!(addresses(&[1, 2, 3], &[1, 2, 3, 4, 5]), Some(&[4, 5][..]));
         assert_eq!(rest(&[1, 2, 3], &[1, 2, 3]), None);
         assert_eq!(rest(&[1, 2, 3], &[]), None);
         assert_eq!(rest(&[1, 2, 3], &[7, 8, 9]), None);
@@ -47,21 +65,30 @@ mod tests {
 
     #[test]
     fn functions_without_frame_pointers_are_left_out_of_the_chain() {
-        assert_eq!(rest(&[1, 20, 3, 4], &[1, 3, 4, 5]), Some(&[5][..]));
-        assert_eq!(rest(&[1, 2, 3, 40], &[1, 2, 3, 5]), Some(&[5][..]));
-        assert_eq!(rest(&[1, 3, 4], &[1, 20, 3, 4, 5]), Some(&[5][..]));
+        assert_eq!(addresses(&[1, 20, 3, 4], &[1, 3, 4, 5]), Some(&[5][..]));
+        assert_eq!(addresses(&[1, 2, 3, 40], &[1, 2, 3, 5]), Some(&[5][..]));
+        assert_eq!(addresses(&[1, 3, 4], &[1, 20, 3, 4, 5]), Some(&[5][..]));
     }
 
     #[test]
     fn equal_addresses_of_a_recursion_are_counted() {
         let found = [1, 9, 9, 9];
-        assert_eq!(rest(&found, &[1, 9, 9, 9, 9, 9, 4]), Some(&[9, 9, 4][..]));
-        assert_eq!(rest(&found, &[1, 9, 9, 9, 4]), Some(&[4][..]));
+        let chain = [1, 9, 9, 9, 9, 9, 4];
+        assert_eq!(addresses(&found, &chain), Some(&[9, 9, 4][..]));
+        assert_eq!(addresses(&found, &[1, 9, 9, 9, 4]), Some(&[4][..]));
     }
 
     #[test]
     fn a_match_far_inside_says_nothing_about_the_outermost_frames() {
         assert_eq!(rest(&[1, 2, 30, 40, 50, 60], &[1, 2, 7, 8]), None);
+    }
+
+    #[test]
+    fn the_sampled_address_alone_says_little() {
+        assert_eq!(rest(&[1, 2, 3], &[1, 7, 8]), None);
+        let only = rest(&[1], &[1, 7, 8]).unwrap();
+        assert_eq!((only.addresses, only.is_sure), (&[7, 8][..], false));
+        assert!(rest(&[1, 2], &[1, 2, 8]).unwrap().is_sure);
     }
 
     #[test]
