@@ -24,13 +24,15 @@ unsafe extern "C" {
     fn setenv(name: *const std::ffi::c_char, value: *const std::ffi::c_char, replace: i32) -> i32;
 }
 
-/// Writes an event and a packet until somebody has recorded them.
+/// Writes an event and a packet until somebody has recorded them, and sends them off.
 fn write_until_recorded(category: Category, source: Source, name: &CStr) {
     let mut recorded = false;
-    while !recorded {
+    // A forked child finds out with its first event and its first packet what is recorded.
+    while !(recorded && category.is_enabled()) {
         category.instant(name);
         source.trace(|tracer| {
             tracer.write(&text(name.to_str().unwrap()));
+            tracer.flush();
             recorded = true;
         });
     }

@@ -26,8 +26,8 @@ pub trait Outlet: Send + Sync {
     /// [`Arbiter::poll_output`] has something new to say; the owner should call it soon.
     fn wake(&self);
 
-    /// A writer waits for a free chunk. If what is pending can be sent from this very thread, do so now: it may be the
-    /// owner's own. Must not block.
+    /// A writer waits for a free chunk, or is to be flushed. If what is pending can be sent from this very thread, do so now:
+    /// it may be the owner's own, or the last one that runs in this process. Must not block.
     fn flush_now(&self);
 }
 
@@ -300,6 +300,13 @@ impl Arbiter {
                 pending.callbacks.extend(callback);
                 true
             });
+        }
+    }
+
+    /// Has what is pending sent by this very thread, if that is possible now.
+    pub(crate) fn send_now(&self) {
+        if self.is_usable() && !self.held_back.load(Ordering::Relaxed) {
+            self.outlet.flush_now();
         }
     }
 

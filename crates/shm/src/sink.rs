@@ -288,6 +288,8 @@ impl ChunkSink {
                 // There may be room now: the next packet looks for it.
                 self.discarded = arbiter.retry_after();
                 arbiter.flush(callback);
+                // The process may be about to end, and the thread that would send it may never run again.
+                arbiter.send_now();
             }
             None => callback.into_iter().for_each(|callback| callback()),
         }

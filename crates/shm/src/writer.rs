@@ -108,8 +108,9 @@ impl TraceWriter {
         self.sink.short_packet()
     }
 
-    /// Hands over what was written so far and has it committed at once. `callback` is called when the service has it;
-    /// never if the connection is lost before. A writer that discards everything calls it right away.
+    /// Hands over what was written so far and has it committed at once: if the connection can take it now, it has been
+    /// sent when this returns. `callback` is called when the service has it; never if the connection is lost before. A
+    /// writer that discards everything calls it right away.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.sink.flush(callback);
     }

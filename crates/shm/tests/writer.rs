@@ -363,6 +363,22 @@ fn shm_029_flush_calls_back_even_if_there_is_nothing() {
 }
 
 #[test]
+fn a_flush_is_sent_by_the_thread_that_asks_for_it() {
+    let world = World::new(4, ArbiterOptions::default());
+    let mut writer = world.writer();
+    writer.new_packet().varint(1, 5);
+    let flushes = || {
+        world
+            .calls
+            .flushes
+            .load(std::sync::atomic::Ordering::Relaxed)
+    };
+    assert_eq!(flushes(), 0);
+    writer.flush(None);
+    assert_eq!(flushes(), 1);
+}
+
+#[test]
 fn shm_030_and_sdk_020_writers_are_numbered_round_robin() {
     let mut world = World::new(1, ArbiterOptions::default());
     let first = world.writer();

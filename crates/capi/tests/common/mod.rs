@@ -209,6 +209,12 @@ impl Tracer {
         }
     }
 
+    /// Sends off what was written.
+    pub fn flush(&self) {
+        // SAFETY: used as the headers say.
+        unsafe { PerfettoDsTracerImplFlush(self.tracer, None, ptr::null_mut()) };
+    }
+
     pub fn drop_count(&self) -> u64 {
         // SAFETY: used as the headers say.
         unsafe { PerfettoDsTracerImplGetDropCount(self.tracer) }
