@@ -45,6 +45,13 @@ impl Bytes {
         self.many.extend_from_slice(bytes);
     }
 
+    /// Forgets them all, and gives memory back.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.used = 0;
+        self.many = Vec::new();
+    }
+
     #[inline]
     pub(crate) fn get(&self) -> &[u8] {
         if self.many.is_empty() {

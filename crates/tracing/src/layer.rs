@@ -10,9 +10,10 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
-use tracing_subscriber::registry::{ExtensionsMut, LookupSpan};
+use tracing_subscriber::registry::{ExtensionsMut, LookupSpan, SpanRef};
 
 use crate::entered::{self, Entered, Exit};
+use crate::near::Near;
 use crate::options::{Options, Spans};
 use crate::sites::{Site, Sites};
 use crate::stored::Stored;
@@ -38,10 +39,22 @@ thread_local! {
 /// let subscriber = tracing_subscriber::registry().with(layer.recorded());
 /// # drop(subscriber);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct FerrettoLayer {
     pub(crate) options: Options,
     pub(crate) sites: Arc<Sites>,
+    near: Arc<Near>,
+}
+
+impl Clone for FerrettoLayer {
+    /// The same on another registry, whose spans may have the same numbers.
+    fn clone(&self) -> Self {
+        Self {
+            options: self.options.clone(),
+            sites: Arc::clone(&self.sites),
+            near: Arc::default(),
+        }
+    }
 }
 
 impl Default for FerrettoLayer {
@@ -56,6 +69,7 @@ impl FerrettoLayer {
         Self {
             options: Options::default(),
             sites: Arc::new(Sites::new()),
+            near: Arc::default(),
         }
     }
 
@@ -111,7 +125,7 @@ impl FerrettoLayer {
     /// What tells this layer from others.
     #[inline]
     fn number(&self) -> usize {
-        Arc::as_ptr(&self.sites).addr()
+        Arc::as_ptr(&self.near).addr()
     }
 
     /// Where a span was made.
@@ -139,14 +153,24 @@ impl FerrettoLayer {
             emit(site.category, Kind::Begin, Some(name), &[]);
             return 0;
         }
+        let slice = Slice::on_thread(site);
+        let has_flow = site.spans == Spans::Flows;
+        let written = self.near.with(id.into_u64(), |stored| {
+            if has_flow {
+                stored.begin_flow();
+            }
+            slice.begin(stored)
+        });
+        if let Some(written) = written {
+            return written;
+        }
         let Some(span) = context.span(id) else {
             return 0;
         };
         let mut extensions = span.extensions_mut();
-        if site.spans == Spans::Flows {
+        if has_flow {
             stored(&mut extensions).begin_flow();
         }
-        let slice = Slice::on_thread(site);
         match extensions.get_mut::<Stored>() {
             Some(stored) => slice.begin(stored),
             None => slice.begin_without(),
@@ -158,11 +182,16 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        let slice = Slice::on_thread(entered.site);
+        let end = |stored: &mut Stored| slice.end(stored, entered.written);
+        if entered.has_more && self.near.with(entered.span, end).is_some() {
+            return;
+        }
         if entered.has_more
             && let Some(span) = context.span(&Id::from_u64(entered.span))
             && let Some(stored) = span.extensions_mut().get_mut::<Stored>()
         {
-            return Slice::on_thread(entered.site).end(stored, entered.written);
+            return end(stored);
         }
         emit(entered.site.category, Kind::End, None, &[]);
     }
@@ -175,8 +204,19 @@ impl FerrettoLayer {
         if let Some(span) = context.span(id)
             && self.site(span.metadata()).category.is_enabled()
         {
-            stored(&mut span.extensions_mut()).flows.push((flow, false));
+            self.change(&span, |stored| stored.flows.push((flow, false)));
             entered::mark(self.number(), id.into_u64());
+        }
+    }
+
+    /// Changes what is remembered of a span.
+    fn change<S>(&self, span: &SpanRef<'_, S>, mut change: impl FnMut(&mut Stored))
+    where
+        S: for<'a> LookupSpan<'a>,
+    {
+        let near = self.near.with(span.id().into_u64(), &mut change);
+        if near.is_none() {
+            change(stored(&mut span.extensions_mut()));
         }
     }
 
@@ -262,7 +302,12 @@ where
         if site.has_special {
             stored.flows = specials(site.category, |visitor| attributes.record(visitor));
         }
-        if let Some(span) = context.span(id).filter(|_| !stored.is_empty()) {
+        if stored.is_empty() {
+            return;
+        }
+        // Where a span's track is, is looked for in its extensions.
+        let is_near = site.spans != Spans::Tracks && self.near.put(id.into_u64(), &mut stored);
+        if !is_near && let Some(span) = context.span(id) {
             span.extensions_mut().replace(stored);
         }
     }
@@ -273,13 +318,12 @@ where
         if !site.category.is_enabled() {
             return;
         }
-        let mut extensions = span.extensions_mut();
-        let stored = stored(&mut extensions);
-        stored.record(values);
+        let mut more = Stored::default();
+        more.record(values);
         if site.has_special {
-            let flows = specials(site.category, |visitor| values.record(visitor));
-            stored.flows.extend(flows);
+            more.flows = specials(site.category, |visitor| values.record(visitor));
         }
+        self.change(&span, |stored| stored.append(std::mem::take(&mut more)));
         entered::mark(self.number(), id.into_u64());
     }
 
@@ -339,6 +383,7 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         newest::forget(self.number(), id.into_u64());
+        self.near.forget(id.into_u64());
         if self.options.has_tracks
             && let Some(span) = context.span(&id)
         {

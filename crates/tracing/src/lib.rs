@@ -71,6 +71,7 @@ mod init;
 mod lanes;
 mod layer;
 mod names;
+mod near;
 mod newest;
 mod options;
 mod recorded;

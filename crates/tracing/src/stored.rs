@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::fmt::{self, Write};
 
-use ferretto::track_event::{Annotation, Argument, Arguments};
+use ferretto::track_event::{Annotation, Argument, Arguments, Number};
 use tracing_core::field::{Field, Visit};
 use tracing_core::{Metadata, span};
 
 use crate::bytes::Bytes;
 use crate::names::{self, Special};
 
-/// The values of a span's fields and more, in the extensions of the span.
+/// The values of a span's fields and more; in [`Near`](crate::near::Near) or in the extensions of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     /// For each field that has a value: its index, a [`tag`] and the value. If a field is there twice the last one counts.
@@ -51,7 +51,7 @@ mod tag {
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
-enum Value<'a> {
+pub(crate) enum Value<'a> {
     Int(i64),
     Uint(u64),
     Double(f64),
@@ -60,6 +60,17 @@ enum Value<'a> {
 }
 
 impl Argument for Value<'_> {
+    #[inline]
+    fn number(&self) -> Number {
+        match self {
+            Self::Int(value) => value.number(),
+            Self::Uint(value) => value.number(),
+            Self::Bool(value) => value.number(),
+            Self::Double(value) => value.number(),
+            Self::Text(_) => ().number(),
+        }
+    }
+
     fn write(&self, annotation: &mut Annotation<'_>) {
         match *self {
             Self::Int(value) => annotation.int(value),
@@ -82,8 +93,24 @@ impl Stored {
 
     /// Keeps values that are recorded later.
     pub(crate) fn record(&mut self, values: &span::Record<'_>) {
-        self.has_repeats = true;
         values.record(&mut Keep(self));
+    }
+
+    /// Adds what was recorded later.
+    pub(crate) fn append(&mut self, more: Self) {
+        self.has_repeats = true;
+        self.bytes.push(more.bytes.get());
+        self.flows.extend(more.flows);
+    }
+
+    /// Forgets everything, and gives memory back.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        self.bytes.clear();
+        self.flows = Vec::new();
+        self.has_repeats = false;
+        self.own_flow = None;
+        self.lane = None;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -118,6 +145,28 @@ impl Stored {
                 arguments.argument(field.name(), &value);
             }
         }
+    }
+
+    /// The values behind the first `from` bytes with their names, if they fit into `fields`; how many they are.
+    #[inline]
+    pub(crate) fn few<'a>(
+        &'a self,
+        metadata: &'static Metadata<'static>,
+        from: usize,
+        fields: &mut [(&'static str, Value<'a>)],
+    ) -> Option<usize> {
+        if self.has_repeats {
+            return None;
+        }
+        let mut count = 0;
+        let mut rest = self.bytes.get().get(from..).unwrap_or_default();
+        while let Some((index, value, after)) = next(rest) {
+            rest = after;
+            let field = metadata.fields().iter().nth(index.into())?;
+            *fields.get_mut(count)? = (field.name(), value);
+            count += 1;
+        }
+        Some(count)
     }
 
     fn number(&mut self, field: &Field, tag: u8, value: u64) {

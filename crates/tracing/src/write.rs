@@ -5,8 +5,11 @@ use ferretto::{Category, Flow, Track};
 use tracing_core::Event;
 
 use crate::sites::Site;
-use crate::stored::Stored;
+use crate::stored::{Stored, Value};
 use crate::visit::Attach;
+
+/// So many values are handed over one by one, which is quickest for numbers.
+const FEW: usize = 4;
 
 /// A slice of a span.
 pub(crate) struct Slice<'a> {
@@ -55,11 +58,22 @@ impl<'a> Slice<'a> {
         own: Option<Flow>,
     ) {
         let metadata = self.site.metadata;
+        let is_plain = flows.is_empty() && own.is_none() && self.track.is_none();
+        let location = self.site.location.filter(|_| kind == Kind::Begin);
+        let name = (kind == Kind::Begin).then(|| Name::Static(metadata.name()));
+        let mut few = [("", Value::Bool(false)); FEW];
+        if is_plain
+            && location.is_none()
+            && let Some(count) = stored.few(metadata, from, &mut few)
+        {
+            let fields = few
+                .each_ref()
+                .map(|(name, value)| Field::Argument(name, value));
+            return emit(self.site.category, kind, name, &fields[..count]);
+        }
         let write = |arguments: &mut Arguments<'_>| stored.write(metadata, from, arguments);
         let arguments = Field::Arguments(&write);
-        let name = (kind == Kind::Begin).then(|| Name::Static(metadata.name()));
-        let location = self.site.location.filter(|_| kind == Kind::Begin);
-        if flows.is_empty() && own.is_none() && location.is_none() && self.track.is_none() {
+        if is_plain && location.is_none() {
             return emit(self.site.category, kind, name, &[arguments]);
         }
         let mut fields = vec![arguments];

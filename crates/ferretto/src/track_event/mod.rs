@@ -45,6 +45,8 @@ pub use track::{AsCounter, AsState};
 pub use track::{ChildOrdering, CounterTrack, StateTrack, Track, Unit};
 pub use unique::unique;
 pub use value::ErrorChain;
+#[doc(hidden)]
+pub use value::Number;
 pub use value::{Annotation, Argument, Arguments, Array, Bytes, Debugged, Dict, Displayed};
 #[cfg(feature = "serde")]
 pub use value::{Serialized, serde};
