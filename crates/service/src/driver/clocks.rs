@@ -13,16 +13,8 @@ pub fn read() -> Clocks {
         monotonic_raw: Clock::MonotonicRaw.now(),
         realtime: Clock::Realtime.now(),
         realtime_coarse: Clock::RealtimeCoarse.now(),
-        tsc: cycles(),
+        tsc: ferretto_shm::counter().filter(|_| cfg!(feature = "tsc")),
     }
-}
-
-/// Reads the time stamp counter, where there is one and this crate can read it.
-fn cycles() -> Option<u64> {
-    #[cfg(all(target_arch = "x86_64", feature = "tsc"))]
-    return Some(tick_counter::x86_64_tick_counter());
-    #[cfg(not(all(target_arch = "x86_64", feature = "tsc")))]
-    return None;
 }
 
 /// CPU time of all threads of this process since it began, in nanoseconds.
