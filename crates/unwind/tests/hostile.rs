@@ -340,9 +340,9 @@ fn expressions_that_never_end_are_ended() {
 
 #[test]
 fn programs_of_tables_that_never_end_are_not_begun() {
-    let (frames, result) = with_directives(".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr");
-    assert_ne!(result, Ok(()), "{:?}", names(&frames));
-    assert_eq!(names(&frames)[0], "bad");
+    let (frames, result) = with_directives(".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr\\npush $1");
+    assert_eq!(result, Err(UnwindError::UnwindInfo));
+    assert_eq!(names(&frames), ["bad", "ERROR UNWIND_INFO"]);
 }
 
 #[test]

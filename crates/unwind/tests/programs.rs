@@ -385,3 +385,28 @@ fn perf_034_a_library_within_another_file() {
     );
     assert_eq!(elf.symbols().lookup(frames[0].rel_pc).unwrap().0, "inside");
 }
+
+#[test]
+fn perf_034_code_without_tables_that_has_no_frame() {
+    // As the C library's function that makes a thread: the table ends before the system call.
+    let source = r#"
+        #include <stdio.h>
+        long bare(long number);
+        __asm__(".text\n.type bare,@function\nbare: mov %rdi,%rax\nsyscall\nret\n.size bare,.-bare\n");
+        volatile int stop;
+        __attribute__((noinline)) void waits(void) { char room[500]; room[3] = stop; bare(34); stop += room[3]; }
+        int main() { puts("ready"); fflush(stdout); waits(); return stop; }
+    "#;
+    let flags = ["-O2", "-fomit-frame-pointer"];
+    let target = Target::c(source, &flags);
+    let mut stopped = target.stop_in("bare");
+    for fp in [None, Some(1), Some(stopped.registers.sp() + 64)] {
+        if let Some(fp) = fp {
+            stopped.registers.set(6, fp);
+        }
+        let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
+        assert_eq!(result, Ok(()), "{:?}", names(&frames));
+        assert_eq!(names(&frames)[..3], ["bare", "waits", "main"]);
+        assert_eq!(names(&frames).last().unwrap(), "_start");
+    }
+}

@@ -14,42 +14,46 @@ pub(super) fn step(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> 
     {
         return step;
     }
+    match by_pointer(state, space, limit) {
+        Some(step) => step,
+        // A function without a frame, or one that is not ours to know: whoever called may be at the stack pointer.
+        None if state.exact && state.mode == Mode::Dwarf && return_from_call(state, space) => {
+            Step::Caller
+        }
+        None if state.mode == Mode::Dwarf => Step::Failed(UnwindError::UnwindInfo),
+        None => Step::End,
+    }
+}
+
+/// Follows the frame pointer; `None` if it leads to no frame.
+fn by_pointer(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> Option<Step> {
     let fp = state.registers.fp();
-    let no_frame = match state.mode {
-        Mode::Dwarf => Step::Failed(UnwindError::UnwindInfo),
-        Mode::FramePointer | Mode::KernelChain => Step::End,
-    };
     if fp == 0 {
         // So begin all programs and threads.
-        return Step::End;
+        return Some(Step::End);
     }
     // A caller without variables has its frame directly above, so they may be equal.
     if fp < state.registers.sp() || !fp.is_multiple_of(8) {
-        return no_frame;
+        return None;
     }
-    let Some(end) = fp.checked_add(16) else {
-        return no_frame;
-    };
+    let end = fp.checked_add(16)?;
     if limit.is_some_and(|limit| end > limit && !state.stack_goes_on()) {
-        return no_frame;
+        return None;
     }
     let next = state.memory.word(fp, &mut state.budget);
     let pc = state.memory.word(fp + 8, &mut state.budget);
     let (Some(next), Some(pc)) = (next, pc) else {
-        return if state.memory.was_cut() {
-            Step::Failed(UnwindError::MemoryInvalid)
-        } else {
-            no_frame
-        };
+        let was_cut = state.memory.was_cut();
+        return was_cut.then_some(Step::Failed(UnwindError::MemoryInvalid));
     };
     let address = pc & state.address_bits;
     if state.mode == Mode::Dwarf && address != 0 && !is_code(state, space, address) {
-        return no_frame;
+        return None;
     }
     state.registers.pc = pc;
     state.registers.set_sp(end);
     state.registers.set_fp(next);
-    Step::Caller
+    Some(Step::Caller)
 }
 
 /// A function that has not set up its frame yet, or has given it up already, without tables that say so: the
@@ -60,9 +64,13 @@ fn innermost(state: &mut State<'_>, space: &Space) -> Option<Step> {
     if state.registers.machine() == Machine::Aarch64 {
         return None;
     }
-    let mut code = [0; 4];
-    state.memory.read(pc, &mut code, &mut state.budget)?;
+    let mut code = [0; 6];
+    let start = pc.checked_sub(2)?;
+    state.memory.read(start, &mut code, &mut state.budget)?;
+    let (before, code) = code.split_at(2);
     let at = match code {
+        // After a system call without a table, as that which makes threads: such functions have no frames.
+        _ if before == [0x0f, 0x05] => 0,
         // endbr64; push %rbp; ret
         [0xf3, 0x0f, 0x1e, 0xfa] | [0x55, ..] | [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => 0,
         // mov %rsp,%rbp, after push %rbp
@@ -71,7 +79,11 @@ fn innermost(state: &mut State<'_>, space: &Space) -> Option<Step> {
     };
     let return_at = sp.checked_add(at)?;
     let address = state.memory.word(return_at, &mut state.budget)?;
-    if !is_code(state, space, address) {
+    if address == 0 && before == [0x0f, 0x05] {
+        // A thread that has just been made: its stack is empty.
+        return Some(Step::End);
+    }
+    if !is_code(state, space, address) || !follows_call(state, address) {
         return None;
     }
     if at == 8 {
@@ -95,7 +107,7 @@ pub(super) fn return_from_call(state: &mut State<'_>, space: &Space) -> bool {
         return false;
     };
     let address = address & state.address_bits;
-    if !is_code(state, space, address) {
+    if !is_code(state, space, address) || !follows_call(state, address) {
         return false;
     }
     state.registers.pc = address;
@@ -106,4 +118,28 @@ pub(super) fn return_from_call(state: &mut State<'_>, space: &Space) -> bool {
 fn is_code(state: &State<'_>, space: &Space, address: u64) -> bool {
     let call = state.registers.machine().call_size();
     space.find(address.wrapping_sub(call)).is_some()
+}
+
+/// Whether the instruction before `address` may be a call. Taken as such if it cannot be read.
+fn follows_call(state: &mut State<'_>, address: u64) -> bool {
+    /// The longest indirect call.
+    const MOST: usize = 7;
+    if state.registers.machine() == Machine::Aarch64 {
+        return true;
+    }
+    let mut code = [0; MOST];
+    let start = address.wrapping_sub(MOST as u64);
+    if state
+        .memory
+        .read(start, &mut code, &mut state.budget)
+        .is_none()
+    {
+        return true;
+    }
+    // call with a distance of 32 bits; call through a register or memory, of two to seven bytes.
+    let is_indirect = |size: &usize| {
+        let at = MOST - size;
+        code[at] == 0xff && code[at + 1] >> 3 & 7 == 2
+    };
+    code[MOST - 5] == 0xe8 || (2..=MOST).any(|size| is_indirect(&size))
 }
