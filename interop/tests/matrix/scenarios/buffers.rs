@@ -1,7 +1,7 @@
 //! Buffers that are too small for what is recorded.
 
 use ferretto_interop::config::config;
-use ferretto_interop::trace;
+use ferretto_interop::trace::{self, EventKind};
 use ferretto_interop::wire::Message;
 use ferretto_interop::{Cast, World};
 use ferretto_proto::TraceConfig;
@@ -14,8 +14,8 @@ use crate::PROGRAMS;
 /// Ten times what the buffer holds, in packets of 100 bytes.
 const NUMBERS: u64 = 6400;
 
-fn small(policy: FillPolicy) -> TraceConfig {
-    let mut config = config(64);
+fn small(policy: FillPolicy, size_kb: u32) -> TraceConfig {
+    let mut config = config(size_kb);
     config.buffers[0].fill_policy = Some(policy);
     config
 }
@@ -24,7 +24,7 @@ fn overfill(cast: Cast, policy: FillPolicy) -> Vec<Message> {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
-    world.start_session(&mut consumer, &small(policy));
+    world.start_session(&mut consumer, &small(policy, 64));
     producer.run("await-start 1");
     producer.run(&format!("numbers 0 {NUMBERS}"));
     trace::decode(&world.stop_and_read(&mut consumer))
@@ -60,4 +60,24 @@ pub(crate) fn a_full_buffer_keeps_the_oldest(cast: Cast) {
         trace::in_buffers(&stats, buffer_stats::CHUNKS_OVERWRITTEN),
         0
     );
+}
+
+pub(crate) fn track_events_left_in_a_ring_can_be_read(cast: Cast) {
+    let world = World::new(cast, PROGRAMS);
+    let mut producer = world.producer();
+    let mut consumer = world.consumer();
+    world.start_session(&mut consumer, &small(FillPolicy::RING_BUFFER, 512));
+    producer.run("await-start 1");
+    producer.run("slices 30000");
+    let packets = trace::decode(&world.stop_and_read(&mut consumer));
+    let stats = trace::stats(&packets);
+    assert!(trace::in_buffers(&stats, buffer_stats::WRITE_WRAP_COUNT) > 0);
+    let events = trace::track_events(&packets);
+    let instants = events
+        .iter()
+        .filter(|event| event.kind == EventKind::Instant);
+    let named = instants.clone().filter(|event| event.name == "tick");
+    let (all, named) = (instants.count(), named.count());
+    // Those that came before the sequence explained itself again cannot.
+    assert!(all > 1000 && named * 4 >= all * 3, "{named} of {all}");
 }

@@ -41,15 +41,17 @@ pub(crate) enum Parts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exception {
     NoStartupInC,
+    SaidOnce,
 }
 
 impl Exception {
-    pub(crate) const ALL: [Self; 1] = [Self::NoStartupInC];
+    pub(crate) const ALL: [Self; 2] = [Self::NoStartupInC, Self::SaidOnce];
 
     /// How the table marks it.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Self::NoStartupInC => "a",
+            Self::SaidOnce => "b",
         }
     }
 
@@ -58,6 +60,10 @@ impl Exception {
             Self::NoStartupInC => {
                 "the C interface, and so the official Rust SDK, has no startup tracing. Where the producer is official, \
                  the C++ SDK plays it."
+            }
+            Self::SaidOnce => {
+                "upstream's library says once what its events refer to, unless the config asks for repetition: none of \
+                 those left can be read."
             }
         }
     }
@@ -69,6 +75,10 @@ fn anybody(_: Cast) -> Option<Exception> {
 
 fn who_has_startup_tracing(cast: Cast) -> Option<Exception> {
     (cast.producer == Sdk::OfficialOnOurs).then_some(Exception::NoStartupInC)
+}
+
+fn who_repeats_by_itself(cast: Cast) -> Option<Exception> {
+    (cast.producer == Sdk::Official).then_some(Exception::SaidOnce)
 }
 
 macro_rules! scenarios {
@@ -102,6 +112,7 @@ scenarios! {
     Sdk incremental::a_data_source_says_anew_what_it_said by anybody;
     Sdk incremental::track_events_say_anew_what_they_said by anybody;
     Sdk buffers::a_ring_keeps_the_newest by anybody;
+    Sdk buffers::track_events_left_in_a_ring_can_be_read by who_repeats_by_itself;
     Sdk buffers::a_full_buffer_keeps_the_oldest by anybody;
     Endpoint files::a_long_recording_fills_the_consumers_file by anybody;
     Sdk files::a_long_recording_makes_its_own_file by anybody;
