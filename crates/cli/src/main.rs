@@ -15,6 +15,7 @@ mod errors;
 mod open;
 mod perfetto;
 mod print;
+mod privileges;
 mod profile;
 mod record;
 mod session;

@@ -14,7 +14,7 @@ use ferretto_shm::take_inherited;
 use lexopt::Arg;
 
 use crate::session::Signals;
-use crate::{daemon, errors};
+use crate::{daemon, errors, privileges};
 
 const USAGE: &str = "\
 Usage: traced_perf [OPTIONS]
@@ -85,6 +85,14 @@ fn run(args: Vec<OsString>, in_background: bool) -> Result<ExitCode> {
 /// Runs until SIGTERM or SIGINT.
 fn serve(options: Options) -> Result<()> {
     let mut signals = Signals::new().context("cannot take over signals")?;
+    privileges::allow_descriptors();
+    // Before there are other threads, each of which has its own.
+    if let Err(error) = privileges::keep_only(privileges::OF_PROFILER) {
+        eprintln!(
+            "traced_perf: privileges are kept: {}",
+            errors::reason(&error)
+        );
+    }
     let notified = AtomicBool::new(false);
     let profiler = Profiler::new(ProfilerOptions {
         on_notice: Some(Arc::new(say)),

@@ -30,6 +30,6 @@ pub use ferretto_shm::{
 };
 pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};
 pub use producer::{
-    Event, InstanceId, LostReason, Producer, ProducerHandle, ProducerOptions, Scraping,
+    Event, InstanceId, LostReason, Pauses, Producer, ProducerHandle, ProducerOptions, Scraping,
     WriterFactory,
 };

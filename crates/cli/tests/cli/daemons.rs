@@ -1,4 +1,4 @@
-//! `traced` and `traced_probes`.
+//! `traced`, `traced_probes` and `traced_perf`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,9 +19,31 @@ pub(crate) fn traced_probes(world: &World) -> Running {
 }
 
 #[test]
+fn perf_021_the_profiler_registers_and_keeps_only_what_it_needs() {
+    let world = World::new();
+    let _service = traced(&world);
+    // Ends when it has been told a 1.
+    let running = world.start_daemon("traced_perf", &[], "TRACED_PERF_NOTIFY_FD");
+    let said = world.run("perfetto", &["--query"]).returned(0);
+    assert!(said.text().contains("linux.perf"), "{}", said.text());
+    let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+    };
+    // Nothing that is not about looking: no changing of owners, no loading of modules, no network.
+    let needless = 1 << 0 | 1 << 1 | 1 << 7 | 1 << 12 | 1 << 16;
+    assert_eq!(field("CapEff:") & needless, 0);
+    assert_eq!(field("CapPrm:") & needless, 0);
+    assert!(status.contains("NoNewPrivs:\t1"));
+    running.signal(Signal::TERM);
+    running.finish().returned(0);
+}
+
+#[test]
 fn versions_and_usage() {
     let world = World::new();
-    for program in ["traced", "traced_probes", "perfetto"] {
+    for program in ["traced", "traced_probes", "traced_perf", "perfetto"] {
         let said = world.run(program, &["--version"]).returned(0);
         assert!(said.text().starts_with("Perfetto v"), "{}", said.text());
         assert_eq!(said.text().lines().count(), 1);

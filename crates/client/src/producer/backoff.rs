@@ -12,9 +12,20 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// a socket appeared that did not answer yet.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Pauses of 1, 2, … 10 and then 30 seconds, as upstream's clients make them.
+/// How pauses between attempts grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pauses {
+    /// 1, 2, … 10, then 30 seconds, as the client libraries of upstream have it.
+    #[default]
+    Steps,
+    /// 200, 400, … milliseconds up to 30 seconds, as upstream's daemons of data sources have it.
+    Doubling,
+}
+
+/// Pauses of 1, 2, … 10 and then 30 seconds, as upstream's clients make them, or such that double.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
+    pauses: Pauses,
     failures: u32,
     /// Whether the next failure is followed by a short pause.
     hopeful: bool,
@@ -23,8 +34,11 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn new() -> Self {
-        Self::default()
+    pub(super) fn new(pauses: Pauses) -> Self {
+        Self {
+            pauses,
+            ..Self::default()
+        }
     }
 
     /// Whether it is time for an attempt.
@@ -69,6 +83,10 @@ impl Backoff {
     }
 
     fn longest_so_far(&self) -> Duration {
+        if self.pauses == Pauses::Doubling {
+            let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
+            return SHORT.saturating_mul(factor.max(1)).min(LONGEST);
+        }
         match self.failures {
             0 => SHORT,
             failures @ 1..=STEPS => STEP * failures,
@@ -96,7 +114,7 @@ mod tests {
     #[test]
     fn ipc_030_and_sdk_002_pauses_grow_by_a_second_up_to_ten_and_are_thirty_then() {
         let now = Instant::now();
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(Pauses::Steps);
         assert!(backoff.is_due(now));
         let mut expected: Vec<u64> = (1..=10).map(|seconds| seconds * 1000).collect();
         expected.extend([30_000; 3]);
@@ -104,9 +122,23 @@ mod tests {
     }
 
     #[test]
+    fn perf_020_pauses_double_from_200_milliseconds_to_30_seconds() {
+        let now = Instant::now();
+        let mut backoff = Backoff::new(Pauses::Doubling);
+        assert!(backoff.is_due(now));
+        let mut expected: Vec<u64> = (1..=8).map(|steps| 100 << steps).collect();
+        expected.extend([30_000; 40]);
+        assert_eq!(pauses(&mut backoff, now, 48), expected);
+        // A connection that was lost is tried again almost at once.
+        backoff.connected(now);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(pauses(&mut backoff, later, 3), [100, 200, 400]);
+    }
+
+    #[test]
     fn ipc_030_a_socket_that_appears_is_tried_at_once() {
         let now = Instant::now();
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(Pauses::Steps);
         pauses(&mut backoff, now, 12);
         backoff.hurry(now);
         assert!(backoff.is_due(now));
@@ -117,7 +149,7 @@ mod tests {
     #[test]
     fn sdk_002_a_connection_that_worked_makes_the_pauses_start_anew() {
         let now = Instant::now();
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(Pauses::Steps);
         assert_eq!(pauses(&mut backoff, now, 2), [1000, 2000]);
         backoff.connected(now);
         // Lost at once.

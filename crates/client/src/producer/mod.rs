@@ -8,6 +8,7 @@ mod shared;
 mod startup;
 mod watch;
 
+pub use backoff::Pauses;
 pub use event::{Event, InstanceId, LostReason};
 pub use options::{ProducerOptions, Scraping};
 pub use shared::{ProducerHandle, WriterFactory};
@@ -124,12 +125,12 @@ impl Producer {
             epoll::EventFlags::IN,
         )?;
         let producer = Self {
+            backoff: Backoff::new(options.pauses),
             options,
             connector,
             given_up: false,
             shared,
             epoll,
-            backoff: Backoff::new(),
             sources: Vec::new(),
             live: BTreeSet::new(),
             events: VecDeque::new(),

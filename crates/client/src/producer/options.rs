@@ -5,6 +5,8 @@ use std::time::Duration;
 use ferretto_ipc::Address;
 use ferretto_shm::ArbiterOptions;
 
+use super::backoff::Pauses;
+
 /// Whether the service may read chunks that have not been committed, when a flush times out or the producer dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scraping {
@@ -45,6 +47,8 @@ pub struct ProducerOptions {
     /// How often a writer that waits looks for a free chunk before it gives up, see
     /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15 seconds.
     pub stall_limit: Option<u32>,
+    /// How pauses between attempts to connect grow.
+    pub pauses: Pauses,
     /// How many bytes a writer that found no chunk discards before it looks for one again; `None` for 1024.
     pub retry_after: Option<u64>,
 }

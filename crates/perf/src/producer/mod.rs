@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ferretto_client::{
-    Event, ExhaustedPolicy, InstanceId, Producer, ProducerHandle, ProducerOptions, Scraping,
+    Event, ExhaustedPolicy, InstanceId, Pauses, Producer, ProducerHandle, ProducerOptions, Scraping,
 };
 use ferretto_proto::DataSourceConfig;
 use ferretto_shm::Clock;
@@ -86,6 +86,7 @@ impl Profiler {
             name: PRODUCER_NAME.to_owned(),
             address: options.address.clone(),
             scraping: Scraping::Enabled,
+            pauses: Pauses::Doubling,
             ..ProducerOptions::default()
         })?;
         for descriptor in descriptors() {

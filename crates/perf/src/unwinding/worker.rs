@@ -208,3 +208,68 @@ fn unwind(
         error: result.err(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Callstacks;
+    use crate::output::Task;
+    use crate::process::ProcessFolder;
+    use crate::record::CpuMode;
+
+    /// A sample without registers, as those of kernel threads are.
+    fn of_kernel_thread(pid: u32) -> RawSample {
+        RawSample {
+            sample: Sample {
+                time: 1,
+                cpu: 0,
+                task: Some(Task {
+                    pid,
+                    tid: pid,
+                    mode: CpuMode::Kernel,
+                }),
+                count: 1,
+                followers: Box::default(),
+                weight: 1,
+                content: Content::Counters,
+            },
+            registers: None,
+            stack: Vec::new(),
+            stack_full: false,
+            kernel_chain: Box::new([1, 2]),
+            user_chain: Box::default(),
+        }
+    }
+
+    #[test]
+    fn perf_033_a_kernel_thread_with_the_number_of_a_process_is_skipped() {
+        let callstacks = Callstacks {
+            user: UserFrames::Dwarf,
+            kernel: true,
+        };
+        let source = Source::new(SourceKey(1), callstacks);
+        let mut worker = Worker::new(
+            Arc::default(),
+            Arc::default(),
+            Arc::new(Cache::new()),
+            Arc::default(),
+        );
+        let pid = std::process::id();
+        let descriptors = ProcessFolder::open(pid).unwrap().descriptors().unwrap();
+        // It waits until it is known what the process is.
+        assert!(source.take_place());
+        worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(pid))));
+        assert!(worker.done.is_empty());
+        worker.handle(&source, super::super::adopt(pid, descriptors));
+        // A real one has frames of the kernel, and nothing else.
+        worker.handle(&source, Job::NoUserspace(2));
+        assert!(source.take_place());
+        worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(2))));
+        let contents: Vec<&Content> = worker.done.iter().map(|sample| &sample.content).collect();
+        let [skipped, Content::Stack(stack)] = contents[..] else {
+            panic!("{contents:?}");
+        };
+        assert!(matches!(skipped, Content::Skipped(SkipReason::UnwindStage)));
+        assert_eq!(stack.frames.len(), 2);
+    }
+}
