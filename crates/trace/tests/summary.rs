@@ -445,8 +445,12 @@ fn kernel_overruns_are_the_difference_over_the_recording() {
 /// With every flush the counters are written as those of the end; a recorder that is killed leaves old ones behind.
 #[test]
 fn kernel_counters_that_are_too_old_promise_nothing() {
-    let recorded_until = |second: f64| {
+    let recorded_until = |second: f64, asked: u64| {
         Trace::recording(0, 1, |_| {})
+            .packet(|p| {
+                p.varint(8, seconds(asked));
+                p.nested(69, |event| event.bool(9, true));
+            })
             .packet(|p| {
                 p.nested(34, |stats| {
                     stats.varint(1, 2);
@@ -459,9 +463,12 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
             })
             .summary()
     };
-    let whole = recorded_until(19.9);
+    let whole = recorded_until(19.9, 20);
     assert!(whole.losses_known && whole.notes.is_empty(), "{whole:?}");
-    let killed = recorded_until(16.5);
+    // Somebody else took his time with the last flush.
+    let slow = recorded_until(16.5, 16);
+    assert!(slow.losses_known && slow.notes.is_empty(), "{slow:?}");
+    let killed = recorded_until(16.5, 20);
     assert!(!killed.losses_known);
     assert_eq!(
         killed.notes,

@@ -18,7 +18,7 @@ mod track_events;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use ferretto_proto::fields::trace_packet as packet_field;
+use ferretto_proto::fields::{trace_packet as packet_field, tracing_service_event};
 use ferretto_wire::Fields;
 
 pub use self::counters::CounterSummary;
@@ -178,6 +178,8 @@ pub struct Summarizer {
     slow: Vec<String>,
     started: Option<u64>,
     stopped: Option<u64>,
+    /// When data sources were asked last for what they had.
+    flushed: Option<u64>,
     span: Option<(u64, u64)>,
     primary_clock: Option<u32>,
     monotonic_to_boot: Option<i64>,
@@ -346,6 +348,7 @@ impl Summarizer {
             match field.number {
                 2 => self.started = self.started.or(at),
                 5 => self.stopped = at.or(self.stopped),
+                tracing_service_event::FLUSH_STARTED => self.flushed = at.or(self.flushed),
                 8 => self.slow = field.as_bytes().map(slow_sources).unwrap_or_default(),
                 _ => {}
             }
@@ -369,7 +372,9 @@ impl Summarizer {
                 self.ftrace.missing().join(", ")
             ));
         }
-        let missing_at_the_end = self.ftrace.missing_at_the_end(self.stopped);
+        // One data source may take its time with the last flush, which is not the fault of another.
+        let last_asked = self.stopped.map(|at| at.min(self.flushed.unwrap_or(at)));
+        let missing_at_the_end = self.ftrace.missing_at_the_end(last_asked);
         if let Some(ns) = missing_at_the_end {
             notes.push(format!(
                 "who recorded kernel events was gone {:.1} s before the end; what followed is missing",
