@@ -16,7 +16,6 @@ pub fn demangle(name: &str) -> Option<String> {
     if name.len() > MAX_NAME {
         return None;
     }
-    // What compilers append to the names of parts and copies of a function is no part of the mangled name.
     let mut out = Bounded(String::new());
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         write!(out, "{rust:#}").ok()?;

@@ -1,5 +1,6 @@
 //! Names of addresses from the files of a module.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ferretto_elf::Elf;
@@ -73,7 +74,9 @@ fn places(
         let problem = problem.map(|problem| format!("{}: {problem}", image.path.display()));
         remarks.extend(problem);
     };
-    match Dwarf::open(&image.elf, supplementary.map(|image| &image.elf), &budget) {
+    let folder = image.path.parent().unwrap_or(Path::new("/"));
+    let supplementary = supplementary.map(|image| &image.elf);
+    match Dwarf::open(&image.elf, supplementary, folder, &budget) {
         Ok((dwarf, problem)) => {
             remark(problem);
             let (places, problem) = dwarf.locate(addresses, &budget);

@@ -88,6 +88,46 @@ fn unusual_ways_to_build_are_read() {
 }
 
 #[test]
+fn debug_information_may_be_split_from_the_program() {
+    assert_inlined(&["-gdwarf-5", "-gsplit-dwarf"]);
+    let world = World::new();
+    let flags = ["-O2", "-gdwarf-5", "-gsplit-dwarf"];
+    let program = world.compile(SOURCE, "program", &flags);
+    let recorded = module(&program, &[mark(&program)]);
+    assert_eq!(told(&symbolize(system(), &recorded)), expected(&INLINED));
+    let is_split = |path: &Path| path.extension().is_some_and(|ending| ending == "dwo");
+    let entries = std::fs::read_dir(world.path(".")).expect("a folder");
+    let files = entries.map(|entry| entry.expect("an entry").path());
+    let split = files
+        .into_iter()
+        .find(|path| is_split(path))
+        .expect("a .dwo file");
+    // That of another build is not used, and lines alone would put inlined ones into the wrong function.
+    for damage in ["other", "none"] {
+        if damage == "other" {
+            let kept = split.with_extension("kept");
+            std::fs::rename(&split, &kept).expect("moved");
+            world.write("program.c", &SOURCE.replace("x * 3", "x * 7 + 1"));
+            world.run(
+                "cc",
+                &[&["program.c", "-o", "program2"], &flags[..]].concat(),
+            );
+            let entries = std::fs::read_dir(world.path(".")).expect("a folder");
+            let other = entries
+                .map(|entry| entry.expect("an entry").path())
+                .find(|path| is_split(path))
+                .expect("a .dwo file");
+            std::fs::rename(other, &split).expect("moved");
+        } else {
+            std::fs::remove_file(&split).expect("removed");
+        }
+        let outcome = symbolize(system(), &recorded);
+        assert_eq!(told(&outcome), expected(&[("mark", "?", 0)]), "{damage}");
+        assert!(outcome.remarks[0].contains(".dwo"), "{:?}", outcome.remarks);
+    }
+}
+
+#[test]
 fn units_and_functions_in_many_places_are_read() {
     use std::fmt::Write as _;
     let mut source = SOURCE.to_owned();

@@ -9,10 +9,12 @@ mod lines;
 mod names;
 mod ranges;
 mod section;
+mod split;
 mod unit;
 mod walk;
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use ferretto_elf::Elf;
 
@@ -55,6 +57,8 @@ pub(super) struct Dwarf<'e> {
     units: Vec<u64>,
     /// A file that several share parts with.
     supplementary: Option<Box<Self>>,
+    /// Where the file is.
+    folder: PathBuf,
 }
 
 impl<'e> Sections<'e> {
@@ -96,18 +100,20 @@ impl<'e> Dwarf<'e> {
     pub(super) fn open(
         elf: &'e Elf,
         supplementary: Option<&'e Elf>,
+        folder: &Path,
         budget: &Budget,
     ) -> Result<(Self, Option<Problem>), Problem> {
         let sections = Sections::open(elf)?;
         let (units, problem) = unit::offsets(&sections.info, budget);
         let supplementary = match supplementary {
-            Some(elf) => Some(Box::new(Self::open(elf, None, budget)?.0)),
+            Some(elf) => Some(Box::new(Self::open(elf, None, folder, budget)?.0)),
             None => None,
         };
         let dwarf = Self {
             sections,
             units,
             supplementary,
+            folder: folder.to_owned(),
         };
         Ok((dwarf, problem))
     }
@@ -177,18 +183,35 @@ impl<'e> Dwarf<'e> {
         addresses: &[u64],
         budget: &Budget,
     ) -> Result<Vec<Vec<Place>>, Problem> {
-        let scopes = walk::scopes(&self.sections, unit, addresses, budget)?;
+        let Some(split) = &unit.split else {
+            return self.places(self, unit, unit, addresses, budget);
+        };
+        let file = self.split_file(unit, split, budget)?;
+        let (entries, of_entries) = self.open_split(&file.elf, unit, budget)?;
+        self.places(&entries, &of_entries, unit, addresses, budget)
+    }
+
+    /// What functions there are, by the unit `of_entries` of the file `entries`, and lines, by `unit` of this file.
+    fn places(
+        &self,
+        entries: &Dwarf<'_>,
+        of_entries: &Unit,
+        unit: &Unit,
+        addresses: &[u64],
+        budget: &Budget,
+    ) -> Result<Vec<Vec<Place>>, Problem> {
+        let scopes = walk::scopes(&entries.sections, of_entries, addresses, budget)?;
         let calls = scopes.iter().flatten().filter_map(|scope| scope.call_file);
         // Damaged lines spoil no names.
         let lines = lines::find(self, unit, addresses, calls, budget).unwrap_or_default();
-        let mut names = names::Names::new(self, budget);
+        let mut names = names::Names::new(entries, budget);
         let mut places = Vec::with_capacity(addresses.len());
         for (index, scopes) in scopes.iter().enumerate() {
             let (mut file, mut line) = lines.row(index);
             let mut of_address = Vec::new();
             for scope in scopes.iter().rev() {
                 of_address.push(Place {
-                    function: names.of(unit.header.offset + scope.entry)?,
+                    function: names.of(of_entries.header.offset + scope.entry)?,
                     file: lines.file(file),
                     line,
                 });

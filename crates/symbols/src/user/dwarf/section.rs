@@ -30,7 +30,7 @@ enum Place {
 /// A section of debug information.
 #[derive(Debug)]
 pub(super) struct Section<'e> {
-    elf: &'e Elf,
+    pub(super) elf: &'e Elf,
     place: Place,
     /// The block read last, and its place in the section.
     block: RefCell<(u64, Vec<u8>)>,

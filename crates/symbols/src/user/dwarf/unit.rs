@@ -30,6 +30,8 @@ pub(super) struct Header {
     pub(super) abbreviations: u64,
     /// Whether code may belong to it.
     pub(super) has_code: bool,
+    /// What tells the two parts of a unit that is split over two files.
+    pub(super) split_id: Option<u64>,
 }
 
 /// A string, or where it is.
@@ -75,6 +77,8 @@ pub(super) struct Unit {
     pub(super) ranges_base: u64,
     pub(super) lines: Option<u64>,
     pub(super) folder: Option<Text>,
+    /// The file that has the rest of it.
+    pub(super) split: Option<Text>,
     /// Lowest address, which others may be relative to.
     pub(super) base: u64,
 }
@@ -110,9 +114,10 @@ impl Header {
                 }
                 other => return Err(gimli::Error::UnknownVersion(other.into()).into()),
             }
+            let mut split_id = None;
             match kind {
                 gimli::DW_UT_skeleton | gimli::DW_UT_split_compile => {
-                    bytes.read_u64()?;
+                    split_id = Some(bytes.read_u64()?);
                 }
                 gimli::DW_UT_type | gimli::DW_UT_split_type => {
                     bytes.read_u64()?;
@@ -135,6 +140,7 @@ impl Header {
                 },
                 abbreviations: abbreviations as u64,
                 has_code: has_code && matches!(address_size, 4 | 8),
+                split_id,
             })
         })
     }
@@ -236,6 +242,7 @@ impl Unit {
             ranges_base: if base == 0 { 0 } else { base + 4 },
             lines: None,
             folder: None,
+            split: None,
             base: 0,
         }
     }
@@ -250,6 +257,9 @@ impl Unit {
                 self.lines = Some(offset.0 as u64);
             }
             (gimli::DW_AT_comp_dir, value) => self.folder = Text::new(value),
+            (gimli::DW_AT_dwo_name | gimli::DW_AT_GNU_dwo_name, value) => {
+                self.split = Text::new(value);
+            }
             _ => {}
         }
     }

@@ -1,0 +1,81 @@
+//! Units of which the larger part is in a file of its own (`.dwo`), as the compiler left it.
+
+use std::path::Path;
+
+use ferretto_elf::Elf;
+
+use super::budget::{Budget, Problem};
+use super::section::Section;
+use super::unit::{self, Text, Unit};
+use super::{Dwarf, Sections};
+use crate::user::image::Image;
+
+const MISSING: Problem =
+    Problem::Inconsistent("a part is in a .dwo file that is not there any more");
+
+impl<'e> Dwarf<'e> {
+    /// The file that has the rest of `unit`.
+    pub(super) fn split_file(
+        &self,
+        unit: &Unit,
+        name: &Text,
+        budget: &Budget,
+    ) -> Result<Image, Problem> {
+        let name = self.text(unit, name)?;
+        let folder = unit.folder.as_ref().map(|folder| self.text(unit, folder));
+        let folder = folder.transpose()?.unwrap_or_default();
+        let last = Path::new(&name).file_name().unwrap_or_default();
+        // An absolute name stands for itself.
+        let places = [
+            Path::new(&folder).join(&name),
+            self.folder.join(&name),
+            self.folder.join(last),
+        ];
+        for place in places {
+            budget.spend(1)?;
+            let Ok(image) = Image::open(&place) else {
+                continue;
+            };
+            let info = Section::open(&image.elf, ".debug_info.dwo")?;
+            let header = unit::Header::read(&info, 0, budget);
+            let fits = |header: unit::Header| header.split_id == unit.header.split_id;
+            if header.is_ok_and(fits) {
+                return Ok(image);
+            }
+        }
+        Err(MISSING)
+    }
+
+    /// The rest of `unit`, in `elf`.
+    pub(super) fn open_split<'s>(
+        &'s self,
+        elf: &'s Elf,
+        unit: &Unit,
+        budget: &Budget,
+    ) -> Result<(Dwarf<'s>, Unit), Problem> {
+        let program: &'s Elf = self.sections.info.elf;
+        let sections = Sections {
+            info: Section::open(elf, ".debug_info.dwo")?,
+            abbrev: Section::open(elf, ".debug_abbrev.dwo")?,
+            strings: Section::open(elf, ".debug_str.dwo")?,
+            line_strings: Section::open(elf, ".debug_line_str.dwo")?,
+            string_offsets: Section::open(elf, ".debug_str_offsets.dwo")?,
+            // What the linker decided is in the program.
+            addresses: Section::open(program, ".debug_addr")?,
+            ranges: Section::open(program, ".debug_ranges")?,
+            range_lists: Section::open(elf, ".debug_rnglists.dwo")?,
+            lines: Section::open(program, ".debug_line")?,
+        };
+        let mut of_entries = Unit::read(&sections, 0, budget)?.ok_or(MISSING)?;
+        of_entries.address_base = unit.address_base;
+        of_entries.base = unit.base;
+        let (units, _) = unit::offsets(&sections.info, budget);
+        let dwarf = Dwarf {
+            sections,
+            units,
+            supplementary: None,
+            folder: self.folder.clone(),
+        };
+        Ok((dwarf, of_entries))
+    }
+}
