@@ -3,6 +3,8 @@
 //! `unwind [ROUNDS]` compiles a program, stops it deep in its calls, and unwinds there. The shortest time counts.
 //! `unwind --hold` starts the program, prints its pid, and waits, so that others can unwind the same.
 
+#![cfg_attr(not(target_arch = "x86_64"), allow(unused_imports))]
+
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
@@ -124,6 +126,12 @@ fn sample<'a>(registers: &'a Registers, stack: &'a [u8]) -> Sample<'a> {
     }
 }
 
+#[cfg(not(target_arch = "x86_64"))]
+fn stop(_: u32, _: &File) -> Result<(Registers, Vec<u8>), Box<dyn std::error::Error>> {
+    Err("only on x86-64".into())
+}
+
+#[cfg(target_arch = "x86_64")]
 fn stop(pid: u32, memory: &File) -> Result<(Registers, Vec<u8>), Box<dyn std::error::Error>> {
     let id = Pid::from_raw(i32::try_from(pid)?);
     ptrace::attach(id)?;

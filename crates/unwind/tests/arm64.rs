@@ -1,5 +1,8 @@
 //! Stacks of arm64, made by hand: frames, signed return addresses and tables as on that machine.
 
+// The programs are stopped with registers of this machine.
+#![cfg(target_arch = "x86_64")]
+
 mod target;
 
 use std::fs::{self, File};

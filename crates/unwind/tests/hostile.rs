@@ -1,5 +1,8 @@
 //! Targets that lie: stacks, maps, files and tables that say anything.
 
+// The programs are stopped with registers of this machine.
+#![cfg(target_arch = "x86_64")]
+
 mod target;
 
 use std::fs::{self, File};
@@ -33,18 +36,14 @@ impl Numbers {
 fn perf_036_the_outermost_frame_tells_the_error() {
     let target = Target::c(RECURSION, &["-O1", "-DDEPTH=3000"]);
     let stopped = target.stop_in("bottom");
-    for mode in [Mode::Dwarf, Mode::FramePointer] {
-        if mode == Mode::FramePointer {
-            continue;
-        }
-        let (frames, result) = unwind(&mut target.process(), &stopped.sample(), mode);
-        assert_eq!(result, Err(UnwindError::MaxFramesExceeded));
-        assert_eq!(frames.len(), Process::MAX_FRAMES + 1);
-        let last = frames.last().unwrap();
-        assert_eq!(last.function_name(), Some("ERROR MAX_FRAME_EXCEEDED"));
-        assert!(last.mapping.is_none());
-        assert_eq!(result.unwrap_err().code(), 6);
-    }
+    let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
+    assert_eq!(result, Err(UnwindError::MaxFramesExceeded));
+    assert_eq!(result.unwrap_err().code(), 6);
+    assert_eq!(frames.len(), Process::MAX_FRAMES + 1);
+    let (last, found) = frames.split_last().unwrap();
+    assert_eq!(last.function_name(), Some("ERROR MAX_FRAME_EXCEEDED"));
+    assert!(last.mapping.is_none());
+    assert!(found.iter().all(|frame| frame.mapping.is_some()));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Code that a program makes while it runs, and programs in namespaces of their own.
 
+// The programs are stopped with registers of this machine.
+#![cfg(target_arch = "x86_64")]
+
 mod target;
 
 use std::fs;

@@ -1,5 +1,8 @@
 //! Frame pointers, the kernel's chain, and both together with unwind tables.
 
+// The programs are stopped with registers of this machine.
+#![cfg(target_arch = "x86_64")]
+
 mod target;
 
 use ferretto_unwind::{Cache, Frame, Mode, Sample};

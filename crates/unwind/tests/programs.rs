@@ -1,5 +1,8 @@
 //! Callstacks of real programs in all their shapes.
 
+// The programs are stopped with registers of this machine.
+#![cfg(target_arch = "x86_64")]
+
 mod target;
 
 use std::fs;
