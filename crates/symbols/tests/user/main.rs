@@ -4,4 +4,5 @@ mod cache;
 mod hostile;
 mod lines;
 mod search;
+mod shared;
 mod support;
