@@ -165,16 +165,9 @@ fn assert_names(installed: &Installed) {
         .filter(|line| line.contains("(NEEDED)") || line.contains("(SONAME)"))
         .filter_map(|line| line.split(['[', ']']).nth(1))
         .collect();
-    let system = [
-        "libgcc_s.so.1",
-        "libc.so.6",
-        "libm.so.6",
-        "ld-linux-x86-64.so.2",
-    ];
-    assert!(
-        needed.iter().all(|name| system.contains(name)),
-        "{needed:?}"
-    );
+    let system = ["libgcc_s.so.", "libc.so.", "libm.so.", "ld-linux"];
+    let is_known = |name: &&str| system.iter().any(|known| name.starts_with(known));
+    assert!(needed.iter().all(is_known), "{needed:?}");
 }
 
 /// The symbols of the interface, and no others.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::library::{Scratch, folder, published};
+use common::library::{Scratch, folder, published, serves};
 
 /// Versions that go together: the crates that declare the interface, that wrap it, and that build on that.
 const GENERATIONS: [[(&str, &str); 4]; 2] = [
@@ -36,6 +36,9 @@ fn sdk_042_the_official_crates_pass_their_tests() {
         return;
     }
     for generation in GENERATIONS {
+        if !serves(generation[0].1) {
+            continue;
+        }
         let scratch = Scratch::new(&format!("suites-{}", generation[0].1));
         let sources: Option<Vec<_>> = generation
             .into_iter()
