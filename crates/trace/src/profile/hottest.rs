@@ -32,8 +32,21 @@ pub struct Share {
     pub count: Count,
 }
 
+/// How the kernel switches to another thread. A thread that waits does so in what called these.
+const SWITCHING: [&str; 8] = [
+    "__traceiter_sched_switch",
+    "finish_task_switch",
+    "__schedule",
+    "schedule",
+    "schedule_timeout",
+    "schedule_hrtimeout_range",
+    "schedule_hrtimeout_range_clock",
+    "io_schedule",
+];
+
 /// Functions by their own samples, the hottest first. A function that calls itself counts once for each sample; where no
-/// name is known the addresses of one file count together.
+/// name is known the addresses of one file count together. Time off the CPU is that of what waited, and not of the kernel's
+/// scheduler.
 pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
     let mut by_stack: HashMap<_, Count> = HashMap::new();
     for (key, count) in counts.iter(profile) {
@@ -41,6 +54,7 @@ pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Hot
     }
     let mut functions: HashMap<FunctionId, (Count, Count)> = HashMap::new();
     let mut seen: HashSet<FunctionId> = HashSet::new();
+    let is_off_cpu = counts.is_off_cpu(profile);
     for (stack, count) in by_stack {
         seen.clear();
         let mut innermost = None;
@@ -48,13 +62,23 @@ pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Hot
             if seen.insert(line.function) {
                 functions.entry(line.function).or_default().1.add(count);
             }
-            innermost = Some(line.function);
+            if !(is_off_cpu && is_switching(profile, line.function)) {
+                innermost = Some(line.function);
+            }
         }
         if let Some(function) = innermost {
             functions.entry(function).or_default().0.add(count);
         }
     }
     merge(profile, functions, value)
+}
+
+fn is_switching(profile: &Profile, id: FunctionId) -> bool {
+    profile.function(id).is_some_and(|function| {
+        // Compilers add to the names of what they have split off, as in `finish_task_switch.isra.0`.
+        let name = function.name.split('.').next().unwrap_or_default();
+        function.origin == Origin::Kernel && SWITCHING.contains(&name)
+    })
 }
 
 /// One line for each name in each file.

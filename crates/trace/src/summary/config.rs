@@ -56,10 +56,12 @@ impl PerfConfig {
         config
     }
 
-    pub(super) fn ring_buffer_pages(&self) -> u64 {
+    /// What to do about rings that are too small.
+    pub(super) fn ring_advice(&self) -> String {
         match self.ring_buffer_pages {
-            0 => 256,
-            pages => pages,
+            // They were made as large as the profiler thought right, or was allowed.
+            0 => "sample less often, or set ring_buffer_pages to more than the profiler does by itself".to_owned(),
+            pages => format!("raise ring_buffer_pages (now {pages}), or sample less often"),
         }
     }
 

@@ -131,15 +131,8 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
         });
     };
     if session.kernel_lost > 0 {
-        let advice = format!(
-            "raise ring_buffer_pages (now {}), or sample less often",
-            config.ring_buffer_pages()
-        );
-        add(
-            Cause::SampleRing,
-            plural(session.kernel_lost, "record"),
-            advice,
-        );
+        let amount = plural(session.kernel_lost, "record");
+        add(Cause::SampleRing, amount, config.ring_advice());
     }
     if session.is_stopped_by_guardrail {
         let advice = format!(

@@ -3,7 +3,7 @@
 use ferretto_trace::summary::{Cause, Loss};
 use ferretto_trace::{Summary, summarize};
 
-use crate::made::Trace;
+use crate::made::{BOOT, CLEARED, SEQUENCE, Trace};
 
 fn summary(trace: &Trace) -> Summary {
     summarize(&trace.0[..]).expect("it is a trace")
@@ -118,4 +118,57 @@ fn samples_that_cannot_be_understood_are_noted() {
     let notes = summary(&trace).notes;
     let expected = "callstack samples: callstack that the dictionary does not have (1 times)";
     assert_eq!(notes, [expected]);
+}
+
+/// Threads wait in what called the scheduler, which alone would tell nothing.
+#[test]
+fn time_off_the_cpu_is_that_of_what_waited() {
+    let trace = Trace::begun().packet(|p| {
+        p.varint(10, SEQUENCE);
+        p.varint(13, CLEARED);
+        p.nested(59, |defaults| {
+            defaults.varint(58, 6);
+            defaults.nested(100, |stack| {
+                stack.string(1, "linux.off_cpu");
+                stack.nested(2, |counter| counter.string(2, "off-cpu"));
+            });
+        });
+        p.nested(12, |data| {
+            for (iid, name) in [(1, "main"), (2, "do_nanosleep"), (3, "schedule")] {
+                data.nested(5, |entry| {
+                    entry.varint(1, iid);
+                    entry.string(2, name);
+                });
+                data.nested(6, |frame| {
+                    frame.varint(1, iid);
+                    frame.varint(2, iid);
+                    frame.varint(7, if iid == 1 { 1 } else { 2 });
+                });
+            }
+            data.nested(7, |stack| {
+                stack.varint(1, 1);
+                (1..=3).for_each(|frame| stack.varint(2, frame));
+            });
+        });
+        p.varint(8, BOOT + 1);
+        p.nested(135, |sample| {
+            sample.nested(1, |task| {
+                task.varint(2, 100);
+                task.varint(3, 101);
+            });
+            sample.varint(6, 1);
+            sample.varint(11, 5_000_000);
+        });
+    });
+    let summary = summary(&trace);
+    let [profile] = &summary.profiles[..] else {
+        panic!("{summary:#?}")
+    };
+    assert!(profile.is_off_cpu);
+    assert_eq!(profile.total.weight, 5_000_000);
+    let first = &profile.functions[0];
+    assert_eq!(
+        (&first.name[..], first.own.weight),
+        ("do_nanosleep", 5_000_000)
+    );
 }
