@@ -52,25 +52,75 @@ pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Hot
     for (key, count) in counts.iter(profile) {
         by_stack.entry(key.stack).or_default().add(count);
     }
-    let mut functions: HashMap<FunctionId, (Count, Count)> = HashMap::new();
-    let mut seen: HashSet<FunctionId> = HashSet::new();
     let is_off_cpu = counts.is_off_cpu(profile);
+    let mut groups = Groups::default();
+    let mut seen: HashSet<usize> = HashSet::new();
     for (stack, count) in by_stack {
         seen.clear();
         let mut innermost = None;
         for line in profile.functions(stack) {
-            if seen.insert(line.function) {
-                functions.entry(line.function).or_default().1.add(count);
+            let Some(group) = groups.of(profile, line.function) else {
+                continue;
+            };
+            if seen.insert(group) {
+                groups.hot[group].total.add(count);
             }
             if !(is_off_cpu && is_switching(profile, line.function)) {
-                innermost = Some(line.function);
+                innermost = Some(group);
             }
         }
-        if let Some(function) = innermost {
-            functions.entry(function).or_default().0.add(count);
+        if let Some(group) = innermost {
+            groups.hot[group].own.add(count);
         }
     }
-    merge(profile, functions, value)
+    let mut hottest = groups.hot;
+    hottest.sort_by(|one, other| {
+        let heat = |hot: &HotFunction| (hot.own.value(value), hot.total.value(value));
+        let by_name = || (&one.name, &one.module).cmp(&(&other.name, &other.module));
+        heat(other).cmp(&heat(one)).then_with(by_name)
+    });
+    hottest
+}
+
+/// Functions that are told as one: of one name in one file.
+#[derive(Debug, Default)]
+struct Groups {
+    hot: Vec<HotFunction>,
+    by_name: HashMap<(String, String), usize>,
+    known: HashMap<FunctionId, Option<usize>>,
+}
+
+impl Groups {
+    /// The place of a function in `hot`; `None` if it is no function.
+    fn of(&mut self, profile: &Profile, id: FunctionId) -> Option<usize> {
+        if let Some(known) = self.known.get(&id) {
+            return *known;
+        }
+        let group = self.find(profile, id);
+        self.known.insert(id, group);
+        group
+    }
+
+    fn find(&mut self, profile: &Profile, id: FunctionId) -> Option<usize> {
+        let function = profile.function(id)?;
+        let name = match function.origin {
+            Origin::Truncated => return None,
+            Origin::Unknown if !function.module.is_empty() => "[no symbol]".to_owned(),
+            _ => function.name.to_string(),
+        };
+        let module = function.module.to_string();
+        let hot = &mut self.hot;
+        let group = self.by_name.entry((name.clone(), module.clone()));
+        Some(*group.or_insert_with(|| {
+            hot.push(HotFunction {
+                name,
+                module,
+                own: Count::default(),
+                total: Count::default(),
+            });
+            hot.len() - 1
+        }))
+    }
 }
 
 fn is_switching(profile: &Profile, id: FunctionId) -> bool {
@@ -79,37 +129,6 @@ fn is_switching(profile: &Profile, id: FunctionId) -> bool {
         let name = function.name.split('.').next().unwrap_or_default();
         function.origin == Origin::Kernel && SWITCHING.contains(&name)
     })
-}
-
-/// One line for each name in each file.
-fn merge(
-    profile: &Profile,
-    functions: HashMap<FunctionId, (Count, Count)>,
-    value: Value,
-) -> Vec<HotFunction> {
-    let mut merged: BTreeMap<(String, String), HotFunction> = BTreeMap::new();
-    for (id, (own, total)) in functions {
-        let Some(function) = profile.function(id) else {
-            continue;
-        };
-        let name = match function.origin {
-            Origin::Truncated => continue,
-            Origin::Unknown if !function.module.is_empty() => "[no symbol]".to_owned(),
-            _ => function.name.to_string(),
-        };
-        let key = (name.clone(), function.module.to_string());
-        let hot = merged.entry(key).or_insert_with(|| HotFunction {
-            name,
-            module: function.module.to_string(),
-            own: Count::default(),
-            total: Count::default(),
-        });
-        hot.own.add(own);
-        hot.total.add(total);
-    }
-    let mut hottest: Vec<_> = merged.into_values().collect();
-    hottest.sort_by_key(|hot| std::cmp::Reverse((hot.own.value(value), hot.total.value(value))));
-    hottest
 }
 
 /// Processes by their samples, the most first.

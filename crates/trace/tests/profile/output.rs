@@ -5,7 +5,7 @@ use ferretto_trace::profile::{
 };
 use ferretto_wire::Fields;
 
-use crate::made::Trace;
+use crate::made::{NEEDS_STATE, SEQUENCE, Trace};
 
 fn trace() -> Trace {
     Trace::begun()
@@ -131,6 +131,37 @@ fn functions_have_their_own_samples_and_those_of_what_they_called() {
     assert_eq!(processes[0].name, "/usr/bin/server --port");
     let threads = threads(&profile, &counts, Value::Samples);
     assert_eq!((threads[0].id, threads[0].count.samples), (101, 3));
+}
+
+#[test]
+fn no_function_has_more_than_all_samples() {
+    // The same nameless file three times in one callstack.
+    let trace = Trace::begun()
+        .interned()
+        .packet(|p| {
+            p.varint(10, SEQUENCE);
+            p.varint(13, NEEDS_STATE);
+            p.nested(12, |data| {
+                for iid in [50, 51] {
+                    data.nested(6, |frame| {
+                        frame.varint(1, iid);
+                        frame.varint(3, 3);
+                        frame.varint(4, iid);
+                    });
+                }
+                data.nested(7, |stack| {
+                    stack.varint(1, 20);
+                    [50, 51, 50]
+                        .iter()
+                        .for_each(|frame| stack.varint(2, *frame));
+                });
+            });
+        })
+        .sample(50, 100, 20);
+    let (profile, counts) = trace.read();
+    let hot = hottest(&profile, &counts, Value::Samples);
+    assert_eq!(hot.len(), 1, "{hot:?}");
+    assert_eq!((hot[0].own.samples, hot[0].total.samples), (1, 1));
 }
 
 #[test]
