@@ -144,7 +144,12 @@ impl Profiler {
         let mut fds: Vec<_> = socket.into_iter().flat_map(DescriptorSocket::fds).collect();
         let rings = self.sources.values().flat_map(PerfSource::rings);
         fds.extend(rings.map(|reader| reader.as_fd()));
-        self.producer.wait_also_for(&fds, due.into_iter().min());
+        let limit = due.into_iter().min();
+        self.producer.wait_also_for(&fds, limit);
+        if limit.is_some_and(|limit| instant.elapsed() >= limit) {
+            // A ring that has filled up as well is read in any case, or makes the next wait a short one.
+            return Vec::new();
+        }
         let filled = self
             .sources
             .iter()

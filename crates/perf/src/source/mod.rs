@@ -24,7 +24,7 @@ use crate::schedule::Timer;
 use crate::unwinding::{self, Job, Unwinders};
 
 /// How often rings are read at least where processes are looked at. Reading an empty ring costs next to nothing.
-const LOOK_PERIOD: Duration = Duration::from_millis(10);
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// How often processes are looked for that have ended without a record of it.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
 /// How often the size of the daemon is compared with what the config allows.

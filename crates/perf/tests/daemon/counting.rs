@@ -18,7 +18,7 @@ fn perf_sample(packet: &TracePacket) -> Option<&PerfSample> {
 }
 
 #[test]
-fn perf_001_and_038_an_empty_config_counts_time() {
+fn perf_001_and_038_and_041_an_empty_config_counts_time() {
     if permitted(|| Some(())).is_none() {
         return;
     }
