@@ -1,6 +1,7 @@
 //! One unwinder.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ferretto_unwind::{Cache, Mode, Process, Sample as StackCopy, UnwindError};
@@ -122,7 +123,17 @@ impl Worker {
             return;
         }
         let content = match state {
-            State::Known(process) => unwind(source, process, &self.cache, &raw, &mut self.frames),
+            State::Known(process) => {
+                let (cache, frames) = (&self.cache, &mut self.frames);
+                // A defect met in one program must not end the profile of all others.
+                let unwound = catch_unwind(AssertUnwindSafe(|| {
+                    unwind(source, process, cache, &raw, frames)
+                }));
+                unwound.unwrap_or_else(|_| {
+                    *state = State::TimedOut;
+                    Content::Skipped(SkipReason::UnwindStage)
+                })
+            }
             State::NoUserspace => Content::Stack(Stack {
                 frames: kernel_frames(&raw),
                 error: None,
