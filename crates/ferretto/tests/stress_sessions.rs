@@ -64,7 +64,12 @@ fn recordings_that_come_and_go_leave_nothing_behind() {
             }
         }
         let growth = resident().saturating_sub(after_some);
-        assert!(growth < GROWTH, "{growth} bytes more than after a third");
+        // The address sanitizer keeps what is freed, to notice if it is used.
+        let keeps_all = std::env::var_os("ASAN_OPTIONS").is_some();
+        assert!(
+            keeps_all || growth < GROWTH,
+            "{growth} bytes more than after a third"
+        );
     });
 }
 
