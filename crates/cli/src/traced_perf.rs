@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use ferretto_perf::config::MAX_STACK_BYTES;
 use ferretto_perf::{Format, Notice, Options as ProfilerOptions, Profiler};
 use ferretto_shm::take_inherited;
 use lexopt::Arg;
@@ -23,6 +24,8 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
 
   --background                go on in the background, print the process id
   --stack-samples             write StackSample packets instead of PerfSample
+  --stack-bytes N             copy so much of each stack (default 65280, or less where memory
+                              for rings is short); less is cheaper at high rates
   --descriptor-socket PATH    where processes may hand over their maps and memory
   --version                   show the version
 
@@ -38,6 +41,7 @@ const NOTIFY_VARIABLE: &str = "TRACED_PERF_NOTIFY_FD";
 struct Options {
     background: bool,
     stack_samples: bool,
+    stack_bytes: Option<u32>,
     descriptor_socket: Option<PathBuf>,
 }
 
@@ -106,6 +110,7 @@ fn serve(options: Options) -> Result<()> {
         } else {
             Format::PerfSample
         },
+        stack_bytes: options.stack_bytes,
         descriptor_socket: options.descriptor_socket,
         ..ProfilerOptions::default()
     })
@@ -161,6 +166,7 @@ fn parse(args: Vec<OsString>) -> Result<Action, String> {
         match arg {
             Arg::Long("background") => options.background = true,
             Arg::Long("stack-samples") => options.stack_samples = true,
+            Arg::Long("stack-bytes") => options.stack_bytes = Some(stack_bytes(&mut parser)?),
             Arg::Long("descriptor-socket") => {
                 let path = parser
                     .value()
@@ -173,4 +179,17 @@ fn parse(args: Vec<OsString>) -> Result<Action, String> {
         }
     }
     Ok(Action::Run(options))
+}
+
+/// The size of copies of stacks.
+fn stack_bytes(parser: &mut lexopt::Parser) -> Result<u32, String> {
+    let value = parser
+        .value()
+        .map_err(|error| format!("{error}\n{USAGE}"))?;
+    let number = value.to_str().and_then(|text| text.parse::<u32>().ok());
+    number
+        .filter(|&bytes| bytes != 0 && bytes <= MAX_STACK_BYTES && bytes.is_multiple_of(8))
+        .ok_or_else(|| {
+            format!("--stack-bytes takes a multiple of 8 up to {MAX_STACK_BYTES}, not {value:?}\n{USAGE}")
+        })
 }

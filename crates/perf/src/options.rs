@@ -69,6 +69,9 @@ pub struct Options {
     pub unwinders: Option<NonZeroUsize>,
     /// Where processes may hand over descriptors of their own maps and memory, a socket to be created; `None` for nowhere.
     pub descriptor_socket: Option<PathBuf>,
+    /// How many bytes of each stack the kernel copies, see [`Plan::set_stack_bytes`](crate::config::Plan::set_stack_bytes);
+    /// `None` for as many as upstream's, or what the rings have room for.
+    pub stack_bytes: Option<u32>,
     /// Where the kernel's files are.
     pub kernel: Kernel,
     /// Do not open maps and memory of processes, but wait until they hand them over.
@@ -90,6 +93,7 @@ impl fmt::Debug for Options {
             .field("descriptor_socket", &self.descriptor_socket)
             .field("only_handed_over", &self.only_handed_over)
             .field("tell_names", &self.tell_names)
+            .field("stack_bytes", &self.stack_bytes)
             .field("scope", &self.scope)
             .finish_non_exhaustive()
     }

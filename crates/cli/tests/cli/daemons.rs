@@ -59,6 +59,23 @@ fn versions_and_usage() {
     }
 }
 
+/// `TRACED_PERF_NOTIFY_FD` gets its byte, and only sizes that the kernel can copy are taken.
+#[test]
+fn perf_021_the_profiler_tells_when_it_is_registered() {
+    let world = World::new();
+    let _service = traced(&world);
+    let args = ["--stack-bytes", "16384"];
+    let running = world.start_daemon("traced_perf", &args, "TRACED_PERF_NOTIFY_FD");
+    running.signal(Signal::TERM);
+    running.finish().returned(0);
+    for size in ["7", "0", "65536", "many"] {
+        let said = world
+            .run("traced_perf", &["--stack-bytes", size])
+            .returned(1);
+        said.complained("--stack-bytes takes a multiple of 8 up to 65528");
+    }
+}
+
 #[test]
 fn traced_ends_cleanly_and_takes_its_sockets_along() {
     let world = World::new();

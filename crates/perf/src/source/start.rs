@@ -54,6 +54,9 @@ pub(crate) fn start(
     mut tell: impl FnMut(String),
 ) -> Result<PerfSource, StartError> {
     let mut plan = Plan::new(wanted.config, &wanted.options.kernel)?;
+    if let Some(bytes) = wanted.options.stack_bytes {
+        plan.set_stack_bytes(bytes)?;
+    }
     let is_off_cpu = is_off_cpu(&plan);
     if let Some(sampling) = plan.sampling_mut() {
         sampling.side_band.tasks = true;
