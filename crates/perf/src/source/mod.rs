@@ -283,6 +283,8 @@ impl PerfSource {
             let lost = reader.take_untold_lost();
             self.intake.lost.push((reader.cpu(), lost));
         }
+        // Before anybody is told that it has ended.
+        self.readers.clear();
         self.hand_over(crew);
         let action = Action::Stop {
             source: self.key,
