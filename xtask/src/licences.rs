@@ -40,7 +40,10 @@ pub(crate) fn check() -> Result<()> {
     packages.dedup();
     let bad: Vec<String> = packages
         .iter()
-        .filter(|(_, licence)| !permits(licence, &allowed))
+        .filter(|(package, licence)| {
+            let excepted = exceptions(&deny, package);
+            !permits(licence, &[&allowed[..], &excepted].concat())
+        })
         .map(|(package, licence)| format!("{package}: {licence:?}"))
         .collect();
     if !bad.is_empty() {
@@ -64,6 +67,16 @@ fn allowed(deny: &str) -> Vec<&str> {
         .skip(1)
         .step_by(2)
         .collect()
+}
+
+/// What the `exceptions` list allows one package more, as `cargo tree` names it.
+fn exceptions<'a>(deny: &'a str, package: &str) -> Vec<&'a str> {
+    let name = package.split(' ').next().unwrap_or_default();
+    let start = format!("{{ name = \"{name}\", ");
+    let entry = deny
+        .split_once(&start)
+        .and_then(|(_, rest)| rest.split_once('}'));
+    entry.map_or(Vec::new(), |(entry, _)| allowed(entry))
 }
 
 /// Whether an SPDX expression can be met with the allowed licences alone.
@@ -112,7 +125,15 @@ fn term(words: &mut Words<'_>, allowed: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::permits;
+    use super::{exceptions, permits};
+
+    #[test]
+    fn exceptions_are_for_one_package() {
+        let deny = r#"exceptions = [{ name = "one", allow = ["CDDL-1.0"] }, { name = "two", allow = [] }]"#;
+        assert_eq!(exceptions(deny, "one v1.0.0"), ["CDDL-1.0"]);
+        assert_eq!(exceptions(deny, "two v1.0.0"), [""; 0]);
+        assert_eq!(exceptions(deny, "on v1.0.0"), [""; 0]);
+    }
 
     #[test]
     fn expressions_are_met_by_one_side_of_or_and_all_of_and() {
