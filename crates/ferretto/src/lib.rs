@@ -26,7 +26,8 @@
 //!
 //! - [`init()`] once at the start, or [`Options`] for more control.
 //! - [`slice!`], [`instant!`], [`counter!`], [`state!`], and [`begin!`] with [`end!`], in [categories](Category), on
-//!   [tracks](Track), connected by [flows](Flow).
+//!   [tracks](Track), connected by [flows](Flow). With the feature `macros`, `#[ferretto::trace]` on a function makes a slice
+//!   of each call, and `#[derive(ferretto::Argument)]` lets a type be attached to events.
 //! - [`Options::clock`] for events timed by another clock, for example the processor's time stamp counter, which is faster to
 //!   read ([`EventClock::Tsc`](track_event::EventClock::Tsc)).
 //! - [`DataSource`] and [`register_data_source`] for packets of any kind.
