@@ -28,7 +28,11 @@ fn unprivileged(name: &str, user: u32, inner: fn()) {
     let home = tempfile::tempdir().expect("a directory");
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
     let program = home.path().join("test");
-    fs::copy(std::env::current_exe().expect("a path"), &program).expect("a copy");
+    // By another process: a program that is open for writing in this one, or a child that another test is just starting,
+    // cannot be run.
+    let mut copy = Command::new("cp");
+    copy.arg(std::env::current_exe().expect("a path"));
+    assert!(copy.arg(&program).status().expect("cp").success());
     let mut command = Command::new(&program);
     command
         .args([name, "--exact", "--nocapture"])

@@ -339,7 +339,10 @@ fn nobody_records_a_command_of_his_own() {
     let Some(program) = busy(&world) else { return };
     // Where others may run it, and write.
     let ferretto = world.path("ferretto");
-    fs::copy(FERRETTO, &ferretto).unwrap();
+    // By another process: a program that is open for writing in this one, or a child that another test is just starting,
+    // cannot be run.
+    let copied = Command::new("cp").arg(FERRETTO).arg(&ferretto).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).unwrap();
     let record = |args: &[&str]| {
         let mut command = Command::new(&ferretto);

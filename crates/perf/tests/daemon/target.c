@@ -47,6 +47,9 @@ static void hand_over(const char *path) {
 int main(int count, char **arguments) {
   const char *what = count > 1 ? arguments[1] : "spin";
   char buffer[65536];
+  // The kernel copies a stack up to the first page that was never touched.
+  memset(buffer, 1, sizeof buffer);
+  __asm__ volatile("" : : "r"(buffer) : "memory");
   int zero = open("/dev/zero", O_RDONLY);
   for (;;) {
     int is_asked = asked();
