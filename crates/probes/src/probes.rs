@@ -149,8 +149,12 @@ impl Probes {
 
     /// Runs until stopped. The kernel's state is given back before it returns.
     pub fn run(mut self) {
-        while !self.stop.load(Ordering::Acquire) {
+        loop {
             self.producer.process(Instant::now());
+            // Not before: `process` takes it that whoever woke it is seen to afterwards.
+            if self.stop.load(Ordering::Acquire) {
+                break;
+            }
             while let Some(event) = self.producer.poll_event() {
                 self.handle_event(event);
             }

@@ -120,8 +120,12 @@ impl Profiler {
     /// Runs until stopped. Then every event is closed and every thread has ended.
     pub fn run(mut self) {
         let mut has_filled = Vec::new();
-        while !self.stop.load(Ordering::Acquire) {
+        loop {
             self.producer.process(Instant::now());
+            // Not before: `process` takes it that whoever woke it is seen to afterwards.
+            if self.stop.load(Ordering::Acquire) {
+                break;
+            }
             while let Some(event) = self.producer.poll_event() {
                 self.handle_event(event);
             }
