@@ -13,11 +13,14 @@
 #![forbid(unsafe_code)]
 
 pub mod events;
+mod problems;
 pub mod profile;
 mod reader;
 pub mod schema;
+mod sequence;
 pub mod summary;
 pub mod text;
 
+pub use problems::Problems;
 pub use reader::{MAX_PACKET_BYTES, Packet, ReadError, TraceReader, Truncated};
 pub use summary::{Summarizer, Summary, summarize, summarize_and_complete};

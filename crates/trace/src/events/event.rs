@@ -4,7 +4,7 @@ use ferretto_proto::fields::track_event as field;
 use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
-use super::sequence::{Sequence, text};
+use super::state::{State, text};
 use super::value::{self, Value};
 
 /// Tables of `InternedData`.
@@ -108,7 +108,7 @@ pub(super) struct Extras {
 /// Reads a `TrackEvent`. `None` if it has no type.
 pub(super) fn parse(
     bytes: &[u8],
-    sequence: &Sequence,
+    state: &State,
     number: u32,
     problems: &mut Problems,
 ) -> Option<Parsed> {
@@ -135,7 +135,7 @@ pub(super) fn parse(
     for part in Fields::new(bytes).map_while(Result::ok) {
         let look_up = |table, problems: &mut Problems| {
             let iid = part.as_u64()?;
-            sequence.text(table, iid, problems)
+            state.text(table, iid, problems)
         };
         let inner = part.as_bytes().unwrap_or_default();
         match part.number {
@@ -143,7 +143,7 @@ pub(super) fn parse(
             field::TRACK_UUID => track = part.as_u64(),
             field::CATEGORY_IIDS => {
                 for iid in part.as_varints() {
-                    let category = sequence.text(CATEGORIES, iid, problems);
+                    let category = state.text(CATEGORIES, iid, problems);
                     event.categories.extend(category);
                 }
             }
@@ -151,7 +151,7 @@ pub(super) fn parse(
             field::NAME => event.name = Some(text(inner)),
             field::NAME_IID => event.name = look_up(NAMES, problems),
             field::DEBUG_ANNOTATIONS => {
-                let argument = value::argument(inner, sequence, problems);
+                let argument = value::argument(inner, state, problems);
                 event.arguments.extend(argument);
             }
             field::COUNTER_VALUE => event.value = part.as_i64().map(Number::Integer),
@@ -195,10 +195,10 @@ pub(super) fn parse(
     if event.ending_flows.is_empty() {
         event.ending_flows = old_ending_flows;
     }
-    event.track = track.or(sequence.state.track).unwrap_or(0);
+    event.track = track.or(state.incremental.track).unwrap_or(0);
     Some(Parsed {
         event,
-        has_track: track.is_some() || sequence.state.track.is_some(),
+        has_track: track.is_some() || state.incremental.track.is_some(),
         old_time,
         extras,
     })
@@ -223,7 +223,7 @@ impl Parsed {
     /// Adds up the counter's differences, and puts further counters in.
     pub(super) fn count(
         &mut self,
-        sequence: &mut Sequence,
+        state: &mut State,
         is_counter: impl Fn(u64) -> Option<bool>,
         problems: &mut Problems,
     ) {
@@ -238,12 +238,12 @@ impl Parsed {
                 problems.add(Problem::NotACounter);
             }
             if let (Some(true), Some(Number::Integer(value))) = (counter, event.value) {
-                event.value = Some(Number::Integer(sequence.sum(event.track, value)));
+                event.value = Some(Number::Integer(state.sum(event.track, value)));
             }
         }
         let extras = std::mem::take(&mut self.extras);
-        let tracks = first(extras.tracks, &sequence.state.extra_tracks);
-        let double_tracks = first(extras.double_tracks, &sequence.state.extra_double_tracks);
+        let tracks = first(extras.tracks, &state.incremental.extra_tracks);
+        let double_tracks = first(extras.double_tracks, &state.incremental.extra_double_tracks);
         let values = extras.values.into_iter().map(Number::Integer);
         let doubles = extras.double_values.into_iter().map(Number::Double);
         let values = values.enumerate().map(|(n, value)| (tracks.get(n), value));
@@ -260,7 +260,7 @@ impl Parsed {
                     let track = track.unwrap_or(0);
                     let value = match value {
                         Number::Integer(value) if is_incremental => {
-                            Number::Integer(sequence.sum(track, value))
+                            Number::Integer(state.sum(track, value))
                         }
                         value => value,
                     };

@@ -1,7 +1,8 @@
 //! What can be wrong with track events.
 
-use std::collections::BTreeMap;
 use std::fmt;
+
+use crate::sequence::Fault;
 
 /// Why a viewer drops something of a trace, or shows it differently from what was meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub enum Problem {
     StateInvalid,
     /// A packet that needs what earlier ones said or says it for later ones, without the number of a sequence.
     NoSequence,
+    /// A packet of a sequence beyond the number that are told apart; it is skipped.
+    TooManySequences,
     /// An entry of the dictionary without a number.
     EntryWithoutNumber,
     /// A number of the dictionary that is defined again as something else; the first definition holds.
@@ -80,6 +83,7 @@ impl Problem {
             Self::MalformedPacket => "malformed packet",
             Self::StateInvalid => "packet that needs what was lost",
             Self::NoSequence => "packet that needs a sequence and names none",
+            Self::TooManySequences => "packet of one sequence too many",
             Self::EntryWithoutNumber => "dictionary entry without a number",
             Self::Redefined => "dictionary entry defined as something else",
             Self::NotDefined => "number that the dictionary does not have",
@@ -120,26 +124,20 @@ impl fmt::Display for Problem {
 }
 
 /// How often there was each problem.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Problems(BTreeMap<Problem, u64>);
+pub type Problems = crate::Problems<Problem>;
 
-impl Problems {
-    /// How often there was this problem.
-    pub fn count(&self, problem: Problem) -> u64 {
-        self.0.get(&problem).copied().unwrap_or(0)
-    }
-
-    /// Whether all is well.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The problems there were, and how often.
-    pub fn iter(&self) -> impl Iterator<Item = (Problem, u64)> + '_ {
-        self.0.iter().map(|(problem, count)| (*problem, *count))
-    }
-
-    pub(super) fn add(&mut self, problem: Problem) {
-        *self.0.entry(problem).or_default() += 1;
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NoSequence => Self::NoSequence,
+            Fault::StateInvalid => Self::StateInvalid,
+            Fault::TooManySequences => Self::TooManySequences,
+            Fault::EntryWithoutNumber => Self::EntryWithoutNumber,
+            Fault::Redefined => Self::Redefined,
+            Fault::UnknownClock => Self::UnknownClock,
+            Fault::InvalidTime => Self::InvalidTime,
+            Fault::SnapshotWithoutSequence => Self::SnapshotWithoutSequence,
+            Fault::SnapshotDuplicate => Self::SnapshotDuplicate,
+        }
     }
 }

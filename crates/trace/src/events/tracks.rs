@@ -8,7 +8,7 @@ use ferretto_proto::fields::{
 use ferretto_wire::{Field, Fields};
 
 use super::problem::{Problem, Problems};
-use super::sequence::text;
+use super::state::text;
 
 /// Tracks beyond this number are left out, so that memory stays in proportion on any input.
 const MAX_TRACKS: usize = 1 << 20;

@@ -4,7 +4,7 @@ use ferretto_proto::fields::debug_annotation::{self as field, nested_value as ne
 use ferretto_wire::{Field, Fields};
 
 use super::problem::{Problem, Problems};
-use super::sequence::{Sequence, text};
+use super::state::{State, text};
 
 /// Values nested deeper than this are left out.
 const MAX_DEPTH: usize = 100;
@@ -44,14 +44,14 @@ pub enum Value {
 /// Reads one argument of an event. `None` if it has no name that is known.
 pub(super) fn argument(
     bytes: &[u8],
-    sequence: &Sequence,
+    state: &State,
     problems: &mut Problems,
 ) -> Option<(String, Value)> {
-    Reader { sequence, problems }.member(bytes, 0)
+    Reader { state, problems }.member(bytes, 0)
 }
 
 struct Reader<'a> {
-    sequence: &'a Sequence,
+    state: &'a State,
     problems: &'a mut Problems,
 }
 
@@ -174,6 +174,6 @@ impl Reader<'_> {
     }
 
     fn look_up(&mut self, table: u32, iid: &Field<'_>) -> Option<String> {
-        self.sequence.text(table, iid.as_u64()?, self.problems)
+        self.state.text(table, iid.as_u64()?, self.problems)
     }
 }

@@ -83,7 +83,7 @@ impl ProfileReader {
 
     /// When the trace begins, in nanoseconds of boot time, once the first clock snapshot was read.
     pub fn start(&self) -> Option<u64> {
-        self.decoder.start
+        self.decoder.start()
     }
 
     /// What a session is known to be so far.

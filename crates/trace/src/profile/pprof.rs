@@ -140,7 +140,7 @@ impl Writer<'_> {
             _ => 0,
         };
         out.varint(profile_field::PERIOD, period);
-        if let Some(start) = self.profile.decoder.start {
+        if let Some(start) = self.profile.decoder.start() {
             out.varint(profile_field::TIME_NANOS, start);
         }
         let shown = match counts.is_off_cpu(self.profile) {

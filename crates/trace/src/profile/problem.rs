@@ -1,6 +1,5 @@
 //! What can be wrong with the samples of a trace.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Something that a viewer would drop or show without its callstack.
@@ -66,26 +65,4 @@ impl fmt::Display for Problem {
 }
 
 /// How often there was each problem.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Problems(BTreeMap<Problem, u64>);
-
-impl Problems {
-    /// How often there was this problem.
-    pub fn count(&self, problem: Problem) -> u64 {
-        self.0.get(&problem).copied().unwrap_or(0)
-    }
-
-    /// Whether all is well.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The problems there were, and how often.
-    pub fn iter(&self) -> impl Iterator<Item = (Problem, u64)> + '_ {
-        self.0.iter().map(|(problem, count)| (*problem, *count))
-    }
-
-    pub(super) fn add(&mut self, problem: Problem) {
-        *self.0.entry(problem).or_default() += 1;
-    }
-}
+pub type Problems = crate::Problems<Problem>;

@@ -78,6 +78,18 @@ impl Session {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
 
+    /// One of the profiler that `defaults` tell about, encoded; `is_perf` says whether it writes `PerfSample`s.
+    pub(super) fn of_profiler(is_perf: bool, defaults: &[u8]) -> Self {
+        let mut session = Self::default();
+        session.source.push_str("linux.perf");
+        if is_perf {
+            session.event.name = "cpu-clock".to_owned();
+            session.event.unit = "ns".to_owned();
+        }
+        session.set_defaults(defaults);
+        session
+    }
+
     /// Reads `TracePacketDefaults`.
     pub(super) fn set_defaults(&mut self, defaults: &[u8]) {
         for field in Fields::new(defaults).map_while(Result::ok) {

@@ -4,7 +4,7 @@ use ferretto_trace::profile::{
     FoldOptions, Problem, ProfileReader, Selection, StackCounts, Value, folded, hottest, pprof,
 };
 
-use crate::made::{BOOT, NEEDS_STATE, RAW, SEQUENCE, Trace};
+use crate::made::{BOOT, NEEDS_STATE, Packet, RAW, SEQUENCE, Trace};
 
 fn problem(trace: &Trace, problem: Problem) -> u64 {
     trace.samples().1.problems().count(problem)
@@ -14,7 +14,7 @@ fn problem(trace: &Trace, problem: Problem) -> u64 {
 fn what_is_missing_in_the_dictionary_is_counted() {
     let trace = Trace::begun().interned().sample(50, 100, 99);
     assert_eq!(problem(&trace, Problem::UnknownCallstack), 1);
-    let with = |write: fn(&mut crate::made::Packet<'_>)| {
+    let with = |write: fn(&mut Packet<'_>)| {
         Trace::begun()
             .packet(|p| {
                 p.varint(10, SEQUENCE);
@@ -80,6 +80,42 @@ fn times_on_unknown_clocks_are_counted() {
     assert_eq!(samples[0].time, BOOT + 1);
     let (samples, _) = at(None, Some(RAW + 1)).samples();
     assert_eq!(samples[0].time, BOOT + 1);
+}
+
+#[test]
+fn samples_may_count_their_times_from_packet_to_packet() {
+    let trace = Trace::begun().interned().packet(|p| {
+        p.varint(10, SEQUENCE);
+        p.nested(6, |snapshot| {
+            snapshot.nested(1, |reading| {
+                reading.varint(1, 6);
+                reading.varint(2, BOOT);
+            });
+            snapshot.nested(1, |reading| {
+                reading.varint(1, 64);
+                reading.varint(2, 0);
+                reading.varint(3, 1); // counts from the packet before
+                reading.varint(4, 1000); // microseconds
+            });
+        });
+    });
+    let sample = |p: &mut Packet<'_>, after: u64, is_sample: bool| {
+        p.varint(8, after);
+        p.varint(58, 64);
+        p.varint(10, SEQUENCE);
+        p.varint(13, NEEDS_STATE);
+        if is_sample {
+            p.nested(66, |sample| sample.varint(2, 1));
+        }
+    };
+    let trace = trace
+        .packet(|p| sample(p, 2, true))
+        .packet(|p| sample(p, 3, false))
+        .packet(|p| sample(p, 4, true));
+    let (samples, profile) = trace.samples();
+    let times: Vec<u64> = samples.iter().map(|sample| sample.time - BOOT).collect();
+    assert_eq!(times, [2_000, 9_000]);
+    assert!(profile.problems().is_empty());
 }
 
 #[test]

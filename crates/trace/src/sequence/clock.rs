@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use ferretto_proto::fields::clock_snapshot::{self, clock};
 use ferretto_wire::Fields;
 
-use super::problem::{Problem, Problems};
-use super::sequence::Sequence;
+use super::fault::{Fault, Told};
 
 /// Clocks of a sequence alone.
 pub(crate) const OF_A_SEQUENCE: std::ops::RangeInclusive<u32> = 64..=127;
 /// The clock that times are converted to.
 pub(crate) const BOOTTIME: u32 = 6;
+/// The clock of old times.
+pub(crate) const MONOTONIC: u32 = 3;
 /// Clocks beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_CLOCKS: usize = 1 << 10;
 
 /// A clock that the packets of one sequence use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SequenceClock {
+pub(super) struct SequenceClock {
     is_incremental: bool,
     /// Nanoseconds.
     unit: u64,
@@ -38,71 +39,87 @@ struct Reading {
     unit: u64,
 }
 
-/// Clocks of all sequences: how far boot time is ahead.
+/// Clocks of a sequence alone, by number.
+type OfSequence = BTreeMap<u32, SequenceClock>;
+
+/// Clocks of all sequences.
 #[derive(Debug, Default)]
-pub(crate) struct Clocks(BTreeMap<u32, u64>);
+pub(crate) struct Clocks {
+    /// How far boot time is ahead of each.
+    ahead: BTreeMap<u32, u64>,
+    start: Option<u64>,
+}
 
 impl Clocks {
-    /// Reads a `ClockSnapshot`.
-    pub(crate) fn snapshot(
+    /// The boot time of the first snapshot.
+    pub(crate) fn start(&self) -> Option<u64> {
+        self.start
+    }
+
+    /// Reads a `ClockSnapshot`, with the clocks of the sequence it came in.
+    pub(super) fn snapshot(
         &mut self,
         bytes: &[u8],
-        mut sequence: Option<&mut Sequence>,
-        problems: &mut Problems,
+        mut sequence: Option<&mut OfSequence>,
+        told: Told<'_>,
     ) {
         let mut readings: Vec<Reading> = Vec::new();
         let clocks = Fields::new(bytes).map_while(Result::ok);
         for clock in clocks.filter(|field| field.number == clock_snapshot::CLOCKS) {
             let reading = Reading::read(clock.as_bytes().unwrap_or_default());
             if readings.iter().any(|other| other.clock == reading.clock) {
-                problems.add(Problem::SnapshotDuplicate);
+                told(Fault::SnapshotDuplicate);
             } else if readings.len() < MAX_CLOCKS {
                 readings.push(reading);
             }
         }
         let of_all = |reading: &&Reading| !OF_A_SEQUENCE.contains(&reading.clock);
         let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
+        self.start = self.start.or(boot.map(|boot| boot.ns));
         for reading in readings.iter().filter(of_all) {
             if let Some(boot) = boot
-                && (self.0.len() < MAX_CLOCKS || self.0.contains_key(&reading.clock))
+                && (self.ahead.len() < MAX_CLOCKS || self.ahead.contains_key(&reading.clock))
             {
-                self.0
+                self.ahead
                     .insert(reading.clock, boot.ns.wrapping_sub(reading.ns));
             }
         }
         let other = boot.or_else(|| readings.iter().find(of_all));
         for reading in readings.iter().filter(|reading| !of_all(reading)) {
             match (&mut sequence, other) {
-                (None, _) => problems.add(Problem::SnapshotWithoutSequence),
+                (None, _) => told(Fault::SnapshotWithoutSequence),
                 (Some(sequence), Some(other)) => {
-                    sequence.clocks.insert(reading.clock, reading.beside(other));
+                    sequence.insert(reading.clock, reading.beside(other));
                 }
                 (Some(_), None) => {}
             }
         }
     }
 
-    /// The time in nanoseconds of boot time.
-    pub(crate) fn to_boot(
+    /// A time on a clock that all sequences share, in nanoseconds of boot time.
+    pub(crate) fn to_boot(&self, ns: u64, clock: u32) -> Result<u64, Fault> {
+        let ahead = match clock {
+            BOOTTIME => 0,
+            clock => *self.ahead.get(&clock).ok_or(Fault::UnknownClock)?,
+        };
+        let ns = ns.wrapping_add(ahead);
+        i64::try_from(ns).map_err(|_| Fault::InvalidTime)?;
+        Ok(ns)
+    }
+
+    /// A time on any clock, as a packet of the sequence with these clocks says it, in nanoseconds of boot time.
+    pub(super) fn packet_to_boot(
         &self,
         value: u64,
         clock: u32,
-        sequence: Option<&mut Sequence>,
-    ) -> Result<u64, Problem> {
-        let (ns, clock) = if OF_A_SEQUENCE.contains(&clock) {
-            let clocks = sequence.map(|sequence| &mut sequence.clocks);
-            let clock = clocks.and_then(|clocks| clocks.get_mut(&clock));
-            clock.ok_or(Problem::UnknownClock)?.advance(value)
-        } else {
-            (value, clock)
-        };
-        let ahead = match clock {
-            BOOTTIME => 0,
-            clock => *self.0.get(&clock).ok_or(Problem::UnknownClock)?,
-        };
-        let ns = ns.wrapping_add(ahead);
-        i64::try_from(ns).map_err(|_| Problem::InvalidTime)?;
-        Ok(ns)
+        sequence: &mut OfSequence,
+    ) -> Result<u64, Fault> {
+        if !OF_A_SEQUENCE.contains(&clock) {
+            return self.to_boot(value, clock);
+        }
+        let clock = sequence.get_mut(&clock).ok_or(Fault::UnknownClock)?;
+        let (ns, clock) = clock.advance(value);
+        self.to_boot(ns, clock)
     }
 }
 

@@ -1,21 +1,18 @@
 //! What the packets of one writer mean together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use ferretto_proto::fields::{trace_packet_defaults, track_event_defaults};
 use ferretto_wire::Fields;
 
-use super::clock::SequenceClock;
 use super::problem::{Problem, Problems};
+use crate::sequence::{self, Fault, Told};
 
-/// One writer.
+/// What the packets of one writer left behind.
 #[derive(Debug, Default)]
-pub(crate) struct Sequence {
-    /// Whether everything since the last new start is known.
-    pub(super) is_valid: bool,
-    /// Clocks of the sequence alone, by number.
-    pub(super) clocks: BTreeMap<u32, SequenceClock>,
-    pub(super) state: State,
+pub(crate) struct State {
+    /// What holds until the next new start.
+    pub(super) incremental: Incremental,
     /// What the old `ThreadDescriptor` packet said: the thread's number, and the base of times in microseconds.
     pub(super) thread: Option<(i32, i64)>,
     pub(super) old_time_us: i64,
@@ -23,9 +20,8 @@ pub(crate) struct Sequence {
 
 /// What holds until the next new start.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct Incremental {
     interned: HashMap<(u32, u64), Vec<u8>>,
-    pub(super) clock: Option<u32>,
     pub(super) track: Option<u64>,
     pub(super) extra_tracks: Vec<u64>,
     pub(super) extra_double_tracks: Vec<u64>,
@@ -33,78 +29,73 @@ pub(crate) struct State {
     sums: HashMap<u64, i64>,
 }
 
-impl Sequence {
-    /// Everything before is void.
-    pub(super) fn restart(&mut self) {
-        self.is_valid = true;
-        self.state = State::default();
+impl sequence::State for State {
+    fn restart(&mut self) {
+        self.incremental = Incremental::default();
     }
 
-    /// Reads an `InternedData`.
-    pub(super) fn intern(&mut self, bytes: &[u8], problems: &mut Problems) {
-        for table in Fields::new(bytes).map_while(Result::ok) {
+    fn set_defaults(&mut self, defaults: &[u8]) {
+        let state = &mut self.incremental;
+        state.track = None;
+        state.extra_tracks.clear();
+        state.extra_double_tracks.clear();
+        for field in Fields::new(defaults).map_while(Result::ok) {
+            if field.number == trace_packet_defaults::TRACK_EVENT_DEFAULTS {
+                state.set_event_defaults(field.as_bytes().unwrap_or_default());
+            }
+        }
+    }
+
+    fn intern(&mut self, interned: &[u8], told: Told<'_>) {
+        for table in Fields::new(interned).map_while(Result::ok) {
             let Some(entry) = table.as_bytes() else {
                 continue;
             };
             let iid = Fields::find(1, entry).and_then(|iid| iid.as_u64());
             let Some(iid) = iid.filter(|iid| *iid != 0) else {
-                problems.add(Problem::EntryWithoutNumber);
+                told(Fault::EntryWithoutNumber);
                 continue;
             };
             let content = Fields::find(2, entry)
                 .and_then(|content| content.as_bytes())
                 .unwrap_or(entry);
-            let known = self.state.interned.entry((table.number, iid));
+            let known = self.incremental.interned.entry((table.number, iid));
             let known = known.or_insert_with(|| content.to_vec());
             if known != content {
-                problems.add(Problem::Redefined);
+                told(Fault::Redefined);
             }
         }
     }
+}
 
-    /// Reads a `TracePacketDefaults`, which replaces what was before.
-    pub(super) fn set_defaults(&mut self, bytes: &[u8]) {
-        self.state.clock = None;
-        self.state.track = None;
-        self.state.extra_tracks.clear();
-        self.state.extra_double_tracks.clear();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                trace_packet_defaults::TIMESTAMP_CLOCK_ID => self.state.clock = field.as_u32(),
-                trace_packet_defaults::TRACK_EVENT_DEFAULTS => {
-                    self.set_event_defaults(field.as_bytes().unwrap_or_default());
-                }
-                _ => {}
-            }
-        }
-    }
-
+impl Incremental {
     fn set_event_defaults(&mut self, bytes: &[u8]) {
-        let state = &mut self.state;
         for field in Fields::new(bytes).map_while(Result::ok) {
             match field.number {
-                track_event_defaults::TRACK_UUID => state.track = field.as_u64(),
+                track_event_defaults::TRACK_UUID => self.track = field.as_u64(),
                 track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
-                    state.extra_tracks.extend(field.as_varints());
+                    self.extra_tracks.extend(field.as_varints());
                 }
                 track_event_defaults::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                    state.extra_double_tracks.extend(field.as_varints());
+                    self.extra_double_tracks.extend(field.as_varints());
                 }
                 _ => {}
             }
         }
     }
+}
 
+impl State {
     /// The value of a counter whose values are differences, after one more.
     pub(super) fn sum(&mut self, track: u64, difference: i64) -> i64 {
-        let sum = self.state.sums.entry(track).or_default();
+        let sum = self.incremental.sums.entry(track).or_default();
         *sum = sum.wrapping_add(difference);
         *sum
     }
 
     /// The text with this number in a table of `InternedData`.
     pub(super) fn text(&self, table: u32, iid: u64, problems: &mut Problems) -> Option<String> {
-        let entry = self.state.interned.get(&(table, iid));
+        let entry = self.incremental.interned.get(&(table, iid));
         if entry.is_none() {
             problems.add(Problem::NotDefined);
         }

@@ -1,0 +1,34 @@
+//! How often something was wrong.
+
+use std::collections::BTreeMap;
+
+/// How often there was each problem of one kind, such as [`events::Problem`](crate::events::Problem).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems<P>(BTreeMap<P, u64>);
+
+impl<P> Default for Problems<P> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<P: Ord + Copy> Problems<P> {
+    /// How often there was this problem.
+    pub fn count(&self, problem: P) -> u64 {
+        self.0.get(&problem).copied().unwrap_or(0)
+    }
+
+    /// Whether all is well.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The problems there were, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (P, u64)> + '_ {
+        self.0.iter().map(|(problem, count)| (*problem, *count))
+    }
+
+    pub(crate) fn add(&mut self, problem: P) {
+        *self.0.entry(problem).or_default() += 1;
+    }
+}
