@@ -37,6 +37,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Command, Ferretto};
+use crate::daemon::background;
+use crate::traced::Traced;
+use crate::traced_perf::TracedPerf;
+use crate::traced_probes::TracedProbes;
 
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
@@ -44,16 +48,16 @@ type Program = fn(Vec<OsString>) -> ExitCode;
 const PROGRAMS: [(&str, Program); 6] = [
     ("perfetto", perfetto::main),
     ("tracebox", tracebox::main),
-    ("traced", traced::main),
-    ("traced_perf", traced_perf::main),
-    ("traced_probes", traced_probes::main),
+    ("traced", daemon::main::<Traced>),
+    ("traced_perf", daemon::main::<TracedPerf>),
+    ("traced_probes", daemon::main::<TracedProbes>),
     ("trigger_perfetto", trigger_perfetto::main),
 ];
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = env::args_os().collect();
-    if let Some((program, args)) = daemon::parse(args.get(1..).unwrap_or_default()) {
-        return background(program, args);
+    if let Some((program, args)) = background::parse(args.get(1..).unwrap_or_default()) {
+        return go_on(program, args);
     }
     if let Some(command) = record::parse_launch(args.get(1..).unwrap_or_default()) {
         return record::launch(command);
@@ -87,16 +91,16 @@ fn main() -> ExitCode {
 }
 
 /// The process that one of the programs started to go on in the background.
-fn background(program: &OsStr, args: &[OsString]) -> ExitCode {
+fn go_on(program: &OsStr, args: &[OsString]) -> ExitCode {
     // The name in process lists; without it the process has that of the link it was started by.
     if let Ok(name) = CString::new(program.as_encoded_bytes()) {
         let _ = rustix::thread::set_name(&name);
     }
     match program.to_str() {
         Some("perfetto") => perfetto::background(args),
-        Some("traced") => traced::background(args),
-        Some("traced_perf") => traced_perf::background(args),
-        Some("traced_probes") => traced_probes::background(args),
+        Some("traced") => daemon::in_background::<Traced>(args),
+        Some("traced_perf") => daemon::in_background::<TracedPerf>(args),
+        Some("traced_probes") => daemon::in_background::<TracedProbes>(args),
         _ => ExitCode::from(errors::USAGE),
     }
 }

@@ -1,19 +1,10 @@
 //! `traced_probes`: the system's data sources as a daemon.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use anyhow::Result;
+use ferretto_probes::Probes;
+use lexopt::Parser;
 
-use anyhow::{Context, Result};
-use ferretto_probes::{Notice, Probes, ProbesOptions};
-use ferretto_shm::take_inherited;
-use lexopt::Arg;
-
-use crate::session::Signals;
-use crate::{daemon, errors};
+use crate::daemon::{self, Complaint, Daemon, Taken};
 
 const USAGE: &str = "\
 Usage: traced_probes [OPTIONS]
@@ -30,121 +21,41 @@ Environment:
   TRACED_PROBES_NOTIFY_FD       a descriptor that gets a 1 when all are registered
 ";
 
-/// Names the descriptor to which `1` is written when every data source is registered.
-const NOTIFY_VARIABLE: &str = "TRACED_PROBES_NOTIFY_FD";
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Options {
-    background: bool,
+/// Its options.
+#[derive(Debug, Default)]
+pub(crate) struct TracedProbes {
     reset: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Action {
-    Run(Options),
-    CleanUp,
-    Version,
-}
+impl Daemon for TracedProbes {
+    const NAME: &'static str = "traced_probes";
+    const USAGE: &'static str = USAGE;
 
-pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
-    finish(run(args, false))
-}
+    fn option(&mut self, name: &str, _: &mut Parser) -> Result<Taken, Complaint> {
+        match name {
+            "reset-ftrace" => self.reset = true,
+            "cleanup-after-crash" => return Ok(Taken::Instead(reset)),
+            _ => return Ok(Taken::Unknown),
+        }
+        Ok(Taken::Known)
+    }
 
-/// The process that `--background` started.
-pub(crate) fn background(args: &[OsString]) -> ExitCode {
-    finish(run(args.to_vec(), true))
-}
-
-fn finish(result: Result<ExitCode>) -> ExitCode {
-    result.unwrap_or_else(|error| errors::report("traced_probes", &error))
-}
-
-fn run(args: Vec<OsString>, in_background: bool) -> Result<ExitCode> {
-    let options = match parse(args.clone()) {
-        Ok(Action::Run(options)) => options,
-        Ok(Action::CleanUp) => {
+    fn prepare(&self) {
+        if self.reset {
             reset();
-            return Ok(ExitCode::SUCCESS);
         }
-        Ok(Action::Version) => {
-            println!("{}", ferretto_host::service_options().version);
-            return Ok(ExitCode::SUCCESS);
-        }
-        Err(message) => {
-            anstream::eprint!("{message}");
-            return Ok(ExitCode::FAILURE);
-        }
-    };
-    if options.background && !in_background {
-        return daemon::start("traced_probes", &args);
     }
-    if options.reset {
-        reset();
-    }
-    if in_background {
-        daemon::tell_and_detach()?;
-    }
-    serve()?;
-    Ok(ExitCode::SUCCESS)
-}
 
-/// Runs until SIGTERM or SIGINT.
-fn serve() -> Result<()> {
-    let mut signals = Signals::new().context("cannot take over signals")?;
-    let notified = AtomicBool::new(false);
-    let probes = Probes::new(ProbesOptions {
-        address: None,
-        on_notice: Some(Arc::new(say)),
-        on_ready: Some(Arc::new(move || {
-            if !notified.swap(true, Ordering::Relaxed) {
-                notify();
-            }
-        })),
-    })
-    .context("cannot set up the data sources")?;
-    let stopper = probes.stopper();
-    let thread = std::thread::Builder::new()
-        .name("probes".to_owned())
-        .spawn(move || probes.run())
-        .context("cannot start a thread")?;
-    while signals.take().iter().all(|signal| !signal.ends()) {
-        signals.wait(None);
-    }
-    stopper.stop();
-    thread
-        .join()
-        .map_err(|_| anyhow::anyhow!("crashed; please report this"))
-}
-
-/// Says what happens, but not again and again that there is no service: it is tried for ever.
-fn say(notice: &Notice) {
-    static DISCONNECTED: AtomicBool = AtomicBool::new(false);
-    let disconnected = matches!(notice, Notice::Disconnected(_));
-    let before = match notice {
-        Notice::Connected | Notice::Disconnected(_) => {
-            DISCONNECTED.swap(disconnected, Ordering::Relaxed)
-        }
-        Notice::Failed { .. } => false,
-    };
-    if !(disconnected && before) {
-        eprintln!(
-            "traced_probes: {}",
-            errors::without_numbers(&notice.to_string())
-        );
-    }
-}
-
-/// Tells whoever started this program that every data source is registered.
-fn notify() {
-    let variable = std::env::var(NOTIFY_VARIABLE).ok();
-    if let Some(number) = variable.and_then(|text| text.parse::<i32>().ok()) {
-        let told = take_inherited(number).and_then(|fd| File::from(fd).write_all(b"1"));
-        if let Err(error) = told {
-            eprintln!(
-                "traced_probes: {NOTIFY_VARIABLE}: {}",
-                errors::reason(&error)
-            );
-        }
+    fn serve(self) -> Result<()> {
+        daemon::serve(
+            Self::NAME,
+            "TRACED_PROBES_NOTIFY_FD",
+            "probes",
+            |connection| {
+                let probes = Probes::new(connection)?;
+                Ok((probes.stopper(), move || probes.run()))
+            },
+        )
     }
 }
 
@@ -155,20 +66,4 @@ fn reset() {
              `sudo chown -R $USER /sys/kernel/tracing` ({error})"
         );
     }
-}
-
-fn parse(args: Vec<OsString>) -> Result<Action, String> {
-    let mut options = Options::default();
-    let mut parser = lexopt::Parser::from_args(args);
-    while let Some(arg) = parser.next().map_err(|error| format!("{error}\n{USAGE}"))? {
-        match arg {
-            Arg::Long("background") => options.background = true,
-            Arg::Long("reset-ftrace") => options.reset = true,
-            Arg::Long("cleanup-after-crash") => return Ok(Action::CleanUp),
-            Arg::Long("version") => return Ok(Action::Version),
-            Arg::Short('h') | Arg::Long("help") => return Err(USAGE.to_owned()),
-            other => return Err(format!("{}\n{USAGE}", other.unexpected())),
-        }
-    }
-    Ok(Action::Run(options))
 }

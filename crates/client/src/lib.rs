@@ -7,6 +7,8 @@
 //!   pauses, and whoever writes meanwhile writes into the void without waiting.
 //! - [`Consumer`] controls a recording and reads it. Every call has a time limit.
 //!
+//! [`Daemon`] is the producer of a program that is nothing but data sources.
+//!
 //! Both reach the service over sockets, or through any other [`transport`].
 //!
 //! Neither starts threads. A producer is driven by whoever owns it, from a poll loop or a thread of its own; its
@@ -14,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod consumer;
+mod daemon;
 mod packets;
 mod producer;
 pub mod transport;
@@ -23,6 +26,7 @@ pub use consumer::{
     CallError, ClonedSession, Consumer, ConsumerEvent, ConsumerWaker, EndOfSession, ReadError,
     Submitted,
 };
+pub use daemon::{Daemon, DaemonOptions, Notice, NoticeHandler, Stopper};
 pub use ferretto_ipc::Address;
 pub use ferretto_ipc::port::consumer as consumer_port;
 pub use ferretto_shm::{

@@ -17,7 +17,8 @@ mod schedule;
 mod source;
 mod unwinding;
 
-pub use options::{Notice, NoticeHandler, Options};
+pub use ferretto_client::{Notice, NoticeHandler, Stopper};
+pub use options::Options;
 pub use output::{Format, OFF_CPU, OFF_CPU_SOURCE};
-pub use producer::{Profiler, Stopper};
+pub use producer::Profiler;
 pub use registration::{LINUX_PERF, descriptors};

@@ -5,54 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ferretto_client::Address;
+use ferretto_client::{Address, DaemonOptions, Notice, NoticeHandler};
 
 use crate::config::Kernel;
 use crate::event::Scope;
 use crate::output::Format;
-
-/// Something worth telling whoever runs the profiler.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// The service accepted the profiler; recordings can use it.
-    Connected,
-    /// There is no service, or it went away; it is tried again.
-    Disconnected(String),
-    /// An instance of a data source has started: from now on there are samples.
-    Started {
-        /// Name of the data source.
-        source: String,
-    },
-    /// An instance of a data source does less than it was asked for.
-    Remark {
-        /// Name of the data source.
-        source: String,
-        /// What is missing, and what to do about it.
-        text: String,
-    },
-    /// An instance of a data source could not be started. The recording goes on without it.
-    Failed {
-        /// Name of the data source.
-        source: String,
-        /// Why, and what to do about it.
-        reason: String,
-    },
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connected => f.write_str("connected to the tracing service"),
-            Self::Disconnected(reason) => write!(f, "no tracing service: {reason}"),
-            Self::Started { source } => write!(f, "{source}: started"),
-            Self::Remark { source, text } => write!(f, "{source}: {text}"),
-            Self::Failed { source, reason } => write!(f, "{source}: {reason}"),
-        }
-    }
-}
-
-/// Called with each [`Notice`], on a thread of the profiler.
-pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
 
 /// How to run the profiler.
 #[derive(Clone, Default)]
@@ -100,6 +57,14 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
+    pub(crate) fn daemon(&self) -> DaemonOptions {
+        DaemonOptions {
+            address: self.address.clone(),
+            on_notice: self.on_notice.clone(),
+            on_ready: self.on_ready.clone(),
+        }
+    }
+
     pub(crate) fn notify(&self, notice: Notice) {
         if let Some(handler) = &self.on_notice {
             handler(&notice);

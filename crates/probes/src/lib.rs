@@ -21,7 +21,6 @@
 mod availability;
 mod clock;
 pub mod ftrace;
-mod options;
 mod power;
 mod probes;
 mod process_stats;
@@ -33,9 +32,9 @@ mod sys_stats;
 mod system_info;
 
 pub use availability::{Unavailable, availability};
-pub use options::{Notice, NoticeHandler, ProbesOptions};
+pub use ferretto_client::{DaemonOptions as ProbesOptions, Notice, NoticeHandler, Stopper};
 pub use power::Batteries;
-pub use probes::{Probes, Stopper};
+pub use probes::Probes;
 pub use process_stats::ProcessStats;
 pub use registration::{FTRACE, PROCESS_STATS, SYS_STATS, SYSFS_POWER, SYSTEM_INFO, descriptors};
 pub use sink::PacketSink;

@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use ferretto_client::{
-    Event, ExhaustedPolicy, InstanceId, Producer, ProducerHandle, ProducerOptions, Scraping,
+    Daemon, DaemonOptions, Event, ExhaustedPolicy, InstanceId, Notice, ProducerOptions, Scraping,
+    Stopper,
 };
 use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
 use ferretto_proto::{DataSourceConfig, SystemInfoConfig, decode_lazy};
 
 use crate::clock::monotonic_ns;
 use crate::ftrace::Controller;
-use crate::options::{Notice, ProbesOptions};
 use crate::registration::{
     FTRACE, PROCESS_STATS, SYS_STATS, SYSFS_POWER, SYSTEM_INFO, descriptors,
 };
@@ -38,31 +35,13 @@ const FILLED_PAUSE_MS: u32 = 1;
 /// left as it was found.
 #[derive(Debug)]
 pub struct Probes {
-    options: ProbesOptions,
-    producer: Producer,
-    handle: ProducerHandle,
-    stop: Arc<AtomicBool>,
+    daemon: Daemon,
     ftrace: Controller,
     drain: Option<Timer>,
     /// Until when full kernel buffers are left alone.
     pause: Option<Timer>,
     instances: BTreeMap<InstanceId, Instance>,
     boost: ThreadBoost,
-}
-
-/// Ends [`Probes::run`] from any thread.
-#[derive(Debug, Clone)]
-pub struct Stopper {
-    stop: Arc<AtomicBool>,
-    handle: ProducerHandle,
-}
-
-impl Stopper {
-    /// Makes `run` return soon. What it had not handed over yet is handed over first.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.handle.wake();
-    }
 }
 
 /// An instance of a data source.
@@ -113,24 +92,17 @@ impl Probes {
     /// # Errors
     ///
     /// If the process has no descriptors left.
-    pub fn new(options: ProbesOptions) -> io::Result<Self> {
-        let mut producer = Producer::new(ProducerOptions {
+    pub fn new(options: DaemonOptions) -> io::Result<Self> {
+        let producer = ProducerOptions {
             name: PRODUCER_NAME.to_owned(),
-            address: options.address.clone(),
             memory_size_hint: MEMORY_SIZE,
             page_size_hint: PAGE_SIZE,
             // Upstream's probes forbid it, and lose what lies in unfinished chunks when they are killed.
             scraping: Scraping::Enabled,
             ..ProducerOptions::default()
-        })?;
-        for descriptor in descriptors() {
-            producer.register(descriptor);
-        }
+        };
         Ok(Self {
-            options,
-            handle: producer.handle(),
-            producer,
-            stop: Arc::default(),
+            daemon: Daemon::new(options, producer, descriptors())?,
             ftrace: Controller::new(),
             drain: None,
             pause: None,
@@ -141,21 +113,13 @@ impl Probes {
 
     /// Something to end [`Probes::run`] with.
     pub fn stopper(&self) -> Stopper {
-        Stopper {
-            stop: Arc::clone(&self.stop),
-            handle: self.handle.clone(),
-        }
+        self.daemon.stopper()
     }
 
     /// Runs until stopped. The kernel's state is given back before it returns.
     pub fn run(mut self) {
-        loop {
-            self.producer.process(Instant::now());
-            // Not before: `process` takes it that whoever woke it is seen to afterwards.
-            if self.stop.load(Ordering::Acquire) {
-                break;
-            }
-            while let Some(event) = self.producer.poll_event() {
+        while let Some(events) = self.daemon.turn() {
+            for event in events {
                 self.handle_event(event);
             }
             self.run_timers(monotonic_ns());
@@ -171,7 +135,7 @@ impl Probes {
                 Some(_) => Vec::new(),
                 None => self.ftrace.watched(),
             };
-            self.producer.wait_also_for(&full, limit);
+            self.daemon.wait(&full, limit);
         }
         let ids: Vec<InstanceId> = self.instances.keys().copied().collect();
         for id in ids {
@@ -181,16 +145,8 @@ impl Probes {
 
     fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Connected => {
-                self.options.notify(Notice::Connected);
-                if let Some(ready) = self.options.on_ready.clone() {
-                    self.handle.sync(move || ready());
-                }
-            }
-            Event::Disconnected(reason) => {
-                self.options
-                    .notify(Notice::Disconnected(reason.to_string()));
-            }
+            // The instances have been stopped before.
+            Event::Connected | Event::Disconnected(_) => {}
             Event::Setup { instance, config } => self.set_up(instance, &config),
             Event::Start { instance, .. } => self.start(instance),
             Event::Stop { instance } => self.stop_instance(instance),
@@ -200,7 +156,7 @@ impl Probes {
                 ..
             } => {
                 self.flush(&instances);
-                self.handle.flush_done(request_id);
+                self.daemon.handle().flush_done(request_id);
             }
             Event::ClearIncrementalState { instances } => {
                 for id in instances {
@@ -240,7 +196,8 @@ impl Probes {
         let unusable = |error| format!("its config cannot be decoded: {error}");
         let target = config.target_buffer.unwrap_or(0);
         let writer = self
-            .handle
+            .daemon
+            .handle()
             .create_writer(target, ExhaustedPolicy::StallThenDrop);
         let sink: Box<dyn PacketSink> = Box::new(writer);
         match &*source_name(config) {
@@ -297,7 +254,7 @@ impl Probes {
     }
 
     fn failed(&self, source: &str, reason: String) {
-        self.options.notify(Notice::Failed {
+        self.daemon.notify(Notice::Failed {
             source: source.to_owned(),
             reason,
         });
@@ -314,7 +271,7 @@ impl Probes {
         match &mut instance.source {
             Source::Ftrace => {
                 if let Err(error) = self.ftrace.start(id.0) {
-                    self.options.notify(Notice::Failed {
+                    self.daemon.notify(Notice::Failed {
                         source: FTRACE.to_owned(),
                         reason: error.to_string(),
                     });
@@ -326,13 +283,13 @@ impl Probes {
         }
         instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
         self.reset_drain_timer();
-        self.handle.notify_started(id);
+        self.daemon.handle().notify_started(id);
     }
 
     fn stop_instance(&mut self, id: InstanceId) {
         let Some(instance) = self.instances.remove(&id) else {
             // One that could not be set up: there is nothing to wait for.
-            self.handle.notify_stopped(id);
+            self.daemon.handle().notify_stopped(id);
             return;
         };
         if instance.priority.is_some() {
@@ -348,7 +305,7 @@ impl Probes {
             Source::SysStats(mut source) => source.flush(),
             Source::SystemInfo(_, mut sink) => sink.flush(),
         }
-        self.handle.notify_stopped(id);
+        self.daemon.handle().notify_stopped(id);
     }
 
     fn flush(&mut self, ids: &[InstanceId]) {

@@ -18,7 +18,7 @@ use super::job::Job;
 use super::notify::Listeners;
 use super::run::{self, FAILURE};
 use super::service::Provider;
-use crate::daemon;
+use crate::daemon::background;
 use crate::errors::message;
 
 /// How long `-D` waits for the data sources.
@@ -43,7 +43,7 @@ enum Answer {
 pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<ExitCode> {
     let (mut ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let (word, bytes) = job.encode();
-    let mut command = daemon::command("perfetto");
+    let mut command = background::command("perfetto");
     command.arg(word).arg(provider_word(job.provider));
     command.arg(notify_fd.map_or("none".to_owned(), |number| number.to_string()));
     command.arg(if job.no_clobber { "keep" } else { "replace" });
@@ -171,7 +171,7 @@ fn work(args: &[OsString]) -> Result<ExitCode> {
         job.snapshots = Some(absolute);
     }
     let mut listeners = Listeners::inherited(notify_fd.to_string_lossy().parse().ok())?;
-    daemon::detach()?;
+    background::detach()?;
     parent.write_all(&[DETACHED])?;
     listeners.add(parent);
     Ok(run::run(&job, &mut listeners))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ferretto_client::ProducerHandle;
+use ferretto_client::{Notice, NoticeHandler, ProducerHandle};
 use ferretto_shm::TraceWriter;
 use ferretto_symbols::kernel::KernelSymbols;
 
@@ -11,7 +11,6 @@ use super::mailbox::{Mailbox, Message, Start};
 use super::off_cpu::Absences;
 use super::{Sample, SourceOutput};
 use crate::barrier::{Action, Barrier, SourceKey};
-use crate::options::{Notice, NoticeHandler};
 use crate::registration::LINUX_PERF;
 
 /// Writes what the others find out.

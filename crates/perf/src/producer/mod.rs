@@ -7,12 +7,11 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ferretto_client::{
-    Event, ExhaustedPolicy, InstanceId, Pauses, Producer, ProducerHandle, ProducerOptions, Scraping,
+    Daemon, Event, ExhaustedPolicy, InstanceId, Notice, Pauses, ProducerOptions, Scraping, Stopper,
 };
 use ferretto_proto::DataSourceConfig;
 use ferretto_shm::Clock;
@@ -20,7 +19,7 @@ use ferretto_shm::Clock;
 use self::flushes::Flushes;
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::filter::Shards;
-use crate::options::{Notice, Options};
+use crate::options::Options;
 use crate::output::{Mailbox, Message, Writer};
 use crate::process::DescriptorSocket;
 use crate::registration::{LINUX_PERF, descriptors};
@@ -40,9 +39,7 @@ const MAX_UNWINDERS: usize = 4;
 #[derive(Debug)]
 pub struct Profiler {
     options: Options,
-    producer: Producer,
-    handle: ProducerHandle,
-    stop: Arc<AtomicBool>,
+    daemon: Daemon,
     sources: BTreeMap<InstanceId, PerfSource>,
     next_key: u64,
     shards: Shards,
@@ -52,21 +49,6 @@ pub struct Profiler {
     mailbox: Arc<Mailbox>,
     /// Started with the first data source.
     threads: Option<Threads>,
-}
-
-/// Ends [`Profiler::run`] from any thread.
-#[derive(Debug, Clone)]
-pub struct Stopper {
-    stop: Arc<AtomicBool>,
-    handle: ProducerHandle,
-}
-
-impl Stopper {
-    /// Makes `run` return soon. What has been sampled is handed over first.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.handle.wake();
-    }
 }
 
 #[derive(Debug)]
@@ -82,21 +64,15 @@ impl Profiler {
     ///
     /// If the process has no descriptors left, or the socket for descriptors cannot be made.
     pub fn new(options: Options) -> io::Result<Self> {
-        let mut producer = Producer::new(ProducerOptions {
+        let producer = ProducerOptions {
             name: PRODUCER_NAME.to_owned(),
-            address: options.address.clone(),
             scraping: Scraping::Enabled,
             pauses: Pauses::Doubling,
             ..ProducerOptions::default()
-        })?;
-        for descriptor in descriptors() {
-            producer.register(descriptor);
-        }
+        };
         let path = options.descriptor_socket.as_deref();
         Ok(Self {
-            handle: producer.handle(),
-            producer,
-            stop: Arc::default(),
+            daemon: Daemon::new(options.daemon(), producer, descriptors())?,
             sources: BTreeMap::new(),
             next_key: 0,
             shards: Shards::default(),
@@ -111,22 +87,14 @@ impl Profiler {
 
     /// Something to end [`Profiler::run`] with.
     pub fn stopper(&self) -> Stopper {
-        Stopper {
-            stop: Arc::clone(&self.stop),
-            handle: self.handle.clone(),
-        }
+        self.daemon.stopper()
     }
 
     /// Runs until stopped. Then every event is closed and every thread has ended.
     pub fn run(mut self) {
         let mut has_filled = Vec::new();
-        loop {
-            self.producer.process(Instant::now());
-            // Not before: `process` takes it that whoever woke it is seen to afterwards.
-            if self.stop.load(Ordering::Acquire) {
-                break;
-            }
-            while let Some(event) = self.producer.poll_event() {
+        while let Some(events) = self.daemon.turn() {
+            for event in events {
                 self.handle_event(event);
             }
             self.run_sources(&has_filled);
@@ -149,7 +117,7 @@ impl Profiler {
         let rings = self.sources.values().flat_map(PerfSource::rings);
         fds.extend(rings.map(|reader| reader.as_fd()));
         let limit = due.into_iter().min();
-        self.producer.wait_also_for(&fds, limit);
+        self.daemon.wait(&fds, limit);
         if limit.is_some_and(|limit| instant.elapsed() >= limit) {
             // A ring that has filled up as well is read in any case, or makes the next wait a short one.
             return Vec::new();
@@ -163,19 +131,9 @@ impl Profiler {
 
     fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Connected => {
-                self.options.notify(Notice::Connected);
-                if let Some(ready) = self.options.on_ready.clone() {
-                    self.handle.sync(move || ready());
-                }
-            }
-            Event::Disconnected(reason) => {
-                self.purge_all();
-                self.options
-                    .notify(Notice::Disconnected(reason.to_string()));
-            }
+            Event::Disconnected(_) => self.purge_all(),
             // All the work is in the start, as upstream has it.
-            Event::Setup { .. } => {}
+            Event::Connected | Event::Setup { .. } => {}
             Event::Start { instance, config } => self.start(instance, &config),
             Event::Stop { instance } => self.stop_instance(instance),
             Event::Flush {
@@ -210,7 +168,7 @@ impl Profiler {
             options: &self.options,
             random: Clock::Monotonic.now() as u32,
         };
-        let handle = &self.handle;
+        let handle = self.daemon.handle();
         let writer = || handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
         let options = &self.options;
         let tell = |sentence| {
@@ -246,7 +204,7 @@ impl Profiler {
             .unwrap_or(NonZeroUsize::MIN);
         let writer = Writer::new(
             Arc::clone(&self.mailbox),
-            self.handle.clone(),
+            self.daemon.handle().clone(),
             self.options.on_notice.clone(),
         );
         let unwinders = Unwinders::start(count, &self.mailbox)?;
@@ -267,7 +225,7 @@ impl Profiler {
         match self.sources.get_mut(&id) {
             Some(source) => source.stop(Clock::Monotonic.now()),
             // One that could not be started, or has ended by itself: there is nothing to wait for.
-            None => self.handle.notify_stopped(id),
+            None => self.daemon.handle().notify_stopped(id),
         }
     }
 
@@ -320,7 +278,7 @@ impl Profiler {
         self.remove(id);
         // The service waits for it to stop.
         if ended.flatten() == Some(true) {
-            self.handle.notify_stopped(id);
+            self.daemon.handle().notify_stopped(id);
         }
     }
 
@@ -356,7 +314,7 @@ impl Profiler {
         });
         match flushed {
             Some(barrier) => self.flushes.add(Instant::now(), barrier),
-            None => self.handle.flush_done(request),
+            None => self.daemon.handle().flush_done(request),
         }
     }
 
@@ -365,7 +323,7 @@ impl Profiler {
             if let Action::Flush { request, .. } = barrier.action
                 && barrier.settle()
             {
-                self.handle.flush_done(request);
+                self.daemon.handle().flush_done(request);
             }
         }
     }

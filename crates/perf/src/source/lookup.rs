@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_client::Notice;
+
 use crate::config::Kernel;
-use crate::options::{Notice, Options};
+use crate::options::Options;
 use crate::process::{Descriptors, LookupError, ProcessFolder};
 use crate::registration::LINUX_PERF;
 

@@ -1,0 +1,191 @@
+//! What programs that are nothing but data sources have in common: they connect, tell how that went, hand on what the
+//! service asks for and end when they are told to.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::Address;
+use ferretto_proto::DataSourceDescriptor;
+
+use crate::producer::{Event, Producer, ProducerHandle, ProducerOptions};
+
+/// Something worth telling whoever runs the data sources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The service accepted the producer; recordings can use its data sources.
+    Connected,
+    /// There is no service, or it went away; it is tried again.
+    Disconnected(String),
+    /// An instance of a data source has started: from now on it records.
+    Started {
+        /// Name of the data source.
+        source: String,
+    },
+    /// An instance of a data source does less than it was asked for.
+    Remark {
+        /// Name of the data source.
+        source: String,
+        /// What is missing, and what to do about it.
+        text: String,
+    },
+    /// An instance of a data source could not be started, or not fully. The recording goes on without it.
+    Failed {
+        /// Name of the data source.
+        source: String,
+        /// Why, and what to do about it.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("connected to the tracing service"),
+            Self::Disconnected(reason) => write!(f, "no tracing service: {reason}"),
+            Self::Started { source } => write!(f, "{source}: started"),
+            Self::Remark { source, text } => write!(f, "{source}: {text}"),
+            Self::Failed { source, reason } => write!(f, "{source}: {reason}"),
+        }
+    }
+}
+
+/// Called with each [`Notice`], on a thread of the data sources.
+pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
+
+/// How data sources are connected, and who is told of it.
+#[derive(Clone, Default)]
+pub struct DaemonOptions {
+    /// Producer socket of the service; `None` for the one the environment names, or the default.
+    pub address: Option<Address>,
+    /// Told of what happens; `None` to ignore it.
+    pub on_notice: Option<NoticeHandler>,
+    /// Called when the service has processed the registration of every data source, each time a connection is made.
+    pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for DaemonOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DaemonOptions")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DaemonOptions {
+    /// Tells whoever wants to know.
+    pub fn notify(&self, notice: Notice) {
+        if let Some(handler) = &self.on_notice {
+            handler(&notice);
+        }
+    }
+}
+
+/// Has the data sources end, from any thread.
+#[derive(Debug, Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    handle: ProducerHandle,
+}
+
+impl Stopper {
+    /// Makes their `run` return soon. What has been recorded is handed over first.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.handle.wake();
+    }
+}
+
+/// A producer of the data sources of a daemon.
+///
+/// Its thread takes [turns](Self::turn) until there are no more, does what the events of each ask for and whatever else
+/// is due, and [waits](Self::wait).
+#[derive(Debug)]
+pub struct Daemon {
+    producer: Producer,
+    handle: ProducerHandle,
+    stop: Arc<AtomicBool>,
+    options: DaemonOptions,
+}
+
+impl Daemon {
+    /// Prepares the producer of these data sources; it connects with the first [`turn`](Self::turn), to the address of
+    /// `options`.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptors left.
+    pub fn new(
+        options: DaemonOptions,
+        producer: ProducerOptions,
+        sources: Vec<DataSourceDescriptor>,
+    ) -> io::Result<Self> {
+        let mut producer = Producer::new(ProducerOptions {
+            address: options.address.clone(),
+            ..producer
+        })?;
+        for source in sources {
+            producer.register(source);
+        }
+        Ok(Self {
+            handle: producer.handle(),
+            producer,
+            stop: Arc::default(),
+            options,
+        })
+    }
+
+    /// The part of the producer that can be used from any thread.
+    pub fn handle(&self) -> &ProducerHandle {
+        &self.handle
+    }
+
+    /// Something to end it with.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            stop: Arc::clone(&self.stop),
+            handle: self.handle.clone(),
+        }
+    }
+
+    /// Tells whoever runs the data sources.
+    pub fn notify(&self, notice: Notice) {
+        self.options.notify(notice);
+    }
+
+    /// Speaks with the service, without waiting: what it asks for, in order. `None` when it is time to end.
+    pub fn turn(&mut self) -> Option<Vec<Event>> {
+        self.producer.process(Instant::now());
+        // Not before: `process` takes it that whoever woke it is seen to afterwards.
+        if self.stop.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut events = Vec::new();
+        while let Some(event) = self.producer.poll_event() {
+            self.observe(&event);
+            events.push(event);
+        }
+        Some(events)
+    }
+
+    fn observe(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.notify(Notice::Connected);
+                if let Some(ready) = self.options.on_ready.clone() {
+                    self.handle.sync(move || ready());
+                }
+            }
+            Event::Disconnected(reason) => self.notify(Notice::Disconnected(reason.to_string())),
+            _ => {}
+        }
+    }
+
+    /// Waits until there is a reason for another turn, one of `others` can be read or has failed, or `limit` has passed.
+    pub fn wait(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
+        self.producer.wait_also_for(others, limit);
+    }
+}
