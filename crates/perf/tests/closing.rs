@@ -4,8 +4,12 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod world;
 
+use std::time::Duration;
+
 use ferretto_proto::PerfEventConfig;
 use ferretto_proto::perf_event_config::{CallstackSampling, Scope};
+use ferretto_proto::perf_events::Timebase;
+use ferretto_proto::perf_events::timebase::Interval;
 
 use crate::world::{World, config, permitted, source, wait_until};
 
@@ -50,10 +54,53 @@ fn perf_053_nothing_is_left_of_a_data_source_that_has_ended() {
     // The first brings threads that stay.
     world.record(config(vec![source(&sampled)]), |_| {});
     let before = descriptors();
-    for perf in [sampled, PerfEventConfig::default()] {
-        world.record(config(vec![source(&perf)]), |_| assert!(events() > 0));
+    let polled = PerfEventConfig {
+        timebase: Timebase {
+            interval: Some(Interval::PollPeriodMs(1)),
+            ..Default::default()
+        }
+        .into(),
+        ..Default::default()
+    };
+    for perf in [&sampled, &PerfEventConfig::default(), &polled] {
+        world.record(config(vec![source(perf)]), |_| assert!(events() > 0));
         assert_eq!(events(), 0);
     }
     // Those of processes go with the unwinders' memory of them, a moment later.
     wait_until("descriptors are closed", || descriptors() <= before);
+    // Nor is there a timer of it: a profiler that still polled would wake up each millisecond.
+    let rested = wakeups();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(wakeups() < rested + 50, "{} wake-ups", wakeups() - rested);
+    the_service_vanishes(world, &sampled, before);
+}
+
+/// perf_020: with the service all instances go, and nothing of them is left when there is another.
+fn the_service_vanishes(mut world: World, sampled: &PerfEventConfig, before: usize) {
+    let mut consumer = world.consumer();
+    let wanted = config(vec![source(sampled)]);
+    consumer.enable_tracing(wanted, None).expect("enabled");
+    wait_until("it samples", || events() > 0);
+    world.stop_host();
+    drop(consumer);
+    world.start_host();
+    world.wait_ready();
+    wait_until("events are closed", || events() == 0);
+    wait_until("descriptors are closed", || descriptors() <= before);
+}
+
+/// How often all threads of this process have gone to sleep by themselves.
+fn wakeups() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads");
+    let statuses = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| {
+            let rest = line.strip_prefix("voluntary_ctxt_switches:")?;
+            rest.trim().parse::<u64>().ok()
+        });
+        line.unwrap_or(0)
+    };
+    statuses.map(count).sum()
 }

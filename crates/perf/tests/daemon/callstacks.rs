@@ -1,61 +1,21 @@
 //! Data sources with callstacks.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ferretto_perf::{Format, OFF_CPU_SOURCE};
-use ferretto_proto::perf_event_config::{CallstackSampling, Scope, UnwindMode};
+use ferretto_proto::perf_event_config::UnwindMode;
 use ferretto_proto::perf_events::timebase::{Event, Interval};
 use ferretto_proto::perf_events::{Counter, Timebase, Tracepoint};
 use ferretto_proto::perf_sample::SampleSkipReason;
 use ferretto_proto::profiling::CpuMode;
 use ferretto_proto::stack_sample::TaskContextField;
-use ferretto_proto::{PerfEventConfig, StackSample, TraceConfig, TracePacket, trace_config};
+use ferretto_proto::{FollowerEvent, StackSample, TracePacket, follower_event, trace_config};
 
+use crate::recording::{callstacks, of, record_until};
 use crate::stacks::{Read, perf_samples, samples};
 use crate::target::Target;
-use crate::world::{LIMIT, World, config, permitted, read, source, wait_until};
-
-/// Callstacks a hundred times a second.
-fn callstacks(fill: impl FnOnce(&mut CallstackSampling, &mut Scope)) -> PerfEventConfig {
-    let mut sampling = CallstackSampling::default();
-    let mut scope = Scope::default();
-    fill(&mut sampling, &mut scope);
-    sampling.scope = scope.into();
-    PerfEventConfig {
-        timebase: Timebase {
-            interval: Some(Interval::Frequency(100)),
-            ..Default::default()
-        }
-        .into(),
-        callstack_sampling: sampling.into(),
-        remote_descriptor_timeout_ms: Some(20),
-        ..Default::default()
-    }
-}
-
-/// Records until what has come so far is enough.
-fn record_until(
-    world: &World,
-    config: TraceConfig,
-    what: &str,
-    mut is_enough: impl FnMut(&[TracePacket]) -> bool,
-) -> Vec<TracePacket> {
-    let mut packets = Vec::new();
-    let rest = world.record(config, |consumer| {
-        wait_until(what, || {
-            consumer.flush(LIMIT).expect("a flush");
-            packets.extend(read(consumer));
-            is_enough(&packets)
-        });
-    });
-    packets.extend(rest);
-    packets
-}
-
-fn of<'a>(reads: &'a [Read], target: &Target) -> Vec<&'a Read> {
-    let pid = target.pid();
-    reads.iter().filter(|read| read.pid() == pid).collect()
-}
+use crate::world::{World, config, permitted, source, wait_until};
 
 #[test]
 fn perf_039_and_040_callstacks_are_told_once_and_again_when_it_was_cleared() {
@@ -266,6 +226,91 @@ fn perf_042_a_stop_does_not_wait_longer_than_for_descriptors() {
     let reads = perf_samples(&packets);
     for read in of(&reads, &target) {
         assert!(read.skipped().is_some(), "{read:?}");
+    }
+}
+
+/// What is in the rings when a recording ends was not read before, as they are read once in an hour.
+#[test]
+fn perf_042_the_last_samples_are_there_and_so_is_what_the_answer_waits_for() {
+    let Some(target) = permitted(|| Target::run(&["spin"])) else {
+        return;
+    };
+    let world = World::new();
+    let mut perf = callstacks(|sampling, scope| {
+        sampling.user_frames = Some(UnwindMode::UNWIND_SKIP);
+        sampling.kernel_frames = Some(true);
+        scope.target_pid = vec![target.pid() as i32];
+    });
+    perf.ring_buffer_read_period_ms = Some(3_600_000);
+    let before = target.cpu_time();
+    let packets = world.record(config(vec![source(&perf)]), |_| {
+        wait_until("the target runs", || {
+            target.cpu_time() > before + Duration::from_millis(200)
+        });
+    });
+    let reads = perf_samples(&packets);
+    // At a hundred a second some twenty; the first may have been read by a flush.
+    assert!(of(&reads, &target).len() >= 10, "{reads:?}");
+}
+
+#[test]
+fn perf_043_a_stop_is_answered_also_if_the_profiler_grows_too_large_meanwhile() {
+    let Some(target) = permitted(|| Target::run(&["spin"])) else {
+        return;
+    };
+    // The stop waits for descriptors that nobody hands over, for longer than it takes to look at the memory.
+    let world = World::with(|options, _| options.only_handed_over = true);
+    let mut perf = callstacks(|_, scope| scope.target_pid = vec![target.pid() as i32]);
+    perf.remote_descriptor_timeout_ms = Some(60_000);
+    perf.max_daemon_memory_kb = Some(1);
+    let before = target.cpu_time();
+    let packets = world.record(config(vec![source(&perf)]), |_| {
+        wait_until("the target is sampled", || {
+            target.cpu_time() > before + Duration::from_millis(50)
+        });
+    });
+    let reads = perf_samples(&packets);
+    let is_event = |read: &Read| read.sample.producer_event.as_option().is_some();
+    assert!(reads.iter().any(is_event), "{reads:?}");
+}
+
+#[test]
+fn perf_052_counts_of_followers_come_with_callstacks() {
+    let Some(target) = permitted(|| Target::run(&["read"])) else {
+        return;
+    };
+    let world = World::new();
+    let mut perf = callstacks(|sampling, scope| {
+        sampling.kernel_frames = Some(true);
+        scope.target_pid = vec![target.pid() as i32];
+    });
+    let counters = [
+        Counter::SW_PAGE_FAULTS,
+        Counter::SW_CONTEXT_SWITCHES,
+        Counter::SW_TASK_CLOCK,
+    ];
+    perf.followers = counters
+        .map(|counter| FollowerEvent {
+            event: Some(follower_event::Event::Counter(counter)),
+            ..Default::default()
+        })
+        .into();
+    let is_enough = |packets: &[TracePacket]| {
+        let reads = perf_samples(packets);
+        let is_whole = |read: &&&Read| read.has("main") && read.is_in_kernel();
+        of(&reads, &target).iter().filter(is_whole).count() >= 5
+    };
+    let packets = record_until(&world, config(vec![source(&perf)]), "samples", is_enough);
+    let defaults = packets
+        .iter()
+        .find_map(|packet| packet.trace_packet_defaults.as_option());
+    let defaults = &defaults.expect("defaults").perf_sample_defaults;
+    assert_eq!(defaults.followers, perf.followers);
+    for read in perf_samples(&packets) {
+        if read.sample.kernel_records_lost.is_none() {
+            let counts = &read.sample.follower_counts;
+            assert!(counts.len() == 3 && counts[2] > 0, "{read:?}");
+        }
     }
 }
 

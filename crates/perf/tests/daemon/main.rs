@@ -3,6 +3,8 @@
 mod callstacks;
 mod counting;
 mod life;
+mod programs;
+mod recording;
 mod stacks;
 mod target;
 mod world;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ferretto_proto::perf_sample::SampleSkipReason;
+use ferretto_proto::profiling::StackUnwindError;
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{InternedData, PerfSample, StackSample, TracePacket};
 
@@ -102,6 +103,13 @@ impl Read {
         use ferretto_proto::perf_sample::OptionalSampleSkippedReason::SampleSkippedReason;
         let SampleSkippedReason(reason) = self.sample.optional_sample_skipped_reason.clone()?;
         Some(reason)
+    }
+
+    /// Why the callstack ends before the outermost function.
+    pub(crate) fn error(&self) -> Option<StackUnwindError> {
+        use ferretto_proto::perf_sample::OptionalUnwindError::UnwindError;
+        let UnwindError(error) = self.sample.optional_unwind_error.clone()?;
+        Some(error)
     }
 
     /// Whether the callstack has this function, of a program.

@@ -144,6 +144,9 @@ pub(crate) fn config(sources: Vec<trace_config::DataSource>) -> TraceConfig {
     TraceConfig {
         buffers: vec![buffer],
         data_sources: sources,
+        // Longer than anything is waited for here: the service does not do without the answer to a stop or a flush.
+        data_source_stop_timeout_ms: Some(120_000),
+        flush_timeout_ms: Some(120_000),
         ..Default::default()
     }
 }
