@@ -22,6 +22,7 @@ use crate::limits::{
 use crate::outbox::{Outbox, Outgoing};
 use crate::registry::Ignored;
 use crate::service::Service;
+use crate::session::Copied;
 use crate::smb_size::SmbSize;
 
 /// A connection to the producer socket.
@@ -64,6 +65,7 @@ pub(crate) struct Producer {
     pub(crate) memory: Memory,
     /// Whether what is still in its shared memory is copied at flushes and at the end.
     pub(crate) scraped: bool,
+    pub(crate) copied: Copied,
     size_hint: SmbSize,
     /// Buffers it was told to write to; it may write to no others.
     pub(crate) allowed: BTreeSet<BufferId>,
@@ -319,6 +321,7 @@ impl Service {
             sdk_version: request.sdk_version.clone().unwrap_or_default(),
             memory: adopted.map_or(Memory::None, Memory::Shared),
             scraped,
+            copied: Copied::default(),
             size_hint,
             allowed: BTreeSet::new(),
             writers: BTreeMap::new(),

@@ -261,7 +261,8 @@ impl ScrapedChunk<'_> {
         self.place.size
     }
 
-    pub(crate) fn location(&self) -> (u32, u32) {
+    /// Where it lies: the page, and its place in that.
+    pub fn location(&self) -> (u32, u32) {
         (self.place.page, self.place.index)
     }
 

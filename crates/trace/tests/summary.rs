@@ -349,6 +349,28 @@ fn an_overwritten_buffer_is_told_with_the_size_that_would_have_done() {
 }
 
 #[test]
+fn chunks_that_a_buffer_did_not_take_came_too_late_or_found_it_full() {
+    for (policy, cause) in [(1, Cause::Late), (2, Cause::BufferFull)] {
+        let trace = Trace::default().packet(|p| {
+            p.nested(33, |config| {
+                config.nested(1, |buffer| {
+                    buffer.varint(1, 4096);
+                    buffer.varint(4, policy);
+                });
+            });
+        });
+        let trace = trace.packet(|p| {
+            p.nested(35, |stats| {
+                stats.nested(1, |buffer| buffer.varint(18, 3));
+            });
+        });
+        let summary = trace.summary();
+        let loss = find(&summary.losses, cause);
+        assert_eq!(loss.amount, "3 chunks discarded");
+    }
+}
+
+#[test]
 fn shared_memory_loss_names_the_producer() {
     let summary = Trace::recording(0, 1, |stats| {
         stats.nested(1, |buffer| buffer.varint(19, 2));

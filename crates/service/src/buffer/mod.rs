@@ -254,6 +254,7 @@ impl TraceBuffer {
                 id: header.id,
                 len: header.len,
                 incomplete: header.has(flag::INCOMPLETE),
+                aborted: header.has(flag::ABORTED),
             })
         };
         let sequences = self

@@ -467,6 +467,7 @@ impl TraceBuffer {
             id: first.id.wrapping_sub(1),
             len: 0,
             incomplete: false,
+            aborted: false,
         });
     }
 
@@ -482,6 +483,7 @@ impl TraceBuffer {
             id: header.id,
             len: header.len,
             incomplete: header.has(flag::INCOMPLETE),
+            aborted: header.has(flag::ABORTED),
         };
         self.sequences.pop(slot, last);
     }

@@ -32,6 +32,8 @@ pub(super) struct Consumed {
     pub(super) len: u16,
     /// It was a scraped copy, so a fuller one may follow.
     pub(super) incomplete: bool,
+    /// Its writer gave up a packet in it, which is counted and told.
+    pub(super) aborted: bool,
 }
 
 /// Where a chunk id belongs.

@@ -56,7 +56,6 @@ impl TraceBuffer {
             self.stats.abi_violations += 1;
             return;
         }
-        self.stats.trace_writer_packet_loss += u64::from(found.aborted);
         let payload = chunk.payload.get(..found.len).unwrap_or_default();
         self.store(chunk, header, payload, found);
         self.sequences.forget_idle();
@@ -71,10 +70,13 @@ impl TraceBuffer {
     ) {
         let slot = self.slot_for(chunk, header.len);
         header.slot = slot;
+        let is_news = header.has(flag::ABORTED) && !self.knows_abort(slot, header.id);
+        self.stats.trace_writer_packet_loss += u64::from(is_news);
         if self.admit(slot, &header).is_none() {
-            self.stats.chunks_discarded += 1;
-            // Of all others that left the buffer everything was told, as they left or were passed over.
-            if self.settle(slot, &header) {
+            // Of what was passed over everything was told then.
+            if !self.settle(slot, &header) {
+                self.stats.chunks_discarded += 1;
+            } else if is_news {
                 self.tell_of_abort(&header);
             }
             return;
@@ -146,14 +148,31 @@ impl TraceBuffer {
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
     }
 
-    /// Notes that a chunk that was scraped and is gone had nothing more to come. Returns whether that is news.
+    /// Whether a chunk is one that was scraped and is gone, and there is nothing more in it; it was not lost then.
     fn settle(&mut self, slot: u32, header: &ChunkHeader) -> bool {
         let sequence = self.sequences.get_mut(slot);
         let Some(last) = sequence.and_then(|sequence| sequence.consumed.as_mut()) else {
             return false;
         };
-        let is_it = header.id == last.id && !header.has(flag::INCOMPLETE);
-        is_it && std::mem::take(&mut last.incomplete)
+        if header.id != last.id || !last.incomplete {
+            return false;
+        }
+        last.incomplete = header.has(flag::INCOMPLETE);
+        last.aborted |= header.has(flag::ABORTED);
+        true
+    }
+
+    /// Whether an earlier copy of a chunk told already that the writer gave up a packet in it.
+    fn knows_abort(&self, slot: u32, id: u32) -> bool {
+        let Some(sequence) = self.sequences.get(slot) else {
+            return false;
+        };
+        let stored = sequence
+            .find(id)
+            .and_then(|index| self.ring.chunk(sequence.chunks.get(index)?.at));
+        let gone = sequence.consumed.filter(|last| last.id == id);
+        stored.is_some_and(|chunk| chunk.has(flag::ABORTED))
+            || gone.is_some_and(|last| last.aborted)
     }
 
     /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored anew.

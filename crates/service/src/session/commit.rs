@@ -17,7 +17,7 @@ impl Service {
     /// Moves and patches chunks, then takes note of a finished flush. Returns whether the producer
     /// has anywhere to commit from; if not, nothing is done.
     pub(crate) fn commit_data(&mut self, id: ProducerId, request: CommitDataRequest) -> bool {
-        let Some(producer) = self.producers.get(&id) else {
+        let Some(producer) = self.producers.get_mut(&id) else {
             return false;
         };
         if !matches!(producer.memory, Memory::Shared(_) | Memory::Inline) {
@@ -58,28 +58,24 @@ enum Moved {
 fn move_shared(
     buffers: &mut BufferPool,
     id: ProducerId,
-    producer: &Producer,
+    producer: &mut Producer,
     moved: &ChunksToMove,
     payload: &mut Vec<u8>,
 ) -> Moved {
     let Memory::Shared(region) = &producer.memory else {
         return Moved::Nothing;
     };
-    let (page, chunk) = (moved.page.unwrap_or(0), moved.chunk.unwrap_or(0));
+    let location = (moved.page.unwrap_or(0), moved.chunk.unwrap_or(0));
     // Free again when it goes out of scope, whatever is found wrong with it.
-    let Some(chunk) = region.try_read(page, chunk) else {
+    let Some(chunk) = region.try_read(location.0, location.1) else {
         return Moved::Nothing;
     };
+    let target = moved.target_buffer.unwrap_or(0);
+    if producer.copied.take(location, chunk.header(), target) {
+        return Moved::Done;
+    }
     let payload = chunk.payload(payload);
-    store(
-        buffers,
-        id,
-        producer,
-        moved.target_buffer,
-        chunk.header(),
-        true,
-        payload,
-    )
+    store(buffers, id, producer, target, chunk.header(), true, payload)
 }
 
 fn move_inline(
@@ -100,7 +96,7 @@ fn move_inline(
         buffers,
         id,
         producer,
-        moved.target_buffer,
+        moved.target_buffer.unwrap_or(0),
         header,
         complete,
         payload,
@@ -111,13 +107,13 @@ fn store(
     buffers: &mut BufferPool,
     id: ProducerId,
     producer: &Producer,
-    target: Option<u32>,
+    target: u32,
     header: ChunkHeader,
     complete: bool,
     payload: &[u8],
 ) -> Moved {
     // Upstream takes the low 16 bits, so that 0x10001 means 1; honest producers never send such.
-    let Ok(target) = BufferId::try_from(target.unwrap_or(0)) else {
+    let Ok(target) = BufferId::try_from(target) else {
         return Moved::Refused;
     };
     let pinned = producer.writers.get(&header.writer_id);

@@ -7,6 +7,7 @@ mod clone;
 mod clone_error;
 mod commit;
 mod concurrent;
+mod copied;
 mod enable;
 mod events;
 mod file;
@@ -41,6 +42,7 @@ use crate::snapshot::SnapshotRing;
 
 pub(crate) use clone::{Cloned, PendingClone};
 pub(crate) use concurrent::{ConcurrentEvent, ConcurrentEvents};
+pub(crate) use copied::Copied;
 pub(crate) use enable::Destination;
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;

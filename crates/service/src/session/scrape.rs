@@ -19,9 +19,9 @@ impl Service {
     }
 
     /// Copies what one producer still holds for this session. The chunks stay as they are: when the
-    /// producer commits them later, the buffer takes only what is new.
+    /// producer commits them later, only what is new is taken.
     pub(crate) fn scrape(&mut self, session: SessionId, id: ProducerId) {
-        let Some(producer) = self.producers.get(&id) else {
+        let Some(producer) = self.producers.get_mut(&id) else {
             return;
         };
         let Some(session) = self.sessions.get(&session) else {
@@ -37,14 +37,16 @@ fn copy_uncommitted(
     buffers: &mut BufferPool,
     wanted: &[BufferId],
     id: ProducerId,
-    producer: &Producer,
+    producer: &mut Producer,
 ) {
+    let identity = producer.identity();
     let Memory::Shared(region) = &producer.memory else {
         return;
     };
     if producer.writers.is_empty() {
         return;
     }
+    let copied = &mut producer.copied;
     let mut payload = Vec::new();
     region.for_each_uncommitted(|chunk| {
         let header = chunk.header();
@@ -58,13 +60,16 @@ fn copy_uncommitted(
         let Some(buffer) = buffers.get_mut(*target) else {
             return;
         };
+        if copied.note(chunk, *target) {
+            return;
+        }
         payload.clear();
         chunk.copy_payload(&mut payload);
         // The buffer leaves as much room as it is given, for the chunk to grow when it comes again.
         payload.resize(chunk.size().saturating_sub(CHUNK_HEADER), 0);
         buffer.copy_chunk(&Chunk {
             producer: id,
-            identity: producer.identity(),
+            identity,
             writer: header.writer_id,
             id: header.chunk_id,
             fragments: header.count,

@@ -38,7 +38,8 @@ struct Record {
 
 #[derive(Debug, Clone, Default)]
 struct Writer {
-    consumed: Option<(u32, usize, bool)>,
+    /// Number, length, whether it was scraped only, whether a packet was given up in it.
+    consumed: Option<(u32, usize, bool, bool)>,
     loss: u32,
 }
 
@@ -162,7 +163,8 @@ impl Model {
         let record = self.records.get_mut(&at).expect("a record");
         let chunk = record.chunk.take().expect("a chunk");
         self.tell(chunk.key, chunk.aborted);
-        self.writer(chunk.key).consumed = Some((chunk.id, chunk.bytes.len(), chunk.incomplete));
+        self.writer(chunk.key).consumed =
+            Some((chunk.id, chunk.bytes.len(), chunk.incomplete, chunk.aborted));
     }
 
     /// What follows an aborted packet is told so.
@@ -177,10 +179,10 @@ impl Model {
         let chunk = self.at(at);
         let (key, id) = (chunk.key, chunk.id);
         let writer = self.writer(key);
-        let before = (id.wrapping_sub(1), 0, false);
+        let before = (id.wrapping_sub(1), 0, false, false);
         match writer.consumed {
-            Some((last, _, true)) if last == id => return,
-            Some((last, _, false)) if last == before.0 => return,
+            Some((last, _, true, _)) if last == id => return,
+            Some((last, _, false, _)) if last == before.0 => return,
             Some(_) => writer.loss |= GAP,
             None => {}
         }
@@ -351,7 +353,7 @@ impl Model {
 
     /// Bytes already read of a chunk that is still wanted.
     fn admit(&mut self, key: Key, id: u32, len: usize) -> Option<usize> {
-        let (last, read, incomplete) = match self.writer(key).consumed {
+        let (last, read, incomplete, _) = match self.writer(key).consumed {
             None => return Some(0),
             Some(consumed) => consumed,
         };
@@ -409,20 +411,26 @@ impl Model {
     fn store(&mut self, made: Make, reserved: usize, aborted: bool) {
         let key = (made.producer, made.writer);
         let len = made.payload.len();
-        if aborted {
-            self.stats.trace_writer_packet_loss += 1;
-        }
+        let gone = self.writer(key).consumed;
+        let is_known = gone.is_some_and(|(last, .., known)| last == made.id && known)
+            || self
+                .chunks(key)
+                .into_iter()
+                .any(|(at, id)| id == made.id && self.at(at).aborted);
+        let is_news = aborted && !is_known;
+        self.stats.trace_writer_packet_loss += u64::from(is_news);
         let Some(mut read) = self.admit(key, made.id, len) else {
             // All but the rest of one that was scraped has been told of.
-            let mut settled = false;
-            if let Some((last, _, incomplete)) = &mut self.writer(key).consumed
+            if let Some((last, _, incomplete, known)) = &mut self.writer(key).consumed
                 && *last == made.id
-                && made.complete
+                && *incomplete
             {
-                settled = std::mem::take(incomplete);
+                *incomplete = !made.complete;
+                *known |= aborted;
+                self.tell(key, is_news);
+            } else {
+                self.stats.chunks_discarded += 1;
             }
-            self.stats.chunks_discarded += 1;
-            self.tell(key, aborted && settled);
             return;
         };
         let there = self.chunks(key);

@@ -211,3 +211,41 @@ fn tracebuf_033_a_chunk_is_consumed_once() {
     assert_eq!(buffer.stats().chunks_discarded, 1);
     assert_eq!(buffer.stats().chunks_written, 1);
 }
+
+#[test]
+fn a_scraped_chunk_with_nothing_more_to_come_is_not_lost() {
+    let mut buffer = ring(4096);
+    let made = chunk(1, 1, 0).packet(20, 1).packet(20, 2);
+    // The last packet counted of a chunk that is being written is not looked at.
+    made.clone().packet(20, 3).scraped().copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(1, 0), (2, 0)]);
+    made.clone().packet(20, 3).scraped().copy_to(&mut buffer);
+    made.copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), []);
+    assert_eq!(buffer.stats().chunks_discarded, 0);
+    // A third time it is what no honest producer sends.
+    made.copy_to(&mut buffer);
+    assert_eq!(buffer.stats().chunks_discarded, 1);
+    chunk(1, 1, 1).packet(20, 4).copy_to(&mut buffer);
+    assert_eq!(seeds(&mut buffer), [(4, 0)]);
+}
+
+#[test]
+fn a_packet_given_up_counts_once_however_often_its_chunk_comes() {
+    for read_between in [false, true] {
+        let mut buffer = ring(4096);
+        let made = chunk(1, 1, 0).packet(20, 1).raw(&ABORT).count(3);
+        made.clone().pad(200).scraped().copy_to(&mut buffer);
+        if read_between {
+            assert_eq!(seeds(&mut buffer), [(1, 0)]);
+        }
+        made.clone().count(2).pad(200).copy_to(&mut buffer);
+        made.clone().count(2).pad(200).copy_to(&mut buffer);
+        chunk(1, 1, 1).packet(20, 2).copy_to(&mut buffer);
+        let (_, loss) = *seeds(&mut buffer).last().expect("the last packet");
+        assert_ne!(loss, 0);
+        assert_eq!(buffer.stats().trace_writer_packet_loss, 1, "{read_between}");
+        chunk(1, 1, 2).packet(20, 3).copy_to(&mut buffer);
+        assert_eq!(seeds(&mut buffer), [(3, 0)], "and is told once");
+    }
+}

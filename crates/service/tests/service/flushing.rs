@@ -314,3 +314,42 @@ fn scraping_brings_what_a_silent_producer_holds() {
         assert_eq!(all, ["one", "two", "three", "four", "five"]);
     }
 }
+
+/// Chunks that are full are in shared memory, and their commit on its way, when the producer is scraped.
+#[test]
+fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
+    let mut world = World::new();
+    let behaviour = Behaviour {
+        scraping: Some(true),
+        confirms_flush: false,
+        ..Default::default()
+    };
+    let producer = world.producer_with("p", behaviour);
+    world.register(producer, "p");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p"));
+    let mut writer = world.writer(producer);
+    world.announce_writers(producer);
+    let long = "x".repeat(1500);
+    for _ in 0..12 {
+        writer.new_packet().string(TEST_FIELD, &long);
+    }
+    for _ in 0..2 {
+        world.flush(consumer, 100);
+        world.run_for(100);
+    }
+    let scraped = texts(&world.read(consumer)).len();
+    assert!(scraped >= 11, "{scraped} of 12");
+    world.flush(consumer, 100);
+    world.run_for(100);
+    assert_eq!(texts(&world.read(consumer)).len(), 0);
+    for _ in 0..12 {
+        writer.new_packet().string(TEST_FIELD, &long);
+    }
+    world.write(producer, &mut writer, &["last"]);
+    let rest = texts(&world.read(consumer));
+    assert_eq!(scraped + rest.len(), 25);
+    let stats = world.stats(consumer);
+    assert_eq!(stats.buffer_stats[0].chunks_discarded, Some(0));
+    assert_eq!(stats.chunks_discarded, Some(0));
+}

@@ -15,6 +15,8 @@ pub enum Cause {
     Overwritten,
     /// A central buffer that keeps its oldest data was full.
     BufferFull,
+    /// It came after what was written later had been read.
+    Late,
     /// A packet could not be completed: a part of it was gone or never came.
     Incomplete,
     /// A producer broke the rules of the shared memory or wrote malformed packets.
@@ -44,6 +46,7 @@ impl Cause {
             Self::SharedMemory => "shared memory full",
             Self::Overwritten => "overwritten",
             Self::BufferFull => "buffer full",
+            Self::Late => "came too late",
             Self::Incomplete => "incomplete packets",
             Self::Producer => "faulty producer",
             Self::NoSuchBuffer => "no such buffer",

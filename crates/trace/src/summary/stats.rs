@@ -216,10 +216,17 @@ impl BufferStats {
         }
         if self.chunks_discarded > 0 {
             let amount = format!("{} discarded", plural(self.chunks_discarded, "chunk"));
-            let advice = format!(
-                "raise buffers[{index}].size_kb (now {size_kb}), or set write_into_file: true"
-            );
-            add(Cause::BufferFull, amount, advice);
+            // A ring is never full.
+            let is_ring = config.buffers.get(index).is_some_and(|b| !b.discard);
+            if is_ring {
+                let advice = "a producer handed them over long after it had written them";
+                add(Cause::Late, amount, advice.to_owned());
+            } else {
+                let advice = format!(
+                    "raise buffers[{index}].size_kb (now {size_kb}), or set write_into_file: true"
+                );
+                add(Cause::BufferFull, amount, advice);
+            }
         }
         if self.patches_failed > 0 {
             let amount = plural(self.patches_failed, "packet");
