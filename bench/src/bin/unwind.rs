@@ -91,7 +91,7 @@ fn measure(
             mode,
             &mut frames,
         );
-        if frames.first().and_then(Frame::function_name) == Some("leaf") {
+        if frames.first().and_then(Frame::function_name).as_deref() == Some("leaf") {
             break (registers, stack);
         }
     };

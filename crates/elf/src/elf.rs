@@ -7,6 +7,7 @@ use crate::ElfError;
 use crate::dynamic;
 use crate::header::{Class, Headers, Image, SectionHeader, Segment};
 use crate::notes;
+use crate::part::Part;
 use crate::read_at::ReadAt;
 use crate::section::{self, DebugLink};
 use crate::symbols::Symbols;
@@ -24,7 +25,7 @@ const SHT_NOTE: u32 = 7;
 /// An ELF file: its headers are in memory, all else is read when asked for.
 pub struct Elf {
     image: Image<Arc<dyn ReadAt>>,
-    headers: Headers,
+    headers: Arc<Headers>,
     build_id: Option<Box<[u8]>>,
     symbols: OnceLock<Symbols>,
 }
@@ -57,7 +58,7 @@ impl Elf {
         let build_id = find_build_id(&image, &headers);
         Ok(Self {
             image,
-            headers,
+            headers: Arc::new(headers),
             build_id,
             symbols: OnceLock::new(),
         })
@@ -142,14 +143,38 @@ impl Elf {
         self.image.read("data", offset, size, limit)
     }
 
-    /// The names of functions: `.symtab` and `.dynsym` together, read at the first call. Empty if there are none or
-    /// they are damaged.
-    pub fn symbols(&self) -> &Symbols {
-        self.symbols
-            .get_or_init(|| Symbols::read(&self.image, &self.headers))
+    /// A section as a part that is read when asked for; `None` if the file has no bytes for it, or they are compressed.
+    #[must_use]
+    pub fn section_part(&self, section: &SectionHeader) -> Option<Part> {
+        let is_plain = section.has_data() && !section.is_compressed();
+        is_plain.then(|| self.part(section.offset, section.size))
     }
 
-    /// The bytes of memory that [`Elf::symbols`] takes at most, by what the headers say.
+    /// `size` bytes from `offset` of the ELF file on, read when asked for.
+    #[must_use]
+    pub fn part(&self, offset: u64, size: u64) -> Part {
+        Part::new(self.image.clone(), offset, size)
+    }
+
+    /// The names of functions: `.symtab` and `.dynsym` together, gone through at the first call. Empty if there are none
+    /// or they are damaged.
+    pub fn symbols(&self) -> &Symbols {
+        self.symbols.get_or_init(|| self.read_symbols())
+    }
+
+    /// The same as [`Elf::symbols`] for a caller who decides how long to keep them.
+    #[must_use]
+    pub fn read_symbols(&self) -> Symbols {
+        Symbols::read(&self.image, &self.headers)
+    }
+
+    /// The bytes of memory that the headers take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.headers.memory()
+    }
+
+    /// The bytes of memory that [`Elf::symbols`] take at most, by what the headers say.
     #[must_use]
     pub fn symbols_size(&self) -> u64 {
         Symbols::size(&self.headers)

@@ -201,6 +201,13 @@ impl Headers {
         })
     }
 
+    /// The bytes of memory it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.segments.capacity() * size_of::<Segment>()
+            + self.sections.capacity() * size_of::<SectionHeader>()
+            + self.section_names.capacity()
+    }
+
     /// The name of a section.
     pub(crate) fn name_of(&self, section: &SectionHeader) -> Option<&[u8]> {
         crate::bytes::string_at(&self.section_names, usize::try_from(section.name).ok()?)

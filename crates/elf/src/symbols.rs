@@ -1,21 +1,27 @@
 //! Symbol tables: names of the functions at addresses.
 
+use std::cmp::Reverse;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::ElfError;
 use crate::bytes::{string_at, u16_at, u32_at, word_at};
 use crate::header::{Class, Headers, Image, SectionHeader};
+use crate::part::Part;
 use crate::read_at::ReadAt;
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 /// The largest tables known have some million symbols.
 const MAX_SYMBOLS: u64 = 16 << 20;
-const MAX_STRINGS: u64 = 1 << 30;
+/// Functions beyond have no names.
+const MAX_FUNCTIONS: usize = 2 << 20;
 /// Names beyond are cut off; those of real compilers reach some kilobytes.
 const MAX_NAME: usize = 64 << 10;
-/// Symbols are read in steps of this many bytes, so that what is left out takes no memory.
-const STEP: u64 = 1 << 20;
+/// What is read of a name at first.
+const USUAL_NAME: usize = 256;
+/// Symbols are read in steps of this many bytes.
+const STEP: u64 = 256 << 10;
 /// Symbols before an address that are asked whether they reach it.
 const MAX_NESTED: usize = 16;
 
@@ -24,173 +30,308 @@ const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
 const EM_ARM: u16 = 40;
 
-/// The functions of a file by address, in 24 bytes each and the bytes of their names.
-#[derive(Default)]
+/// Set in the number of a symbol that is in the second table.
+const SECOND: u32 = 1 << 31;
+
+/// The functions of a file by address: eight bytes each. Their sizes and names are read from the file when asked for.
 pub struct Symbols {
+    headers: Arc<Headers>,
+    /// What the addresses of `functions` are relative to.
+    base: u64,
     /// Sorted by address, no address twice.
-    table: Vec<Symbol>,
-    /// The string tables of the file.
-    names: Vec<Vec<u8>>,
+    functions: Vec<Function>,
+    tables: [Option<Table>; 2],
 }
 
 impl fmt::Debug for Symbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Symbols")
-            .field("count", &self.table.len())
+            .field("count", &self.functions.len())
             .finish_non_exhaustive()
     }
 }
 
+/// A function as it is kept.
+#[derive(Clone, Copy)]
+struct Function {
+    /// Relative to the first executable section: code of more than four gigabytes is unknown.
+    address: u32,
+    /// Which symbol of which table.
+    symbol: u32,
+}
+
+/// A symbol that is a function.
 #[derive(Clone, Copy)]
 struct Symbol {
     address: u64,
     /// Bytes it takes; the end of its section bounds one without a size.
     size: u32,
     name: u32,
-    /// Which of the string tables.
-    names: u8,
     /// Its size is not in the file: it ends where the next one begins.
     open_ended: bool,
     /// Better names of the same address have higher ones.
     rank: u8,
+    is_label: bool,
+}
+
+/// A symbol table and its names.
+struct Table {
+    symbols: Part,
+    names: Part,
+}
+
+impl Table {
+    fn new(image: &Image<Arc<dyn ReadAt>>, headers: &Headers, kind: u32) -> Option<Self> {
+        let mut sections = headers.sections.iter();
+        let section = sections.find(|section| section.kind == kind)?;
+        let strings = headers.sections.get(section.link as usize)?;
+        let part = |of: &SectionHeader| Part::new(image.clone(), of.offset, of.size);
+        Some(Self {
+            symbols: part(section),
+            names: part(strings),
+        })
+    }
+
+    /// The name that begins there, as far as it is text.
+    fn name(&self, at: u32) -> Option<String> {
+        let mut bytes = Vec::new();
+        for most in [USUAL_NAME, MAX_NAME] {
+            self.names.read(at.into(), most, &mut bytes).ok()?;
+            if let Some(name) = string_at(&bytes, 0) {
+                return std::str::from_utf8(name).ok().map(str::to_owned);
+            }
+        }
+        // One that goes on and on.
+        (bytes.len() == MAX_NAME).then(|| String::from_utf8(bytes).ok())?
+    }
 }
 
 impl Symbols {
-    /// The most memory that reading takes.
+    /// The most memory they take.
     pub(crate) fn size(headers: &Headers) -> u64 {
         let tables = [SHT_SYMTAB, SHT_DYNSYM].into_iter().filter_map(|kind| {
-            let section = headers
-                .sections
-                .iter()
-                .find(|section| section.kind == kind)?;
-            let strings = headers.sections.get(section.link as usize)?;
-            Some(section.size.saturating_mul(2).saturating_add(strings.size))
+            let mut sections = headers.sections.iter();
+            let section = sections.find(|section| section.kind == kind)?;
+            Some(section.size / entry_size(headers.class))
         });
-        tables.fold(0, u64::saturating_add)
+        let functions = tables.fold(0, u64::saturating_add);
+        functions.min(MAX_FUNCTIONS as u64) * size_of::<Function>() as u64
     }
 
-    pub(crate) fn read<R: ReadAt>(image: &Image<R>, headers: &Headers) -> Self {
-        let mut symbols = Self::default();
-        for kind in [SHT_SYMTAB, SHT_DYNSYM] {
-            let section = headers.sections.iter().find(|section| section.kind == kind);
-            if let Some(section) = section {
+    pub(crate) fn read(image: &Image<Arc<dyn ReadAt>>, headers: &Arc<Headers>) -> Self {
+        let table = |kind| Table::new(image, headers, kind);
+        let tables = [table(SHT_SYMTAB), table(SHT_DYNSYM)];
+        let code = headers
+            .sections
+            .iter()
+            .filter(|section| section.is_executable() && section.size > 0 && section.address != 0);
+        let base = code.map(|section| section.address).min().unwrap_or(0);
+        let mut found = Found::new(base);
+        for (table, bit) in tables.iter().zip([0, SECOND]) {
+            if let Some(table) = table {
                 // A damaged table is as none; what the other has is still good.
-                let _ = symbols.add(image, headers, section);
+                let _ = found.add(table, bit, headers);
             }
         }
-        symbols.table.sort_by_key(|symbol| {
-            (
-                symbol.address,
-                std::cmp::Reverse((symbol.rank, symbol.size)),
-            )
-        });
-        symbols.table.dedup_by_key(|symbol| symbol.address);
-        symbols.table.shrink_to_fit();
-        symbols
+        Self {
+            headers: Arc::clone(headers),
+            base,
+            functions: found.sorted(),
+            tables,
+        }
     }
 
     /// How many functions there are; names of the same address count once.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.functions.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.functions.is_empty()
     }
 
     /// The function that `address` (as the file states addresses) is in: its name as it is in the file, and how many
     /// bytes after its beginning. A function without a size reaches to the next one, or to the end of its section.
+    ///
+    /// Reads the file: some dozen bytes usually, twice.
     #[must_use]
-    pub fn lookup(&self, address: u64) -> Option<(&str, u64)> {
+    pub fn lookup(&self, address: u64) -> Option<(String, u64)> {
+        let relative = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let after = self
-            .table
-            .partition_point(|symbol| symbol.address <= address);
+            .functions
+            .partition_point(|function| function.address <= relative);
         // Small functions may lie inside larger ones, so those before are asked too.
-        let found = self.table[..after]
-            .iter()
-            .rev()
-            .take(MAX_NESTED)
+        let before = self.functions[..after].iter().rev().take(MAX_NESTED);
+        let mut symbols = before
             .enumerate()
-            .find(|(distance, symbol)| {
-                let reaches = address - symbol.address < u64::from(symbol.size);
-                reaches && (!symbol.open_ended || *distance == 0)
-            })?
-            .1;
-        Some((self.name(found)?, address - found.address))
+            .filter_map(|(distance, function)| Some((distance, self.symbol(*function)?, function)));
+        let (_, found, function) = symbols.find(|(distance, symbol, _)| {
+            let reaches = address - symbol.address < u64::from(symbol.size);
+            reaches && (!symbol.open_ended || *distance == 0)
+        })?;
+        Some((self.name(*function, &found)?, address - found.address))
     }
 
     /// All functions by ascending address: address, size in bytes (0 if the file has none) and name.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &str)> {
-        self.table.iter().filter_map(|symbol| {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64, String)> {
+        self.functions.iter().filter_map(|function| {
+            let symbol = self.symbol(*function)?;
             let size = if symbol.open_ended { 0 } else { symbol.size };
-            Some((symbol.address, u64::from(size), self.name(symbol)?))
+            let name = self.name(*function, &symbol)?;
+            Some((symbol.address, u64::from(size), name))
         })
     }
 
     /// The bytes of memory it takes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.table.capacity() * size_of::<Symbol>()
-            + self.names.iter().map(Vec::capacity).sum::<usize>()
+        self.functions.capacity() * size_of::<Function>()
     }
 
-    fn name(&self, symbol: &Symbol) -> Option<&str> {
-        let names = self.names.get(usize::from(symbol.names))?;
-        let name = string_at(names, usize::try_from(symbol.name).ok()?)?;
-        std::str::from_utf8(&name[..name.len().min(MAX_NAME)]).ok()
+    fn table(&self, function: Function) -> Option<&Table> {
+        self.tables[usize::from(function.symbol & SECOND != 0)].as_ref()
     }
 
-    fn add<R: ReadAt>(
-        &mut self,
-        image: &Image<R>,
-        headers: &Headers,
-        section: &SectionHeader,
-    ) -> Result<(), ElfError> {
-        const WHAT: &str = "symbol table";
-        let entry: u64 = match headers.class {
-            Class::Bits32 => 16,
-            Class::Bits64 => 24,
-        };
-        let limit = MAX_SYMBOLS * entry;
-        if section.size > limit {
-            let size = section.size;
-            return Err(ElfError::TooLarge {
-                what: WHAT,
-                size,
-                limit,
-            });
-        }
-        let strings = headers
-            .sections
-            .get(section.link as usize)
-            .ok_or(ElfError::Malformed(WHAT))?;
-        let names = image.read("symbol names", strings.offset, strings.size, MAX_STRINGS)?;
-        let table = self.names.len() as u8;
-        let step = STEP - STEP % entry;
-        let mut done = 0;
-        while done < section.size {
-            let size = step.min(section.size - done);
-            let offset = section
-                .offset
-                .checked_add(done)
-                .ok_or(ElfError::Malformed(WHAT))?;
-            let bytes = image.read(WHAT, offset, size, step)?;
-            self.table.extend(
-                bytes
-                    .chunks_exact(entry as usize)
-                    .filter_map(|bytes| parse(bytes, headers, &names, table)),
-            );
-            done += size;
-        }
-        self.names.push(names);
-        Ok(())
+    /// The symbol of a function, unless the file has been changed.
+    fn symbol(&self, function: Function) -> Option<Symbol> {
+        let mut bytes = [0; 24];
+        let size = entry_size(self.headers.class);
+        let entry = &mut bytes[..size as usize];
+        let at = u64::from(function.symbol & !SECOND) * size;
+        let table = self.table(function)?;
+        table.symbols.read_exact(at, entry).ok()?;
+        let symbol = parse(entry, &self.headers, function.symbol & SECOND == 0)?;
+        let address = self.base.wrapping_add(function.address.into());
+        (symbol.address == address).then_some(symbol)
+    }
+
+    fn name(&self, function: Function, symbol: &Symbol) -> Option<String> {
+        let name = self.table(function)?.name(symbol.name)?;
+        (!name.is_empty()).then_some(name)
     }
 }
 
-fn parse(bytes: &[u8], headers: &Headers, names: &[u8], table: u8) -> Option<Symbol> {
+fn entry_size(class: Class) -> u64 {
+    match class {
+        Class::Bits32 => 16,
+        Class::Bits64 => 24,
+    }
+}
+
+/// Functions while the tables are gone through.
+struct Found {
+    base: u64,
+    /// Address, rank and size, which decide what comes first, and the symbol.
+    functions: Vec<(u32, Reverse<u8>, Reverse<u32>, u32)>,
+}
+
+impl Found {
+    fn new(base: u64) -> Self {
+        Self {
+            base,
+            functions: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, table: &Table, bit: u32, headers: &Headers) -> Result<(), ElfError> {
+        let entry = entry_size(headers.class);
+        let (size, limit) = (table.symbols.size(), MAX_SYMBOLS * entry);
+        if size > limit {
+            let what = "symbol table";
+            return Err(ElfError::TooLarge { what, size, limit });
+        }
+        let mut labels = Labels::new(&table.names);
+        let mut bytes = Vec::new();
+        let step = STEP - STEP % entry;
+        let mut first = 0;
+        while u64::from(first) * entry < size && self.functions.len() < MAX_FUNCTIONS {
+            let at = u64::from(first) * entry;
+            table.symbols.read(at, step as usize, &mut bytes)?;
+            for (number, bytes) in (first..).zip(bytes.chunks_exact(entry as usize)) {
+                let symbol = parse(bytes, headers, bit == 0);
+                let wanted =
+                    symbol.filter(|symbol| !symbol.is_label || labels.is_name(symbol.name));
+                self.functions
+                    .extend(wanted.and_then(|symbol| self.sortable(&symbol, number | bit)));
+            }
+            first += (step / entry) as u32;
+        }
+        Ok(())
+    }
+
+    fn sortable(
+        &self,
+        symbol: &Symbol,
+        number: u32,
+    ) -> Option<(u32, Reverse<u8>, Reverse<u32>, u32)> {
+        let address = u32::try_from(symbol.address.checked_sub(self.base)?).ok()?;
+        let (rank, size) = (Reverse(symbol.rank), Reverse(symbol.size));
+        Some((address, rank, size, number))
+    }
+
+    fn sorted(mut self) -> Vec<Function> {
+        self.functions.sort_unstable();
+        self.functions.dedup_by_key(|function| function.0);
+        let function = |&(address, _, _, symbol): &_| Function { address, symbol };
+        self.functions.iter().map(function).collect()
+    }
+}
+
+/// The beginnings of names of labels.
+struct Labels<'t> {
+    names: &'t Part,
+    /// Some of the names, and where they are.
+    window: Vec<u8>,
+    at: u64,
+    /// How often the window may still be moved: names lie as symbols do, more or less.
+    moves: u32,
+}
+
+impl<'t> Labels<'t> {
+    const WINDOW: usize = 4096;
+    const MOVES: u32 = 1 << 16;
+
+    fn new(names: &'t Part) -> Self {
+        Self {
+            names,
+            window: Vec::new(),
+            at: 0,
+            moves: Self::MOVES,
+        }
+    }
+
+    /// Whether it is the name of something: `$x` and the like tell code from data on Arm; names with `.L` are the
+    /// compiler's own.
+    fn is_name(&mut self, name: u32) -> bool {
+        let name = u64::from(name);
+        let is_inside = |labels: &Self| {
+            let within = name.checked_sub(labels.at);
+            within.is_some_and(|within| within + 1 < labels.window.len() as u64)
+        };
+        if !is_inside(self) {
+            let Some(moves) = self.moves.checked_sub(1) else {
+                return false;
+            };
+            self.moves = moves;
+            self.at = name;
+            let read = self.names.read(name, Self::WINDOW, &mut self.window);
+            if read.is_err() || self.window.len() < 2 {
+                self.window.clear();
+                return false;
+            }
+        }
+        let within = (name - self.at) as usize;
+        !matches!(
+            self.window[within..within + 2],
+            [0 | b'$', _] | [b'.', b'L']
+        )
+    }
+}
+
+fn parse(bytes: &[u8], headers: &Headers, is_first_table: bool) -> Option<Symbol> {
     let (info, section, value, size) = match headers.class {
         Class::Bits32 => (12, 14, 4, 8),
         Class::Bits64 => (4, 6, 8, 16),
@@ -201,18 +342,14 @@ fn parse(bytes: &[u8], headers: &Headers, names: &[u8], table: u8) -> Option<Sym
     let mut address = word_at(bytes, value, headers.class)?;
     let size = word_at(bytes, size, headers.class)?;
     // 0 is a symbol defined elsewhere; numbers from 0xff00 on mean no section, as constants have.
-    if section == 0 || address == 0 && size == 0 {
+    if section == 0 || name == 0 || address == 0 && size == 0 {
         return None;
     }
     let home = headers.sections.get(usize::from(section));
     let kind = info & 15;
     let is_function = matches!(kind, STT_FUNC | STT_GNU_IFUNC);
     let is_label = kind == STT_NOTYPE && home.is_some_and(SectionHeader::is_executable);
-    // `$x` and the like tell code from data on Arm; names with `.L` are the compiler's own.
-    let first = *names.get(name as usize)?;
-    let second = names.get(name as usize + 1).copied();
-    let unnamed = first == 0 || first == b'$' || first == b'.' && second == Some(b'L');
-    if unnamed || !(is_function || is_label) {
+    if !(is_function || is_label) {
         return None;
     }
     if headers.machine == EM_ARM && is_function {
@@ -231,19 +368,22 @@ fn parse(bytes: &[u8], headers: &Headers, names: &[u8], table: u8) -> Option<Sym
         address,
         size: u32::try_from(size).unwrap_or(u32::MAX),
         name,
-        names: table,
         open_ended,
-        rank: rank(is_function, open_ended, info >> 4, table),
+        rank: rank(is_function, open_ended, info >> 4, is_first_table),
+        is_label,
     })
 }
 
 /// Functions before labels, those with a size before those without, global before weak before local names, and the
 /// full table before that for the linker.
-fn rank(is_function: bool, open_ended: bool, binding: u8, table: u8) -> u8 {
+fn rank(is_function: bool, open_ended: bool, binding: u8, is_first_table: bool) -> u8 {
     let binding = match binding {
         1 => 2,
         2 => 1,
         _ => 0,
     };
-    u8::from(is_function) << 4 | u8::from(!open_ended) << 3 | binding << 1 | u8::from(table == 0)
+    u8::from(is_function) << 4
+        | u8::from(!open_ended) << 3
+        | binding << 1
+        | u8::from(is_first_table)
 }

@@ -70,6 +70,11 @@ fn address_of(elf: &Elf, name: &str) -> u64 {
         .0
 }
 
+/// What a lookup finds so many bytes after the beginning of a function.
+fn within(name: &str, offset: u64) -> Option<(String, u64)> {
+    Some((name.to_owned(), offset))
+}
+
 fn binutils(program: &str, args: &[&str], folder: &Path) {
     let status = Command::new(program)
         .args(args)
@@ -120,14 +125,14 @@ fn functions_reach_as_far_as_their_size() {
         .find(|(_, _, name)| *name == "inner")
         .unwrap();
     assert!(size > 0);
-    assert_eq!(elf.symbols().lookup(start), Some(("inner", 0)));
+    assert_eq!(elf.symbols().lookup(start), within("inner", 0));
     assert_eq!(
         elf.symbols().lookup(start + size - 1),
-        Some(("inner", size - 1))
+        within("inner", size - 1)
     );
     assert_ne!(
         elf.symbols().lookup(start + size).map(|found| found.0),
-        Some("inner")
+        Some("inner".to_owned())
     );
     assert_eq!(elf.symbols().lookup(u64::MAX), None);
     assert_eq!(elf.symbols().lookup(0), None);
@@ -137,7 +142,7 @@ fn functions_reach_as_far_as_their_size() {
 fn of_names_at_one_address_the_global_one_is_chosen() {
     let elf = build(&SHARED).elf();
     let outer = address_of(&elf, "outer");
-    assert_eq!(elf.symbols().lookup(outer), Some(("outer", 0)));
+    assert_eq!(elf.symbols().lookup(outer), within("outer", 0));
 }
 
 #[test]
@@ -146,7 +151,7 @@ fn the_table_of_the_linker_is_enough() {
     let elf = built.elf();
     assert!(elf.section_header(".symtab").is_none());
     let outer = address_of(&elf, "outer");
-    assert_eq!(elf.symbols().lookup(outer + 1), Some(("outer", 1)));
+    assert_eq!(elf.symbols().lookup(outer + 1), within("outer", 1));
     // What is not a function has no name there.
     assert!(
         elf.symbols()
@@ -164,9 +169,9 @@ fn labels_of_assembly_reach_to_the_next_function() {
     binutils("cc", &args, folder.path());
     let elf = Elf::open(open_regular(folder.path().join("out.so")).unwrap(), 0).unwrap();
     let first = address_of(&elf, "first");
-    assert_eq!(elf.symbols().lookup(first + 2), Some(("first", 2)));
-    assert_eq!(elf.symbols().lookup(first + 3), Some(("second", 0)));
-    assert_eq!(elf.symbols().lookup(first + 5), Some(("second", 2)));
+    assert_eq!(elf.symbols().lookup(first + 2), within("first", 2));
+    assert_eq!(elf.symbols().lookup(first + 3), within("second", 0));
+    assert_eq!(elf.symbols().lookup(first + 5), within("second", 2));
     assert_eq!(
         elf.symbols().lookup(first + 6),
         None,
@@ -184,7 +189,7 @@ fn files_of_32_bits_are_read() {
     );
     assert_eq!(elf.soname().as_deref(), Some("small.so"));
     let outer = address_of(&elf, "outer");
-    assert_eq!(elf.symbols().lookup(outer), Some(("outer", 0)));
+    assert_eq!(elf.symbols().lookup(outer), within("outer", 0));
     assert!(
         elf.section(".eh_frame")
             .is_some_and(|bytes| bytes.len() > 20)
@@ -299,7 +304,7 @@ fn a_file_within_a_file_is_read_from_where_it_begins() {
     let elf = Elf::open(file, 8192).unwrap();
     assert_eq!(elf.build_id(), built.elf().build_id());
     let outer = address_of(&elf, "outer");
-    assert_eq!(elf.symbols().lookup(outer), Some(("outer", 0)));
+    assert_eq!(elf.symbols().lookup(outer), within("outer", 0));
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! What processes share.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_elf::Elf;
 use rustc_hash::FxHashMap;
 
-use crate::module::{Module, TableMemory};
+use crate::module::Module;
+use crate::room::Room;
 
-/// Bytes of unwind tables and symbol tables kept in memory, unless asked otherwise.
-const TABLE_BYTES: usize = 512 << 20;
+/// Bytes of what is known about files that are kept in memory, unless asked otherwise. A program needs some dozen
+/// kilobytes, and one with a hundred thousand functions a megabyte more if it has symbols.
+const TABLE_BYTES: usize = 32 << 20;
 /// Files kept although no process uses them.
 const MAX_IDLE: usize = 256;
 
@@ -42,14 +44,14 @@ struct Entries {
 /// The files that processes have mapped, with their unwind tables: each is read once, however many processes run it.
 /// Threads share it.
 pub struct Cache {
-    entries: Mutex<Entries>,
-    memory: Arc<TableMemory>,
+    entries: Arc<Mutex<Entries>>,
+    room: Arc<Room>,
 }
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache")
-            .field("table_bytes", &self.memory.used())
+            .field("table_bytes", &self.room.used())
             .finish_non_exhaustive()
     }
 }
@@ -67,14 +69,20 @@ impl Cache {
         Self::with_table_limit(TABLE_BYTES)
     }
 
-    /// With at most `bytes` of unwind tables and symbol tables in memory. Files for whose tables there is no room are
-    /// unwound, and their functions named, as those that have none.
+    /// With at most `bytes` in memory of what is needed to find things in unwind tables and symbol tables, and of what was
+    /// found. What was not used for longest makes room, and is found again when it is needed. Files for which alone there
+    /// is too little room are unwound, and their functions named, as those that have no tables.
     #[must_use]
     pub fn with_table_limit(bytes: usize) -> Self {
-        Self {
-            entries: Mutex::default(),
-            memory: TableMemory::new(bytes),
-        }
+        let entries = Arc::<Mutex<Entries>>::default();
+        let room = Room::new(bytes);
+        let (all, used) = (Arc::downgrade(&entries), Arc::downgrade(&room));
+        room.on_shortage(move |bytes| {
+            if let (Some(entries), Some(room)) = (all.upgrade(), used.upgrade()) {
+                lock(&entries).make_room(bytes, &room);
+            }
+        });
+        Self { entries, room }
     }
 
     /// Forgets all files. Processes keep those they use until they are told to forget them, too
@@ -97,14 +105,14 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Bytes of unwind tables and symbol tables in memory.
+    /// Bytes of what is known about files in memory.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
-        self.memory.used()
+        self.room.used()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        lock(&self.entries)
     }
 
     /// The ELF file that begins at `start` of `file`.
@@ -122,14 +130,14 @@ impl Cache {
         }
         let module = Elf::open(Arc::clone(file), start)
             .ok()
-            .map(|elf| Arc::new(Module::new(elf, Arc::clone(&self.memory))));
+            .map(|elf| Arc::new(Module::new(elf, false, Arc::clone(&self.room))));
         self.insert(key, module)
     }
 
     /// The file that `elf` is, read from a process's memory. Shared by build id; without one it is nobody else's.
     pub(crate) fn image(&self, elf: Elf) -> Option<Arc<Module>> {
         let key = elf.build_id().map(|id| Key::Build(id.to_vec()));
-        let module = |elf| Some(Arc::new(Module::new(elf, Arc::clone(&self.memory))));
+        let module = |elf| Some(Arc::new(Module::new(elf, true, Arc::clone(&self.room))));
         let Some(key) = key else {
             return module(elf);
         };
@@ -151,34 +159,56 @@ impl Cache {
     /// Another thread may have been first; its file is the one that is shared then.
     fn insert(&self, key: Key, module: Option<Arc<Module>>) -> Option<Arc<Module>> {
         let mut entries = self.lock();
-        entries.evict(self.memory.is_scarce());
+        entries.evict(self.room.is_scarce());
         let used = entries.clock;
         let entry = entries.by_key.entry(key).or_insert(Entry { module, used });
         entry.module.clone()
     }
 }
 
+fn lock(entries: &Mutex<Entries>) -> MutexGuard<'_, Entries> {
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        let module = self.module.as_ref();
+        module.is_none_or(|module| Arc::strong_count(module) == 1)
+    }
+}
+
 impl Entries {
     /// Drops the older half of what no process uses, if that is much or memory is scarce.
     fn evict(&mut self, is_scarce: bool) {
-        let is_idle = |entry: &Entry| {
-            entry
-                .module
-                .as_ref()
-                .is_none_or(|module| Arc::strong_count(module) == 1)
-        };
-        let mut idle: Vec<u64> = self
-            .by_key
-            .values()
-            .filter(|entry| is_idle(entry))
-            .map(|entry| entry.used)
-            .collect();
+        let idle = self.by_key.values().filter(|entry| entry.is_idle());
+        let mut idle: Vec<u64> = idle.map(|entry| entry.used).collect();
         if idle.is_empty() || idle.len() <= MAX_IDLE && !is_scarce {
             return;
         }
         let middle = idle.len() / 2;
         let (_, &mut middle, _) = idle.select_nth_unstable(middle);
         self.by_key
-            .retain(|_, entry| !is_idle(entry) || entry.used > middle);
+            .retain(|_, entry| !entry.is_idle() || entry.used > middle);
+    }
+
+    /// Drops what no process uses, and then has those that were not used for longest forget what they can find again,
+    /// until not more than so many bytes are taken.
+    fn make_room(&mut self, bytes: usize, room: &Room) {
+        self.evict(true);
+        if room.used() <= bytes {
+            return;
+        }
+        let modules = self
+            .by_key
+            .values()
+            .filter_map(|entry| entry.module.as_ref());
+        let mut modules: Vec<_> = modules.map(|module| (module.last_used(), module)).collect();
+        modules.sort_unstable_by_key(|(used, _)| *used);
+        for (_, module) in modules {
+            if room.used() <= bytes {
+                return;
+            }
+            module.forget();
+        }
     }
 }

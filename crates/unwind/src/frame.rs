@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::UnwindError;
 use crate::module::Module;
@@ -10,6 +11,8 @@ use crate::module::Module;
 ///
 /// Two frames in the same part of one process share it, until the process's maps change.
 pub struct Mapping {
+    /// No two are alike, also not after one of them is gone.
+    pub id: u64,
     /// The name that the kernel gives, with `!` and the name of the library if that lies within another file. Empty
     /// for memory that has none.
     pub path: String,
@@ -41,6 +44,12 @@ impl fmt::Debug for Mapping {
             .field("load_bias", &self.load_bias)
             .finish_non_exhaustive()
     }
+}
+
+/// A number that no other mapping has.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Mapping {
@@ -75,12 +84,12 @@ impl Frame {
     }
 
     /// The function's name as it is in the file's symbol tables or the JIT compiler's map, not demangled; for the frame
-    /// that stands for an error, `ERROR ` and the error's name. The first call for a file reads its
-    /// symbol tables, if there is room for them ([`Cache::with_table_limit`](crate::Cache::with_table_limit)).
+    /// that stands for an error, `ERROR ` and the error's name. The first call for a file goes through its
+    /// symbol tables, if there is room for what is kept of them ([`Cache::with_table_limit`](crate::Cache::with_table_limit)).
     #[must_use]
-    pub fn function_name(&self) -> Option<&str> {
+    pub fn function_name(&self) -> Option<Arc<str>> {
         if let Some(name) = &self.name {
-            return Some(name);
+            return Some(Arc::clone(name));
         }
         let mapping = self.mapping.as_deref()?;
         let module = mapping.module.as_deref()?;

@@ -27,6 +27,7 @@ mod memory;
 mod module;
 mod process;
 mod registers;
+mod room;
 mod space;
 mod walk;
 

@@ -1,85 +1,106 @@
 //! What is known of an ELF file that some process has mapped.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use ferretto_elf::Elf;
+use ferretto_elf::{Elf, Symbols};
 use rustc_hash::FxHashMap;
 
 use crate::budget::Budget;
 use crate::cfi::{Kind, Rule, Table};
 use crate::registers::Machine;
+use crate::room::Room;
 
 /// Rules of a file that are kept; then all are dropped and found again.
 const MAX_RULES: usize = 1 << 16;
+/// What a rule takes, with its place in the map.
+const RULE_BYTES: usize = 48;
 
-/// Bytes of unwind tables and symbol tables that may be in memory at a time, and those that are.
-#[derive(Debug)]
-pub(crate) struct TableMemory {
-    used: AtomicUsize,
-    limit: usize,
-}
-
-impl TableMemory {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self {
-            used: AtomicUsize::new(0),
-            limit,
-        })
-    }
-
-    pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Whether tables that nobody uses should make room for others.
-    pub(crate) fn is_scarce(&self) -> bool {
-        self.used() > self.limit / 2
-    }
-
-    fn give_back(&self, amount: usize) {
-        self.used.fetch_sub(amount, Ordering::Relaxed);
-    }
-
-    fn take(&self, amount: usize) -> bool {
-        let before = self.used.fetch_add(amount, Ordering::Relaxed);
-        let fits = before.saturating_add(amount) <= self.limit;
-        if !fits {
-            self.used.fetch_sub(amount, Ordering::Relaxed);
-        }
-        fits
-    }
-}
+/// Names of a file that are kept; then all are dropped and found again.
+const MAX_NAMES: usize = 1 << 13;
+/// What a name takes beside its bytes.
+const NAME_BYTES: usize = 64;
 
 /// An ELF file: shared by all processes that have it mapped.
+///
+/// All but its headers can be forgotten at any time and is then found out again.
 pub(crate) struct Module {
     elf: Elf,
-    /// Read when first needed.
-    table: OnceLock<Option<Table>>,
+    /// It is read from a process's memory, which is gone when the process is.
+    may_vanish: bool,
+    /// Found when first needed.
+    table: Mutex<Found<Table>>,
     /// What was found in the table, by address in the file.
     rules: Mutex<FxHashMap<u64, Rule>>,
-    /// Bytes taken for the symbol tables; `None` if there was no room for them.
-    symbols: OnceLock<Option<usize>>,
-    memory: Arc<TableMemory>,
+    symbols: Mutex<Found<Symbols>>,
+    /// Names of functions that were asked for.
+    names: Mutex<Names>,
+    used: AtomicU64,
+    room: Arc<Room>,
+}
+
+#[derive(Default)]
+struct Names {
+    /// By address in the file.
+    by_address: FxHashMap<u64, Option<Arc<str>>>,
+    bytes: usize,
+}
+
+/// Something that is looked for once.
+enum Found<T> {
+    NotYet,
+    /// There is none, or no room for it.
+    Nothing,
+    /// With the room it takes.
+    Something(Arc<T>, usize),
+}
+
+impl<T> Found<T> {
+    fn get(&self) -> Option<Arc<T>> {
+        match self {
+            Self::Something(found, _) => Some(Arc::clone(found)),
+            Self::NotYet | Self::Nothing => None,
+        }
+    }
+
+    fn forget(&mut self) -> usize {
+        match std::mem::replace(self, Self::NotYet) {
+            Self::Something(_, bytes) => bytes,
+            Self::NotYet | Self::Nothing => 0,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let table = self.table.get().and_then(Option::as_ref);
-        let symbols = self.symbols.get().copied().flatten();
-        let used = table.map_or(0, Table::memory) + symbols.unwrap_or(0);
-        self.memory.give_back(used);
+        self.may_vanish = false;
+        self.forget();
     }
 }
 
 impl Module {
-    pub(crate) fn new(elf: Elf, memory: Arc<TableMemory>) -> Self {
+    pub(crate) fn new(elf: Elf, may_vanish: bool, room: Arc<Room>) -> Self {
         Self {
             elf,
-            table: OnceLock::new(),
-            rules: Mutex::new(FxHashMap::default()),
-            symbols: OnceLock::new(),
-            memory,
+            may_vanish,
+            table: Mutex::new(Found::NotYet),
+            rules: Mutex::default(),
+            symbols: Mutex::new(Found::NotYet),
+            names: Mutex::default(),
+            used: AtomicU64::new(room.now()),
+            room,
         }
     }
 
@@ -87,46 +108,125 @@ impl Module {
         &self.elf
     }
 
-    /// The unwind tables; `None` if they are too large, damaged, of another machine, or there is no memory for them.
-    pub(crate) fn table(&self, machine: Machine) -> Option<&Table> {
-        self.table
-            .get_or_init(|| {
-                if self.elf.machine() != machine.elf_machine() {
-                    return None;
-                }
-                let table = Table::read(&self.elf, machine).ok()?;
-                self.memory.take(table.memory()).then_some(table)
-            })
-            .as_ref()
+    /// When it was last asked something, by the clock of [`Room`].
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
-    /// The name of the function at an address in the file; none if there is no room for the symbol tables.
-    pub(crate) fn function_name(&self, address: u64) -> Option<&str> {
-        (*self.symbols.get_or_init(|| {
-            let size = usize::try_from(self.elf.symbols_size()).ok()?;
-            self.memory.take(size).then_some(size)
-        }))?;
-        self.elf.symbols().lookup(address).map(|found| found.0)
+    /// Forgets what can be found out again. What another thread is working on stays.
+    pub(crate) fn forget(&self) {
+        let rules = try_lock(&self.rules).map_or(0, |mut rules| std::mem::take(&mut *rules).len());
+        let symbols = try_lock(&self.symbols).map_or(0, |mut symbols| symbols.forget());
+        let names = try_lock(&self.names).map_or(0, |mut names| std::mem::take(&mut *names).bytes);
+        // Those of a file that is gone could not be found again.
+        let table = try_lock(&self.table).filter(|_| !self.may_vanish);
+        let table = table.map_or(0, |mut table| table.forget());
+        self.room
+            .give_back(rules * RULE_BYTES + symbols + names + table);
+    }
+
+    /// The unwind tables; `None` if they are too large, damaged, of another machine, or there is no room for them.
+    pub(crate) fn table(&self, machine: Machine) -> Option<Arc<Table>> {
+        let mut found = lock(&self.table);
+        if matches!(*found, Found::NotYet) {
+            *found = self.find_table(machine);
+        }
+        found.get()
+    }
+
+    fn find_table(&self, machine: Machine) -> Found<Table> {
+        if self.elf.machine() != machine.elf_machine() {
+            return Found::Nothing;
+        }
+        let Ok(table) = Table::read(&self.elf, machine, self.may_vanish) else {
+            return Found::Nothing;
+        };
+        let bytes = table.memory() + self.elf.memory();
+        if self.room.take(bytes) {
+            Found::Something(Arc::new(table), bytes)
+        } else {
+            Found::Nothing
+        }
+    }
+
+    /// The name of the function at an address in the file; none if there is no room for what it takes to find it.
+    pub(crate) fn function_name(&self, address: u64) -> Option<Arc<str>> {
+        self.used.store(self.room.now(), Ordering::Relaxed);
+        if let Some(name) = lock(&self.names).by_address.get(&address) {
+            return name.clone();
+        }
+        let name = self.symbols()?.lookup(address);
+        let name = name.map(|(name, _)| Arc::from(name));
+        let bytes = NAME_BYTES + name.as_deref().map_or(0, str::len);
+        if self.room.take(bytes) {
+            self.remember_name(address, name.clone(), bytes);
+        }
+        name
+    }
+
+    /// Keeps a name, for which room has been taken.
+    fn remember_name(&self, address: u64, name: Option<Arc<str>>, bytes: usize) {
+        let mut names = lock(&self.names);
+        let mut too_much = 0;
+        if names.by_address.len() >= MAX_NAMES {
+            too_much = std::mem::take(&mut *names).bytes;
+        }
+        if names.by_address.insert(address, name).is_none() {
+            names.bytes += bytes;
+        } else {
+            too_much += bytes;
+        }
+        drop(names);
+        self.room.give_back(too_much);
+    }
+
+    fn symbols(&self) -> Option<Arc<Symbols>> {
+        let mut found = lock(&self.symbols);
+        if matches!(*found, Found::NotYet) {
+            *found = self.find_symbols();
+        }
+        found.get()
+    }
+
+    fn find_symbols(&self) -> Found<Symbols> {
+        let most = usize::try_from(self.elf.symbols_size()).unwrap_or(usize::MAX);
+        if !self.room.take(most) {
+            return Found::Nothing;
+        }
+        let symbols = self.elf.read_symbols();
+        let bytes = symbols.memory().min(most);
+        self.room.give_back(most - bytes);
+        Found::Something(Arc::new(symbols), bytes)
     }
 
     /// The rule for an address in the file.
     pub(crate) fn rule(&self, address: u64, machine: Machine, budget: &mut Budget) -> Rule {
+        self.used.store(self.room.now(), Ordering::Relaxed);
+        if let Some(rule) = lock(&self.rules).get(&address) {
+            return *rule;
+        }
         let Some(table) = self.table(machine) else {
             return Rule::bare(Kind::Missing);
         };
-        let rules = || self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rule) = rules().get(&address) {
-            return *rule;
-        }
         let rule = table.rule(address, budget);
-        if budget.is_exhausted() {
-            return rule;
+        if !budget.is_exhausted() && self.room.take(RULE_BYTES) {
+            self.remember(address, rule);
         }
-        let mut rules = rules();
-        if rules.len() >= MAX_RULES {
-            rules.clear();
-        }
-        rules.insert(address, rule);
         rule
+    }
+
+    /// Keeps a rule, for which room has been taken.
+    fn remember(&self, address: u64, rule: Rule) {
+        let mut rules = lock(&self.rules);
+        let mut too_much = 0;
+        if rules.len() >= MAX_RULES {
+            too_much = std::mem::take(&mut *rules).len();
+        }
+        if rules.insert(address, rule).is_some() {
+            // Another thread was first.
+            too_much += 1;
+        }
+        drop(rules);
+        self.room.give_back(too_much * RULE_BYTES);
     }
 }

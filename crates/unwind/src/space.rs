@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::cfi::{Kind, Rule};
 use crate::files;
-use crate::frame::Mapping;
+use crate::frame::{self, Mapping};
 use crate::image::Image;
 use crate::jit::{Jit, Target};
 use crate::maps::Map;
@@ -225,6 +225,7 @@ impl Space {
         }
         let build_id = elf.and_then(Elf::build_id).filter(|_| !path.is_empty());
         Mapping {
+            id: frame::next_id(),
             build_id: build_id.unwrap_or_default().to_vec(),
             path,
             start: map.start,

@@ -83,7 +83,10 @@ fn perf_049_signed_return_addresses_and_both_ways_to_callers() {
         let result = process.unwind(&Cache::new(), &sample, mode, &mut frames);
         let found: Vec<_> = frames
             .iter()
-            .map(|frame: &Frame| (frame.function_name().unwrap_or("?"), frame.rel_pc + BASE))
+            .map(|frame: &Frame| {
+                let name = frame.function_name().unwrap_or("?".into());
+                (name.to_string(), frame.rel_pc + BASE)
+            })
             .collect();
         let expected = [
             ("leaf", at("leaf", 8)),
@@ -91,7 +94,8 @@ fn perf_049_signed_return_addresses_and_both_ways_to_callers() {
             ("middle", at("middle", 28)),
             ("outer", at("outer", 12)),
             ("start", at("start", 8)),
-        ];
+        ]
+        .map(|(name, address)| (name.to_owned(), address));
         assert_eq!(found, expected, "{mode:?}");
         assert_eq!(result, Ok(()));
     }

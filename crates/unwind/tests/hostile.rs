@@ -41,7 +41,10 @@ fn perf_036_the_outermost_frame_tells_the_error() {
     assert_eq!(result.unwrap_err().code(), 6);
     assert_eq!(frames.len(), Process::MAX_FRAMES + 1);
     let (last, found) = frames.split_last().unwrap();
-    assert_eq!(last.function_name(), Some("ERROR MAX_FRAME_EXCEEDED"));
+    assert_eq!(
+        last.function_name().as_deref(),
+        Some("ERROR MAX_FRAME_EXCEEDED")
+    );
     assert!(last.mapping.is_none());
     assert!(found.iter().all(|frame| frame.mapping.is_some()));
 }
@@ -364,7 +367,7 @@ fn names_are_read_only_if_there_is_room() {
     let name = |cache: &Cache| {
         let mut process = process_of(folder.path(), &file, 0x4000);
         let (frames, _) = unwind_in(&mut process, cache, offset, 0x4000);
-        frames[0].function_name().map(str::to_owned)
+        frames[0].function_name().map(|name| name.to_string())
     };
     let cache = Cache::new();
     assert_eq!(name(&cache).as_deref(), Some("_start"));
@@ -407,4 +410,80 @@ fn tables_that_nobody_uses_make_room() {
         assert!(number == 0 || before > 0);
         assert!(cache.len() <= 4, "{}", cache.len());
     }
+}
+
+/// A library of so many functions, each with a frame description and a symbol.
+fn large(folder: &Path, functions: usize) -> std::path::PathBuf {
+    let source = format!(
+        "__asm__(\".text\\n.altmacro\\n.macro f n\\n.globl function_with_a_long_name_\\\\n\\n\"
+                 \".type function_with_a_long_name_\\\\n,@function\\nfunction_with_a_long_name_\\\\n:\\n\"
+                 \".cfi_startproc\\npush %rbx\\n.cfi_adjust_cfa_offset 8\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\n\"
+                 \"pop %rbx\\n.cfi_adjust_cfa_offset -8\\nret\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\n.cfi_endproc\\n\"
+                 \".size function_with_a_long_name_\\\\n,.-function_with_a_long_name_\\\\n\\n.endm\\n\"
+                 \".balign 16\\nbeginning:\\n.set i,0\\n.rept {functions}\\nf %i\\n.set i,i+1\\n.endr\\n\");"
+    );
+    cc(
+        folder,
+        "large",
+        &source,
+        &[
+            "-shared",
+            "-fPIC",
+            "-nostdlib",
+            "-s",
+            "-Wl,-z,noseparate-code",
+        ],
+    )
+}
+
+#[test]
+fn perf_035_many_large_files_take_little_memory_and_stacks_stay_right() {
+    const FUNCTIONS: u64 = 5000;
+    const FILES: usize = 24;
+    const LIMIT: usize = 256 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    let file = large(folder.path(), FUNCTIONS as usize);
+    let elf = ferretto_elf::Elf::open(fs::read(&file).unwrap(), 0).unwrap();
+    let first = elf.section_header(".text").unwrap().offset;
+    let tables = [".eh_frame", ".eh_frame_hdr", ".dynsym", ".dynstr"]
+        .map(|name| elf.section_header(name).unwrap().size)
+        .iter()
+        .sum::<u64>() as usize;
+    assert!(tables > LIMIT, "{tables}");
+    let size = 0x8_0000;
+    let cache = Cache::with_table_limit(LIMIT);
+    let mut processes: Vec<Process> = (0..FILES)
+        .map(|number| {
+            let folder = folder.path().join(format!("copy{number}"));
+            fs::create_dir(&folder).unwrap();
+            let copy = folder.join("large");
+            fs::copy(&file, &copy).unwrap();
+            process_of(&folder, &copy, size)
+        })
+        .collect();
+    let mut numbers = Numbers(7);
+    for round in 0..3 {
+        for process in &mut processes {
+            for _ in 0..20 {
+                let function = numbers.next() % FUNCTIONS;
+                // After the `push`: the return address is one word up.
+                let offset = first + 16 * function + 3;
+                let (frames, _) = unwind_in(process, &cache, offset, size);
+                let name = format!("function_with_a_long_name_{function}");
+                assert_eq!(
+                    frames[0].function_name().as_deref(),
+                    Some(&*name),
+                    "{round}"
+                );
+                let distance = frames[1].rel_pc.wrapping_sub(frames[0].rel_pc);
+                assert_eq!(distance, 96_u64.wrapping_sub(offset), "{round}");
+                assert!(cache.table_bytes() <= LIMIT, "{}", cache.table_bytes());
+            }
+        }
+    }
+    // All are in use all the time, and together would be far more than there is room for.
+    assert_eq!(cache.len(), FILES);
+    cache.clear();
+    drop(processes);
+    assert_eq!(cache.table_bytes(), 0);
 }

@@ -6,14 +6,14 @@ use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_unwind::{Frame as UserFrame, Mapping};
 use rustc_hash::FxHashMap;
 
-use super::interner::{Interner, MappingKey};
+use super::interner::{Interner, MappingOf, Place};
 use super::{Frame, Stack};
 
 /// The mapping of all frames of the kernel, by which readers of traces know them.
 const KERNEL: &[u8] = b"kernel";
 
 /// The most that each of the shortcuts to numbers may hold.
-const MAX_CACHED: usize = 1 << 18;
+const MAX_CACHED: usize = 114_688;
 
 /// Gives callstacks numbers, and looks up names of frames that are new.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) struct Frames {
     symbols: Option<Arc<KernelSymbols>>,
     /// By address in the kernel.
     kernel: FxHashMap<u64, u32>,
-    /// By address of the mapping, which is kept here so that no other has its address.
-    mappings: FxHashMap<usize, (Arc<Mapping>, u64)>,
+    /// By the mapping's own number.
+    mappings: FxHashMap<u64, u64>,
     /// By mapping and place in it, for frames whose name follows from these.
     user: FxHashMap<(u64, u64), u32>,
     /// Used again for each callstack.
@@ -81,9 +81,9 @@ impl Frames {
         if let Some(&number) = self.kernel.get(&address) {
             return number;
         }
-        let mapping = self.interner.mapping(&MappingKey {
-            path: KERNEL.into(),
-            ..MappingKey::default()
+        let mapping = self.interner.mapping(&MappingOf {
+            path: KERNEL,
+            ..MappingOf::default()
         });
         let symbols = self.symbols.as_deref();
         let name = symbols.and_then(|symbols| symbols.lookup(address));
@@ -96,7 +96,7 @@ impl Frames {
 
     fn user_frame(&mut self, frame: &UserFrame) -> u32 {
         let Some(mapping) = &frame.mapping else {
-            let nowhere = self.interner.mapping(&MappingKey::default());
+            let nowhere = self.interner.mapping(&MappingOf::default());
             return self.name_frame(nowhere, frame);
         };
         let mapping = self.mapping(mapping);
@@ -110,25 +110,27 @@ impl Frames {
     }
 
     fn name_frame(&mut self, mapping: u64, frame: &UserFrame) -> u32 {
-        let name = frame.function_name().unwrap_or_default();
+        let name = frame.function_name();
+        let name = name.as_deref().unwrap_or_default();
         self.interner.frame(mapping, frame.rel_pc, name.as_bytes())
     }
 
-    fn mapping(&mut self, mapping: &Arc<Mapping>) -> u64 {
-        let address = Arc::as_ptr(mapping) as usize;
-        if let Some((_, number)) = self.mappings.get(&address) {
-            return *number;
+    fn mapping(&mut self, mapping: &Mapping) -> u64 {
+        if let Some(&number) = self.mappings.get(&mapping.id) {
+            return number;
         }
-        let number = self.interner.mapping(&MappingKey {
-            path: mapping.path.as_bytes().into(),
-            build_id: mapping.build_id.as_slice().into(),
-            start: mapping.start,
-            end: mapping.end,
-            exact_offset: mapping.exact_offset,
-            start_offset: mapping.start_offset,
-            load_bias: mapping.load_bias,
+        let number = self.interner.mapping(&MappingOf {
+            path: mapping.path.as_bytes(),
+            build_id: &mapping.build_id,
+            place: Place {
+                start: mapping.start,
+                end: mapping.end,
+                exact_offset: mapping.exact_offset,
+                start_offset: mapping.start_offset,
+                load_bias: mapping.load_bias,
+            },
         });
-        self.mappings.insert(address, (Arc::clone(mapping), number));
+        self.mappings.insert(mapping.id, number);
         number
     }
 }

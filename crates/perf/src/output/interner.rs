@@ -25,10 +25,16 @@ impl Role {
 }
 
 /// Where frames are: a file mapped into a process, or less.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct MappingKey {
-    pub(super) path: Box<[u8]>,
-    pub(super) build_id: Box<[u8]>,
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MappingOf<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) build_id: &'a [u8],
+    pub(super) place: Place,
+}
+
+/// Where in memory and in its file a mapping is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Place {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) exact_offset: u64,
@@ -36,10 +42,13 @@ pub(super) struct MappingKey {
     pub(super) load_bias: u64,
 }
 
-/// The most frames and callstacks that are remembered, which takes some 20 MiB.
-const MAX_ENTRIES: usize = 1 << 18;
+/// What is remembered of each kind, at most: all together take some 25 MiB. The numbers are what tables hold before they
+/// grow.
+const MAX_MAPPINGS: usize = 57_344;
+const MAX_FRAMES: usize = 114_688;
+const MAX_NODES: usize = 229_376;
 /// The most bytes of strings that are remembered.
-const MAX_STRING_BYTES: usize = 8 << 20;
+const MAX_STRING_BYTES: usize = 6 << 20;
 
 /// Gives numbers, and collects the `InternedData` that explains those that are new.
 ///
@@ -50,7 +59,10 @@ pub(super) struct Interner {
     /// By role.
     strings: [FxHashMap<Box<[u8]>, u64>; 3],
     string_bytes: usize,
-    mappings: FxHashMap<MappingKey, u64>,
+    /// Whole paths, which are written in parts.
+    paths: FxHashMap<Box<[u8]>, u32>,
+    /// By path, build id and place.
+    mappings: FxHashMap<(u32, u64, Place), u64>,
     frames: FxHashMap<(u64, u64, u64), u32>,
     /// By parent node and frame.
     nodes: FxHashMap<(u32, u32), u32>,
@@ -71,6 +83,7 @@ impl Interner {
         Self {
             strings: Default::default(),
             string_bytes: 0,
+            paths: FxHashMap::default(),
             mappings: FxHashMap::default(),
             frames: FxHashMap::default(),
             nodes: FxHashMap::default(),
@@ -88,9 +101,9 @@ impl Interner {
 
     /// Whether it is time to forget everything, so that a long recording does not take all memory.
     pub(super) fn is_full(&self) -> bool {
-        self.written.len() > MAX_ENTRIES
-            || self.frames.len() > MAX_ENTRIES
-            || self.mappings.len() > MAX_ENTRIES
+        self.written.len() > MAX_NODES
+            || self.frames.len() > MAX_FRAMES
+            || self.mappings.len() > MAX_MAPPINGS
             || self.string_bytes > MAX_STRING_BYTES
     }
 
@@ -111,31 +124,44 @@ impl Interner {
         iid
     }
 
-    pub(super) fn mapping(&mut self, key: &MappingKey) -> u64 {
-        if let Some(&iid) = self.mappings.get(key) {
+    /// The number of a path.
+    fn path(&mut self, path: &[u8]) -> u32 {
+        if let Some(&number) = self.paths.get(path) {
+            return number;
+        }
+        let number = self.paths.len() as u32;
+        self.string_bytes += path.len() + 64;
+        self.paths.insert(path.into(), number);
+        number
+    }
+
+    pub(super) fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
+        let build_id = self.string(Role::BuildId, of.build_id);
+        let key = (self.path(of.path), build_id, of.place);
+        if let Some(&iid) = self.mappings.get(&key) {
             return iid;
         }
-        let parts = key.path.split(|&byte| byte == b'/');
+        let parts = of.path.split(|&byte| byte == b'/');
         let mut path = Vec::new();
         for part in parts.filter(|part| !part.is_empty()) {
             path.push(self.string(Role::Path, part));
         }
-        let build_id = self.string(Role::BuildId, &key.build_id);
         let iid = self.next_mapping;
         self.next_mapping += 1;
+        let place = of.place;
         Encoder::new(&mut self.new).nested(interned_data::MAPPINGS, |out| {
             out.varint(mapping::IID, iid);
             out.varint(mapping::BUILD_ID, build_id);
-            out.varint(mapping::EXACT_OFFSET, key.exact_offset);
-            out.varint(mapping::START_OFFSET, key.start_offset);
-            out.varint(mapping::START, key.start);
-            out.varint(mapping::END, key.end);
-            out.varint(mapping::LOAD_BIAS, key.load_bias);
+            out.varint(mapping::EXACT_OFFSET, place.exact_offset);
+            out.varint(mapping::START_OFFSET, place.start_offset);
+            out.varint(mapping::START, place.start);
+            out.varint(mapping::END, place.end);
+            out.varint(mapping::LOAD_BIAS, place.load_bias);
             for part in path {
                 out.varint(mapping::PATH_STRING_IDS, part);
             }
         });
-        self.mappings.insert(key.clone(), iid);
+        self.mappings.insert(key, iid);
         iid
     }
 

@@ -46,11 +46,11 @@ pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &
             }) => None,
             _ => symbol(images, address),
         };
-        if let Some((image, _)) = symbol {
-            names.used[image] = true;
+        if let Some((image, _)) = &symbol {
+            names.used[*image] = true;
         }
         let outermost = last.cloned().unwrap_or_default();
-        frames.extend(texts.frame(&outermost, symbol.map(|(_, name)| name)));
+        frames.extend(texts.frame(&outermost, symbol.as_ref().map(|(_, name)| name.as_str())));
         if last.is_some() && !frames.is_empty() {
             names.used[0] = true;
         }
@@ -91,7 +91,7 @@ fn places(
 }
 
 /// Which file has a function at the address in its symbol table, and its name.
-fn symbol(images: &[Image], address: u64) -> Option<(usize, &str)> {
+fn symbol(images: &[Image], address: u64) -> Option<(usize, String)> {
     images.iter().enumerate().find_map(|(index, image)| {
         let (name, _) = image.elf.symbols().lookup(address)?;
         Some((index, name))

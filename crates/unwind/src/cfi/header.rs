@@ -1,62 +1,87 @@
 //! `.eh_frame_hdr`: the linker's table of first addresses and frame descriptions, sorted.
 
-use std::ops::Range;
+use ferretto_elf::Part;
 
 /// The encodings that linkers use: a distance from itself, a count, and distances from the section's beginning, all of
 /// 32 bits. Another is as no table; one is made then.
 const ENCODINGS: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-const ENTRIES_AT: usize = 12;
+const ENTRIES_AT: u64 = 12;
 const ENTRY: usize = 8;
+/// Entries that are read at once.
+const BLOCK: u64 = 512;
 
-/// The table of a file.
+/// The table of a file. Of each [`BLOCK`] of it the first address is in memory, the rest is read when asked for.
 pub(super) struct Header {
-    bytes: Vec<u8>,
+    part: Part,
     /// Address of the section.
-    pub(super) address: u64,
-    entries: Range<usize>,
+    address: u64,
+    /// The address of `.eh_frame`.
+    pub(super) eh_frame: u64,
+    count: u64,
+    /// The first address of each block, as a distance from `address`.
+    firsts: Box<[i32]>,
 }
 
 impl Header {
     /// `None` if it is in another form, or shorter than it says.
-    pub(super) fn new(bytes: Vec<u8>, address: u64) -> Option<Self> {
-        if bytes.get(..4)? != ENCODINGS {
+    pub(super) fn new(part: Part, address: u64) -> Option<Self> {
+        let mut head = [0; ENTRIES_AT as usize];
+        part.read_exact(0, &mut head).ok()?;
+        if head[..4] != ENCODINGS {
             return None;
         }
-        let count = usize::try_from(number(&bytes, 8)?).ok()?;
-        let end = count.checked_mul(ENTRY)?.checked_add(ENTRIES_AT)?;
-        (count > 0 && end <= bytes.len()).then_some(Self {
-            bytes,
+        let eh_frame = address
+            .wrapping_add(4)
+            .wrapping_add_signed(number(&head, 4)?.into());
+        let count = u64::try_from(number(&head, 8)?).ok()?;
+        let end = count * ENTRY as u64 + ENTRIES_AT;
+        if count == 0 || end > part.size() {
+            return None;
+        }
+        let firsts = (0..count.div_ceil(BLOCK)).map(|block| {
+            let mut bytes = [0; 4];
+            let at = ENTRIES_AT + block * BLOCK * ENTRY as u64;
+            part.read_exact(at, &mut bytes).ok()?;
+            Some(i32::from_le_bytes(bytes))
+        });
+        let firsts = firsts.collect::<Option<_>>()?;
+        Some(Self {
+            part,
             address,
-            entries: ENTRIES_AT..end,
+            eh_frame,
+            count,
+            firsts,
         })
-    }
-
-    /// The address of `.eh_frame`.
-    pub(super) fn eh_frame(&self) -> Option<u64> {
-        let distance = number(&self.bytes, 4)?;
-        Some(self.address.wrapping_add(4).wrapping_add(distance))
     }
 
     /// The address of the frame description that begins at `address` or last before it.
     pub(super) fn find(&self, address: u64) -> Option<u64> {
-        let (entries, _) = self.bytes[self.entries.clone()].as_chunks::<ENTRY>();
-        let after = entries.partition_point(|entry| self.value(entry, 0) <= address);
-        Some(self.value(entries.get(after.checked_sub(1)?)?, 4))
+        let after = self
+            .firsts
+            .partition_point(|&first| self.value(first) <= address);
+        let first = after.checked_sub(1)? as u64 * BLOCK;
+        let count = (self.count - first).min(BLOCK) as usize;
+        let mut bytes = [0; BLOCK as usize * ENTRY];
+        let bytes = &mut bytes[..count * ENTRY];
+        let at = ENTRIES_AT + first * ENTRY as u64;
+        self.part.read_exact(at, bytes).ok()?;
+        let (entries, _) = bytes.as_chunks::<ENTRY>();
+        let value = |entry: &[u8; ENTRY], at| self.value(number(entry, at).unwrap_or_default());
+        let after = entries.partition_point(|entry| value(entry, 0) <= address);
+        Some(value(entries.get(after.checked_sub(1)?)?, 4))
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity()
+        self.firsts.len() * size_of::<i32>()
     }
 
-    fn value(&self, entry: &[u8; ENTRY], at: usize) -> u64 {
-        let distance = number(entry, at).unwrap_or_default();
-        self.address.wrapping_add(distance)
+    fn value(&self, distance: i32) -> u64 {
+        self.address.wrapping_add_signed(distance.into())
     }
 }
 
 /// A signed number of 32 bits.
-fn number(bytes: &[u8], at: usize) -> Option<u64> {
+fn number(bytes: &[u8], at: usize) -> Option<i32> {
     let bytes = bytes.get(at..at + 4)?;
-    let number = i32::from_le_bytes(bytes.try_into().ok()?);
-    Some(i64::from(number) as u64)
+    Some(i32::from_le_bytes(bytes.try_into().ok()?))
 }

@@ -1,59 +1,73 @@
 //! Finding the frame description of an address where the file has no table for that.
 
-use gimli::{BaseAddresses, CieOrFde, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
+use gimli::{BaseAddresses, UnwindSection};
+
+use super::section::{Excerpt, Form, Section};
 
 /// Frame descriptions beyond these are not found.
-const MAX_ENTRIES: usize = 4 << 20;
+const MAX_ENTRIES: usize = 1 << 20;
+/// Bytes that are looked at in all; what is common to many is looked at with each.
+const MAX_BYTES: usize = 512 << 20;
 
-/// First addresses and positions of frame descriptions, sorted.
-pub(crate) struct Index(Vec<(u64, u32)>);
+/// First addresses and positions of frame descriptions, sorted: eight bytes each.
+pub(super) struct Index {
+    base: u64,
+    /// Addresses are relative to `base`.
+    entries: Box<[(u32, u32)]>,
+}
 
 impl Index {
     /// Goes through a whole section. What is damaged ends it; what came before is good.
-    pub(crate) fn build<'a, S>(section: &S, bases: &BaseAddresses) -> Self
-    where
-        S: UnwindSection<EndianSlice<'a, LittleEndian>>,
-    {
-        let mut entries = Vec::new();
-        let mut last_cie: Option<gimli::CommonInformationEntry<_>> = None;
-        let mut iter = section.entries(bases);
-        while let Ok(Some(entry)) = iter.next() {
-            let CieOrFde::Fde(partial) = entry else {
-                continue;
-            };
-            let fde = partial.parse(|section, bases, offset| {
-                let at: usize = UnwindOffset::into(offset);
-                match &last_cie {
-                    Some(cie) if cie.offset() == at => Ok(cie.clone()),
-                    _ => {
-                        let cie = section.cie_from_offset(bases, offset)?;
-                        last_cie = Some(cie.clone());
-                        Ok(cie)
-                    }
-                }
-            });
-            let Ok(fde) = fde else { continue };
-            if let Ok(offset) = u32::try_from(fde.offset())
-                && fde.len() > 0
-            {
-                entries.push((fde.initial_address(), offset));
-            }
-            if entries.len() >= MAX_ENTRIES {
-                break;
-            }
-        }
+    pub(super) fn build(section: &Section, bases: &BaseAddresses) -> Self {
+        let mut entries: Vec<(u64, u32)> = Vec::new();
+        let mut left = MAX_BYTES;
+        let mut may_read = |bytes: usize| {
+            let rest = left.checked_sub(bytes);
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        };
+        section.for_each(&mut may_read, &mut |offset, excerpt| {
+            let first = first_address(section.form, excerpt, bases);
+            entries.extend(first.zip(u32::try_from(offset).ok()));
+            entries.len() < MAX_ENTRIES
+        });
         entries.sort_unstable();
-        entries.shrink_to_fit();
-        Self(entries)
+        let base = entries.first().map_or(0, |first| first.0);
+        let near =
+            |&(address, offset): &(u64, u32)| Some((u32::try_from(address - base).ok()?, offset));
+        Self {
+            base,
+            entries: entries.iter().filter_map(near).collect(),
+        }
     }
 
     /// Position of the frame description that begins at `address` or last before it.
-    pub(crate) fn find(&self, address: u64) -> Option<usize> {
-        let after = self.0.partition_point(|entry| entry.0 <= address);
-        Some(self.0.get(after.checked_sub(1)?)?.1 as usize)
+    pub(super) fn find(&self, address: u64) -> Option<u64> {
+        let within = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        let after = self.entries.partition_point(|entry| entry.0 <= within);
+        Some(self.entries.get(after.checked_sub(1)?)?.1.into())
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        self.0.capacity() * size_of::<(u64, u32)>()
+    pub(super) fn memory(&self) -> usize {
+        self.entries.len() * size_of::<(u32, u32)>()
     }
+}
+
+/// Where the code begins that is described; `None` if there is none.
+fn first_address(form: Form, excerpt: &Excerpt, bases: &BaseAddresses) -> Option<u64> {
+    let at = excerpt.description;
+    let (first, size) = match form {
+        Form::EhFrame => {
+            let section = excerpt.eh_frame();
+            let bases = bases.clone().set_eh_frame(excerpt.address);
+            let found = section.fde_from_offset(&bases, at.into(), UnwindSection::cie_from_offset);
+            found.ok().map(|fde| (fde.initial_address(), fde.len()))?
+        }
+        Form::DebugFrame => {
+            let section = excerpt.debug_frame();
+            let found = section.fde_from_offset(bases, at.into(), UnwindSection::cie_from_offset);
+            found.ok().map(|fde| (fde.initial_address(), fde.len()))?
+        }
+    };
+    (size > 0).then_some(first)
 }

@@ -9,6 +9,7 @@ mod header;
 mod index;
 mod lower;
 mod rule;
+mod section;
 mod table;
 
 pub(crate) use rule::{Kind, Rule, SLOTS};

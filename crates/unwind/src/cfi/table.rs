@@ -2,42 +2,32 @@
 
 use std::cell::RefCell;
 
-use ferretto_elf::{Elf, ElfError};
-use gimli::{
-    BaseAddresses, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
-    UnwindContext, UnwindSection, UnwindTableRow,
-};
+use ferretto_elf::{Elf, ElfError, Part, SectionHeader};
+use gimli::{BaseAddresses, FrameDescriptionEntry, UnwindContext, UnwindSection, UnwindTableRow};
 
 use super::evaluate::{self, Context};
 use super::header::Header;
 use super::index::Index;
 use super::lower;
 use super::rule::{Kind, Rule};
+use super::section::{Form, Section, Slice};
 use crate::budget::Budget;
 use crate::error::UnwindError;
 use crate::memory::Memory;
 use crate::registers::{Machine, Registers};
 
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
 /// A file whose tables are larger than this has none for us. The largest known have some dozen megabytes.
 const MAX_SECTION: u64 = 128 << 20;
-/// The instructions of a function, and those common to many. The largest known have some ten kilobytes.
-const MAX_PROGRAM: usize = 256 << 10;
+/// The same for tables that have to be in memory: those of files that may vanish, and compressed ones.
+const MAX_LOADED: u64 = 8 << 20;
 
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
 thread_local! {
     /// Where rows are worked out: twenty kilobytes that need not be made anew each time.
     static SCRATCH: RefCell<UnwindContext<usize>> = RefCell::new(UnwindContext::new());
-}
-
-/// Bytes of a section and the address of the first.
-#[derive(Default)]
-struct Bytes {
-    bytes: Vec<u8>,
-    address: u64,
 }
 
 /// How frame descriptions in `.eh_frame` are found.
@@ -48,78 +38,125 @@ enum Lookup {
     Index(Index),
 }
 
-/// The unwind tables of a file: all that is needed of it to unwind.
+/// The unwind tables of a file: what is needed to find things in them. They themselves are read when asked for.
 pub(crate) struct Table {
     machine: Machine,
     bases: BaseAddresses,
-    eh_frame: Option<(Bytes, Lookup)>,
-    debug_frame: Option<(Bytes, Index)>,
+    eh_frame: Option<(Section, Lookup)>,
+    debug_frame: Option<(Section, Index)>,
+    /// Bytes of sections that are in memory.
+    loaded: usize,
+}
+
+/// How the sections of a file are got at.
+struct Source<'e> {
+    elf: &'e Elf,
+    /// Whether they must be read now, as the file may be gone later.
+    may_vanish: bool,
+    loaded: usize,
+}
+
+impl Source<'_> {
+    fn section(&mut self, header: &SectionHeader) -> Result<Part, ElfError> {
+        if header.is_compressed() {
+            let bytes = self.elf.section_data(header, MAX_LOADED)?;
+            self.loaded += bytes.capacity();
+            return Ok(Part::of_bytes(bytes));
+        }
+        self.part(self.elf.part(header.offset, header.size))
+    }
+
+    fn part(&mut self, part: Part) -> Result<Part, ElfError> {
+        let (size, limit) = (part.size(), MAX_SECTION);
+        if size > limit {
+            let what = "unwind table";
+            return Err(ElfError::TooLarge { what, size, limit });
+        }
+        if !self.may_vanish {
+            return Ok(part);
+        }
+        let part = part.load(MAX_LOADED)?;
+        self.loaded += size as usize;
+        Ok(part)
+    }
 }
 
 impl Table {
-    /// Reads them. A file without tables gives an empty one.
+    /// Finds them. A file without tables gives an empty one. If the file `may_vanish`, they are all read at once.
     ///
     /// # Errors
     /// If there are some, but they are too large, or cannot be read.
-    pub(crate) fn read(elf: &Elf, machine: Machine) -> Result<Self, ElfError> {
-        let (eh_frame, header) = match Self::eh_sections(elf)? {
-            Some(found) => found,
-            None => Self::eh_segment(elf)?.unwrap_or_default(),
+    pub(crate) fn read(elf: &Elf, machine: Machine, may_vanish: bool) -> Result<Self, ElfError> {
+        let mut source = Source {
+            elf,
+            may_vanish,
+            loaded: 0,
         };
-        let mut bases = BaseAddresses::default()
-            .set_eh_frame(eh_frame.address)
-            .set_eh_frame_hdr(header.as_ref().map_or(0, |header| header.address));
+        let found = match Self::eh_sections(&mut source)? {
+            Some(found) => Some(found),
+            None => Self::eh_segment(&mut source)?,
+        };
+        let mut bases = BaseAddresses::default();
         if let Some(text) = elf.section_header(".text") {
             bases = bases.set_text(text.address);
         }
         if let Some(got) = elf.section_header(".got") {
             bases = bases.set_got(got.address);
         }
-        let lookup = match header {
-            Some(header) => Lookup::Header(header),
-            None => Lookup::Index(Index::build(&eh_frame_of(&eh_frame), &bases)),
-        };
+        let eh_frame = found.map(|(section, header)| {
+            let lookup = match header {
+                Some(header) => Lookup::Header(header),
+                None => Lookup::Index(Index::build(&section, &bases)),
+            };
+            (section, lookup)
+        });
         let debug_frame = match elf.section_header(".debug_frame") {
             Some(header) if header.has_data() && header.size > 0 => {
-                let bytes = Bytes {
-                    bytes: elf.section_data(header, MAX_SECTION)?,
+                let section = Section {
+                    part: source.section(header)?,
                     address: 0,
+                    form: Form::DebugFrame,
                 };
-                let index = Index::build(&debug_frame_of(&bytes), &bases);
-                Some((bytes, index))
+                let index = Index::build(&section, &bases);
+                Some((section, index))
             }
             _ => None,
         };
-        let eh_frame = (!eh_frame.bytes.is_empty()).then_some((eh_frame, lookup));
         Ok(Self {
             machine,
             bases,
             eh_frame,
             debug_frame,
+            loaded: source.loaded,
         })
     }
 
     /// `.eh_frame` and `.eh_frame_hdr` as the sections say.
-    fn eh_sections(elf: &Elf) -> Result<Option<(Bytes, Option<Header>)>, ElfError> {
-        let read = |name| match elf.section_header(name) {
+    fn eh_sections(source: &mut Source<'_>) -> Result<Option<(Section, Option<Header>)>, ElfError> {
+        let mut part = |name| match source.elf.section_header(name) {
             Some(header) if header.has_data() && header.size > 0 => {
-                let bytes = elf.section_data(header, MAX_SECTION)?;
-                let address = header.address;
-                Ok::<_, ElfError>(Some(Bytes { bytes, address }))
+                Ok::<_, ElfError>(Some((source.section(header)?, header.address)))
             }
             _ => Ok(None),
         };
-        let Some(eh_frame) = read(".eh_frame")? else {
+        let Some((eh_frame, address)) = part(".eh_frame")? else {
             return Ok(None);
         };
-        let header = read(".eh_frame_hdr")?;
-        let header = header.and_then(|header| Header::new(header.bytes, header.address));
-        Ok(Some((eh_frame, header)))
+        let header = part(".eh_frame_hdr")?;
+        let header = header.and_then(|(part, address)| Header::new(part, address));
+        let form = Form::EhFrame;
+        let section = Section {
+            part: eh_frame,
+            address,
+            form,
+        };
+        Ok(Some((section, header)))
     }
 
     /// The same as the segments say, where there are no sections: the header points to the table, which reaches at most
     /// to its segment's end.
-    fn eh_segment(elf: &Elf) -> Result<Option<(Bytes, Option<Header>)>, ElfError> {
+    fn eh_segment(source: &mut Source<'_>) -> Result<Option<(Section, Option<Header>)>, ElfError> {
+        let elf = source.elf;
         let segments = elf.segments().iter();
         let segment = segments
             .clone()
@@ -127,38 +164,44 @@ impl Table {
         let Some(segment) = segment else {
             return Ok(None);
         };
-        let bytes = elf.data(segment.offset, segment.file_size, MAX_SECTION)?;
-        let Some(header) = Header::new(bytes, segment.address) else {
+        let part = source.part(elf.part(segment.offset, segment.file_size))?;
+        let Some(header) = Header::new(part, segment.address) else {
             return Ok(None);
         };
-        let found = header.eh_frame().and_then(|address| {
-            let mut homes = segments.filter(|segment| segment.is_loaded());
-            let home = homes.find(|home| address.wrapping_sub(home.address) < home.file_size)?;
+        let address = header.eh_frame;
+        let mut homes = segments.filter(|segment| segment.is_loaded());
+        let home = homes.find(|home| address.wrapping_sub(home.address) < home.file_size);
+        let found = home.and_then(|home| {
             let within = address - home.address;
             let offset = home.offset.checked_add(within)?;
-            Some((address, offset, home.file_size - within))
+            let most = if source.may_vanish {
+                MAX_LOADED
+            } else {
+                MAX_SECTION
+            };
+            Some(elf.part(offset, (home.file_size - within).min(most)))
         });
-        let Some((address, offset, size)) = found else {
+        let Some(part) = found else {
             return Ok(None);
         };
-        let bytes = elf.data(offset, size.min(MAX_SECTION), MAX_SECTION)?;
-        Ok(Some((Bytes { bytes, address }, Some(header))))
+        let section = Section {
+            part: source.part(part)?,
+            address,
+            form: Form::EhFrame,
+        };
+        Ok(Some((section, Some(header))))
     }
 
     /// The bytes of memory it takes.
     pub(crate) fn memory(&self) -> usize {
-        let eh_frame = self.eh_frame.as_ref().map_or(0, |(bytes, lookup)| {
-            bytes.bytes.capacity()
-                + match lookup {
-                    Lookup::Header(header) => header.memory(),
-                    Lookup::Index(index) => index.memory(),
-                }
-        });
-        let debug_frame = self
-            .debug_frame
-            .as_ref()
-            .map_or(0, |(bytes, index)| bytes.bytes.capacity() + index.memory());
-        eh_frame + debug_frame
+        let lookup = |(_, lookup): &(_, Lookup)| match lookup {
+            Lookup::Header(header) => header.memory(),
+            Lookup::Index(index) => index.memory(),
+        };
+        let indexed = |(_, index): &(_, Index)| index.memory();
+        let eh_frame = self.eh_frame.as_ref().map_or(0, lookup);
+        let debug_frame = self.debug_frame.as_ref().map_or(0, indexed);
+        size_of::<Self>() + self.loaded + eh_frame + debug_frame
     }
 
     /// The rule for `address` (as the file states addresses).
@@ -191,58 +234,74 @@ impl Table {
         budget: &mut Budget,
         visitor: &mut V,
     ) -> Option<V::Output> {
-        if let Some((bytes, lookup)) = &self.eh_frame {
-            let section = eh_frame_of(bytes);
+        if let Some((section, lookup)) = &self.eh_frame {
             let offset = match lookup {
                 Lookup::Header(header) => header
                     .find(address)
-                    .and_then(|fde| usize::try_from(fde.checked_sub(bytes.address)?).ok()),
+                    .and_then(|entry| entry.checked_sub(section.address)),
                 Lookup::Index(index) => index.find(address),
             };
-            let fde = offset.and_then(|offset| {
-                section
-                    .fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset)
-                    .ok()
-            });
-            let found = self.visit(&section, fde, address, budget, visitor);
+            let found =
+                offset.and_then(|offset| self.look(section, offset, address, budget, visitor));
             if found.is_some() {
                 return found;
             }
         }
-        let (bytes, index) = self.debug_frame.as_ref()?;
-        let section = debug_frame_of(bytes);
+        let (section, index) = self.debug_frame.as_ref()?;
         let offset = index.find(address)?;
-        let fde = section
-            .fde_from_offset(&self.bases, offset.into(), DebugFrame::cie_from_offset)
-            .ok();
-        self.visit(&section, fde, address, budget, visitor)
+        self.look(section, offset, address, budget, visitor)
     }
 
-    fn visit<'a, S: UnwindSection<Slice<'a>>, V: Visitor>(
+    /// Reads the frame description at `offset` of the section.
+    fn look<V: Visitor>(
         &self,
-        section: &S,
-        fde: Option<Fde<'a>>,
+        section: &Section,
+        offset: u64,
         address: u64,
         budget: &mut Budget,
         visitor: &mut V,
     ) -> Option<V::Output> {
-        let fde = fde.filter(|fde| fde.contains(address))?;
-        let bytes = fde.entry_len().saturating_add(fde.cie().entry_len());
-        if bytes > MAX_PROGRAM || !budget.program(bytes) {
-            return None;
+        let excerpt = section.excerpt(offset, &mut |bytes| budget.program(bytes))?;
+        let at = excerpt.description;
+        match section.form {
+            Form::EhFrame => {
+                let section = excerpt.eh_frame();
+                let bases = self.bases.clone().set_eh_frame(excerpt.address);
+                let fde =
+                    section.fde_from_offset(&bases, at.into(), UnwindSection::cie_from_offset);
+                visit(&section, &bases, fde.ok()?, address, visitor)
+            }
+            Form::DebugFrame => {
+                let section = excerpt.debug_frame();
+                let bases = &self.bases;
+                let fde = section.fde_from_offset(bases, at.into(), UnwindSection::cie_from_offset);
+                visit(&section, bases, fde.ok()?, address, visitor)
+            }
         }
-        SCRATCH.with_borrow_mut(|scratch| {
-            let row = fde
-                .unwind_info_for_address(section, &self.bases, scratch, address)
-                .ok()?;
-            let entry = Entry {
-                row,
-                encoding: fde.cie().encoding(),
-                signal: fde.is_signal_trampoline(),
-            };
-            Some(visitor.visit(section, &entry))
-        })
     }
+}
+
+fn visit<'a, S: UnwindSection<Slice<'a>>, V: Visitor>(
+    section: &S,
+    bases: &BaseAddresses,
+    fde: Fde<'a>,
+    address: u64,
+    visitor: &mut V,
+) -> Option<V::Output> {
+    if !fde.contains(address) {
+        return None;
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let row = fde
+            .unwind_info_for_address(section, bases, scratch, address)
+            .ok()?;
+        let entry = Entry {
+            row,
+            encoding: fde.cie().encoding(),
+            signal: fde.is_signal_trampoline(),
+        };
+        Some(visitor.visit(section, &entry))
+    })
 }
 
 /// A row and what of its surroundings matters.
@@ -291,16 +350,4 @@ impl Visitor for StepRow<'_, '_, '_> {
             self.context,
         )
     }
-}
-
-fn eh_frame_of(bytes: &Bytes) -> EhFrame<Slice<'_>> {
-    let mut section = EhFrame::new(&bytes.bytes, LittleEndian);
-    section.set_address_size(8);
-    section
-}
-
-fn debug_frame_of(bytes: &Bytes) -> DebugFrame<Slice<'_>> {
-    let mut section = DebugFrame::new(&bytes.bytes, LittleEndian);
-    section.set_address_size(8);
-    section
 }

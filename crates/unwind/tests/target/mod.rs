@@ -164,7 +164,7 @@ impl Target {
         loop {
             let stopped = self.stop_thread(tid, usize::MAX);
             let (frames, _) = unwind(&mut self.process(), &stopped.sample(), Mode::Dwarf);
-            if frames.first().and_then(Frame::function_name) == Some(function) {
+            if frames.first().and_then(Frame::function_name).as_deref() == Some(function) {
                 return stopped;
             }
             assert!(Instant::now() < deadline, "{:?}", names(&frames));
@@ -276,7 +276,7 @@ pub(crate) fn unwind(
 pub(crate) fn names(frames: &[Frame]) -> Vec<String> {
     frames
         .iter()
-        .map(|frame| frame.function_name().unwrap_or("?").to_owned())
+        .map(|frame| frame.function_name().unwrap_or("?".into()).to_string())
         .collect()
 }
 

@@ -1,0 +1,93 @@
+//! Parts of a file that are read when they are asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ElfError;
+use crate::header::Image;
+use crate::read_at::ReadAt;
+
+/// A section, or another part of an ELF file: nothing of it is in memory, all is read when asked for. Clones share the
+/// file.
+#[derive(Clone)]
+pub struct Part {
+    image: Image<Arc<dyn ReadAt>>,
+    offset: u64,
+    size: u64,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("offset", &self.offset)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Part {
+    pub(crate) fn new(image: Image<Arc<dyn ReadAt>>, offset: u64, size: u64) -> Self {
+        Self {
+            image,
+            offset,
+            size,
+        }
+    }
+
+    /// Bytes that are in memory already.
+    #[must_use]
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        let size = bytes.len() as u64;
+        let image = Image {
+            source: Arc::new(bytes) as Arc<dyn ReadAt>,
+            start: 0,
+            size: Some(size),
+        };
+        Self::new(image, 0, size)
+    }
+
+    /// How many bytes the headers say there are. That the file has them is seen only by reading.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fills `buffer` with the bytes from position `at` of the part on.
+    ///
+    /// # Errors
+    /// If the part ends before, or the file does not have the bytes.
+    pub fn read_exact(&self, at: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
+        const END: ElfError = ElfError::Malformed("part");
+        let end = at.checked_add(buffer.len() as u64).ok_or(END)?;
+        if end > self.size {
+            return Err(END);
+        }
+        let offset = self.offset.checked_add(at).ok_or(END)?;
+        self.image.read_exact(buffer, offset)
+    }
+
+    /// Reads up to `most` bytes from position `at` on into `buffer`, which then holds nothing else: fewer where the part
+    /// ends.
+    ///
+    /// # Errors
+    /// If the part ends before `at`, or the file does not have the bytes.
+    pub fn read(&self, at: u64, most: usize, buffer: &mut Vec<u8>) -> Result<(), ElfError> {
+        buffer.clear();
+        let left = self
+            .size
+            .checked_sub(at)
+            .ok_or(ElfError::Malformed("part"))?;
+        let count = usize::try_from(left).map_or(most, |left| left.min(most));
+        buffer.resize(count, 0);
+        self.read_exact(at, buffer)
+    }
+
+    /// A copy of it in memory.
+    ///
+    /// # Errors
+    /// If there is more than `limit`, or the file does not have the bytes.
+    pub fn load(&self, limit: u64) -> Result<Self, ElfError> {
+        let bytes = self.image.read("part", self.offset, self.size, limit)?;
+        Ok(Self::of_bytes(bytes))
+    }
+}

@@ -1,0 +1,241 @@
+//! A section of frame descriptions, of which only the entries that are asked for are read.
+
+use ferretto_elf::Part;
+use gimli::{DebugFrame, EhFrame, EndianSlice, LittleEndian};
+
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The instructions of a function. The largest known have some ten kilobytes.
+const MAX_PROGRAM: usize = 256 << 10;
+/// What is common to many functions: some dozen bytes in all files known.
+const MAX_COMMON: usize = 4096;
+
+/// Which of the two forms entries have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `.eh_frame`: what is common lies some distance before.
+    EhFrame,
+    /// `.debug_frame`: it lies at a position in the section.
+    DebugFrame,
+}
+
+/// The section.
+pub(super) struct Section {
+    pub(super) part: Part,
+    pub(super) address: u64,
+    pub(super) form: Form,
+}
+
+/// A frame description and what it has in common with others, as a section of their own.
+#[derive(Default)]
+pub(super) struct Excerpt {
+    bytes: Vec<u8>,
+    /// Where in it the description begins; what is common is at the beginning.
+    pub(super) description: usize,
+    /// The address that distances in the description are measured from, which would be that of the beginning.
+    pub(super) address: u64,
+}
+
+impl Excerpt {
+    pub(super) fn eh_frame(&self) -> EhFrame<Slice<'_>> {
+        let mut section = EhFrame::new(&self.bytes, LittleEndian);
+        section.set_address_size(8);
+        section
+    }
+
+    pub(super) fn debug_frame(&self) -> DebugFrame<Slice<'_>> {
+        let mut section = DebugFrame::new(&self.bytes, LittleEndian);
+        section.set_address_size(8);
+        section
+    }
+}
+
+/// The beginning of an entry.
+struct Prefix {
+    /// Bytes of the whole entry.
+    size: u64,
+    /// Where in the entry it says what it is, or where that is that it has in common with others.
+    id_at: usize,
+    id: Id,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Id {
+    Common,
+    /// A distance or a position, and the bytes it takes.
+    Description(u64, usize),
+}
+
+/// The longest prefix.
+const PREFIX: usize = 20;
+
+/// Bytes of a part, of which those around the last place are in memory.
+pub(super) struct Window<'p> {
+    part: &'p Part,
+    bytes: Vec<u8>,
+    at: u64,
+    /// How many bytes are read at least.
+    ahead: usize,
+}
+
+impl<'p> Window<'p> {
+    pub(super) fn new(part: &'p Part, ahead: usize) -> Self {
+        Self {
+            part,
+            bytes: Vec::new(),
+            at: 0,
+            ahead,
+        }
+    }
+
+    /// Up to `most` bytes from position `at` on.
+    fn upto(&mut self, at: u64, most: usize) -> Option<&[u8]> {
+        let within = |window: &Self| usize::try_from(at.checked_sub(window.at)?).ok();
+        let known = within(self)
+            .and_then(|start| self.bytes.get(start..))
+            .map_or(0, <[u8]>::len);
+        if known < most && known as u64 != self.part.size().checked_sub(at)? {
+            let read = self
+                .part
+                .read(at, most.max(self.ahead), &mut self.bytes)
+                .ok();
+            if read.is_none() {
+                self.bytes.clear();
+            }
+            self.at = at;
+            read?;
+        }
+        let rest = self.bytes.get(within(self)?..)?;
+        Some(&rest[..rest.len().min(most)])
+    }
+
+    fn exactly(&mut self, at: u64, size: usize) -> Option<&[u8]> {
+        self.upto(at, size).filter(|bytes| bytes.len() == size)
+    }
+}
+
+impl Section {
+    /// Takes out the description at `offset`, if `may_read` allows as many bytes as it has.
+    pub(super) fn excerpt(
+        &self,
+        offset: u64,
+        may_read: &mut dyn FnMut(usize) -> bool,
+    ) -> Option<Excerpt> {
+        const USUAL: usize = 256;
+        let mut windows = [USUAL; 2].map(|ahead| Window::new(&self.part, ahead));
+        let mut excerpt = Excerpt::default();
+        let [here, common] = &mut windows;
+        let (prefix, size) = (self.prefix(here, offset)?, MAX_PROGRAM as u64);
+        (prefix.size <= size).then_some(())?;
+        self.fill(&mut excerpt, offset, &prefix, [here, common], may_read)?;
+        Some(excerpt)
+    }
+
+    fn prefix(&self, window: &mut Window<'_>, offset: u64) -> Option<Prefix> {
+        let bytes = window.upto(offset, PREFIX)?;
+        let word = |at: usize| {
+            let bytes = bytes.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let long = |at: usize| {
+            let bytes = bytes.get(at..at + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (length, id_at) = match word(0)? {
+            0xffff_ffff => (long(4)?, 12),
+            0 => {
+                let (id_at, id) = (4, Id::Common);
+                return Some(Prefix { size: 4, id_at, id });
+            }
+            length => (length.into(), 4),
+        };
+        let id = match self.form {
+            Form::EhFrame => match word(id_at)? {
+                0 => Id::Common,
+                distance => Id::Description(distance.into(), 4),
+            },
+            Form::DebugFrame if id_at == 12 => match long(id_at)? {
+                u64::MAX => Id::Common,
+                position => Id::Description(position, 8),
+            },
+            Form::DebugFrame => match word(id_at)? {
+                u32::MAX => Id::Common,
+                position => Id::Description(position.into(), 4),
+            },
+        };
+        let size = length.checked_add(id_at as u64)?;
+        Some(Prefix { size, id_at, id })
+    }
+
+    fn fill(
+        &self,
+        excerpt: &mut Excerpt,
+        offset: u64,
+        prefix: &Prefix,
+        [here, common]: [&mut Window<'_>; 2],
+        may_read: &mut dyn FnMut(usize) -> bool,
+    ) -> Option<()> {
+        let Id::Description(reference, id_size) = prefix.id else {
+            return None;
+        };
+        let common_at = match self.form {
+            Form::EhFrame => (offset + prefix.id_at as u64).checked_sub(reference)?,
+            Form::DebugFrame => reference,
+        };
+        let common_size = self.prefix(common, common_at)?.size;
+        let common_size = usize::try_from(common_size).ok()?;
+        let size = usize::try_from(prefix.size).ok()?;
+        if common_size > MAX_COMMON || size < prefix.id_at + id_size {
+            return None;
+        }
+        may_read(common_size + size).then_some(())?;
+        excerpt.bytes.clear();
+        let common = common.exactly(common_at, common_size)?;
+        excerpt.bytes.extend_from_slice(common);
+        let here = here.exactly(offset, size)?;
+        excerpt.bytes.extend_from_slice(here);
+        let id = common_size + prefix.id_at;
+        let reference = match self.form {
+            Form::EhFrame => id as u64,
+            Form::DebugFrame => 0,
+        };
+        excerpt.bytes[id..id + id_size].copy_from_slice(&reference.to_le_bytes()[..id_size]);
+        excerpt.description = common_size;
+        excerpt.address = self
+            .address
+            .wrapping_add(offset)
+            .wrapping_sub(common_size as u64);
+        Some(())
+    }
+
+    /// Gives each description in turn, with its position. What is damaged ends it, and so do `each` and `may_read` when
+    /// they say `false`.
+    pub(super) fn for_each(
+        &self,
+        may_read: &mut dyn FnMut(usize) -> bool,
+        each: &mut dyn FnMut(u64, &Excerpt) -> bool,
+    ) {
+        const AHEAD: usize = 64 << 10;
+        let mut here = Window::new(&self.part, AHEAD);
+        let mut common = Window::new(&self.part, MAX_COMMON);
+        let mut excerpt = Excerpt::default();
+        let mut offset = 0_u64;
+        while let Some(prefix) = self.prefix(&mut here, offset) {
+            let is_usual = prefix.size <= MAX_PROGRAM as u64;
+            if is_usual && prefix.id != Id::Common {
+                let windows = [&mut here, &mut common];
+                let filled = self.fill(&mut excerpt, offset, &prefix, windows, may_read);
+                if filled.is_some() && !each(offset, &excerpt) {
+                    return;
+                }
+            }
+            let Some(next) = offset.checked_add(prefix.size) else {
+                return;
+            };
+            offset = next;
+            if !may_read(4) {
+                return;
+            }
+        }
+    }
+}
