@@ -159,27 +159,34 @@ impl OwnedChunk {
         true
     }
 
-    /// As [`append_fragment`](Self::append_fragment), for the first `length` of sixteen bytes, the first
-    /// one lowest.
-    #[inline]
-    pub(crate) fn append_short_fragment(&mut self, bytes: u128, length: usize, max: u16) -> bool {
-        // Room for all sixteen and more, so that there are some bytes left.
-        let fits = self.room() > 32 && length <= 16 && self.count() <= max;
+    /// As [`append_fragment`](Self::append_fragment), for the first bytes of two words, the first one lowest: at most seven
+    /// of `head`, then at most sixteen of `tail`.
+    #[inline(always)]
+    pub(crate) fn append_short_fragment(
+        &mut self,
+        head: (u64, usize),
+        tail: (u128, usize),
+        max: u16,
+    ) -> bool {
+        // Room for all that is written, whatever of it is used, and for some bytes more.
+        let fits = self.room() > 32 && head.1 <= 7 && tail.1 <= 16 && self.count() <= max;
         if !fits {
             return false;
         }
-        self.note_write(self.used, 17);
-        // SAFETY: there are more than seventeen bytes of room; otherwise as in `append`.
+        let length = head.1 + tail.1;
+        self.note_write(self.used, 8 + 16);
+        // SAFETY: at most 1 + 7 + 16 bytes are written, and there is more room than that; otherwise as in `append`.
         unsafe {
             let at = self.payload.as_ptr().add(self.used);
-            at.write(length as u8);
+            // Behind their length. What overlaps with the tail is overwritten next.
+            at.cast::<u64>()
+                .write_unaligned((head.0 << 8 | length as u64).to_le());
+            let at = at.add(1 + head.1);
             // In halves, as they are in registers.
-            at.add(1)
+            at.cast::<u64>().write_unaligned((tail.0 as u64).to_le());
+            at.add(8)
                 .cast::<u64>()
-                .write_unaligned((bytes as u64).to_le());
-            at.add(9)
-                .cast::<u64>()
-                .write_unaligned(((bytes >> 64) as u64).to_le());
+                .write_unaligned(((tail.0 >> 64) as u64).to_le());
         }
         self.used += 1 + length;
         self.count_fragment();

@@ -240,20 +240,6 @@ impl ChunkSink {
         self.inflated && !self.patches.is_ready() && !self.is_crowded()
     }
 
-    /// As [`append_packet`](Self::append_packet), for the first `length` of sixteen bytes, the first one lowest.
-    #[inline]
-    pub(crate) fn append_short_packet(&mut self, packet: u128, length: usize) {
-        if self.is_usual()
-            && self
-                .chunk
-                .append_short_fragment(packet, length, MAX_FRAGMENTS)
-        {
-            self.written += length as u64;
-        } else {
-            self.append_packet_slowly(&packet.to_le_bytes()[..length.min(16)]);
-        }
-    }
-
     #[cold]
     fn append_packet_slowly(&mut self, packet: &[u8]) {
         self.start_packet();

@@ -94,11 +94,13 @@ impl TraceWriter {
         self.sink.append_packet(packet);
     }
 
-    /// Appends a packet that is encoded already: the first `length` of sixteen bytes, the first one lowest. The quickest
-    /// way there is.
-    #[inline]
-    pub fn write_short_packet(&mut self, packet: u128, length: usize) {
-        self.sink.append_short_packet(packet, length);
+    /// Appends a packet that is encoded already: the first bytes of two words, the first one lowest, and how many of each;
+    /// at most seven and sixteen. The quickest way there is. Returns whether it could be done; if not, which is rare,
+    /// nothing has happened: there is little room, or it is the first packet.
+    #[inline(always)]
+    #[must_use = "if not, the packet has to be written in another way"]
+    pub fn write_short_packet(&mut self, head: (u64, usize), tail: (u128, usize)) -> bool {
+        self.sink.append_short_packet(head, tail)
     }
 
     /// Starts a packet of at most 126 bytes that is put together from registers, in place. `None` if that cannot be done at

@@ -66,35 +66,46 @@ impl EventBuffer {
     }
 }
 
-/// How the packet of an event begins: the timestamp, the flag that says that it needs what was interned before, and the
-/// tag and length, 0 for now, of the event; the first byte lowest, and how many there are. `None` if the timestamp takes
-/// more than four bytes.
-#[inline]
-pub(super) fn event_header(timestamp: u64) -> Option<(u128, usize)> {
-    const TIMESTAMP: u64 = (trace_packet::TIMESTAMP << 3) as u64;
-    // What follows the time.
-    const REST: u32 = u32::from_le_bytes([
-        (trace_packet::SEQUENCE_FLAGS << 3) as u8,
-        2,
-        (trace_packet::TRACK_EVENT << 3 | 2) as u8,
-        0,
-    ]);
-    let length = match timestamp {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
+/// How many bytes [`EVENT`] has.
+pub(super) const EVENT_LENGTH: usize = 4;
+
+/// What follows the timestamp in the packet of an event: the flag that says that it needs what was interned before, and
+/// the tag and length, 0 for now, of the event; the first byte lowest.
+pub(super) const EVENT: u32 = u32::from_le_bytes([
+    (trace_packet::SEQUENCE_FLAGS << 3) as u8,
+    2,
+    (trace_packet::TRACK_EVENT << 3 | 2) as u8,
+    0,
+]);
+
+/// How the packet of an event begins: with the timestamp; the first byte lowest, and how many there are. `None` if it
+/// takes more than four bytes and its tag.
+#[inline(always)]
+pub(super) fn short_timestamp(timestamp: u64) -> Option<(u64, usize)> {
+    const TAG: u64 = (trace_packet::TIMESTAMP << 3) as u64;
+    let (groups, length) = match timestamp {
+        0..0x80 => (timestamp, 1),
+        0x80..0x4000 => (timestamp & 0x7f | 0x80 | timestamp >> 7 << 8, 2),
+        _ => long_groups(timestamp)?,
+    };
+    Some((TAG | groups << 8, 1 + length))
+}
+
+/// A number in groups of seven bits, with a bit that says that more follow on all but the last, if these are three or
+/// four.
+#[cold]
+fn long_groups(number: u64) -> Option<(u64, usize)> {
+    let length = match number {
         0x4000..0x20_0000 => 3,
         0x20_0000..0x1000_0000 => 4,
         _ => return None,
     };
-    // Groups of seven bits, and a bit that says that more follow on all but the last.
-    let groups = timestamp & 0x7f
-        | (timestamp & 0x3f80) << 1
-        | (timestamp & 0x1f_c000) << 2
-        | (timestamp & 0xfe0_0000) << 3;
+    let groups = number & 0x7f
+        | (number & 0x3f80) << 1
+        | (number & 0x1f_c000) << 2
+        | (number & 0xfe0_0000) << 3;
     let more = 0x8080_8080 & ((1 << (8 * (length - 1))) - 1);
-    let bits = TIMESTAMP | (groups | more) << 8;
-    let bits = u128::from(bits) | u128::from(REST) << (8 + 8 * length);
-    Some((bits, 5 + length))
+    Some((groups | more, length))
 }
 
 impl Sink for EventBuffer {
@@ -179,10 +190,11 @@ impl EventBuffer {
     #[inline]
     pub(super) fn begin_event(&mut self, timestamp: u64) -> Mark {
         self.clear();
-        let Some((bits, length)) = event_header(timestamp) else {
+        let Some((time, width)) = short_timestamp(timestamp) else {
             return self.begin_late_event(timestamp);
         };
-        self.write_known(&bits.to_le_bytes(), length);
+        let bits = u128::from(time) | u128::from(EVENT) << (8 * width);
+        self.write_known(&bits.to_le_bytes(), width + EVENT_LENGTH);
         self.mark(self.used - 1)
     }
 
@@ -263,10 +275,11 @@ mod tests {
             let mark = buffer.begin_event(timestamp);
             assert_eq!(mark.slot + 1, expected.len());
             assert_eq!(buffer.written(), expected, "{timestamp}");
-            let header = event_header(timestamp);
-            assert_eq!(header.is_some(), timestamp < 1 << 28);
-            if let Some((bits, length)) = header {
-                assert_eq!(bits.to_le_bytes()[..length], expected);
+            let time = short_timestamp(timestamp);
+            assert_eq!(time.is_some(), timestamp < 1 << 28);
+            if let Some((bits, length)) = time {
+                let header = [&bits.to_le_bytes()[..length], &EVENT.to_le_bytes()].concat();
+                assert_eq!(header, expected);
             }
         }
     }

@@ -111,7 +111,7 @@ pub fn emit_short<'a>(category: impl Selector<'a>, kind: Kind, name: &'static st
     short(slots, categories, kind, name);
 }
 
-#[inline]
+#[inline(always)]
 fn short(slots: u32, categories: Categories<'_>, kind: Kind, name: &'static str) {
     if slots == 0 {
         return;

@@ -15,6 +15,18 @@ pub struct ShortPacket<'a> {
 }
 
 impl ChunkSink {
+    /// Appends a packet of two parts if that can be done in the usual way. Returns whether it was.
+    /// See [`TraceWriter::write_short_packet`](crate::TraceWriter::write_short_packet).
+    #[inline(always)]
+    pub(crate) fn append_short_packet(&mut self, head: (u64, usize), tail: (u128, usize)) -> bool {
+        let is_written =
+            self.is_usual() && self.chunk.append_short_fragment(head, tail, MAX_FRAGMENTS);
+        if is_written {
+            self.written += (head.1 + tail.1) as u64;
+        }
+        is_written
+    }
+
     /// A short packet, in the usual case that it has been counted ahead and that there is room.
     #[inline(always)]
     pub(crate) fn short_packet(&mut self) -> Option<ShortPacket<'_>> {

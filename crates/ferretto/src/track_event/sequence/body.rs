@@ -86,7 +86,10 @@ impl Sequence {
     ) {
         let key = Key::new(kind, std::ptr::from_ref(category).addr(), name);
         match self.prefixes.get(key) {
-            Some(prefix) => buffer.write_known(&prefix.bytes, prefix.length),
+            Some(prefix) => {
+                let (fields, length) = prefix.fields();
+                buffer.write_known(&fields.to_le_bytes(), length);
+            }
             None => self.write_new_prefix(buffer, key, kind, category, name),
         }
     }

@@ -4,7 +4,7 @@ use ferretto_proto::fields::{clock_snapshot, trace_packet};
 use ferretto_wire::Mark;
 
 use super::NEEDS_STATE;
-use crate::track_event::buffer::{EventBuffer, EventEncoder, event_header};
+use crate::track_event::buffer::{EventBuffer, EventEncoder, short_timestamp};
 use crate::track_event::filter::Filter;
 use crate::track_event::time::{INCREMENTAL, Timestamp};
 
@@ -73,14 +73,16 @@ impl Clock {
         self.begin_unusual_event(buffer, now, time)
     }
 
-    /// How the packet of an event begins that happens now, if it begins in the usual way. To be followed by
-    /// [`advance`](Self::advance) if it is written.
-    #[inline]
-    pub(super) fn usual_header(&self, now: u64) -> Option<(u128, usize)> {
-        if !self.is_plain || now < self.last {
-            return None;
-        }
-        event_header(now - self.last)
+    /// Whether times are differences in nanoseconds.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// How the packet of an event begins that happens now and whose time [is plain](Self::is_plain), if it begins in the
+    /// usual way. To be followed by [`advance`](Self::advance) if it is written.
+    #[inline(always)]
+    pub(super) fn usual_time(&self, now: u64) -> Option<(u64, usize)> {
+        short_timestamp(now.checked_sub(self.last)?)
     }
 
     /// Such a packet was written.

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
-use ferretto_proto::fields::{trace_packet, track_event};
+use ferretto_proto::fields::trace_packet;
 
 use self::clock::Clock;
 use self::dynamic::Decisions;
@@ -63,10 +63,9 @@ pub(super) struct Sequence {
     drop_count: u64,
     /// Starts anew when the writer has written so much.
     renew_at: u64,
+    /// Until the writer has written so much, events may be written quickly; 0 if not even the next.
+    quick_until: u64,
 }
-
-/// The end of a slice, encoded.
-const END: u128 = (track_event::TYPE << 3) as u128 | (Kind::End as u128) << 8;
 
 /// When an event happens.
 #[derive(Clone, Copy, Debug)]
@@ -99,12 +98,14 @@ impl Sequence {
             decisions: Decisions::default(),
             is_stale: true,
             renew_at: 0,
+            quick_until: 0,
         }
     }
 
     /// Forgets what was interned, before the next event.
     pub(super) fn clear(&mut self) {
         self.is_stale = true;
+        self.quick_until = 0;
     }
 
     /// Whether what was written before cannot be relied on, or is so much that it may have been overwritten.
@@ -125,52 +126,61 @@ impl Sequence {
     }
 
     /// Whether what was written before can be relied on, and events carry nothing unusual.
-    #[inline]
+    #[inline(always)]
     fn is_usual(&self) -> bool {
-        !self.must_start_anew() && self.thread_time.is_none()
+        self.writer.written() < self.quick_until
+    }
+
+    /// Finds out until when this is so. To be called after anything was written that was not [usual](Self::is_usual):
+    /// only then packets may have been lost.
+    fn settle(&mut self) {
+        let is_usual =
+            !self.must_start_anew() && self.thread_time.is_none() && self.clock.is_plain();
+        self.quick_until = if is_usual { self.renew_at } else { 0 };
     }
 
     /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
-    /// whether it did.
-    #[inline]
+    /// whether it did; if not, nothing has happened.
+    #[inline(always)]
     pub(super) fn short_event(&mut self, now: u64, event: &ShortEvent) -> bool {
+        self.try_short_event(now, event).is_some()
+    }
+
+    #[inline(always)]
+    fn try_short_event(&mut self, now: u64, event: &ShortEvent) -> Option<()> {
         if !self.is_usual() {
-            return false;
+            return None;
         }
-        let (body, length) = match event {
-            ShortEvent::End => (END, 2),
+        let behind_time = match *event {
+            ShortEvent::End => const { prefix::bare(Kind::End) },
             ShortEvent::Named {
                 kind,
                 category,
                 name,
             } => {
-                let category = std::ptr::from_ref(*category).addr();
-                match self.prefixes.get(Key::new(*kind, category, name)) {
-                    Some(prefix) => (u128::from_le_bytes(prefix.bytes), prefix.length),
-                    _ => return false,
-                }
+                let category = std::ptr::from_ref(category).addr();
+                let key = Key::new(kind, category, name);
+                self.prefixes.get(key)?.whole()
             }
         };
-        let Some((header, width)) = self.clock.usual_header(now) else {
-            return false;
-        };
-        if width + length > 16 {
-            return false;
+        let time = self.clock.usual_time(now)?;
+        if !self.writer.write_short_packet(time, behind_time) {
+            return None;
         }
         self.clock.advance(now);
-        // The length of the event is the last byte of the header.
-        let header = header | (length as u128) << (8 * (width - 1));
-        let packet = header | body << (8 * width);
-        self.writer.write_short_packet(packet, width + length);
-        true
+        Some(())
     }
 
     /// Writes an event.
     #[inline(never)]
     pub(super) fn event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
-        if self.quick_event(now, event) {
-            return;
+        if !self.quick_event(now, event) {
+            self.any_event(buffer, now, event);
+            self.settle();
         }
+    }
+
+    fn any_event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
         if let Categories::Dynamic(name) = event.categories
             && !self.wants(name)
         {

@@ -4,9 +4,10 @@
 use ferretto_proto::fields::{debug_annotation, track_event};
 use ferretto_wire::varint_bits;
 
-use super::prefix::Key;
-use super::{END, Sequence};
-use crate::track_event::event::{Categories, CounterValue, Event, Kind, Name, Place};
+use super::Sequence;
+use super::prefix::{self, Key};
+use crate::track_event::buffer::EVENT_LENGTH;
+use crate::track_event::event::{Categories, CounterValue, Event, Name, Place};
 use crate::track_event::field::Field;
 use crate::track_event::track::Track;
 
@@ -27,14 +28,14 @@ impl Sequence {
             return None;
         }
         let beginning = self.quick_beginning(event)?;
-        let (header, width) = self.clock.usual_header(now)?;
+        let (time, width) = self.clock.usual_time(now)?;
         let track = match quick_track(event)? {
             Some(track) => Some(self.known_number(track)?),
             None => None,
         };
         let mut packet = self.writer.short_packet()?;
         let mut push = |(bits, length): Bits| packet.push(bits, length).then_some(());
-        push((header, width))?;
+        push((time.into(), width))?;
         push(beginning)?;
         if let Some(uuid) = track {
             push(varint_field(track_event::TRACK_UUID, uuid))?;
@@ -55,27 +56,23 @@ impl Sequence {
                 push(argument(name, value.number().get()?)?)?;
             }
         }
-        // The length of the event is the last byte of the header.
-        let length = packet.len() - width;
-        packet.set(width - 1, length as u8);
+        let fields = width + EVENT_LENGTH;
+        packet.set(fields - 1, (packet.len() - fields) as u8);
         packet.finish();
         self.clock.advance(now);
         Some(())
     }
 
-    /// Kind, categories and name.
+    /// All from behind the timestamp to kind, categories and name.
     #[inline]
     fn quick_beginning(&self, event: &Event<'_>) -> Option<Bits> {
         match (event.categories, event.name) {
             (Categories::Static(category), Some(Name::Static(name))) => {
                 let category = std::ptr::from_ref(category).addr();
-                let prefix = self.prefixes.get(Key::new(event.kind, category, name))?;
-                Some((u128::from_le_bytes(prefix.bytes), prefix.length))
+                let key = Key::new(event.kind, category, name);
+                Some(self.prefixes.get(key)?.whole())
             }
-            (Categories::None, None) => match event.kind {
-                Kind::End => Some((END, 2)),
-                kind => Some(varint_field(track_event::TYPE, kind as u64)),
-            },
+            (Categories::None, None) => Some(prefix::bare(event.kind)),
             _ => None,
         }
     }

@@ -116,5 +116,6 @@ impl Sequence {
         self.clock.write(buffer, now, None, NEEDS_STATE);
         EventEncoder::new(buffer).bytes(trace_packet::TRACK_DESCRIPTOR, description);
         self.writer.write_packet(buffer.written());
+        self.settle();
     }
 }
