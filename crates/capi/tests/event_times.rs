@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
 
 use common::events::*;
 use common::init_with;
@@ -110,11 +111,15 @@ fn trackevent_007_after_a_loss_a_sequence_starts_anew() {
     init_with(64);
     let category = Category::register("losses");
     let session = record("losses");
-    let write = |count| {
-        for _ in 0..count {
-            category.emit(INSTANT, Some(c"many"), &[uint(Some(c"number"), u64::MAX)]);
-        }
-    };
+    // Sixteen times what the memory holds: the service would have to take chunks out as fast as they are written, from the
+    // first byte to the last.
+    let long: &CStr = Box::leak(
+        CString::new("x".repeat(1 << 20))
+            .unwrap()
+            .into_boxed_c_str(),
+    );
+    let write_long = || category.emit(INSTANT, Some(c"long"), &[string(c"text", long)]);
+    let write_short = || category.emit(INSTANT, Some(c"short"), &[]);
     // SAFETY: used as the headers say.
     let flush = || assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
     let mut packets = Vec::new();
@@ -124,9 +129,10 @@ fn trackevent_007_after_a_loss_a_sequence_starts_anew() {
         packets.iter().any(|packet| lost(packet) == Some(257))
     };
     while !lost(&packets) {
-        write(30_000);
+        write_short();
+        write_long();
         flush();
-        write(1);
+        write_short();
         flush();
         packets.extend(session.read());
     }

@@ -105,6 +105,14 @@ pub fn uint(name: Option<&'static CStr>, value: u64) -> *const PerfettoTeHlExtra
     })
 }
 
+pub fn string(name: &'static CStr, value: &'static CStr) -> *const PerfettoTeHlExtra {
+    extra(PerfettoTeHlExtraDebugArgString {
+        header: header(extra_type::DEBUG_ARG_STRING),
+        name: name.as_ptr(),
+        value: value.as_ptr(),
+    })
+}
+
 pub fn timestamp(clock_id: u32, value: u64) -> *const PerfettoTeHlExtra {
     extra(PerfettoTeHlExtraTimestamp {
         header: header(extra_type::TIMESTAMP),
