@@ -156,8 +156,8 @@ impl Elf {
         Part::new(self.image.clone(), offset, size)
     }
 
-    /// The names of functions: `.symtab` and `.dynsym` together, gone through at the first call. Empty if there are none
-    /// or they are damaged.
+    /// The names of functions: `.symtab`, or else what `.gnu_debugdata` has packed, and `.dynsym` together, gone through
+    /// at the first call. Empty if there are none or they are damaged.
     pub fn symbols(&self) -> &Symbols {
         self.symbols.get_or_init(|| self.read_symbols())
     }

@@ -4,8 +4,8 @@
 //! shrinks meanwhile is an error, not a signal), every count and size is checked against the file and against a
 //! limit before memory is taken for it, and malformed headers are errors.
 //!
-//! 32-bit and 64-bit files in little-endian order are read. Not offered: big-endian files, and the symbols that
-//! some distributions put, compressed by xz, into `.gnu_debugdata`.
+//! 32-bit and 64-bit files in little-endian order are read, and the symbols that some distributions put, compressed by
+//! xz, into `.gnu_debugdata`. Not offered: big-endian files.
 //!
 //! ```
 //! use ferretto_elf::{Elf, open_regular};
@@ -22,6 +22,7 @@ mod dynamic;
 mod elf;
 mod error;
 mod header;
+mod mini;
 mod notes;
 mod open;
 mod part;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::ElfError;
 use crate::bytes::{string_at, u16_at, u32_at, word_at};
 use crate::header::{Class, Headers, Image, SectionHeader};
+use crate::mini;
 use crate::part::Part;
 use crate::read_at::ReadAt;
 
@@ -35,7 +36,6 @@ const SECOND: u32 = 1 << 31;
 
 /// The functions of a file by address: eight bytes each. Their sizes and names are read from the file when asked for.
 pub struct Symbols {
-    headers: Arc<Headers>,
     /// What the addresses of `functions` are relative to.
     base: u64,
     /// Sorted by address, no address twice.
@@ -78,10 +78,14 @@ struct Symbol {
 struct Table {
     symbols: Part,
     names: Part,
+    /// Of the file it is in, which symbols name sections of.
+    headers: Arc<Headers>,
+    /// Bytes of it that are in memory.
+    memory: usize,
 }
 
 impl Table {
-    fn new(image: &Image<Arc<dyn ReadAt>>, headers: &Headers, kind: u32) -> Option<Self> {
+    fn new(image: &Image<Arc<dyn ReadAt>>, headers: &Arc<Headers>, kind: u32) -> Option<Self> {
         let mut sections = headers.sections.iter();
         let section = sections.find(|section| section.kind == kind)?;
         let strings = headers.sections.get(section.link as usize)?;
@@ -89,7 +93,22 @@ impl Table {
         Some(Self {
             symbols: part(section),
             names: part(strings),
+            headers: Arc::clone(headers),
+            memory: 0,
         })
+    }
+
+    /// The table in the file that is packed into a section, without the rest of that file.
+    fn packed(image: &Image<Arc<dyn ReadAt>>, headers: &Headers) -> Option<Self> {
+        let section = mini::section(headers)?;
+        let limit = mini::size(section);
+        let inside = mini::open(image, section).ok()?;
+        let headers = Arc::new(inside.headers);
+        let mut table = Self::new(&inside.image, &headers, SHT_SYMTAB)?;
+        table.symbols = table.symbols.load(limit).ok()?;
+        table.names = table.names.load(limit).ok()?;
+        table.memory = (table.symbols.size() + table.names.size()) as usize + headers.memory();
+        Some(table)
     }
 
     /// The name that begins there, as far as it is text.
@@ -115,12 +134,17 @@ impl Symbols {
             Some(section.size / entry_size(headers.class))
         });
         let functions = tables.fold(0, u64::saturating_add);
-        functions.min(MAX_FUNCTIONS as u64) * size_of::<Function>() as u64
+        let packed = mini::section(headers).map_or(0, mini::size);
+        // A packed table has no more functions than bytes to pack them into.
+        let functions = functions.saturating_add(packed / entry_size(headers.class));
+        let found = functions.min(MAX_FUNCTIONS as u64) * size_of::<Function>() as u64;
+        found.saturating_add(packed.saturating_mul(2))
     }
 
     pub(crate) fn read(image: &Image<Arc<dyn ReadAt>>, headers: &Arc<Headers>) -> Self {
         let table = |kind| Table::new(image, headers, kind);
-        let tables = [table(SHT_SYMTAB), table(SHT_DYNSYM)];
+        let full = table(SHT_SYMTAB).or_else(|| Table::packed(image, headers));
+        let tables = [full, table(SHT_DYNSYM)];
         let code = headers
             .sections
             .iter()
@@ -130,11 +154,10 @@ impl Symbols {
         for (table, bit) in tables.iter().zip([0, SECOND]) {
             if let Some(table) = table {
                 // A damaged table is as none; what the other has is still good.
-                let _ = found.add(table, bit, headers);
+                let _ = found.add(table, bit);
             }
         }
         Self {
-            headers: Arc::clone(headers),
             base,
             functions: found.sorted(),
             tables,
@@ -188,7 +211,8 @@ impl Symbols {
     /// The bytes of memory it takes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.functions.capacity() * size_of::<Function>()
+        let tables = self.tables.iter().flatten().map(|table| table.memory);
+        self.functions.capacity() * size_of::<Function>() + tables.sum::<usize>()
     }
 
     fn table(&self, function: Function) -> Option<&Table> {
@@ -197,13 +221,13 @@ impl Symbols {
 
     /// The symbol of a function, unless the file has been changed.
     fn symbol(&self, function: Function) -> Option<Symbol> {
+        let table = self.table(function)?;
         let mut bytes = [0; 24];
-        let size = entry_size(self.headers.class);
+        let size = entry_size(table.headers.class);
         let entry = &mut bytes[..size as usize];
         let at = u64::from(function.symbol & !SECOND) * size;
-        let table = self.table(function)?;
         table.symbols.read_exact(at, entry).ok()?;
-        let symbol = parse(entry, &self.headers, function.symbol & SECOND == 0)?;
+        let symbol = parse(entry, &table.headers, function.symbol & SECOND == 0)?;
         let address = self.base.wrapping_add(function.address.into());
         (symbol.address == address).then_some(symbol)
     }
@@ -236,7 +260,8 @@ impl Found {
         }
     }
 
-    fn add(&mut self, table: &Table, bit: u32, headers: &Headers) -> Result<(), ElfError> {
+    fn add(&mut self, table: &Table, bit: u32) -> Result<(), ElfError> {
+        let headers = &table.headers;
         let entry = entry_size(headers.class);
         let (size, limit) = (table.symbols.size(), MAX_SYMBOLS * entry);
         if size > limit {

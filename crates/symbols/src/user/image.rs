@@ -68,7 +68,7 @@ impl Image {
         let debug = elf.section_header(".debug_info");
         let level = if debug.is_some_and(|section| section.has_data()) {
             Level::Lines
-        } else if has(SHT_SYMTAB) {
+        } else if has(SHT_SYMTAB) || elf.section_header(".gnu_debugdata").is_some() {
             Level::Functions
         } else if has(SHT_DYNSYM) {
             Level::Exported

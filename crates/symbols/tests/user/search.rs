@@ -128,6 +128,29 @@ fn a_stripped_program_has_its_debug_file_beside_it() {
 }
 
 #[test]
+fn a_stripped_program_may_have_its_symbols_packed_inside() {
+    let world = World::new();
+    if std::process::Command::new("xz")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        println!("skipped: there is no xz");
+        return;
+    }
+    let program = world.compile(SOURCE, "program", &["-O1"]);
+    let (outer, _) = function(&elf(&program), "outer");
+    let recorded = module(&program, &[outer]);
+    world.run("objcopy", &["--only-keep-debug", "program", "packed"]);
+    world.run("xz", &["packed"]);
+    world.run("objcopy", &["--strip-all", "program"]);
+    assert_eq!(functions(&symbolize(system(), &recorded)), [""; 0]);
+    let packed = ["--add-section", ".gnu_debugdata=packed.xz", "program"];
+    world.run("objcopy", &packed);
+    assert_eq!(functions(&symbolize(system(), &recorded)), ["outer"]);
+}
+
+#[test]
 fn debug_files_are_found_by_build_id() {
     let world = World::new();
     let program = world.compile(SOURCE, "program", &["-O1", "-g"]);
