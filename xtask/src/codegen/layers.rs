@@ -45,7 +45,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("perfetto/trace/trigger.proto", Layer::Core),
     (
         "perfetto/trace/perfetto/perfetto_metatrace.proto",
-        Layer::DescriptorsOnly,
+        Layer::Trace,
     ),
     ("perfetto/trace/perfetto/", Layer::Core),
     (

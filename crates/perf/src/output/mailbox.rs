@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use ferretto_client::InstanceId;
 use ferretto_shm::TraceWriter;
 
 use super::{Defaults, Sample};
@@ -33,6 +34,14 @@ pub(crate) enum Message {
     Clear(SourceKey),
     /// The memory guardrail ends the instance.
     Guardrail(SourceKey),
+    /// The instance is about to end.
+    Ending(SourceKey),
+    /// An instance that records the profiler itself has begun.
+    StartMetatrace(SourceKey, Box<TraceWriter>),
+    /// Such an instance is to end, after the others that are about to.
+    EndMetatrace(SourceKey, InstanceId),
+    /// It is time to write what the profiler has done.
+    CollectMetatrace,
     /// The instance is no more; nothing is left to be said.
     Purge(SourceKey),
     Barrier(Arc<Barrier>),

@@ -37,6 +37,7 @@ mod defaults;
 mod frames;
 mod interner;
 mod mailbox;
+mod metatrace;
 mod off_cpu;
 mod packets;
 mod sample;
@@ -44,6 +45,7 @@ mod writer;
 
 pub(crate) use self::defaults::Defaults;
 pub(crate) use self::mailbox::{Mailbox, Message, Resumed, Start};
+pub(crate) use self::metatrace::Metatraces;
 pub(crate) use self::packets::SourceOutput;
 pub use self::sample::Format;
 pub(crate) use self::sample::{Content, Frame, Sample, SkipReason, Stack, Task};

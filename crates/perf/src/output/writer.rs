@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ferretto_client::{Notice, NoticeHandler, ProducerHandle};
+use ferretto_metatrace::Event;
 use ferretto_shm::TraceWriter;
 use ferretto_symbols::kernel::KernelSymbols;
 
 use super::mailbox::{Mailbox, Message, Start};
 use super::off_cpu::Absences;
-use super::{Sample, SourceOutput};
+use super::{Metatraces, Sample, SourceOutput};
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::registration::LINUX_PERF;
 
@@ -20,6 +21,7 @@ pub(crate) struct Writer {
     on_notice: Option<NoticeHandler>,
     sources: BTreeMap<SourceKey, Written>,
     symbols: Option<Arc<KernelSymbols>>,
+    metatraces: Metatraces,
 }
 
 struct Written {
@@ -28,6 +30,7 @@ struct Written {
     wants_kernel_symbols: bool,
     /// The latest time told, at which it ends if it ends now.
     latest: u64,
+    is_ending: bool,
 }
 
 impl Written {
@@ -59,6 +62,7 @@ impl Writer {
         mailbox: Arc<Mailbox>,
         handle: ProducerHandle,
         on_notice: Option<NoticeHandler>,
+        metatraces: Metatraces,
     ) -> Self {
         Self {
             mailbox,
@@ -66,6 +70,7 @@ impl Writer {
             on_notice,
             sources: BTreeMap::new(),
             symbols: None,
+            metatraces,
         }
     }
 
@@ -83,10 +88,15 @@ impl Writer {
                     mailbox.written(samples);
                 }
             }
+            self.metatraces.collect();
+            if !self.sources.values().any(|source| source.is_ending) {
+                self.metatraces.settle(&self.handle);
+            }
         }
         for written in self.sources.values_mut() {
             written.end();
         }
+        self.metatraces.finish();
     }
 
     fn handle(&mut self, message: Message) {
@@ -131,6 +141,15 @@ impl Writer {
                 }
                 self.forget_symbols();
             }
+            Message::Ending(source) => {
+                if let Some(written) = self.sources.get_mut(&source) {
+                    written.is_ending = true;
+                }
+            }
+            Message::StartMetatrace(key, writer) => self.metatraces.start(key, *writer),
+            Message::EndMetatrace(key, instance) => self.metatraces.end(key, instance),
+            // As after every message.
+            Message::CollectMetatrace => {}
             Message::Purge(source) => {
                 self.sources.remove(&source);
                 self.forget_symbols();
@@ -162,6 +181,7 @@ impl Writer {
             absences: is_off_cpu.then(Absences::default),
             wants_kernel_symbols,
             latest: 0,
+            is_ending: false,
         };
         self.sources.insert(source, written);
     }
@@ -169,6 +189,7 @@ impl Writer {
     /// Names of the kernel's functions, which all instances share.
     fn kernel_symbols(&mut self) -> Option<Arc<KernelSymbols>> {
         if self.symbols.is_none() {
+            let _scope = self.metatraces.recorder().scope(Event::KallsymsParse);
             match KernelSymbols::load() {
                 Ok(symbols) => self.symbols = Some(Arc::new(symbols)),
                 Err(error) => self.failed(format!("frames of the kernel have no names: {error}")),
@@ -204,6 +225,7 @@ impl Writer {
                     if let Some(written) = self.sources.get_mut(source) {
                         written.output.sink().flush(None);
                     }
+                    self.metatraces.flush(*source);
                 }
                 self.handle.flush_done(*request);
             }

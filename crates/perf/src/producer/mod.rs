@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use ferretto_client::{
     Daemon, Event, ExhaustedPolicy, InstanceId, Notice, Pauses, ProducerOptions, Scraping, Stopper,
 };
+use ferretto_metatrace::{Collector, METATRACE};
 use ferretto_proto::DataSourceConfig;
 use ferretto_shm::Clock;
 
@@ -20,7 +21,7 @@ use self::flushes::Flushes;
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::filter::Shards;
 use crate::options::Options;
-use crate::output::{Mailbox, Message, Writer};
+use crate::output::{Mailbox, Message, Metatraces, Writer};
 use crate::process::DescriptorSocket;
 use crate::registration::{LINUX_PERF, descriptors};
 use crate::source::{Crew, Lookup, Outcome, PerfSource, Started, start};
@@ -41,6 +42,9 @@ pub struct Profiler {
     options: Options,
     daemon: Daemon,
     sources: BTreeMap<InstanceId, PerfSource>,
+    /// Instances that record the profiler itself.
+    metatraces: BTreeMap<InstanceId, SourceKey>,
+    ending_metatraces: Vec<(SourceKey, InstanceId)>,
     next_key: u64,
     shards: Shards,
     lookup: Lookup,
@@ -74,6 +78,8 @@ impl Profiler {
         Ok(Self {
             daemon: Daemon::new(options.daemon(), producer, descriptors())?,
             sources: BTreeMap::new(),
+            metatraces: BTreeMap::new(),
+            ending_metatraces: Vec::new(),
             next_key: 0,
             shards: Shards::default(),
             lookup: Lookup::new(options.clone()),
@@ -96,6 +102,10 @@ impl Profiler {
         while let Some(events) = self.daemon.turn() {
             for event in events {
                 self.handle_event(event);
+            }
+            // After all that end with them.
+            for (key, id) in self.ending_metatraces.drain(..) {
+                self.mailbox.send(Message::EndMetatrace(key, id));
             }
             self.run_sources(&has_filled);
             self.check_flushes();
@@ -152,16 +162,35 @@ impl Profiler {
     }
 
     fn start(&mut self, id: InstanceId, config: &DataSourceConfig) {
-        if config.name.as_deref() != Some(LINUX_PERF.as_bytes()) || self.sources.contains_key(&id) {
+        let is_known = self.sources.contains_key(&id) || self.metatraces.contains_key(&id);
+        let name = config.name.as_deref().unwrap_or_default();
+        if is_known || ![LINUX_PERF, METATRACE].map(str::as_bytes).contains(&name) {
             return;
         }
         if let Err(error) = self.start_threads() {
             return self.failed(format!("threads cannot be started: {error}"));
         }
         self.next_key += 1;
+        let key = SourceKey(self.next_key);
+        match name == METATRACE.as_bytes() {
+            true => self.start_metatrace(id, key, config),
+            false => self.start_perf(id, key, config),
+        }
+    }
+
+    fn start_metatrace(&mut self, id: InstanceId, key: SourceKey, config: &DataSourceConfig) {
+        let target = config.target_buffer.unwrap_or(0);
+        let handle = self.daemon.handle();
+        let writer = handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
+        self.mailbox
+            .send(Message::StartMetatrace(key, Box::new(writer)));
+        self.metatraces.insert(id, key);
+    }
+
+    fn start_perf(&mut self, id: InstanceId, key: SourceKey, config: &DataSourceConfig) {
         let target = config.target_buffer.unwrap_or(0);
         let wanted = Started {
-            key: SourceKey(self.next_key),
+            key,
             id,
             session: config.tracing_session_id.unwrap_or(0),
             config: config.perf_event_config.as_deref().unwrap_or_default(),
@@ -202,12 +231,16 @@ impl Profiler {
             .unwinders
             .or(default)
             .unwrap_or(NonZeroUsize::MIN);
+        let mailbox = Arc::clone(&self.mailbox);
+        let collector = Collector::new(move || mailbox.send(Message::CollectMetatrace));
+        let recorder = Arc::clone(collector.recorder());
         let writer = Writer::new(
             Arc::clone(&self.mailbox),
             self.daemon.handle().clone(),
             self.options.on_notice.clone(),
+            Metatraces::new(collector),
         );
-        let unwinders = Unwinders::start(count, &self.mailbox)?;
+        let unwinders = Unwinders::start(count, &self.mailbox, &recorder)?;
         let thread = std::thread::Builder::new().name("perf-writer".to_owned());
         let writer = thread.spawn(move || writer.run())?;
         self.threads = Some(Threads { unwinders, writer });
@@ -222,8 +255,14 @@ impl Profiler {
     }
 
     fn stop_instance(&mut self, id: InstanceId) {
+        if let Some(key) = self.metatraces.remove(&id) {
+            return self.ending_metatraces.push((key, id));
+        }
         match self.sources.get_mut(&id) {
-            Some(source) => source.stop(Clock::Monotonic.now()),
+            Some(source) => {
+                source.stop(Clock::Monotonic.now());
+                self.mailbox.send(Message::Ending(source.key));
+            }
             // One that could not be started, or has ended by itself: there is nothing to wait for.
             None => self.daemon.handle().notify_stopped(id),
         }
@@ -294,10 +333,13 @@ impl Profiler {
 
     /// Has everything sampled so far written and handed over before the request is answered.
     fn flush(&mut self, request: u64, instances: &[InstanceId]) {
-        let listed = instances.iter().filter_map(|id| self.sources.get(id));
+        let key = |id| {
+            let source = self.sources.get(id).map(|source| source.key);
+            source.or_else(|| self.metatraces.get(id).copied())
+        };
         let action = Action::Flush {
             request,
-            sources: listed.map(|source| source.key).collect(),
+            sources: instances.iter().filter_map(key).collect(),
         };
         let flushed = self.with_crew(|sources, crew| {
             // Through all sources, so that flushes are answered in order.

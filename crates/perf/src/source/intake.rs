@@ -259,9 +259,7 @@ impl Intake {
         }
         let stage = match helpers.lookup.descriptors(pid, folder) {
             Ok(descriptors) => {
-                helpers
-                    .unwinders
-                    .tell(pid, unwinding::adopt(pid, descriptors));
+                helpers.unwinders.adopt(pid, descriptors);
                 Stage::Accepted
             }
             // There is nobody to wait for.

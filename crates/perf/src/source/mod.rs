@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ferretto_client::InstanceId;
+use ferretto_metatrace::Event;
 
 use self::intake::{Helpers, Intake};
 pub(crate) use self::lookup::Lookup;
@@ -21,7 +22,7 @@ use crate::event::{Reader, Watch};
 use crate::output::{Content, Mailbox, Message, Sample};
 use crate::process::{Descriptors, Stage};
 use crate::schedule::Timer;
-use crate::unwinding::{self, Job, Unwinders};
+use crate::unwinding::{Job, Unwinders};
 
 /// How often rings are read at least where processes are looked at. Reading an empty ring costs next to nothing.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
@@ -150,6 +151,8 @@ impl PerfSource {
             self.poll();
             return true;
         };
+        let recorder = Arc::clone(&crew.unwinders.recorder);
+        let _tick = recorder.scope(Event::ProfilerReadTick);
         let (limit, clock) = (sampling.samples_per_read, sampling.clock);
         let begin = now(clock);
         let mut is_empty = true;
@@ -161,6 +164,7 @@ impl PerfSource {
         let intake = &mut self.intake;
         for reader in &mut self.readers {
             let cpu = reader.cpu();
+            let _scope = recorder.scope(Event::ProfilerReadCpu);
             let drained = reader.read(limit, &mut |record| {
                 intake.record(cpu, record, &mut helpers)
             });
@@ -319,7 +323,7 @@ impl PerfSource {
         }
         if let Ok(descriptors) = descriptors.try_clone() {
             self.intake.processes.set_stage(pid, Stage::Accepted);
-            crew.unwinders.tell(pid, unwinding::adopt(pid, descriptors));
+            crew.unwinders.adopt(pid, descriptors);
             crew.unwinders.hand_over(&self.intake.source);
         }
     }

@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ferretto_metatrace::{Counter, Event, Recorder};
 use ferretto_unwind::{Cache, Process, Registers};
 
 use self::queue::Queue;
@@ -65,17 +66,23 @@ pub(crate) struct Unwinders {
     pub(crate) stacks: Arc<StackPool>,
     /// For each unwinder, what is to be handed over.
     pending: Vec<Vec<Job>>,
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 impl Unwinders {
     /// Starts the threads.
-    pub(crate) fn start(count: NonZeroUsize, mailbox: &Arc<Mailbox>) -> io::Result<Self> {
+    pub(crate) fn start(
+        count: NonZeroUsize,
+        mailbox: &Arc<Mailbox>,
+        recorder: &Arc<Recorder>,
+    ) -> io::Result<Self> {
         let cache = Arc::new(Cache::new());
         let mut unwinders = Self {
             queues: Vec::new(),
             threads: Vec::new(),
             stacks: Arc::default(),
             pending: Vec::new(),
+            recorder: Arc::clone(recorder),
         };
         for _ in 0..count.get() {
             let queue = Arc::<Queue>::default();
@@ -84,6 +91,7 @@ impl Unwinders {
                 Arc::clone(mailbox),
                 Arc::clone(&cache),
                 Arc::clone(&unwinders.stacks),
+                Arc::clone(recorder),
             );
             let thread = std::thread::Builder::new().name("stack-unwinding".to_owned());
             unwinders.threads.push(thread.spawn(move || worker.run())?);
@@ -128,6 +136,10 @@ impl Unwinders {
 
     /// Hands over what has been enqueued, all of it of this source.
     pub(crate) fn hand_over(&mut self, source: &Arc<Source>) {
+        if self.pending.iter().any(|pending| !pending.is_empty()) {
+            let size = Counter::ProfilerUnwindQueueSize;
+            self.recorder.counter(size, || source.queued());
+        }
         for (queue, pending) in self.queues.iter().zip(&mut self.pending) {
             if !pending.is_empty() {
                 queue.push(source, pending);
@@ -141,10 +153,18 @@ impl Unwinders {
         self.tell_all(|| Job::End);
         self.hand_over(source);
     }
+
+    /// Gives the unwinder of a process what it needs to look at it.
+    pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) {
+        let scope = self.recorder.scope(Event::ProfilerMapsParse);
+        let job = adopt(pid, descriptors);
+        drop(scope);
+        self.tell(pid, job);
+    }
 }
 
 /// A job for a process that can be looked at. Its maps are read right away, as it may end at any moment.
-pub(crate) fn adopt(pid: u32, descriptors: Descriptors) -> Job {
+fn adopt(pid: u32, descriptors: Descriptors) -> Job {
     let mut process = Process::new(pid, descriptors.maps, descriptors.mem);
     process.read_ahead();
     Job::Adopt(pid, Box::new(process))

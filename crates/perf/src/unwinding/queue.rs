@@ -43,6 +43,11 @@ impl Source {
         true
     }
 
+    /// How many samples wait.
+    pub(super) fn queued(&self) -> i32 {
+        self.queued.load(Ordering::Relaxed) as i32
+    }
+
     pub(super) fn give_place_back(&self) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }

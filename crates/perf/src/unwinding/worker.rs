@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use ferretto_metatrace::{Counter, Event, Recorder};
 use ferretto_unwind::{Cache, Mode, Process, Sample as StackCopy, UnwindError};
 use rustc_hash::FxHashMap;
 
@@ -31,6 +32,7 @@ pub(super) struct Worker {
     mailbox: Arc<Mailbox>,
     cache: Arc<Cache>,
     stacks: Arc<StackPool>,
+    recorder: Arc<Recorder>,
     processes: HashMap<SourceKey, FxHashMap<u32, State>>,
     /// Finished samples of the source that has its turn.
     done: Vec<Sample>,
@@ -43,12 +45,14 @@ impl Worker {
         mailbox: Arc<Mailbox>,
         cache: Arc<Cache>,
         stacks: Arc<StackPool>,
+        recorder: Arc<Recorder>,
     ) -> Self {
         Self {
             queue,
             mailbox,
             cache,
             stacks,
+            recorder,
             processes: HashMap::new(),
             done: Vec::new(),
             frames: Vec::new(),
@@ -57,11 +61,15 @@ impl Worker {
 
     pub(super) fn run(mut self) {
         let queue = Arc::clone(&self.queue);
+        let recorder = Arc::clone(&self.recorder);
         let mut jobs = Vec::new();
         while let Taken::Jobs(source) = queue.take(&mut jobs, true) {
+            let tick = recorder.scope(Event::ProfilerUnwindTick);
             for job in jobs.drain(..) {
                 self.handle(&source, job);
             }
+            drop(tick);
+            recorder.counter(Counter::ProfilerUnwindQueueSize, || source.queued());
             self.send(source.key);
         }
     }
@@ -125,10 +133,15 @@ impl Worker {
         let content = match state {
             State::Known(process) => {
                 let (cache, frames) = (&self.cache, &mut self.frames);
+                let current = Counter::ProfilerUnwindCurrentPid;
+                self.recorder.counter(current, || pid as i32);
+                let scope = self.recorder.scope(Event::ProfilerUnwindSample);
                 // A defect met in one program must not end the profile of all others.
                 let unwound = catch_unwind(AssertUnwindSafe(|| {
                     unwind(source, process, cache, &raw, frames)
                 }));
+                drop(scope);
+                self.recorder.counter(current, || 0);
                 unwound.unwrap_or_else(|_| {
                     *state = State::TimedOut;
                     Content::Skipped(SkipReason::UnwindStage)
@@ -156,6 +169,7 @@ impl Worker {
     }
 
     fn clear_cache(&mut self, key: SourceKey) {
+        let _scope = self.recorder.scope(Event::ProfilerUnwindCacheClear);
         self.cache.clear();
         for state in self.processes.entry(key).or_default().values_mut() {
             if let State::Known(process) = state {
@@ -264,6 +278,7 @@ mod tests {
             Arc::default(),
             Arc::new(Cache::new()),
             Arc::default(),
+            Arc::clone(ferretto_metatrace::Collector::<u8>::new(|| ()).recorder()),
         );
         let pid = std::process::id();
         let descriptors = ProcessFolder::open(pid).unwrap().descriptors().unwrap();

@@ -3,6 +3,7 @@
 mod callstacks;
 mod counting;
 mod life;
+mod metatrace;
 mod programs;
 mod recording;
 mod stacks;

@@ -91,6 +91,8 @@ include!("perfetto.trace.interned_data.interned_data.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.linux.journald_event.rs");
 include!("perfetto.trace.perfetto.concurrent_session_event.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.perfetto.perfetto_metatrace.rs");
 include!("perfetto.trace.perfetto.trace_provenance.rs");
 include!("perfetto.trace.perfetto.tracing_service_event.rs");
 #[cfg(feature = "trace")]

@@ -94,6 +94,10 @@ impl rt::Codec for TracePacket {
                 let there = match self.data.take() { Some(crate::trace_packet::Data::Trigger(message)) => Some(message), _ => None };
                 self.data = Some(crate::trace_packet::Data::Trigger(field.boxed(there)?));
             }
+            49 => {
+                let there = match self.data.take() { Some(crate::trace_packet::Data::PerfettoMetatrace(message)) => Some(message), _ => None };
+                self.data = Some(crate::trace_packet::Data::PerfettoMetatrace(field.boxed(there)?));
+            }
             54 => {
                 let there = match self.data.take() { Some(crate::trace_packet::Data::StreamingProfilePacket(message)) => Some(message), _ => None };
                 self.data = Some(crate::trace_packet::Data::StreamingProfilePacket(field.boxed(there)?));
@@ -210,6 +214,7 @@ impl rt::Codec for TracePacket {
             Some(crate::trace_packet::Data::StreamingFree(value)) => out.nested(75, &**value),
             Some(crate::trace_packet::Data::SystemInfo(value)) => out.nested(45, &**value),
             Some(crate::trace_packet::Data::Trigger(value)) => out.nested(46, &**value),
+            Some(crate::trace_packet::Data::PerfettoMetatrace(value)) => out.nested(49, &**value),
             Some(crate::trace_packet::Data::StreamingProfilePacket(value)) => out.nested(54, &**value),
             Some(crate::trace_packet::Data::PerfSample(value)) => out.nested(66, &**value),
             Some(crate::trace_packet::Data::CpuInfo(value)) => out.nested(67, &**value),
@@ -303,6 +308,7 @@ pub mod trace_packet {
         StreamingFree(Box<crate::StreamingFree>),
         SystemInfo(Box<crate::SystemInfo>),
         Trigger(Box<crate::Trigger>),
+        PerfettoMetatrace(Box<crate::PerfettoMetatrace>),
         StreamingProfilePacket(Box<crate::StreamingProfilePacket>),
         PerfSample(Box<crate::PerfSample>),
         CpuInfo(Box<crate::CpuInfo>),
@@ -374,6 +380,9 @@ pub mod trace_packet {
     }
     impl From<crate::SystemInfo> for Data {
         fn from(message: crate::SystemInfo) -> Self { Self::SystemInfo(Box::new(message)) }
+    }
+    impl From<crate::PerfettoMetatrace> for Data {
+        fn from(message: crate::PerfettoMetatrace) -> Self { Self::PerfettoMetatrace(Box::new(message)) }
     }
     impl From<crate::StreamingProfilePacket> for Data {
         fn from(message: crate::StreamingProfilePacket) -> Self { Self::StreamingProfilePacket(Box::new(message)) }

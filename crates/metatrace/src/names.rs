@@ -1,0 +1,53 @@
+//! What is told, with upstream's numbers (`metatrace_events.h`), by which readers of traces know the names.
+
+/// Something that takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u16)]
+pub enum Event {
+    /// What kernel buffers hold is read because a flush asks for it.
+    FtraceCpuFlush = 10,
+    /// A kernel buffer has filled up, and all are read.
+    FtraceCpuBufferWatermark = 11,
+    /// Counters of the machine are read.
+    ReadSysStats = 12,
+    /// All processes are listed.
+    PsWriteAllProcesses = 13,
+    /// Processes are looked up that kernel events were about.
+    PsOnPids = 14,
+    /// What processes use is read.
+    PsWriteAllProcessStats = 16,
+    /// Kernel buffers are read because it is time to.
+    FtraceReadTick = 18,
+    /// The names of the kernel's functions are read.
+    KallsymsParse = 21,
+    /// Rings of perf events, or their counters, are read.
+    ProfilerReadTick = 22,
+    /// The ring of one CPU is read.
+    ProfilerReadCpu = 23,
+    /// An unwinder works on what one data source gave it.
+    ProfilerUnwindTick = 24,
+    /// A sample is unwound.
+    ProfilerUnwindSample = 25,
+    /// The maps of a process are read for the first time.
+    ProfilerMapsParse = 28,
+    /// What unwinders have cached is forgotten.
+    ProfilerUnwindCacheClear = 30,
+    /// Batteries are read.
+    LinuxPowerSysfsTick = 38,
+}
+
+/// A value that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u16)]
+pub enum Counter {
+    /// Processes that were listed.
+    PsPidsScanned = 2,
+    /// Samples that wait for unwinders.
+    ProfilerUnwindQueueSize = 4,
+    /// The process of the sample being unwound; 0 for none.
+    ProfilerUnwindCurrentPid = 5,
+    /// Recordings of kernel events that run.
+    FtraceSessions = 11,
+}

@@ -1,0 +1,224 @@
+//! A bounded queue that many threads write without locks.
+//!
+//! Each place has a sequence number, which says whose turn it is: `n` for the writer of record `n`, `n + 1` for its
+//! reader, and `n + CAPACITY` for the next writer (after Dmitry Vyukov's bounded queue).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Records that may wait.
+pub const CAPACITY: usize = 4096;
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// An event, and how long it took, in nanoseconds.
+    Event(u16, u64),
+    Counter(u16, i32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// When it began, by the clock `BOOTTIME`.
+    pub(crate) time: u64,
+    pub(crate) thread: u32,
+    pub(crate) what: What,
+    /// How many records had been dropped by then, modulo 2^32.
+    pub(crate) dropped: u32,
+}
+
+/// Marks the number of a counter.
+const IS_COUNTER: u64 = 1 << 63;
+
+impl Record {
+    fn to_words(self) -> [u64; 4] {
+        let (id, value) = match self.what {
+            What::Event(id, duration) => (u64::from(id), duration),
+            What::Counter(id, value) => (u64::from(id) | IS_COUNTER, value as u64),
+        };
+        let who = u64::from(self.thread) << 32 | u64::from(self.dropped);
+        [self.time, id, value, who]
+    }
+
+    fn from_words([time, id, value, who]: [u64; 4]) -> Self {
+        let what = match id & IS_COUNTER {
+            0 => What::Event(id as u16, value),
+            _ => What::Counter(id as u16, value as i32),
+        };
+        Self {
+            time,
+            thread: (who >> 32) as u32,
+            what,
+            dropped: who as u32,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    sequence: AtomicU64,
+    words: [AtomicU64; 4],
+}
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    places: Box<[Place]>,
+    /// Number of the next record to be written.
+    head: AtomicU64,
+    /// Number of the next record to be read.
+    tail: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Self {
+        let place = |number| Place {
+            sequence: AtomicU64::new(number),
+            ..Place::default()
+        };
+        Self {
+            places: (0..CAPACITY as u64).map(place).collect(),
+            head: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    fn place(&self, number: u64) -> &Place {
+        &self.places[number as usize % CAPACITY]
+    }
+
+    /// How many records have been dropped, modulo 2^32.
+    pub(crate) fn dropped(&self) -> u32 {
+        self.dropped.load(Ordering::Relaxed) as u32
+    }
+
+    /// Adds a record, or drops it; whether half of the ring is in use now, and was not before.
+    pub(crate) fn push(&self, time: u64, thread: u32, what: What) -> bool {
+        let mut number = self.head.load(Ordering::Relaxed);
+        loop {
+            let place = self.place(number);
+            let turn = place.sequence.load(Ordering::Acquire);
+            if turn == number {
+                let next = number + 1;
+                let claim = self.head.compare_exchange_weak(
+                    number,
+                    next,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                match claim {
+                    Ok(_) => break,
+                    Err(now) => number = now,
+                }
+            } else if turn < number {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return false;
+            } else {
+                number = self.head.load(Ordering::Relaxed);
+            }
+        }
+        let record = Record {
+            time,
+            thread,
+            what,
+            dropped: self.dropped(),
+        };
+        let place = self.place(number);
+        for (word, value) in place.words.iter().zip(record.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        place.sequence.store(number + 1, Ordering::Release);
+        let waiting = (number + 1).saturating_sub(self.tail.load(Ordering::Relaxed));
+        waiting == CAPACITY as u64 / 2
+    }
+
+    /// Takes the oldest record, if it is complete. Only one thread may do so at a time.
+    pub(crate) fn pop(&self) -> Option<Record> {
+        let number = self.tail.load(Ordering::Relaxed);
+        let place = self.place(number);
+        if place.sequence.load(Ordering::Acquire) != number + 1 {
+            return None;
+        }
+        let mut words = [0; 4];
+        for (value, word) in words.iter_mut().zip(&place.words) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        let next = number + CAPACITY as u64;
+        place.sequence.store(next, Ordering::Release);
+        self.tail.store(number + 1, Ordering::Relaxed);
+        Some(Record::from_words(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_out_as_they_were() {
+        let ring = Ring::new();
+        let told = [
+            What::Event(u16::MAX >> 1, u64::MAX),
+            What::Counter(5, i32::MIN),
+            What::Counter(0, -1),
+        ];
+        for (time, &what) in told.iter().enumerate() {
+            assert!(!ring.push(time as u64, u32::MAX, what));
+        }
+        for (time, &what) in told.iter().enumerate() {
+            let record = ring.pop().unwrap();
+            assert_eq!((record.time, record.what), (time as u64, what));
+            assert_eq!((record.thread, record.dropped), (u32::MAX, 0));
+        }
+        assert_eq!(ring.pop(), None);
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted() {
+        let ring = Ring::new();
+        for round in 0..3u32 {
+            let halves: Vec<usize> = (0..CAPACITY)
+                .filter(|_| ring.push(1, 1, What::Counter(1, 1)))
+                .collect();
+            assert_eq!(halves, [CAPACITY / 2 - 1]);
+            assert!(!ring.push(2, 1, What::Counter(1, 2)));
+            assert_eq!(ring.dropped(), round + 1);
+            let taken: Vec<Record> = std::iter::from_fn(|| ring.pop()).collect();
+            assert_eq!(taken.len(), CAPACITY);
+            assert!(taken.iter().all(|record| record.dropped == round));
+        }
+    }
+
+    #[test]
+    fn threads_write_at_the_same_time() {
+        const EACH: i32 = 20_000;
+        let ring = Ring::new();
+        std::thread::scope(|scope| {
+            for thread in 1..=3 {
+                let ring = &ring;
+                scope.spawn(move || {
+                    for value in 1..=EACH {
+                        ring.push(0, thread, What::Counter(1, value));
+                    }
+                });
+            }
+            let mut latest = [0; 4];
+            let mut taken = 0;
+            // The last of all may be dropped, so that it is over when everything has been accounted for.
+            while taken + ring.dropped() < 3 * EACH as u32 {
+                let Some(record) = ring.pop() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                let What::Counter(1, value) = record.what else {
+                    panic!("{record:?}");
+                };
+                let latest = &mut latest[record.thread as usize];
+                assert!(value > *latest, "in order");
+                *latest = value;
+                taken += 1;
+            }
+        });
+        assert_eq!(ring.pop(), None);
+    }
+}
