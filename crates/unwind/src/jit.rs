@@ -5,6 +5,7 @@
 //! mapped it.
 
 mod dump;
+mod found;
 mod map;
 
 use std::fs::File;
@@ -18,11 +19,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use crate::files;
 use crate::maps::Map;
 use dump::Dump;
+use found::{Found, MAX_FUNCTIONS, MAX_NAMES};
 
 /// Bytes of a file that are read.
 const MAX_BYTES: u64 = 64 << 20;
-/// Functions that are kept.
-const MAX_FUNCTIONS: usize = 1 << 20;
 /// How often files are looked at again because an address has no name.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -60,11 +60,14 @@ impl Jit {
             return None;
         }
         self.looked = Some(Instant::now());
-        let mut new = Vec::new();
-        self.read_map(target, &mut new);
-        self.read_dumps(target, maps, &mut new);
-        if !new.is_empty() {
-            self.add(new);
+        let known = std::mem::take(&mut self.functions);
+        let mut found = Found::new(&known);
+        let is_new = self.read_map(target, &mut found);
+        self.read_dumps(target, maps, &mut found);
+        let found = found.functions;
+        self.functions = if is_new { Vec::new() } else { known };
+        if !found.is_empty() {
+            self.add(found);
         }
         self.find(address)
     }
@@ -86,7 +89,13 @@ impl Jit {
     fn add(&mut self, new: Vec<Function>) {
         let mut all = std::mem::take(&mut self.functions);
         all.extend(new);
-        let excess = all.len().saturating_sub(MAX_FUNCTIONS);
+        let mut room = MAX_NAMES;
+        let kept = all.iter().rev().take(MAX_FUNCTIONS).take_while(|function| {
+            let fits = room.checked_sub(function.name.len());
+            room = fits.unwrap_or(0);
+            fits.is_some()
+        });
+        let excess = all.len() - kept.count();
         all.drain(..excess);
         // A stable sort: of those that begin at the same address the last is the newest.
         let mut order: Vec<usize> = (0..all.len()).collect();
@@ -110,27 +119,28 @@ impl Jit {
         self.functions = kept.into_iter().map(|(_, function)| function).collect();
     }
 
-    fn read_map(&mut self, target: &Target<'_>, new: &mut Vec<Function>) {
+    /// Returns whether the file was written anew, so that nothing of before counts.
+    fn read_map(&mut self, target: &Target<'_>, found: &mut Found<'_>) -> bool {
         let Some(file) = target.perf_map() else {
-            return;
+            return false;
         };
         let size = file.metadata().map_or(0, |metadata| metadata.len());
-        if size < self.map_read {
-            // Written anew.
-            self.functions.clear();
+        let is_new = size < self.map_read;
+        if is_new {
             self.map_read = 0;
         }
         let room = MAX_BYTES.saturating_sub(self.map_read);
-        if let Some(read) = map::read(&file, self.map_read, room.min(size - self.map_read), new) {
+        if let Some(read) = map::read(&file, self.map_read, room.min(size - self.map_read), found) {
             self.map_read += read;
         }
+        is_new
     }
 
     fn read_dumps<'m>(
         &mut self,
         target: &Target<'_>,
         maps: impl Iterator<Item = &'m Map>,
-        new: &mut Vec<Function>,
+        found: &mut Found<'_>,
     ) {
         const MAX_DUMPS: usize = 16;
         for map in maps.filter(|map| dump::is_named_so(&map.name)) {
@@ -147,7 +157,7 @@ impl Jit {
                 }
                 None => continue,
             };
-            self.dumps[index].1.read(new);
+            self.dumps[index].1.read(found);
         }
     }
 }

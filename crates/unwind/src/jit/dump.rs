@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use super::{Function, MAX_BYTES};
+use super::MAX_BYTES;
+use super::found::Found;
 
 /// "JiTD" in the byte order of the machine.
 const MAGIC: u32 = 0x4a69_5444;
@@ -41,15 +42,15 @@ impl Dump {
     }
 
     /// Takes in what was written since the last time.
-    pub(super) fn read(&mut self, new: &mut Vec<Function>) {
+    pub(super) fn read(&mut self, found: &mut Found<'_>) {
         for _ in 0..MAX_RECORDS {
-            if self.record(new).is_none() {
+            if found.is_full() || self.record(found).is_none() {
                 return;
             }
         }
     }
 
-    fn record(&mut self, new: &mut Vec<Function>) -> Option<()> {
+    fn record(&mut self, found: &mut Found<'_>) -> Option<()> {
         let mut prefix = [0; RECORD as usize];
         self.file.read_exact_at(&mut prefix, self.read).ok()?;
         let size = u64::from(number(&prefix, 4)?);
@@ -63,15 +64,8 @@ impl Dump {
             .read_exact_at(&mut head, self.read + RECORD)
             .ok()?;
         match number(&prefix, 0)? {
-            CODE_LOAD => new.extend(load(&head)),
-            CODE_MOVE => {
-                let moved = moved(&head).and_then(|(old, start, size)| {
-                    let function = new.iter().rev().find(|function| function.start == old)?;
-                    let (end, name) = (start.checked_add(size)?, function.name.clone());
-                    Some(Function { start, end, name })
-                });
-                new.extend(moved);
-            }
+            CODE_LOAD => load(&head, found).unwrap_or_default(),
+            CODE_MOVE => moved(&head, found).unwrap_or_default(),
             _ => {}
         }
         self.read = next;
@@ -80,20 +74,16 @@ impl Dump {
 }
 
 /// pid, tid, address, address of the code, size, index, name.
-fn load(head: &[u8]) -> Option<Function> {
-    let start = long(head, 16)?;
-    let end = start.checked_add(long(head, 24)?)?;
+fn load(head: &[u8], found: &mut Found<'_>) -> Option<()> {
     let name = head.get(40..)?.split(|&byte| byte == 0).next()?;
-    (start < end && !name.is_empty()).then(|| Function {
-        start,
-        end,
-        name: String::from_utf8_lossy(name).as_ref().into(),
-    })
+    found.add(long(head, 16)?, long(head, 24)?, name);
+    Some(())
 }
 
 /// pid, tid, address, old address, new address, size, index.
-fn moved(head: &[u8]) -> Option<(u64, u64, u64)> {
-    Some((long(head, 16)?, long(head, 24)?, long(head, 32)?))
+fn moved(head: &[u8], found: &mut Found<'_>) -> Option<()> {
+    found.moved(long(head, 16)?, long(head, 24)?, long(head, 32)?);
+    Some(())
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {

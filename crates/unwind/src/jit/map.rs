@@ -3,13 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use super::Function;
-
-/// Longer names are cut off.
-const MAX_NAME: usize = 4096;
+use super::found::Found;
 
 /// Reads whole lines from `offset` on, of `size` bytes at most; gives how many bytes these were.
-pub(super) fn read(file: &File, offset: u64, size: u64, new: &mut Vec<Function>) -> Option<u64> {
+pub(super) fn read(file: &File, offset: u64, size: u64, found: &mut Found<'_>) -> Option<u64> {
     let mut text = vec![0; usize::try_from(size).ok()?];
     let mut done = 0;
     while done < text.len() {
@@ -21,25 +18,26 @@ pub(super) fn read(file: &File, offset: u64, size: u64, new: &mut Vec<Function>)
     }
     // The last line may be half written.
     let end = text[..done].iter().rposition(|&byte| byte == b'\n')? + 1;
-    new.extend(text[..end].split(|&byte| byte == b'\n').filter_map(parse));
+    for line in text[..end].split(|&byte| byte == b'\n') {
+        if found.is_full() {
+            break;
+        }
+        if let Some((start, size, name)) = parse(line) {
+            found.add(start, size, name);
+        }
+    }
     Some(end as u64)
 }
 
-fn parse(line: &[u8]) -> Option<Function> {
+fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let mut fields = line.splitn(3, |&byte| byte == b' ');
     let mut number = || {
         let text = std::str::from_utf8(fields.next()?).ok()?;
         u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
     };
-    let start = number()?;
-    let end = start.checked_add(number()?)?;
+    let (start, size) = (number()?, number()?);
     let name = fields.next()?.trim_ascii();
-    let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]);
-    (start < end && !name.is_empty()).then(|| Function {
-        start,
-        end,
-        name: name.as_ref().into(),
-    })
+    (size > 0 && !name.is_empty()).then_some((start, size, name))
 }
 
 #[cfg(test)]
@@ -49,17 +47,9 @@ mod tests {
     #[test]
     fn lines_are_start_size_and_a_name_with_spaces() {
         let found = parse(b"7f00 1f LazyCompile:~f a.js:1\r").unwrap();
-        assert_eq!((found.start, found.end), (0x7f00, 0x7f1f));
-        assert_eq!(&*found.name, "LazyCompile:~f a.js:1");
+        assert_eq!(found, (0x7f00, 0x1f, &b"LazyCompile:~f a.js:1"[..]));
         assert!(parse(b"0x10 0x8 g").is_some());
-        for bad in [
-            &b""[..],
-            b"7f00",
-            b"7f00 0 x",
-            b"zz 1 x",
-            b"ffffffffffffffff 2 x",
-            b"1 2 ",
-        ] {
+        for bad in [&b""[..], b"7f00", b"7f00 0 x", b"zz 1 x", b"1 2 "] {
             assert_eq!(parse(bad), None);
         }
     }
