@@ -15,18 +15,22 @@ mod elf;
 mod filter;
 mod input;
 mod ipc;
+mod jit;
 mod perf;
 mod smb;
 mod symbols;
+mod traces;
 mod wire;
 
 pub use buffer::{commits, packets, patches};
 pub use elf::{elf_file, unwind_tables};
 pub use filter::trace_filter;
 pub use ipc::ipc_frames;
+pub use jit::jit;
 pub use perf::{perf_config, perf_records};
 pub use smb::smb_pages;
 pub use symbols::{elf_symbols, kallsyms};
+pub use traces::traces;
 pub use wire::wire_fields;
 
 /// Configs in text form, or what might be one.
@@ -48,7 +52,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -63,6 +67,8 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("unwind_tables", unwind_tables),
     ("kallsyms", kallsyms),
     ("elf_symbols", elf_symbols),
+    ("jit", jit),
+    ("traces", traces),
 ];
 
 /// Runs a target over the files named on the command line.
