@@ -7,12 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ferretto_client::Notice;
 use ferretto_host::{Host, HostOptions, Stopper};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::names;
 use ferretto_perf::Profiler;
 use ferretto_perf::event::Scope;
-use ferretto_probes::{Notice, Probes, ProbesOptions};
+use ferretto_probes::{Probes, ProbesOptions};
 use tempfile::TempDir;
 
 use crate::errors::without_numbers;
@@ -31,8 +32,8 @@ pub(crate) enum Backend {
 #[derive(Debug)]
 pub(crate) struct Own {
     // Dropped in this order: producers before the service, the folder last.
-    profiler: Option<(ferretto_perf::Stopper, JoinHandle<Result<()>>)>,
-    probes: Option<(ferretto_probes::Stopper, JoinHandle<Result<()>>)>,
+    profiler: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
+    probes: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
     _folder: TempDir,
     /// Where producers connect.
@@ -104,7 +105,16 @@ impl Own {
             host.consumer =
                 names::consumer_address().context("cannot tell where consumers are to connect")?;
         }
-        Self::start(host, folder, tell)
+        let tell = Arc::new(tell);
+        let of_probes = Arc::clone(&tell);
+        let mut own = Self::start(host, folder, move |source, text| of_probes(source, text))?;
+        // Like upstream's, whether or not it is wanted: who connects here later may want it.
+        own.run_profiler(None, move |notice| match notice {
+            Notice::Failed { source, reason } => tell(source, reason),
+            Notice::Remark { source, text } => tell(source, text),
+            _ => {}
+        })?;
+        Ok(own)
     }
 
     /// What a command needs in its environment to find the service.
@@ -172,11 +182,20 @@ impl Own {
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Arc<ProfilerStarts>> {
         let starts = Arc::new(ProfilerStarts::default());
-        let (ready, is_ready) = mpsc::channel();
         let noted = Arc::clone(&starts);
+        self.run_profiler(scope, move |notice| noted.note(notice, &tell))?;
+        Ok(starts)
+    }
+
+    fn run_profiler(
+        &mut self,
+        scope: Option<Scope>,
+        on_notice: impl Fn(&Notice) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let (ready, is_ready) = mpsc::channel();
         let options = ferretto_perf::Options {
             address: Some(self.producer.clone()),
-            on_notice: Some(Arc::new(move |notice| noted.note(notice, &tell))),
+            on_notice: Some(Arc::new(on_notice)),
             on_ready: Some(Arc::new(move || {
                 // Nobody listens any more after the first time.
                 let _ = ready.send(());
@@ -195,7 +214,7 @@ impl Own {
         if is_ready.recv_timeout(READY_TIMEOUT).is_err() {
             bail!("the profiler of this process did not start");
         }
-        Ok(starts)
+        Ok(())
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -244,12 +263,12 @@ pub(crate) struct ProfilerStarts {
 }
 
 impl ProfilerStarts {
-    fn note(&self, notice: &ferretto_perf::Notice, tell: &impl Fn(&str)) {
+    fn note(&self, notice: &Notice, tell: &impl Fn(&str)) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         match notice {
-            ferretto_perf::Notice::Started { .. } => done.0 += 1,
-            ferretto_perf::Notice::Failed { reason, .. } => done.1.push(without_numbers(reason)),
-            ferretto_perf::Notice::Remark { text, .. } => tell(&without_numbers(text)),
+            Notice::Started { .. } => done.0 += 1,
+            Notice::Failed { reason, .. } => done.1.push(without_numbers(reason)),
+            Notice::Remark { text, .. } => tell(&without_numbers(text)),
             _ => return,
         }
         self.changed.notify_all();

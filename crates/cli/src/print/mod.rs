@@ -225,14 +225,15 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
         write!(out, ", {}", duration(ns))?;
     }
     write!(out, ", {} packets", grouped(summary.packets))?;
-    if summary.losses.is_empty() && summary.losses_known {
-        return writeln!(out, ", no data lost");
-    }
-    writeln!(out)?;
+    let is_complete = summary.losses.is_empty() && summary.losses_known;
+    writeln!(out, "{}", if is_complete { ", no data lost" } else { "" })?;
     for note in &summary.notes {
         writeln!(out, "note: {note}")?;
     }
-    losses(out, summary)
+    match is_complete {
+        true => Ok(()),
+        false => losses(out, summary),
+    }
 }
 
 /// The last words: what was lost and how to keep it, or that nothing was.

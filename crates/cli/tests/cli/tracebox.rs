@@ -119,7 +119,9 @@ fn sockets_of_the_environment_are_used() {
     let mut running = Running::new(command.spawn().unwrap());
     running.wait_for("\0");
     let said = world.run("perfetto", &["--query"]).returned(0);
-    assert!(said.text().contains("linux.sys_stats"));
+    for source in ["linux.sys_stats", "linux.perf", "perfetto.metatrace"] {
+        assert!(said.text().contains(source), "{}", said.text());
+    }
     running.signal(Signal::INT);
     running.finish().returned(0);
     assert_eq!(world.names(), ["config", "out"]);
@@ -136,4 +138,29 @@ fn strictness_is_asked_for() {
     let mut strict = tracebox(&world, &args);
     strict.env("FERRETTO_STRICT_EXIT", "1");
     finish(strict).returned(1).complained("Service error: ");
+}
+
+#[test]
+fn why_there_are_no_callstacks_is_said_and_in_the_trace() {
+    let world = World::new();
+    let config = r#"
+buffers { size_kb: 1024 }
+duration_ms: 100
+data_sources { config { name: "linux.perf" perf_event_config { ring_buffer_pages: 7 } } }
+"#;
+    world.write("config", config);
+    let args = ["--txt", "-c", "config", "-o", "out"];
+    finish(tracebox(&world, &args))
+        .returned(0)
+        .complained("linux.perf: not started: ring_buffer_pages");
+    let notes = world.summary("out").notes;
+    assert!(
+        notes[0].starts_with("linux.perf: not started: ring_buffer_pages"),
+        "{notes:?}"
+    );
+    let said = world.run("ferretto", &["summary", "out"]).returned(0);
+    assert!(
+        said.text()
+            .contains("note: linux.perf: not started: ring_buffer_pages")
+    );
 }

@@ -34,6 +34,10 @@ pub(crate) enum Message {
     Clear(SourceKey),
     /// The memory guardrail ends the instance.
     Guardrail(SourceKey),
+    /// An instance has something to say.
+    Remark(SourceKey, String),
+    /// An instance has not begun, for a reason.
+    NotStarted(Box<TraceWriter>, String),
     /// The instance is about to end.
     Ending(SourceKey),
     /// An instance that records the profiler itself has begun.
@@ -129,7 +133,7 @@ impl Mailbox {
     }
 
     /// Waits for messages and takes them all; `None` at the end.
-    pub(super) fn take(&self) -> Option<VecDeque<Message>> {
+    pub(crate) fn take(&self) -> Option<VecDeque<Message>> {
         let mut queue = self.lock();
         while queue.messages.is_empty() {
             if queue.is_closed {

@@ -40,6 +40,7 @@ mod mailbox;
 mod metatrace;
 mod off_cpu;
 mod packets;
+mod remark;
 mod sample;
 mod writer;
 

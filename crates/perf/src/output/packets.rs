@@ -13,13 +13,14 @@ use ferretto_wire::{Encoder, encode};
 use super::defaults::timed_now;
 use super::frames::Frames;
 use super::interner::{Role, write_string};
+use super::remark;
 use super::{Content, Defaults, Format, Sample, Stack};
 use crate::record::CpuMode;
 
 /// The sequence begins anew here: nothing before is referred to.
-const CLEARED: u64 = 1;
+pub(super) const CLEARED: u64 = 1;
 /// The packet refers to others of its sequence.
-const NEEDS_STATE: u64 = 2;
+pub(super) const NEEDS_STATE: u64 = 2;
 /// Number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
 
@@ -152,6 +153,12 @@ impl<S: PacketSink> SourceOutput<S> {
             }),
         }
         self.sink.write_packet(&self.packet);
+    }
+
+    /// Something the data source has to say.
+    pub(crate) fn remark(&mut self, text: &str) {
+        self.keep_readable();
+        remark::write(&mut self.sink, text);
     }
 
     /// Records of this CPU that were lost.

@@ -10,6 +10,7 @@ use ferretto_symbols::kernel::KernelSymbols;
 
 use super::mailbox::{Mailbox, Message, Start};
 use super::off_cpu::Absences;
+use super::remark;
 use super::{Metatraces, Sample, SourceOutput};
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::registration::LINUX_PERF;
@@ -129,6 +130,12 @@ impl Writer {
                     }
                 }
             }
+            Message::Remark(source, text) => {
+                if let Some(written) = self.sources.get_mut(&source) {
+                    written.output.remark(&text);
+                }
+            }
+            Message::NotStarted(writer, reason) => remark::not_started(*writer, &reason),
             Message::Clear(source) => {
                 if let Some(written) = self.sources.get_mut(&source) {
                     written.output.clear_incremental_state();
@@ -172,9 +179,14 @@ impl Writer {
             is_off_cpu,
         } = start;
         let mut output = SourceOutput::new(writer, defaults);
-        let symbols = wants_kernel_symbols.then(|| self.kernel_symbols());
-        if let Some(symbols) = symbols.flatten() {
-            output.set_kernel_symbols(symbols);
+        if wants_kernel_symbols {
+            match self.kernel_symbols() {
+                Ok(symbols) => output.set_kernel_symbols(symbols),
+                Err(reason) => {
+                    output.remark(&reason);
+                    self.remark(reason);
+                }
+            }
         }
         let written = Written {
             output,
@@ -187,15 +199,14 @@ impl Writer {
     }
 
     /// Names of the kernel's functions, which all instances share.
-    fn kernel_symbols(&mut self) -> Option<Arc<KernelSymbols>> {
-        if self.symbols.is_none() {
-            let _scope = self.metatraces.recorder().scope(Event::KallsymsParse);
-            match KernelSymbols::load() {
-                Ok(symbols) => self.symbols = Some(Arc::new(symbols)),
-                Err(error) => self.failed(format!("frames of the kernel have no names: {error}")),
-            }
+    fn kernel_symbols(&mut self) -> Result<Arc<KernelSymbols>, String> {
+        if let Some(symbols) = &self.symbols {
+            return Ok(Arc::clone(symbols));
         }
-        self.symbols.clone()
+        let _scope = self.metatraces.recorder().scope(Event::KallsymsParse);
+        let loaded = KernelSymbols::load()
+            .map_err(|error| format!("frames of the kernel have no names: {error}"))?;
+        Ok(Arc::clone(self.symbols.insert(Arc::new(loaded))))
     }
 
     /// They are several megabytes, and a module may be loaded before they are needed again.
@@ -206,11 +217,11 @@ impl Writer {
         }
     }
 
-    fn failed(&self, reason: String) {
+    fn remark(&self, text: String) {
         if let Some(handler) = &self.on_notice {
             handler(&Notice::Remark {
                 source: LINUX_PERF.to_owned(),
-                text: reason,
+                text,
             });
         }
     }

@@ -200,14 +200,19 @@ impl Profiler {
         let handle = self.daemon.handle();
         let writer = || handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
         let options = &self.options;
-        let tell = |sentence| {
+        let mut remarks = Vec::new();
+        let tell = |text: String| {
+            remarks.push(text.clone());
             options.notify(Notice::Remark {
                 source: LINUX_PERF.to_owned(),
-                text: sentence,
+                text,
             });
         };
         match start(&wanted, &mut self.shards, writer, &self.mailbox, tell) {
             Ok(source) => {
+                for text in remarks {
+                    self.mailbox.send(Message::Remark(key, text));
+                }
                 self.sources.insert(id, source);
                 self.options.notify(Notice::Started {
                     source: LINUX_PERF.to_owned(),
@@ -215,6 +220,8 @@ impl Profiler {
             }
             Err(error) => {
                 self.shards.remove(id);
+                let (writer, reason) = (Box::new(writer()), error.to_string());
+                self.mailbox.send(Message::NotStarted(writer, reason));
                 self.failed(format!("not started: {error}"));
             }
         }
@@ -263,7 +270,15 @@ impl Profiler {
                 source.stop(Clock::Monotonic.now());
                 self.mailbox.send(Message::Ending(source.key));
             }
-            // One that could not be started, or has ended by itself: there is nothing to wait for.
+            // One that could not be started, or has ended by itself: the writer may have to say so yet.
+            None if self.threads.is_some() => {
+                let action = Action::Stop {
+                    source: SourceKey(0),
+                    instance: id,
+                };
+                self.mailbox
+                    .send(Message::Barrier(Arc::new(Barrier::new(1, action))));
+            }
             None => self.daemon.handle().notify_stopped(id),
         }
     }

@@ -259,7 +259,9 @@ impl Intake {
         }
         let stage = match helpers.lookup.descriptors(pid, folder) {
             Ok(descriptors) => {
-                helpers.unwinders.adopt(pid, descriptors);
+                if let Err(sentence) = helpers.unwinders.adopt(pid, descriptors) {
+                    helpers.lookup.tell(sentence);
+                }
                 Stage::Accepted
             }
             // There is nobody to wait for.

@@ -19,6 +19,8 @@ pub(crate) struct Lookup {
     /// By process.
     handed_over: BTreeMap<u32, Descriptors>,
     has_told: bool,
+    /// What is in the way, for the trace.
+    remarks: Vec<String>,
 }
 
 impl Lookup {
@@ -27,6 +29,7 @@ impl Lookup {
             options,
             handed_over: BTreeMap::new(),
             has_told: false,
+            remarks: Vec::new(),
         }
     }
 
@@ -67,13 +70,19 @@ impl Lookup {
         Err(error)
     }
 
+    /// What has been told since the last time.
+    pub(super) fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+
     /// Where the kernel's files are.
     pub(super) fn kernel(&self) -> &Kernel {
         &self.options.kernel
     }
 
     /// Says what is in the way.
-    pub(super) fn tell(&self, reason: String) {
+    pub(super) fn tell(&mut self, reason: String) {
+        self.remarks.push(reason.clone());
         self.options.notify(Notice::Remark {
             source: LINUX_PERF.to_owned(),
             text: reason,

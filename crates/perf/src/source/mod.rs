@@ -241,6 +241,9 @@ impl PerfSource {
                 self.intake.lost.extend(lost);
             }
         }
+        for text in crew.lookup.take_remarks() {
+            crew.mailbox.send(Message::Remark(self.key, text));
+        }
         let mut lost = std::mem::take(&mut self.intake.lost);
         lost.sort_unstable();
         lost.retain(|(_, count)| *count > 0);
@@ -323,7 +326,9 @@ impl PerfSource {
         }
         if let Ok(descriptors) = descriptors.try_clone() {
             self.intake.processes.set_stage(pid, Stage::Accepted);
-            crew.unwinders.adopt(pid, descriptors);
+            if let Err(sentence) = crew.unwinders.adopt(pid, descriptors) {
+                crew.lookup.tell(sentence);
+            }
             crew.unwinders.hand_over(&self.intake.source);
         }
     }

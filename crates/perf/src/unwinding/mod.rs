@@ -4,6 +4,7 @@
 //! none is told as skipped. Each process belongs to one unwinder, which thereby needs no locks for what it knows
 //! of it. Finished samples go to the writer in batches; unwinders wait for it if it falls behind.
 
+mod panics;
 mod queue;
 mod stacks;
 mod worker;
@@ -16,6 +17,7 @@ use std::thread::JoinHandle;
 use ferretto_metatrace::{Counter, Event, Recorder};
 use ferretto_unwind::{Cache, Process, Registers};
 
+use self::panics::caught;
 use self::queue::Queue;
 pub(crate) use self::queue::Source;
 pub(crate) use self::stacks::StackPool;
@@ -155,11 +157,20 @@ impl Unwinders {
     }
 
     /// Gives the unwinder of a process what it needs to look at it.
-    pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be looked at: the sentence to be told.
+    pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) -> Result<(), String> {
         let scope = self.recorder.scope(Event::ProfilerMapsParse);
-        let job = adopt(pid, descriptors);
+        let adopted = caught(pid, || adopt(pid, descriptors));
         drop(scope);
+        let (job, result) = match adopted {
+            Ok(job) => (job, Ok(())),
+            Err(sentence) => (Job::TimedOut(pid), Err(sentence)),
+        };
         self.tell(pid, job);
+        result
     }
 }
 

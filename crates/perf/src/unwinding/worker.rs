@@ -1,13 +1,13 @@
 //! One unwinder.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ferretto_metatrace::{Counter, Event, Recorder};
 use ferretto_unwind::{Cache, Mode, Process, Sample as StackCopy, UnwindError};
 use rustc_hash::FxHashMap;
 
+use super::panics::caught;
 use super::queue::{Queue, Source, Taken};
 use super::{Job, RawSample, StackPool};
 use crate::barrier::SourceKey;
@@ -16,6 +16,13 @@ use crate::output::{Content, Frame, Mailbox, Message, Sample, SkipReason, Stack}
 
 /// How many finished samples are sent at once.
 const BATCH: usize = 32;
+
+/// How many processes that cannot be unwound are told of.
+const MAX_TOLD: usize = 16;
+
+/// How the callstack of a sample is found, of a process that can be looked at.
+type Unwind =
+    fn(&Source, &mut Process, &Cache, &RawSample, &mut Vec<ferretto_unwind::Frame>) -> Content;
 
 /// What an unwinder knows of a process.
 enum State {
@@ -37,6 +44,9 @@ pub(super) struct Worker {
     /// Finished samples of the source that has its turn.
     done: Vec<Sample>,
     frames: Vec<ferretto_unwind::Frame>,
+    unwind: Unwind,
+    /// Processes that could not be unwound and were told of.
+    told: usize,
 }
 
 impl Worker {
@@ -56,6 +66,8 @@ impl Worker {
             processes: HashMap::new(),
             done: Vec::new(),
             frames: Vec::new(),
+            unwind,
+            told: 0,
         }
     }
 
@@ -136,14 +148,16 @@ impl Worker {
                 let current = Counter::ProfilerUnwindCurrentPid;
                 self.recorder.counter(current, || pid as i32);
                 let scope = self.recorder.scope(Event::ProfilerUnwindSample);
-                // A defect met in one program must not end the profile of all others.
-                let unwound = catch_unwind(AssertUnwindSafe(|| {
-                    unwind(source, process, cache, &raw, frames)
-                }));
+                let unwind = self.unwind;
+                let unwound = caught(pid, || unwind(source, process, cache, &raw, frames));
                 drop(scope);
                 self.recorder.counter(current, || 0);
-                unwound.unwrap_or_else(|_| {
+                unwound.unwrap_or_else(|sentence| {
                     *state = State::TimedOut;
+                    if self.told < MAX_TOLD {
+                        self.told += 1;
+                        self.mailbox.send(Message::Remark(source.key, sentence));
+                    }
                     Content::Skipped(SkipReason::UnwindStage)
                 })
             }
@@ -266,6 +280,62 @@ mod tests {
         }
     }
 
+    fn worker(mailbox: &Arc<Mailbox>) -> Worker {
+        let recorder = Arc::clone(ferretto_metatrace::Collector::<u8>::new(|| ()).recorder());
+        Worker::new(
+            Arc::default(),
+            Arc::clone(mailbox),
+            Arc::new(Cache::new()),
+            Arc::default(),
+            recorder,
+        )
+    }
+
+    /// Gives it a process that can be looked at, known as `pid`.
+    fn adopt(worker: &mut Worker, source: &Source, pid: u32) {
+        let folder = ProcessFolder::open(std::process::id()).unwrap();
+        let descriptors = folder.descriptors().unwrap();
+        worker.handle(source, super::super::adopt(pid, descriptors));
+    }
+
+    fn unwind_one(worker: &mut Worker, source: &Source, pid: u32) {
+        assert!(source.take_place());
+        worker.handle(source, Job::Sample(Box::new(of_kernel_thread(pid))));
+    }
+
+    #[test]
+    fn a_panic_leaves_out_one_process_and_is_told() {
+        let source = Source::new(SourceKey(1), Callstacks::default());
+        let mailbox = Arc::<Mailbox>::default();
+        let mut worker = worker(&mailbox);
+        worker.unwind = |_, _, _, raw, _| match raw.sample.task {
+            Some(Task { pid: 1, .. }) => panic!("a broken table"),
+            _ => Content::Stack(Stack::default()),
+        };
+        for pid in [1, 2] {
+            adopt(&mut worker, &source, pid);
+        }
+        for pid in [1, 2, 1, 2] {
+            unwind_one(&mut worker, &source, pid);
+        }
+        let skipped = |sample: &Sample| matches!(sample.content, Content::Skipped(_));
+        let outcomes: Vec<bool> = worker.done.iter().map(skipped).collect();
+        assert_eq!(outcomes, [true, false, true, false]);
+        mailbox.close();
+        // Once, however many samples there are of it.
+        let told = mailbox.take().unwrap();
+        let [Message::Remark(SourceKey(1), sentence)] = told.as_slices().0 else {
+            panic!("{told:?}");
+        };
+        assert!(sentence.contains("process 1 ") && sentence.contains("a broken table"));
+        // The same number may be another program later.
+        worker.unwind = unwind;
+        adopt(&mut worker, &source, 1);
+        unwind_one(&mut worker, &source, 1);
+        let last = worker.done.last().map(|sample| &sample.content);
+        assert!(matches!(last, Some(Content::Stack(_))), "{last:?}");
+    }
+
     #[test]
     fn perf_033_a_kernel_thread_with_the_number_of_a_process_is_skipped() {
         let callstacks = Callstacks {
@@ -273,20 +343,13 @@ mod tests {
             kernel: true,
         };
         let source = Source::new(SourceKey(1), callstacks);
-        let mut worker = Worker::new(
-            Arc::default(),
-            Arc::default(),
-            Arc::new(Cache::new()),
-            Arc::default(),
-            Arc::clone(ferretto_metatrace::Collector::<u8>::new(|| ()).recorder()),
-        );
+        let mut worker = worker(&Arc::default());
         let pid = std::process::id();
-        let descriptors = ProcessFolder::open(pid).unwrap().descriptors().unwrap();
         // It waits until it is known what the process is.
         assert!(source.take_place());
         worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(pid))));
         assert!(worker.done.is_empty());
-        worker.handle(&source, super::super::adopt(pid, descriptors));
+        adopt(&mut worker, &source, pid);
         // A real one has frames of the kernel, and nothing else.
         worker.handle(&source, Job::NoUserspace(2));
         assert!(source.take_place());

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ferretto_perf::Notice;
 use ferretto_proto::PerfEventConfig;
+use ferretto_proto::perf_sample::producer_event::{DataSourceStopReason, OptionalSourceStopReason};
+use ferretto_proto::trace_packet::Data;
 
 use crate::world::{LIMIT, World, config, source};
 
@@ -29,14 +31,26 @@ fn perf_020_registered_again_after_the_service_was_restarted() {
 }
 
 #[test]
-fn perf_002_a_failed_start_is_told_and_its_stop_answered_at_once() {
+fn perf_002_a_failed_start_is_told_also_in_the_trace_and_its_stop_answered_at_once() {
     let world = World::new();
     let broken = PerfEventConfig {
         ring_buffer_pages: Some(7),
         ..Default::default()
     };
     // Ends only if the stop is answered.
-    world.record(config(vec![source(&broken)]), |_| {});
+    let packets = world.record(config(vec![source(&broken)]), |_| {});
+    let events = packets.iter().filter_map(|packet| match &packet.data {
+        Some(Data::PerfSample(sample)) => sample.producer_event.as_option(),
+        _ => None,
+    });
+    let reasons: Vec<_> = events
+        .map(|event| event.optional_source_stop_reason.clone())
+        .collect();
+    let unknown = DataSourceStopReason::PROFILER_STOP_UNKNOWN;
+    assert_eq!(
+        reasons,
+        [Some(OptionalSourceStopReason::SourceStopReason(unknown))]
+    );
     let mut notices =
         std::iter::from_fn(|| world.notices.recv_timeout(Duration::from_secs(5)).ok());
     let is_failure = |notice: Notice| {

@@ -9,6 +9,7 @@ mod ftrace;
 mod loss;
 mod names;
 mod profile;
+mod remarks;
 mod sched;
 mod sequences;
 mod stats;
@@ -33,6 +34,7 @@ pub(crate) use self::threads::{Threads, printable};
 use self::config::Config;
 use self::counters::Counters;
 use self::ftrace::Ftrace;
+use self::remarks::Remarks;
 use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
@@ -170,6 +172,7 @@ pub struct Summarizer {
     ftrace: Ftrace,
     counters: Counters,
     track_events: TrackEvents,
+    remarks: Remarks,
     sequences: Sequences,
     samples: Decoder,
     stacks: StackCounts,
@@ -299,7 +302,10 @@ impl Summarizer {
             packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),
             packet_field::PROCESS_STATS => self.counters.process_stats(body),
             packet_field::SYS_STATS => self.counters.sys_stats(body),
-            packet_field::TRACK_EVENT => self.track_events.event(body),
+            packet_field::TRACK_EVENT => {
+                self.track_events.event(body);
+                self.remarks.event(body);
+            }
             packet_field::TRACK_DESCRIPTOR => {
                 self.track_events
                     .descriptor(machine, body, &mut self.threads);
@@ -404,6 +410,7 @@ impl Summarizer {
         let profile = Profile::new(self.samples, threads);
         losses.extend(profile::losses(&profile, &config.perf));
         notes.extend(profile::notes(&profile));
+        notes.extend(self.remarks.finish());
         Summary {
             bytes: self.bytes,
             packets: self.packets,

@@ -1,0 +1,24 @@
+//! Defects met in one process must not end the profile of all others.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs something about a process that says what it likes. What it has changed must not be used any more after a panic.
+///
+/// # Errors
+///
+/// If it panics: the sentence to be told about process `pid`.
+pub(super) fn caught<R>(pid: u32, run: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let message = message(&*panic);
+        format!(
+            "callstacks of process {pid} are left out, as it cannot be unwound ({message}); please report this"
+        )
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown")
+}

@@ -1,0 +1,97 @@
+//! What programs have to say about their recording: instants of a category made for that.
+
+use std::collections::BTreeSet;
+
+use ferretto_proto::fields::track_event;
+use ferretto_wire::Fields;
+
+use super::loss::plural;
+
+/// Category of the instants.
+const CATEGORY: &[u8] = b"ferretto.remark";
+/// Sentences that are told.
+const MAX_REMARKS: usize = 32;
+/// Characters of a sentence that are told.
+const MAX_LENGTH: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Remarks {
+    sentences: Vec<String>,
+    known: BTreeSet<String>,
+    left_out: u64,
+}
+
+impl Remarks {
+    /// Reads a `TrackEvent`.
+    pub(super) fn event(&mut self, bytes: &[u8]) {
+        let is_remark = Fields::find(track_event::CATEGORIES, bytes)
+            .and_then(|category| category.as_bytes())
+            .is_some_and(|category| category == CATEGORY);
+        if !is_remark {
+            return;
+        }
+        let name = Fields::find(track_event::NAME, bytes).and_then(|name| name.as_bytes());
+        let sentence = sentence(name.unwrap_or_default());
+        if self.known.contains(&sentence) {
+            return;
+        }
+        if self.sentences.len() >= MAX_REMARKS {
+            self.left_out += 1;
+            return;
+        }
+        self.known.insert(sentence.clone());
+        self.sentences.push(sentence);
+    }
+
+    /// In the order of the trace.
+    pub(super) fn finish(mut self) -> Vec<String> {
+        if self.left_out > 0 {
+            let more = format!("{} more of this kind", plural(self.left_out, "remark"));
+            self.sentences.push(more);
+        }
+        self.sentences
+    }
+}
+
+fn sentence(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = text.chars().take(MAX_LENGTH);
+    shown
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_wire::encode;
+
+    use super::*;
+
+    fn instant(category: &str, name: &str) -> Vec<u8> {
+        encode(|out| {
+            out.string(track_event::CATEGORIES, category);
+            out.string(track_event::NAME, name);
+        })
+    }
+
+    #[test]
+    fn remarks_are_told_once_and_in_bounds() {
+        let mut remarks = Remarks::default();
+        remarks.event(&instant("app", "not for us"));
+        for _ in 0..2 {
+            remarks.event(&instant("ferretto.remark", "a: not\nstarted"));
+        }
+        assert_eq!(Remarks::default().finish(), [""; 0]);
+        for number in 0..40 {
+            remarks.event(&instant("ferretto.remark", &number.to_string()));
+        }
+        remarks.event(&instant("ferretto.remark", &"x".repeat(5000)));
+        let told = remarks.finish();
+        assert_eq!((&*told[0], &*told[1]), ("a: not started", "0"));
+        assert_eq!(told.len(), MAX_REMARKS + 1);
+        assert_eq!(told[MAX_REMARKS], "10 remarks more of this kind");
+        let mut long = Remarks::default();
+        long.event(&instant("ferretto.remark", &"x".repeat(5000)));
+        assert_eq!(long.finish()[0].len(), MAX_LENGTH);
+    }
+}
