@@ -1,5 +1,6 @@
 //! The built binary, used as people and scripts use it.
 
+mod accuracy;
 mod daemons;
 mod detach;
 mod files;

@@ -45,7 +45,7 @@ fn busy(world: &World) -> Option<PathBuf> {
 }
 
 /// Whether callstacks could not be recorded because this machine does not allow it.
-fn is_forbidden(said: &Said) -> bool {
+pub(crate) fn is_forbidden(said: &Said) -> bool {
     let forbidden = said.stderr.contains("callstacks cannot be recorded");
     if forbidden {
         println!("skipped: {}", said.stderr);

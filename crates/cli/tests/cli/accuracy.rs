@@ -1,0 +1,97 @@
+//! Whether shares are true: a program measures itself how long each of its functions has run.
+
+use std::process::Command;
+
+use ferretto_trace::profile::{Selection, Value, hottest, read_profile};
+
+use crate::profile::is_forbidden;
+use crate::world::World;
+
+/// Functions that run until each has had its share of the thread's time on a CPU, called from different depths. Prints
+/// their nanoseconds.
+const SHARES: &str = r#"
+#include <stdio.h>
+#include <time.h>
+#define KEPT __attribute__((noinline))
+static volatile unsigned long sink;
+static unsigned long spent[5];
+static unsigned long now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1000000000ul + time.tv_nsec;
+}
+#define PART(name, number, microseconds) \
+  KEPT void name(void) { \
+    unsigned long begin = now(), end; \
+    do { \
+      for (volatile int i = 0; i < 2000; i++) sink += i; \
+      end = now(); \
+    } while (end - begin < microseconds * 1000ul); \
+    spent[number] += end - begin; \
+  }
+PART(half, 0, 20000) PART(quarter, 1, 10000) PART(eighth, 2, 5000) PART(sixteenth, 3, 2500) PART(rest, 4, 2500)
+KEPT void deep(int depth, void (*function)(void)) {
+  volatile char room[40];
+  room[0] = depth;
+  if (depth) deep(depth - 1, function); else function();
+  sink += room[0];
+}
+int main(void) {
+  for (int round = 0; round < 20; round++) {
+    deep(20, half); deep(3, quarter); eighth(); deep(45, sixteenth); deep(10, rest);
+  }
+  for (int i = 0; i < 5; i++) printf("%lu\n", spent[i]);
+}
+"#;
+
+const NAMES: [&str; 5] = ["half", "quarter", "eighth", "sixteenth", "rest"];
+
+/// Points by which a share may differ. A sample is 0.06 points here, and what is counted is time on a CPU, however much else
+/// the machine has to do.
+const TOLERANCE: f64 = 2.0;
+
+#[test]
+fn shares_are_those_that_the_program_measures_itself() {
+    let world = World::new();
+    let source = world.write("shares.c", SHARES);
+    for pointers in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
+        let program = world.path("shares");
+        let compiled = Command::new("cc")
+            .args(["-O1", "-fno-optimize-sibling-calls", pointers, "-o"])
+            .args([&program, &source])
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            println!("skipped: no C compiler");
+            return;
+        }
+        let program = program.to_str().unwrap();
+        let args = ["record", "--perf=1999", "--", program];
+        let said = world.run("ferretto", &args);
+        if is_forbidden(&said) {
+            return;
+        }
+        let said = said.returned(0);
+        let spent: Vec<f64> = said.text().lines().map(|ns| ns.parse().unwrap()).collect();
+        let file = std::fs::File::open(world.path("trace.pftrace")).unwrap();
+        let (profile, counts) = read_profile(file, Selection::default()).unwrap();
+        let functions = hottest(&profile, &counts, Value::Samples);
+        let samples = |name: &str| {
+            let found = functions.iter().find(|function| function.name == name);
+            found.map_or(0.0, |function| function.total.samples as f64)
+        };
+        let time: f64 = spent.iter().sum();
+        let main = samples("main");
+        // One in half a millisecond, less those that were lost where nobody got to reading them.
+        assert!(main > 200.0, "{main} samples");
+        for (name, spent) in NAMES.into_iter().zip(spent) {
+            let (measured, seen) = (100.0 * spent / time, 100.0 * samples(name) / main);
+            assert!(
+                (measured - seen).abs() < TOLERANCE,
+                "{name}: {seen:.2} % of samples, {measured:.2} % of the time ({pointers})"
+            );
+        }
+        // Each callstack leads to `main`, whatever it was sampled in.
+        let all: f64 = NAMES.into_iter().map(samples).sum();
+        assert!(all > 0.98 * main && all <= main, "{all} of {main}");
+    }
+}
