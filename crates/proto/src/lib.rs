@@ -26,16 +26,16 @@
 //! [`trace_config::BufferConfig`]. A `oneof` is an enum in the module of its
 //! message, such as [`ipc_frame::Msg`].
 //!
-//! [`fields`] has every field number of the whole schema, for code that
-//! encodes or decodes by hand.
+//! [`fields`] has the field numbers, for code that encodes or decodes by hand.
 //!
 //! # Features
 //!
 //! By default there are the messages of the sockets, of the configuration and
-//! those that the service itself writes, to keep the build short. `trace` adds
-//! `TracePacket` and the messages of the Linux data sources, track events and
-//! profiles. `descriptors` adds `DESCRIPTORS`: the complete schema, also of
-//! what has no Rust type here (Android, Chrome, GPU, rare kernel events). To
+//! those that the service itself writes, to keep the build short. `sources` adds
+//! the configs and descriptors of the Linux data sources, `trace` these and
+//! `TracePacket` with their messages, track events and profiles. `descriptors`
+//! adds `DESCRIPTORS`: the complete schema, also of what has no Rust type here
+//! (Android, Chrome, GPU, rare kernel events), and the field numbers of that. To
 //! the Rust types such fields are unknown ones, and so they are kept.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Which parts of the schema get Rust types, in two layers behind one Cargo feature.
+//! Which parts of the schema get Rust types, in layers behind Cargo features.
 //!
 //! The embedded descriptors know the whole schema, but Rust types are made
 //! only for what the programs here look into: a field whose type has none is
@@ -17,6 +17,8 @@ use protox::prost_reflect::prost_types::{
 pub(super) enum Layer {
     /// Always: sockets, configuration and the packets the service writes.
     Core,
+    /// With the feature `sources`: what configures and describes single data sources. The service passes it on unread.
+    Sources,
     /// With the feature `trace`: `TracePacket` and what it holds.
     Trace,
     /// Never: in the descriptors only.
@@ -29,14 +31,23 @@ const LAYERS: &[(&str, Layer)] = &[
     ("perfetto/common/android_", Layer::DescriptorsOnly),
     ("perfetto/common/descriptor.proto", Layer::DescriptorsOnly),
     ("perfetto/common/gpu_", Layer::DescriptorsOnly),
+    ("perfetto/common/ftrace_descriptor.proto", Layer::Sources),
+    ("perfetto/common/perf_events.proto", Layer::Sources),
+    ("perfetto/common/sys_stats_counters.proto", Layer::Sources),
     ("perfetto/common/", Layer::Core),
     ("perfetto/config/android/", Layer::DescriptorsOnly),
     ("perfetto/config/chrome/", Layer::DescriptorsOnly),
     ("perfetto/config/etw/", Layer::DescriptorsOnly),
+    ("perfetto/config/ftrace/", Layer::Sources),
     ("perfetto/config/gpu/", Layer::DescriptorsOnly),
+    ("perfetto/config/inode_file/", Layer::Sources),
+    ("perfetto/config/linux/", Layer::Sources),
     ("perfetto/config/power/", Layer::DescriptorsOnly),
+    ("perfetto/config/process_stats/", Layer::Sources),
+    ("perfetto/config/profiling/", Layer::Sources),
     ("perfetto/config/qnx/", Layer::DescriptorsOnly),
     ("perfetto/config/statsd/", Layer::DescriptorsOnly),
+    ("perfetto/config/sys_stats/", Layer::Sources),
     ("perfetto/config/", Layer::Core),
     ("perfetto/protovm/", Layer::DescriptorsOnly),
     ("perfetto/trace/clock_snapshot.proto", Layer::Core),
@@ -48,10 +59,6 @@ const LAYERS: &[(&str, Layer)] = &[
         Layer::Trace,
     ),
     ("perfetto/trace/perfetto/", Layer::Core),
-    (
-        "perfetto/trace/extension_descriptor.proto",
-        Layer::DescriptorsOnly,
-    ),
     ("perfetto/trace/android/", Layer::DescriptorsOnly),
     ("perfetto/trace/chrome/", Layer::DescriptorsOnly),
     ("perfetto/trace/etw/", Layer::DescriptorsOnly),
@@ -88,6 +95,28 @@ const LAYERS: &[(&str, Layer)] = &[
     ("perfetto/trace/", Layer::Trace),
 ];
 
+impl Layer {
+    /// Whether its types may hold those of the other.
+    fn sees(self, other: Self) -> bool {
+        match self {
+            Self::Core => other == Self::Core,
+            Self::Sources => matches!(other, Self::Core | Self::Sources),
+            Self::Trace => other != Self::DescriptorsOnly,
+            Self::DescriptorsOnly => false,
+        }
+    }
+
+    /// The Cargo feature with its types.
+    pub(super) fn feature(self) -> Option<&'static str> {
+        match self {
+            Self::Core => None,
+            Self::Sources => Some("sources"),
+            Self::Trace => Some("trace"),
+            Self::DescriptorsOnly => Some("descriptors"),
+        }
+    }
+}
+
 pub(super) fn layer(path: &str) -> Layer {
     let found = LAYERS.iter().find(|(prefix, _)| path.starts_with(prefix));
     found.map_or(Layer::DescriptorsOnly, |(_, layer)| *layer)
@@ -96,8 +125,7 @@ pub(super) fn layer(path: &str) -> Layer {
 /// The schema without the files, and without the fields of their types, that
 /// get no Rust types.
 pub(super) fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProto> {
-    let mut types = BTreeSet::new();
-    let mut core_types = BTreeSet::new();
+    let mut types: Vec<(Layer, BTreeSet<String>)> = Vec::new();
     for file in files {
         let package = format!(".{}", file.package());
         let mut found = BTreeSet::new();
@@ -107,24 +135,29 @@ pub(super) fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProt
         for e in &file.enum_type {
             found.insert(format!("{package}.{}", e.name()));
         }
-        match layer(file.name()) {
-            Layer::Core => core_types.extend(found),
-            Layer::Trace => types.extend(found),
-            Layer::DescriptorsOnly => {}
-        }
+        types.push((layer(file.name()), found));
     }
-    types.extend(core_types.iter().cloned());
+    let seen_by = |layer: Layer| -> BTreeSet<&str> {
+        let seen = types.iter().filter(|(other, _)| layer.sees(*other));
+        seen.flat_map(|(_, found)| found.iter().map(String::as_str))
+            .collect()
+    };
+    let all = seen_by(Layer::Trace);
     let mut view = Vec::new();
     for file in files {
-        let name = file.name();
-        let known = match layer(name) {
-            Layer::Core => &core_types,
-            Layer::Trace => &types,
-            Layer::DescriptorsOnly => continue,
-        };
+        let layer = layer(file.name());
+        if layer == Layer::DescriptorsOnly {
+            continue;
+        }
+        let known = seen_by(layer);
         let mut file = file.clone();
         for message in &mut file.message_type {
-            reduce(message, known);
+            reduce(message, &|field| {
+                // What stays encoded needs no type here, only one that somebody decodes it with.
+                let types = if is_lazy(field) { &all } else { &known };
+                let name = field.type_name.as_deref();
+                name.is_none_or(|name| types.contains(name))
+            });
         }
         view.push(file);
     }
@@ -142,15 +175,17 @@ fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) 
     into.insert(name);
 }
 
-fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
-    message
-        .field
-        .retain(|f| f.type_name.as_ref().is_none_or(|name| known.contains(name)));
+fn reduce(message: &mut DescriptorProto, stays: &dyn Fn(&FieldDescriptorProto) -> bool) {
+    message.field.retain(stays);
     message.field.iter_mut().for_each(leave_encoded);
     for nested in &mut message.nested_type {
-        reduce(nested, known);
+        reduce(nested, stays);
     }
     drop_empty_oneofs(message);
+}
+
+fn is_lazy(field: &FieldDescriptorProto) -> bool {
+    field.options.as_ref().is_some_and(|options| options.lazy())
 }
 
 /// A message field that the schema calls lazy becomes the bytes of its message.
@@ -158,7 +193,7 @@ fn reduce(message: &mut DescriptorProto, known: &BTreeSet<String>) {
 /// The service passes them on and must not change a byte: producers compare
 /// the encoded configs they get with those they have.
 fn leave_encoded(field: &mut FieldDescriptorProto) {
-    if field.options.as_ref().is_some_and(|options| options.lazy()) {
+    if is_lazy(field) {
         field.set_type(Type::Bytes);
         field.type_name = None;
         field.options = None;

@@ -10,7 +10,7 @@ use protox::prost_reflect::prost_types::{
 
 use super::Output;
 use super::code::{Code, line};
-use super::layers::{Layer, layer, rust_view};
+use super::layers::{layer, rust_view};
 use super::members::{Member, OneOf, members};
 use super::names::{identifier, snake_case};
 
@@ -21,8 +21,8 @@ pub(crate) fn generate(files: &[FileDescriptorProto], output: &mut Output) -> Re
     );
     for file in rust_view(files) {
         let name = file.name().trim_end_matches(".proto").replace('/', ".") + ".rs";
-        if layer(file.name()) == Layer::Trace {
-            module.push_str("#[cfg(feature = \"trace\")]\n");
+        if let Some(feature) = layer(file.name()).feature() {
+            writeln!(module, "#[cfg(feature = \"{feature}\")]")?;
         }
         writeln!(module, "include!(\"{name}\");")?;
         let content = file_module(&file).with_context(|| format!("in {}", file.name()))?;

@@ -12,42 +12,49 @@ pub mod address_symbols {
 }
 
 /// Field numbers of `AllocPagesIommuEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod alloc_pages_iommu_end_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const ORDER: u32 = 2;
 }
 
 /// Field numbers of `AllocPagesIommuFailFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod alloc_pages_iommu_fail_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const ORDER: u32 = 2;
 }
 
 /// Field numbers of `AllocPagesIommuStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod alloc_pages_iommu_start_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const ORDER: u32 = 2;
 }
 
 /// Field numbers of `AllocPagesSysEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod alloc_pages_sys_end_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const ORDER: u32 = 2;
 }
 
 /// Field numbers of `AllocPagesSysFailFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod alloc_pages_sys_fail_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const ORDER: u32 = 2;
 }
 
 /// Field numbers of `AllocPagesSysStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod alloc_pages_sys_start_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const ORDER: u32 = 2;
 }
 
 /// Field numbers of `AndroidAflags`.
+#[cfg(feature = "descriptors")]
 pub mod android_aflags {
     pub const FLAGS: u32 = 1;
     pub const ERROR: u32 = 2;
@@ -68,11 +75,13 @@ pub mod android_aflags {
 }
 
 /// Field numbers of `AndroidAflagsConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_aflags_config {
     pub const POLL_MS: u32 = 1;
 }
 
 /// Field numbers of `AndroidEnergyConsumer`.
+#[cfg(feature = "descriptors")]
 pub mod android_energy_consumer {
     pub const ENERGY_CONSUMER_ID: u32 = 1;
     pub const ORDINAL: u32 = 2;
@@ -81,11 +90,13 @@ pub mod android_energy_consumer {
 }
 
 /// Field numbers of `AndroidEnergyConsumerDescriptor`.
+#[cfg(feature = "descriptors")]
 pub mod android_energy_consumer_descriptor {
     pub const ENERGY_CONSUMERS: u32 = 1;
 }
 
 /// Field numbers of `AndroidEnergyEstimationBreakdown`.
+#[cfg(feature = "descriptors")]
 pub mod android_energy_estimation_breakdown {
     pub const ENERGY_CONSUMER_DESCRIPTOR: u32 = 1;
     pub const ENERGY_CONSUMER_ID: u32 = 2;
@@ -100,6 +111,7 @@ pub mod android_energy_estimation_breakdown {
 }
 
 /// Field numbers of `AndroidFsDatareadEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod android_fs_dataread_end_ftrace_event {
     pub const BYTES: u32 = 1;
     pub const INO: u32 = 2;
@@ -107,6 +119,7 @@ pub mod android_fs_dataread_end_ftrace_event {
 }
 
 /// Field numbers of `AndroidFsDatareadStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod android_fs_dataread_start_ftrace_event {
     pub const BYTES: u32 = 1;
     pub const CMDLINE: u32 = 2;
@@ -118,6 +131,7 @@ pub mod android_fs_dataread_start_ftrace_event {
 }
 
 /// Field numbers of `AndroidFsDatawriteEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod android_fs_datawrite_end_ftrace_event {
     pub const BYTES: u32 = 1;
     pub const INO: u32 = 2;
@@ -125,6 +139,7 @@ pub mod android_fs_datawrite_end_ftrace_event {
 }
 
 /// Field numbers of `AndroidFsDatawriteStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod android_fs_datawrite_start_ftrace_event {
     pub const BYTES: u32 = 1;
     pub const CMDLINE: u32 = 2;
@@ -136,6 +151,7 @@ pub mod android_fs_datawrite_start_ftrace_event {
 }
 
 /// Field numbers of `AndroidFsFsyncEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod android_fs_fsync_end_ftrace_event {
     pub const BYTES: u32 = 1;
     pub const INO: u32 = 2;
@@ -143,6 +159,7 @@ pub mod android_fs_fsync_end_ftrace_event {
 }
 
 /// Field numbers of `AndroidFsFsyncStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod android_fs_fsync_start_ftrace_event {
     pub const CMDLINE: u32 = 1;
     pub const I_SIZE: u32 = 2;
@@ -152,6 +169,7 @@ pub mod android_fs_fsync_start_ftrace_event {
 }
 
 /// Field numbers of `AndroidGameInterventionList`.
+#[cfg(feature = "descriptors")]
 pub mod android_game_intervention_list {
     pub const GAME_PACKAGES: u32 = 1;
     pub const PARSE_ERROR: u32 = 2;
@@ -175,11 +193,13 @@ pub mod android_game_intervention_list {
 }
 
 /// Field numbers of `AndroidGameInterventionListConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_game_intervention_list_config {
     pub const PACKAGE_NAME_FILTER: u32 = 1;
 }
 
 /// Field numbers of `AndroidInputEventConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_input_event_config {
     pub const MODE: u32 = 1;
     pub const RULES: u32 = 2;
@@ -198,6 +218,7 @@ pub mod android_input_event_config {
 }
 
 /// Field numbers of `AndroidLogConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_log_config {
     pub const LOG_IDS: u32 = 1;
     pub const MIN_PRIO: u32 = 3;
@@ -206,6 +227,7 @@ pub mod android_log_config {
 }
 
 /// Field numbers of `AndroidLogPacket`.
+#[cfg(feature = "descriptors")]
 pub mod android_log_packet {
     pub const EVENTS: u32 = 1;
     pub const STATS: u32 = 2;
@@ -240,11 +262,13 @@ pub mod android_log_packet {
 }
 
 /// Field numbers of `AndroidPolledStateConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_polled_state_config {
     pub const POLL_MS: u32 = 1;
 }
 
 /// Field numbers of `AndroidPowerConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_power_config {
     pub const BATTERY_POLL_MS: u32 = 1;
     pub const BATTERY_COUNTERS: u32 = 2;
@@ -254,6 +278,7 @@ pub mod android_power_config {
 }
 
 /// Field numbers of `AndroidSdkSyspropGuardConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_sdk_sysprop_guard_config {
     pub const SURFACEFLINGER_SKIA_TRACK_EVENTS: u32 = 1;
     pub const HWUI_SKIA_TRACK_EVENTS: u32 = 2;
@@ -261,6 +286,7 @@ pub mod android_sdk_sysprop_guard_config {
 }
 
 /// Field numbers of `AndroidSystemProperty`.
+#[cfg(feature = "descriptors")]
 pub mod android_system_property {
     pub const VALUES: u32 = 1;
 
@@ -272,12 +298,14 @@ pub mod android_system_property {
 }
 
 /// Field numbers of `AndroidSystemPropertyConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_system_property_config {
     pub const POLL_MS: u32 = 1;
     pub const PROPERTY_NAME: u32 = 2;
 }
 
 /// Field numbers of `AndroidUserList`.
+#[cfg(feature = "descriptors")]
 pub mod android_user_list {
     pub const USERS: u32 = 1;
     pub const ERROR: u32 = 2;
@@ -290,11 +318,13 @@ pub mod android_user_list {
 }
 
 /// Field numbers of `AndroidUserListConfig`.
+#[cfg(feature = "descriptors")]
 pub mod android_user_list_config {
     pub const USER_TYPE_FILTER: u32 = 1;
 }
 
 /// Field numbers of `AppWakelocksConfig`.
+#[cfg(feature = "descriptors")]
 pub mod app_wakelocks_config {
     pub const WRITE_DELAY_MS: u32 = 1;
     pub const FILTER_DURATION_BELOW_MS: u32 = 2;
@@ -302,6 +332,7 @@ pub mod app_wakelocks_config {
 }
 
 /// Field numbers of `ArtProcessMetadata`.
+#[cfg(feature = "descriptors")]
 pub mod art_process_metadata {
     pub const PID: u32 = 1;
     pub const UID: u32 = 2;
@@ -325,6 +356,7 @@ pub mod attach_response {
 }
 
 /// Field numbers of `BackgroundTracingMetadata`.
+#[cfg(feature = "descriptors")]
 pub mod background_tracing_metadata {
     pub const TRIGGERED_RULE: u32 = 1;
     pub const ACTIVE_RULES: u32 = 2;
@@ -353,6 +385,7 @@ pub mod background_tracing_metadata {
 }
 
 /// Field numbers of `BatteryCounters`.
+#[cfg(feature = "descriptors")]
 pub mod battery_counters {
     pub const CHARGE_COUNTER_UAH: u32 = 1;
     pub const CAPACITY_PERCENT: u32 = 2;
@@ -364,6 +397,7 @@ pub mod battery_counters {
 }
 
 /// Field numbers of `BclIrqTriggerFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod bcl_irq_trigger_ftrace_event {
     pub const ID: u32 = 1;
     pub const THROTTLE: u32 = 2;
@@ -377,6 +411,7 @@ pub mod bcl_irq_trigger_ftrace_event {
 }
 
 /// Field numbers of `BeginFrameArgs`.
+#[cfg(feature = "descriptors")]
 pub mod begin_frame_args {
     pub const TYPE: u32 = 1;
     pub const SOURCE_ID: u32 = 2;
@@ -392,12 +427,14 @@ pub mod begin_frame_args {
 }
 
 /// Field numbers of `BeginFrameObserverState`.
+#[cfg(feature = "descriptors")]
 pub mod begin_frame_observer_state {
     pub const DROPPED_BEGIN_FRAME_ARGS: u32 = 1;
     pub const LAST_BEGIN_FRAME_ARGS: u32 = 2;
 }
 
 /// Field numbers of `BeginFrameSourceState`.
+#[cfg(feature = "descriptors")]
 pub mod begin_frame_source_state {
     pub const SOURCE_ID: u32 = 1;
     pub const PAUSED: u32 = 2;
@@ -406,6 +443,7 @@ pub mod begin_frame_source_state {
 }
 
 /// Field numbers of `BeginImplFrameArgs`.
+#[cfg(feature = "descriptors")]
 pub mod begin_impl_frame_args {
     pub const UPDATED_AT_US: u32 = 1;
     pub const FINISHED_AT_US: u32 = 2;
@@ -427,26 +465,31 @@ pub mod begin_impl_frame_args {
 }
 
 /// Field numbers of `BinderCommandFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_command_ftrace_event {
     pub const CMD: u32 = 1;
 }
 
 /// Field numbers of `BinderLockFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_lock_ftrace_event {
     pub const TAG: u32 = 1;
 }
 
 /// Field numbers of `BinderLockedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_locked_ftrace_event {
     pub const TAG: u32 = 1;
 }
 
 /// Field numbers of `BinderReturnFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_return_ftrace_event {
     pub const CMD: u32 = 1;
 }
 
 /// Field numbers of `BinderSetPriorityFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_set_priority_ftrace_event {
     pub const PROC: u32 = 1;
     pub const THREAD: u32 = 2;
@@ -456,6 +499,7 @@ pub mod binder_set_priority_ftrace_event {
 }
 
 /// Field numbers of `BinderTransactionAllocBufFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_transaction_alloc_buf_ftrace_event {
     pub const DATA_SIZE: u32 = 1;
     pub const DEBUG_ID: u32 = 2;
@@ -464,6 +508,7 @@ pub mod binder_transaction_alloc_buf_ftrace_event {
 }
 
 /// Field numbers of `BinderTransactionFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_transaction_ftrace_event {
     pub const DEBUG_ID: u32 = 1;
     pub const TARGET_NODE: u32 = 2;
@@ -475,16 +520,19 @@ pub mod binder_transaction_ftrace_event {
 }
 
 /// Field numbers of `BinderTransactionReceivedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_transaction_received_ftrace_event {
     pub const DEBUG_ID: u32 = 1;
 }
 
 /// Field numbers of `BinderUnlockFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod binder_unlock_ftrace_event {
     pub const TAG: u32 = 1;
 }
 
 /// Field numbers of `BlockBioBackmergeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_bio_backmerge_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -494,6 +542,7 @@ pub mod block_bio_backmerge_ftrace_event {
 }
 
 /// Field numbers of `BlockBioBounceFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_bio_bounce_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -503,6 +552,7 @@ pub mod block_bio_bounce_ftrace_event {
 }
 
 /// Field numbers of `BlockBioCompleteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_bio_complete_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -512,6 +562,7 @@ pub mod block_bio_complete_ftrace_event {
 }
 
 /// Field numbers of `BlockBioFrontmergeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_bio_frontmerge_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -521,6 +572,7 @@ pub mod block_bio_frontmerge_ftrace_event {
 }
 
 /// Field numbers of `BlockBioQueueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_bio_queue_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -530,6 +582,7 @@ pub mod block_bio_queue_ftrace_event {
 }
 
 /// Field numbers of `BlockBioRemapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_bio_remap_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -540,6 +593,7 @@ pub mod block_bio_remap_ftrace_event {
 }
 
 /// Field numbers of `BlockDirtyBufferFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_dirty_buffer_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -547,6 +601,7 @@ pub mod block_dirty_buffer_ftrace_event {
 }
 
 /// Field numbers of `BlockGetrqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_getrq_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -556,6 +611,7 @@ pub mod block_getrq_ftrace_event {
 }
 
 /// Field numbers of `BlockIoDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_io_done_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -568,6 +624,7 @@ pub mod block_io_done_ftrace_event {
 }
 
 /// Field numbers of `BlockIoStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_io_start_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -580,11 +637,13 @@ pub mod block_io_start_ftrace_event {
 }
 
 /// Field numbers of `BlockPlugFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_plug_ftrace_event {
     pub const COMM: u32 = 1;
 }
 
 /// Field numbers of `BlockRqAbortFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_rq_abort_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -595,6 +654,7 @@ pub mod block_rq_abort_ftrace_event {
 }
 
 /// Field numbers of `BlockRqCompleteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_rq_complete_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -606,6 +666,7 @@ pub mod block_rq_complete_ftrace_event {
 }
 
 /// Field numbers of `BlockRqInsertFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_rq_insert_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -617,6 +678,7 @@ pub mod block_rq_insert_ftrace_event {
 }
 
 /// Field numbers of `BlockRqIssueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_rq_issue_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -628,6 +690,7 @@ pub mod block_rq_issue_ftrace_event {
 }
 
 /// Field numbers of `BlockRqRemapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_rq_remap_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -639,6 +702,7 @@ pub mod block_rq_remap_ftrace_event {
 }
 
 /// Field numbers of `BlockRqRequeueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_rq_requeue_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -649,6 +713,7 @@ pub mod block_rq_requeue_ftrace_event {
 }
 
 /// Field numbers of `BlockSleeprqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_sleeprq_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -658,6 +723,7 @@ pub mod block_sleeprq_ftrace_event {
 }
 
 /// Field numbers of `BlockSplitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_split_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -667,6 +733,7 @@ pub mod block_split_ftrace_event {
 }
 
 /// Field numbers of `BlockTouchBufferFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_touch_buffer_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SECTOR: u32 = 2;
@@ -674,12 +741,14 @@ pub mod block_touch_buffer_ftrace_event {
 }
 
 /// Field numbers of `BlockUnplugFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod block_unplug_ftrace_event {
     pub const NR_RQ: u32 = 1;
     pub const COMM: u32 = 2;
 }
 
 /// Field numbers of `CSwitchEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod c_switch_etw_event {
     pub const NEW_THREAD_ID: u32 = 1;
     pub const OLD_THREAD_ID: u32 = 2;
@@ -703,12 +772,14 @@ pub mod callstack {
 }
 
 /// Field numbers of `CdevUpdateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cdev_update_ftrace_event {
     pub const TARGET: u32 = 1;
     pub const TYPE: u32 = 2;
 }
 
 /// Field numbers of `CgroupAttachTaskFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_attach_task_ftrace_event {
     pub const DST_ROOT: u32 = 1;
     pub const DST_ID: u32 = 2;
@@ -720,6 +791,7 @@ pub mod cgroup_attach_task_ftrace_event {
 }
 
 /// Field numbers of `CgroupDestroyRootFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_destroy_root_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const SS_MASK: u32 = 2;
@@ -727,6 +799,7 @@ pub mod cgroup_destroy_root_ftrace_event {
 }
 
 /// Field numbers of `CgroupMkdirFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_mkdir_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const ID: u32 = 2;
@@ -736,6 +809,7 @@ pub mod cgroup_mkdir_ftrace_event {
 }
 
 /// Field numbers of `CgroupReleaseFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_release_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const ID: u32 = 2;
@@ -745,6 +819,7 @@ pub mod cgroup_release_ftrace_event {
 }
 
 /// Field numbers of `CgroupRemountFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_remount_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const SS_MASK: u32 = 2;
@@ -752,6 +827,7 @@ pub mod cgroup_remount_ftrace_event {
 }
 
 /// Field numbers of `CgroupRenameFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_rename_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const ID: u32 = 2;
@@ -761,6 +837,7 @@ pub mod cgroup_rename_ftrace_event {
 }
 
 /// Field numbers of `CgroupRmdirFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_rmdir_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const ID: u32 = 2;
@@ -770,6 +847,7 @@ pub mod cgroup_rmdir_ftrace_event {
 }
 
 /// Field numbers of `CgroupSetupRootFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_setup_root_ftrace_event {
     pub const ROOT: u32 = 1;
     pub const SS_MASK: u32 = 2;
@@ -777,6 +855,7 @@ pub mod cgroup_setup_root_ftrace_event {
 }
 
 /// Field numbers of `CgroupTransferTasksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cgroup_transfer_tasks_ftrace_event {
     pub const DST_ROOT: u32 = 1;
     pub const DST_ID: u32 = 2;
@@ -793,16 +872,19 @@ pub mod change_trace_config_request {
 }
 
 /// Field numbers of `ChromeActiveProcesses`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_active_processes {
     pub const PID: u32 = 1;
 }
 
 /// Field numbers of `ChromeApplicationStateInfo`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_application_state_info {
     pub const APPLICATION_STATE: u32 = 1;
 }
 
 /// Field numbers of `ChromeBenchmarkMetadata`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_benchmark_metadata {
     pub const BENCHMARK_START_TIME_US: u32 = 1;
     pub const STORY_RUN_TIME_US: u32 = 2;
@@ -816,6 +898,7 @@ pub mod chrome_benchmark_metadata {
 }
 
 /// Field numbers of `ChromeCompositorSchedulerState`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_compositor_scheduler_state {
     pub const STATE_MACHINE: u32 = 1;
     pub const OBSERVING_BEGIN_FRAME_SOURCE: u32 = 2;
@@ -836,6 +919,7 @@ pub mod chrome_compositor_scheduler_state {
 }
 
 /// Field numbers of `ChromeCompositorStateMachine`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_compositor_state_machine {
     pub const MAJOR_STATE: u32 = 1;
     pub const MINOR_STATE: u32 = 2;
@@ -900,6 +984,7 @@ pub mod chrome_compositor_state_machine {
 }
 
 /// Field numbers of `ChromeConfig`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_config {
     pub const TRACE_CONFIG: u32 = 1;
     pub const PRIVACY_FILTERING_ENABLED: u32 = 2;
@@ -910,11 +995,13 @@ pub mod chrome_config {
 }
 
 /// Field numbers of `ChromeContentSettingsEventInfo`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_content_settings_event_info {
     pub const NUMBER_OF_EXCEPTIONS: u32 = 1;
 }
 
 /// Field numbers of `ChromeEventBundle`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_event_bundle {
     pub const TRACE_EVENTS: u32 = 1;
     pub const METADATA: u32 = 2;
@@ -924,6 +1011,7 @@ pub mod chrome_event_bundle {
 }
 
 /// Field numbers of `ChromeFrameReporter`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_frame_reporter {
     pub const STATE: u32 = 1;
     pub const REASON: u32 = 2;
@@ -946,6 +1034,7 @@ pub mod chrome_frame_reporter {
 }
 
 /// Field numbers of `ChromeHistogramSample`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_histogram_sample {
     pub const NAME_HASH: u32 = 1;
     pub const NAME: u32 = 2;
@@ -954,6 +1043,7 @@ pub mod chrome_histogram_sample {
 }
 
 /// Field numbers of `ChromeHistorgramTranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_historgram_translation_table {
     pub const HASH_TO_NAME: u32 = 1;
 
@@ -965,11 +1055,13 @@ pub mod chrome_historgram_translation_table {
 }
 
 /// Field numbers of `ChromeKeyedService`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_keyed_service {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `ChromeLatencyInfo`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_latency_info {
     pub const TRACE_ID: u32 = 1;
     pub const STEP: u32 = 2;
@@ -988,24 +1080,28 @@ pub mod chrome_latency_info {
 }
 
 /// Field numbers of `ChromeLegacyIpc`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_legacy_ipc {
     pub const MESSAGE_CLASS: u32 = 1;
     pub const MESSAGE_LINE: u32 = 2;
 }
 
 /// Field numbers of `ChromeLegacyJsonTrace`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_legacy_json_trace {
     pub const TYPE: u32 = 1;
     pub const DATA: u32 = 2;
 }
 
 /// Field numbers of `ChromeMessagePump`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_message_pump {
     pub const SENT_MESSAGES_IN_QUEUE: u32 = 1;
     pub const IO_HANDLER_LOCATION_IID: u32 = 2;
 }
 
 /// Field numbers of `ChromeMetadata`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_metadata {
     pub const NAME: u32 = 1;
     pub const STRING_VALUE: u32 = 2;
@@ -1015,6 +1111,7 @@ pub mod chrome_metadata {
 }
 
 /// Field numbers of `ChromeMetadataPacket`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_metadata_packet {
     pub const BACKGROUND_TRACING_METADATA: u32 = 1;
     pub const CHROME_VERSION_CODE: u32 = 2;
@@ -1033,6 +1130,7 @@ pub mod chrome_metadata_packet {
 }
 
 /// Field numbers of `ChromeMojoEventInfo`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_mojo_event_info {
     pub const WATCHER_NOTIFY_INTERFACE_TAG: u32 = 1;
     pub const IPC_HASH: u32 = 2;
@@ -1044,6 +1142,7 @@ pub mod chrome_mojo_event_info {
 }
 
 /// Field numbers of `ChromePerformanceMarkTranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_performance_mark_translation_table {
     pub const SITE_HASH_TO_NAME: u32 = 1;
     pub const MARK_HASH_TO_NAME: u32 = 2;
@@ -1062,6 +1161,7 @@ pub mod chrome_performance_mark_translation_table {
 }
 
 /// Field numbers of `ChromeProcessDescriptor`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_process_descriptor {
     pub const PROCESS_TYPE: u32 = 1;
     pub const PROCESS_PRIORITY: u32 = 2;
@@ -1071,6 +1171,7 @@ pub mod chrome_process_descriptor {
 }
 
 /// Field numbers of `ChromeRendererSchedulerState`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_renderer_scheduler_state {
     pub const RAIL_MODE: u32 = 1;
     pub const IS_BACKGROUNDED: u32 = 2;
@@ -1078,12 +1179,14 @@ pub mod chrome_renderer_scheduler_state {
 }
 
 /// Field numbers of `ChromeStringTableEntry`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_string_table_entry {
     pub const VALUE: u32 = 1;
     pub const INDEX: u32 = 2;
 }
 
 /// Field numbers of `ChromeStudyTranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_study_translation_table {
     pub const HASH_TO_NAME: u32 = 1;
 
@@ -1095,6 +1198,7 @@ pub mod chrome_study_translation_table {
 }
 
 /// Field numbers of `ChromeThreadDescriptor`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_thread_descriptor {
     pub const THREAD_TYPE: u32 = 1;
     pub const LEGACY_SORT_INDEX: u32 = 2;
@@ -1102,6 +1206,7 @@ pub mod chrome_thread_descriptor {
 }
 
 /// Field numbers of `ChromeTraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_trace_event {
     pub const NAME: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
@@ -1136,6 +1241,7 @@ pub mod chrome_trace_event {
 }
 
 /// Field numbers of `ChromeTracedValue`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_traced_value {
     pub const NESTED_TYPE: u32 = 1;
     pub const DICT_KEYS: u32 = 2;
@@ -1148,6 +1254,7 @@ pub mod chrome_traced_value {
 }
 
 /// Field numbers of `ChromeTrigger`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_trigger {
     pub const TRIGGER_NAME: u32 = 1;
     pub const TRIGGER_NAME_HASH: u32 = 2;
@@ -1155,12 +1262,14 @@ pub mod chrome_trigger {
 }
 
 /// Field numbers of `ChromeUserEvent`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_user_event {
     pub const ACTION: u32 = 1;
     pub const ACTION_HASH: u32 = 2;
 }
 
 /// Field numbers of `ChromeUserEventTranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_user_event_translation_table {
     pub const ACTION_HASH_TO_NAME: u32 = 1;
 
@@ -1172,6 +1281,7 @@ pub mod chrome_user_event_translation_table {
 }
 
 /// Field numbers of `ChromeWindowHandleEventInfo`.
+#[cfg(feature = "descriptors")]
 pub mod chrome_window_handle_event_info {
     pub const DPI: u32 = 1;
     pub const MESSAGE_ID: u32 = 2;
@@ -1179,6 +1289,7 @@ pub mod chrome_window_handle_event_info {
 }
 
 /// Field numbers of `ChromiumHistogramSamplesConfig`.
+#[cfg(feature = "descriptors")]
 pub mod chromium_histogram_samples_config {
     pub const HISTOGRAMS: u32 = 1;
     pub const FILTER_HISTOGRAM_NAMES: u32 = 2;
@@ -1192,32 +1303,38 @@ pub mod chromium_histogram_samples_config {
 }
 
 /// Field numbers of `ChromiumSamplingHeapProfilerConfig`.
+#[cfg(feature = "descriptors")]
 pub mod chromium_sampling_heap_profiler_config {
     pub const SAMPLING_INTERVAL_BYTES: u32 = 1;
     pub const SAMPLING_INTERVAL_MS: u32 = 2;
 }
 
 /// Field numbers of `ChromiumStackSamplingProfilerConfig`.
+#[cfg(feature = "descriptors")]
 pub mod chromium_stack_sampling_profiler_config {
     pub const SAMPLING_INTERVAL_MS: u32 = 1;
 }
 
 /// Field numbers of `ChromiumSystemMetricsConfig`.
+#[cfg(feature = "descriptors")]
 pub mod chromium_system_metrics_config {
     pub const SAMPLING_INTERVAL_MS: u32 = 1;
 }
 
 /// Field numbers of `ClkDisableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod clk_disable_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `ClkEnableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod clk_enable_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `ClkSetRateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod clk_set_rate_ftrace_event {
     pub const NAME: u32 = 1;
     pub const RATE: u32 = 2;
@@ -1281,6 +1398,7 @@ pub mod clone_session_response {
 }
 
 /// Field numbers of `CmaAllocFinishFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cma_alloc_finish_ftrace_event {
     pub const NAME: u32 = 1;
     pub const PFN: u32 = 2;
@@ -1291,6 +1409,7 @@ pub mod cma_alloc_finish_ftrace_event {
 }
 
 /// Field numbers of `CmaAllocInfoFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cma_alloc_info_ftrace_event {
     pub const ALIGN: u32 = 1;
     pub const COUNT: u32 = 2;
@@ -1305,6 +1424,7 @@ pub mod cma_alloc_info_ftrace_event {
 }
 
 /// Field numbers of `CmaAllocStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cma_alloc_start_ftrace_event {
     pub const ALIGN: u32 = 1;
     pub const COUNT: u32 = 2;
@@ -1343,6 +1463,7 @@ pub mod commit_data_request {
 }
 
 /// Field numbers of `CompositorTimingHistory`.
+#[cfg(feature = "descriptors")]
 pub mod compositor_timing_history {
     pub const BEGIN_MAIN_FRAME_QUEUE_CRITICAL_ESTIMATE_DELTA_US: u32 = 1;
     pub const BEGIN_MAIN_FRAME_QUEUE_NOT_CRITICAL_ESTIMATE_DELTA_US: u32 = 2;
@@ -1369,6 +1490,7 @@ pub mod console_config {
 }
 
 /// Field numbers of `ConsoleFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod console_ftrace_event {
     pub const MSG: u32 = 1;
 }
@@ -1427,11 +1549,13 @@ pub mod cpu_info {
 }
 
 /// Field numbers of `CpuPerUidConfig`.
+#[cfg(feature = "descriptors")]
 pub mod cpu_per_uid_config {
     pub const POLL_MS: u32 = 1;
 }
 
 /// Field numbers of `CpuPerUidData`.
+#[cfg(feature = "descriptors")]
 pub mod cpu_per_uid_data {
     pub const CLUSTER_COUNT: u32 = 1;
     pub const UID: u32 = 2;
@@ -1479,6 +1603,7 @@ pub mod cpuhp_pause_ftrace_event {
 }
 
 /// Field numbers of `CrosEcSensorhubDataFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod cros_ec_sensorhub_data_ftrace_event {
     pub const CURRENT_TIME: u32 = 1;
     pub const CURRENT_TIMESTAMP: u32 = 2;
@@ -1566,6 +1691,7 @@ pub mod data_source_descriptor {
 }
 
 /// Field numbers of `DcvshFreqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dcvsh_freq_ftrace_event {
     pub const CPU: u32 = 1;
     pub const FREQ: u32 = 2;
@@ -1616,6 +1742,7 @@ pub mod debug_annotation_value_type_name {
 }
 
 /// Field numbers of `DeobfuscationMapping`.
+#[cfg(feature = "descriptors")]
 pub mod deobfuscation_mapping {
     pub const PACKAGE_NAME: u32 = 1;
     pub const VERSION_CODE: u32 = 2;
@@ -1623,6 +1750,7 @@ pub mod deobfuscation_mapping {
 }
 
 /// Field numbers of `DescriptorProto`.
+#[cfg(feature = "descriptors")]
 pub mod descriptor_proto {
     pub const NAME: u32 = 1;
     pub const FIELD: u32 = 2;
@@ -1646,6 +1774,7 @@ pub mod detach_request {
 }
 
 /// Field numbers of `DevfreqFrequencyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod devfreq_frequency_ftrace_event {
     pub const DEV_NAME: u32 = 1;
     pub const FREQ: u32 = 2;
@@ -1671,6 +1800,7 @@ pub mod device_pm_callback_start_ftrace_event {
 }
 
 /// Field numbers of `DiskIoEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod disk_io_etw_event {
     pub const DISK_NUMBER: u32 = 1;
     pub const IRP_FLAGS: u32 = 2;
@@ -1684,6 +1814,7 @@ pub mod disk_io_etw_event {
 }
 
 /// Field numbers of `DisplayVideoConfig`.
+#[cfg(feature = "descriptors")]
 pub mod display_video_config {
     pub const SCALE: u32 = 1;
     pub const FORMAT: u32 = 2;
@@ -1693,11 +1824,13 @@ pub mod display_video_config {
 }
 
 /// Field numbers of `DmaAllocContiguousRetryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_alloc_contiguous_retry_ftrace_event {
     pub const TRIES: u32 = 1;
 }
 
 /// Field numbers of `DmaFenceEmitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_fence_emit_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -1706,6 +1839,7 @@ pub mod dma_fence_emit_ftrace_event {
 }
 
 /// Field numbers of `DmaFenceInitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_fence_init_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -1714,6 +1848,7 @@ pub mod dma_fence_init_ftrace_event {
 }
 
 /// Field numbers of `DmaFenceSignaledFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_fence_signaled_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -1722,6 +1857,7 @@ pub mod dma_fence_signaled_ftrace_event {
 }
 
 /// Field numbers of `DmaFenceWaitEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_fence_wait_end_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -1730,6 +1866,7 @@ pub mod dma_fence_wait_end_ftrace_event {
 }
 
 /// Field numbers of `DmaFenceWaitStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_fence_wait_start_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -1738,6 +1875,7 @@ pub mod dma_fence_wait_start_ftrace_event {
 }
 
 /// Field numbers of `DmaHeapStatFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dma_heap_stat_ftrace_event {
     pub const INODE: u32 = 1;
     pub const LEN: u32 = 2;
@@ -1745,6 +1883,7 @@ pub mod dma_heap_stat_ftrace_event {
 }
 
 /// Field numbers of `DmabufRssStatFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dmabuf_rss_stat_ftrace_event {
     pub const RSS: u32 = 1;
     pub const RSS_DELTA: u32 = 2;
@@ -1752,6 +1891,7 @@ pub mod dmabuf_rss_stat_ftrace_event {
 }
 
 /// Field numbers of `DoSysOpenFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod do_sys_open_ftrace_event {
     pub const FILENAME: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -1759,6 +1899,7 @@ pub mod do_sys_open_ftrace_event {
 }
 
 /// Field numbers of `DpuDispDpuLineUnderrunFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_dpu_line_underrun_ftrace_event {
     pub const ID: u32 = 1;
     pub const FRAMES_PENDING: u32 = 2;
@@ -1766,6 +1907,7 @@ pub mod dpu_disp_dpu_line_underrun_ftrace_event {
 }
 
 /// Field numbers of `DpuDispDpuUnderrunFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_dpu_underrun_ftrace_event {
     pub const ID: u32 = 1;
     pub const FRAMES_PENDING: u32 = 2;
@@ -1773,6 +1915,7 @@ pub mod dpu_disp_dpu_underrun_ftrace_event {
 }
 
 /// Field numbers of `DpuDispFrameDoneMissingFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_frame_done_missing_ftrace_event {
     pub const DISPLAY_ID: u32 = 1;
     pub const OUTPUT_ID: u32 = 2;
@@ -1781,6 +1924,7 @@ pub mod dpu_disp_frame_done_missing_ftrace_event {
 }
 
 /// Field numbers of `DpuDispFrameDoneTimeoutFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_frame_done_timeout_ftrace_event {
     pub const DISPLAY_ID: u32 = 1;
     pub const OUTPUT_ID: u32 = 2;
@@ -1790,6 +1934,7 @@ pub mod dpu_disp_frame_done_timeout_ftrace_event {
 }
 
 /// Field numbers of `DpuDispFrameStartMissingFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_frame_start_missing_ftrace_event {
     pub const DISPLAY_ID: u32 = 1;
     pub const OUTPUT_ID: u32 = 2;
@@ -1798,6 +1943,7 @@ pub mod dpu_disp_frame_start_missing_ftrace_event {
 }
 
 /// Field numbers of `DpuDispFrameStartTimeoutFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_frame_start_timeout_ftrace_event {
     pub const DISPLAY_ID: u32 = 1;
     pub const OUTPUT_ID: u32 = 2;
@@ -1806,6 +1952,7 @@ pub mod dpu_disp_frame_start_timeout_ftrace_event {
 }
 
 /// Field numbers of `DpuDispVblankIrqEnableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_disp_vblank_irq_enable_ftrace_event {
     pub const ID: u32 = 1;
     pub const OUTPUT_ID: u32 = 2;
@@ -1813,18 +1960,21 @@ pub mod dpu_disp_vblank_irq_enable_ftrace_event {
 }
 
 /// Field numbers of `DpuDsiCmdFifoStatusFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_dsi_cmd_fifo_status_ftrace_event {
     pub const HEADER: u32 = 1;
     pub const PAYLOAD: u32 = 2;
 }
 
 /// Field numbers of `DpuDsiRxFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_dsi_rx_ftrace_event {
     pub const CMD: u32 = 1;
     pub const RX_BUF: u32 = 3;
 }
 
 /// Field numbers of `DpuDsiTxFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_dsi_tx_ftrace_event {
     pub const TYPE: u32 = 1;
     pub const LAST: u32 = 3;
@@ -1833,6 +1983,7 @@ pub mod dpu_dsi_tx_ftrace_event {
 }
 
 /// Field numbers of `DpuTracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dpu_tracing_mark_write_ftrace_event {
     pub const PID: u32 = 1;
     pub const TRACE_NAME: u32 = 2;
@@ -1843,6 +1994,7 @@ pub mod dpu_tracing_mark_write_ftrace_event {
 }
 
 /// Field numbers of `DrmRunJobFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_run_job_ftrace_event {
     pub const ENTITY: u32 = 1;
     pub const FENCE: u32 = 2;
@@ -1853,6 +2005,7 @@ pub mod drm_run_job_ftrace_event {
 }
 
 /// Field numbers of `DrmSchedJobAddDepFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_job_add_dep_ftrace_event {
     pub const FENCE_CONTEXT: u32 = 1;
     pub const FENCE_SEQNO: u32 = 2;
@@ -1861,12 +2014,14 @@ pub mod drm_sched_job_add_dep_ftrace_event {
 }
 
 /// Field numbers of `DrmSchedJobDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_job_done_ftrace_event {
     pub const FENCE_CONTEXT: u32 = 1;
     pub const FENCE_SEQNO: u32 = 2;
 }
 
 /// Field numbers of `DrmSchedJobFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_job_ftrace_event {
     pub const ENTITY: u32 = 1;
     pub const FENCE: u32 = 2;
@@ -1877,6 +2032,7 @@ pub mod drm_sched_job_ftrace_event {
 }
 
 /// Field numbers of `DrmSchedJobQueueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_job_queue_ftrace_event {
     pub const NAME: u32 = 1;
     pub const JOB_COUNT: u32 = 2;
@@ -1888,6 +2044,7 @@ pub mod drm_sched_job_queue_ftrace_event {
 }
 
 /// Field numbers of `DrmSchedJobRunFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_job_run_ftrace_event {
     pub const NAME: u32 = 1;
     pub const JOB_COUNT: u32 = 2;
@@ -1899,6 +2056,7 @@ pub mod drm_sched_job_run_ftrace_event {
 }
 
 /// Field numbers of `DrmSchedJobUnschedulableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_job_unschedulable_ftrace_event {
     pub const FENCE_CONTEXT: u32 = 1;
     pub const FENCE_SEQNO: u32 = 2;
@@ -1907,11 +2065,13 @@ pub mod drm_sched_job_unschedulable_ftrace_event {
 }
 
 /// Field numbers of `DrmSchedProcessJobFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_sched_process_job_ftrace_event {
     pub const FENCE: u32 = 1;
 }
 
 /// Field numbers of `DrmVblankEventDeliveredFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_vblank_event_delivered_ftrace_event {
     pub const CRTC: u32 = 1;
     pub const FILE: u32 = 2;
@@ -1919,6 +2079,7 @@ pub mod drm_vblank_event_delivered_ftrace_event {
 }
 
 /// Field numbers of `DrmVblankEventFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod drm_vblank_event_ftrace_event {
     pub const CRTC: u32 = 1;
     pub const HIGH_PREC: u32 = 2;
@@ -1927,18 +2088,21 @@ pub mod drm_vblank_event_ftrace_event {
 }
 
 /// Field numbers of `DsiCmdFifoStatusFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dsi_cmd_fifo_status_ftrace_event {
     pub const HEADER: u32 = 1;
     pub const PAYLOAD: u32 = 2;
 }
 
 /// Field numbers of `DsiRxFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dsi_rx_ftrace_event {
     pub const CMD: u32 = 1;
     pub const RX_BUF: u32 = 3;
 }
 
 /// Field numbers of `DsiTxFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dsi_tx_ftrace_event {
     pub const LAST: u32 = 1;
     pub const TYPE: u32 = 3;
@@ -1946,6 +2110,7 @@ pub mod dsi_tx_ftrace_event {
 }
 
 /// Field numbers of `Dwc3AllocRequestFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_alloc_request_ftrace_event {
     pub const NAME: u32 = 1;
     pub const REQ: u32 = 2;
@@ -1958,6 +2123,7 @@ pub mod dwc3_alloc_request_ftrace_event {
 }
 
 /// Field numbers of `Dwc3CompleteTrbFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_complete_trb_ftrace_event {
     pub const NAME: u32 = 1;
     pub const TRB: u32 = 2;
@@ -1973,6 +2139,7 @@ pub mod dwc3_complete_trb_ftrace_event {
 }
 
 /// Field numbers of `Dwc3CtrlReqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_ctrl_req_ftrace_event {
     pub const BREQUESTTYPE: u32 = 1;
     pub const BREQUEST: u32 = 2;
@@ -1983,6 +2150,7 @@ pub mod dwc3_ctrl_req_ftrace_event {
 }
 
 /// Field numbers of `Dwc3EpDequeueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_ep_dequeue_ftrace_event {
     pub const NAME: u32 = 1;
     pub const REQ: u32 = 2;
@@ -1995,6 +2163,7 @@ pub mod dwc3_ep_dequeue_ftrace_event {
 }
 
 /// Field numbers of `Dwc3EpQueueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_ep_queue_ftrace_event {
     pub const NAME: u32 = 1;
     pub const REQ: u32 = 2;
@@ -2007,6 +2176,7 @@ pub mod dwc3_ep_queue_ftrace_event {
 }
 
 /// Field numbers of `Dwc3EventFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_event_ftrace_event {
     pub const EVENT: u32 = 1;
     pub const EP0STATE: u32 = 2;
@@ -2014,6 +2184,7 @@ pub mod dwc3_event_ftrace_event {
 }
 
 /// Field numbers of `Dwc3FreeRequestFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_free_request_ftrace_event {
     pub const NAME: u32 = 1;
     pub const REQ: u32 = 2;
@@ -2026,6 +2197,7 @@ pub mod dwc3_free_request_ftrace_event {
 }
 
 /// Field numbers of `Dwc3GadgetEpCmdFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_gadget_ep_cmd_ftrace_event {
     pub const NAME: u32 = 1;
     pub const CMD: u32 = 2;
@@ -2036,6 +2208,7 @@ pub mod dwc3_gadget_ep_cmd_ftrace_event {
 }
 
 /// Field numbers of `Dwc3GadgetEpDisableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_gadget_ep_disable_ftrace_event {
     pub const NAME: u32 = 1;
     pub const MAXPACKET: u32 = 2;
@@ -2049,6 +2222,7 @@ pub mod dwc3_gadget_ep_disable_ftrace_event {
 }
 
 /// Field numbers of `Dwc3GadgetEpEnableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_gadget_ep_enable_ftrace_event {
     pub const NAME: u32 = 1;
     pub const MAXPACKET: u32 = 2;
@@ -2062,6 +2236,7 @@ pub mod dwc3_gadget_ep_enable_ftrace_event {
 }
 
 /// Field numbers of `Dwc3GadgetGenericCmdFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_gadget_generic_cmd_ftrace_event {
     pub const CMD: u32 = 1;
     pub const PARAM: u32 = 2;
@@ -2069,6 +2244,7 @@ pub mod dwc3_gadget_generic_cmd_ftrace_event {
 }
 
 /// Field numbers of `Dwc3GadgetGivebackFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_gadget_giveback_ftrace_event {
     pub const NAME: u32 = 1;
     pub const REQ: u32 = 2;
@@ -2081,6 +2257,7 @@ pub mod dwc3_gadget_giveback_ftrace_event {
 }
 
 /// Field numbers of `Dwc3PrepareTrbFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_prepare_trb_ftrace_event {
     pub const NAME: u32 = 1;
     pub const TRB: u32 = 2;
@@ -2096,6 +2273,7 @@ pub mod dwc3_prepare_trb_ftrace_event {
 }
 
 /// Field numbers of `Dwc3ReadlFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_readl_ftrace_event {
     pub const BASE: u32 = 1;
     pub const OFFSET: u32 = 2;
@@ -2104,6 +2282,7 @@ pub mod dwc3_readl_ftrace_event {
 }
 
 /// Field numbers of `Dwc3WritelFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod dwc3_writel_ftrace_event {
     pub const BASE: u32 = 1;
     pub const OFFSET: u32 = 2;
@@ -2124,6 +2303,7 @@ pub mod enable_tracing_response {
 }
 
 /// Field numbers of `EntityStateResidency`.
+#[cfg(feature = "descriptors")]
 pub mod entity_state_residency {
     pub const POWER_ENTITY_STATE: u32 = 1;
     pub const RESIDENCY: u32 = 2;
@@ -2147,6 +2327,7 @@ pub mod entity_state_residency {
 }
 
 /// Field numbers of `EnumDescriptorProto`.
+#[cfg(feature = "descriptors")]
 pub mod enum_descriptor_proto {
     pub const NAME: u32 = 1;
     pub const VALUE: u32 = 2;
@@ -2154,12 +2335,14 @@ pub mod enum_descriptor_proto {
 }
 
 /// Field numbers of `EnumValueDescriptorProto`.
+#[cfg(feature = "descriptors")]
 pub mod enum_value_descriptor_proto {
     pub const NAME: u32 = 1;
     pub const NUMBER: u32 = 2;
 }
 
 /// Field numbers of `EtwConfig`.
+#[cfg(feature = "descriptors")]
 pub mod etw_config {
     pub const KERNEL_FLAGS: u32 = 1;
     pub const SCHEDULER_PROVIDER_EVENTS: u32 = 2;
@@ -2171,6 +2354,7 @@ pub mod etw_config {
 }
 
 /// Field numbers of `EtwTraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod etw_trace_event {
     pub const TIMESTAMP: u32 = 1;
     pub const CPU: u32 = 4;
@@ -2190,6 +2374,7 @@ pub mod etw_trace_event {
 }
 
 /// Field numbers of `EtwTraceEventBundle`.
+#[cfg(feature = "descriptors")]
 pub mod etw_trace_event_bundle {
     pub const CPU: u32 = 1;
     pub const EVENT: u32 = 2;
@@ -2208,6 +2393,7 @@ pub mod event_name {
 }
 
 /// Field numbers of `Ext4AllocDaBlocksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_alloc_da_blocks_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2216,6 +2402,7 @@ pub mod ext4_alloc_da_blocks_ftrace_event {
 }
 
 /// Field numbers of `Ext4AllocateBlocksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_allocate_blocks_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2231,6 +2418,7 @@ pub mod ext4_allocate_blocks_ftrace_event {
 }
 
 /// Field numbers of `Ext4AllocateInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_allocate_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2239,6 +2427,7 @@ pub mod ext4_allocate_inode_ftrace_event {
 }
 
 /// Field numbers of `Ext4BeginOrderedTruncateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_begin_ordered_truncate_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2246,6 +2435,7 @@ pub mod ext4_begin_ordered_truncate_ftrace_event {
 }
 
 /// Field numbers of `Ext4CollapseRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_collapse_range_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2254,6 +2444,7 @@ pub mod ext4_collapse_range_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaReleaseSpaceFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_release_space_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2266,6 +2457,7 @@ pub mod ext4_da_release_space_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaReserveSpaceFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_reserve_space_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2277,6 +2469,7 @@ pub mod ext4_da_reserve_space_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaUpdateReserveSpaceFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_update_reserve_space_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2290,6 +2483,7 @@ pub mod ext4_da_update_reserve_space_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaWriteBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_write_begin_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2299,6 +2493,7 @@ pub mod ext4_da_write_begin_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaWriteEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_write_end_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2308,6 +2503,7 @@ pub mod ext4_da_write_end_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaWritePagesExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_write_pages_extent_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2317,6 +2513,7 @@ pub mod ext4_da_write_pages_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4DaWritePagesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_da_write_pages_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2331,6 +2528,7 @@ pub mod ext4_da_write_pages_ftrace_event {
 }
 
 /// Field numbers of `Ext4DirectIOEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_direct_io_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2340,6 +2538,7 @@ pub mod ext4_direct_io_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4DirectIOExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_direct_io_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2350,6 +2549,7 @@ pub mod ext4_direct_io_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4DiscardBlocksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_discard_blocks_ftrace_event {
     pub const DEV: u32 = 1;
     pub const BLK: u32 = 2;
@@ -2357,6 +2557,7 @@ pub mod ext4_discard_blocks_ftrace_event {
 }
 
 /// Field numbers of `Ext4DiscardPreallocationsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_discard_preallocations_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2365,6 +2566,7 @@ pub mod ext4_discard_preallocations_ftrace_event {
 }
 
 /// Field numbers of `Ext4DropInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_drop_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2372,6 +2574,7 @@ pub mod ext4_drop_inode_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsCacheExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_cache_extent_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2382,6 +2585,7 @@ pub mod ext4_es_cache_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsFindDelayedExtentRangeEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_find_delayed_extent_range_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2389,6 +2593,7 @@ pub mod ext4_es_find_delayed_extent_range_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsFindDelayedExtentRangeExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_find_delayed_extent_range_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2399,6 +2604,7 @@ pub mod ext4_es_find_delayed_extent_range_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsInsertExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_insert_extent_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2409,6 +2615,7 @@ pub mod ext4_es_insert_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsLookupExtentEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_lookup_extent_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2416,6 +2623,7 @@ pub mod ext4_es_lookup_extent_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsLookupExtentExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_lookup_extent_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2427,6 +2635,7 @@ pub mod ext4_es_lookup_extent_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsRemoveExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_remove_extent_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2435,6 +2644,7 @@ pub mod ext4_es_remove_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsShrinkCountFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_shrink_count_ftrace_event {
     pub const DEV: u32 = 1;
     pub const NR_TO_SCAN: u32 = 2;
@@ -2442,6 +2652,7 @@ pub mod ext4_es_shrink_count_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsShrinkFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_shrink_ftrace_event {
     pub const DEV: u32 = 1;
     pub const NR_SHRUNK: u32 = 2;
@@ -2451,6 +2662,7 @@ pub mod ext4_es_shrink_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsShrinkScanEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_shrink_scan_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const NR_TO_SCAN: u32 = 2;
@@ -2458,6 +2670,7 @@ pub mod ext4_es_shrink_scan_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4EsShrinkScanExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_es_shrink_scan_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const NR_SHRUNK: u32 = 2;
@@ -2465,6 +2678,7 @@ pub mod ext4_es_shrink_scan_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4EvictInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_evict_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2472,6 +2686,7 @@ pub mod ext4_evict_inode_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtConvertToInitializedEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_convert_to_initialized_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2483,6 +2698,7 @@ pub mod ext4_ext_convert_to_initialized_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtConvertToInitializedFastpathFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_convert_to_initialized_fastpath_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2497,6 +2713,7 @@ pub mod ext4_ext_convert_to_initialized_fastpath_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtHandleUnwrittenExtentsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_handle_unwritten_extents_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2509,6 +2726,7 @@ pub mod ext4_ext_handle_unwritten_extents_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtInCacheFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_in_cache_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2517,6 +2735,7 @@ pub mod ext4_ext_in_cache_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtLoadExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_load_extent_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2525,6 +2744,7 @@ pub mod ext4_ext_load_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtMapBlocksEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_map_blocks_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2534,6 +2754,7 @@ pub mod ext4_ext_map_blocks_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtMapBlocksExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_map_blocks_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2546,6 +2767,7 @@ pub mod ext4_ext_map_blocks_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtPutInCacheFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_put_in_cache_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2555,6 +2777,7 @@ pub mod ext4_ext_put_in_cache_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtRemoveSpaceDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_remove_space_done_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2569,6 +2792,7 @@ pub mod ext4_ext_remove_space_done_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtRemoveSpaceFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_remove_space_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2578,6 +2802,7 @@ pub mod ext4_ext_remove_space_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtRmIdxFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_rm_idx_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2585,6 +2810,7 @@ pub mod ext4_ext_rm_idx_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtRmLeafFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_rm_leaf_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2599,6 +2825,7 @@ pub mod ext4_ext_rm_leaf_ftrace_event {
 }
 
 /// Field numbers of `Ext4ExtShowExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ext_show_extent_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2608,6 +2835,7 @@ pub mod ext4_ext_show_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4FallocateEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_fallocate_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2618,6 +2846,7 @@ pub mod ext4_fallocate_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4FallocateExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_fallocate_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2627,6 +2856,7 @@ pub mod ext4_fallocate_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4FindDelallocRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_find_delalloc_range_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2638,6 +2868,7 @@ pub mod ext4_find_delalloc_range_ftrace_event {
 }
 
 /// Field numbers of `Ext4ForgetFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_forget_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2647,6 +2878,7 @@ pub mod ext4_forget_ftrace_event {
 }
 
 /// Field numbers of `Ext4FreeBlocksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_free_blocks_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2657,6 +2889,7 @@ pub mod ext4_free_blocks_ftrace_event {
 }
 
 /// Field numbers of `Ext4FreeInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_free_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2667,6 +2900,7 @@ pub mod ext4_free_inode_ftrace_event {
 }
 
 /// Field numbers of `Ext4GetImpliedClusterAllocExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_get_implied_cluster_alloc_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -2677,6 +2911,7 @@ pub mod ext4_get_implied_cluster_alloc_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4GetReservedClusterAllocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_get_reserved_cluster_alloc_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2685,6 +2920,7 @@ pub mod ext4_get_reserved_cluster_alloc_ftrace_event {
 }
 
 /// Field numbers of `Ext4IndMapBlocksEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ind_map_blocks_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2694,6 +2930,7 @@ pub mod ext4_ind_map_blocks_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4IndMapBlocksExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_ind_map_blocks_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2706,6 +2943,7 @@ pub mod ext4_ind_map_blocks_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4InsertRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_insert_range_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2714,6 +2952,7 @@ pub mod ext4_insert_range_ftrace_event {
 }
 
 /// Field numbers of `Ext4InvalidatepageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_invalidatepage_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2723,6 +2962,7 @@ pub mod ext4_invalidatepage_ftrace_event {
 }
 
 /// Field numbers of `Ext4JournalStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_journal_start_ftrace_event {
     pub const DEV: u32 = 1;
     pub const IP: u32 = 2;
@@ -2733,6 +2973,7 @@ pub mod ext4_journal_start_ftrace_event {
 }
 
 /// Field numbers of `Ext4JournalStartReservedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_journal_start_reserved_ftrace_event {
     pub const DEV: u32 = 1;
     pub const IP: u32 = 2;
@@ -2740,6 +2981,7 @@ pub mod ext4_journal_start_reserved_ftrace_event {
 }
 
 /// Field numbers of `Ext4JournalledInvalidatepageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_journalled_invalidatepage_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2749,6 +2991,7 @@ pub mod ext4_journalled_invalidatepage_ftrace_event {
 }
 
 /// Field numbers of `Ext4JournalledWriteEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_journalled_write_end_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2758,18 +3001,21 @@ pub mod ext4_journalled_write_end_ftrace_event {
 }
 
 /// Field numbers of `Ext4LoadInodeBitmapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_load_inode_bitmap_ftrace_event {
     pub const DEV: u32 = 1;
     pub const GROUP: u32 = 2;
 }
 
 /// Field numbers of `Ext4LoadInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_load_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
 }
 
 /// Field numbers of `Ext4MarkInodeDirtyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mark_inode_dirty_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2777,24 +3023,28 @@ pub mod ext4_mark_inode_dirty_ftrace_event {
 }
 
 /// Field numbers of `Ext4MbBitmapLoadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_bitmap_load_ftrace_event {
     pub const DEV: u32 = 1;
     pub const GROUP: u32 = 2;
 }
 
 /// Field numbers of `Ext4MbBuddyBitmapLoadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_buddy_bitmap_load_ftrace_event {
     pub const DEV: u32 = 1;
     pub const GROUP: u32 = 2;
 }
 
 /// Field numbers of `Ext4MbDiscardPreallocationsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_discard_preallocations_ftrace_event {
     pub const DEV: u32 = 1;
     pub const NEEDED: u32 = 2;
 }
 
 /// Field numbers of `Ext4MbNewGroupPaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_new_group_pa_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2804,6 +3054,7 @@ pub mod ext4_mb_new_group_pa_ftrace_event {
 }
 
 /// Field numbers of `Ext4MbNewInodePaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_new_inode_pa_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2813,6 +3064,7 @@ pub mod ext4_mb_new_inode_pa_ftrace_event {
 }
 
 /// Field numbers of `Ext4MbReleaseGroupPaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_release_group_pa_ftrace_event {
     pub const DEV: u32 = 1;
     pub const PA_PSTART: u32 = 2;
@@ -2820,6 +3072,7 @@ pub mod ext4_mb_release_group_pa_ftrace_event {
 }
 
 /// Field numbers of `Ext4MbReleaseInodePaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mb_release_inode_pa_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2828,6 +3081,7 @@ pub mod ext4_mb_release_inode_pa_ftrace_event {
 }
 
 /// Field numbers of `Ext4MballocAllocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mballoc_alloc_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2852,6 +3106,7 @@ pub mod ext4_mballoc_alloc_ftrace_event {
 }
 
 /// Field numbers of `Ext4MballocDiscardFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mballoc_discard_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2861,6 +3116,7 @@ pub mod ext4_mballoc_discard_ftrace_event {
 }
 
 /// Field numbers of `Ext4MballocFreeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mballoc_free_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2870,6 +3126,7 @@ pub mod ext4_mballoc_free_ftrace_event {
 }
 
 /// Field numbers of `Ext4MballocPreallocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_mballoc_prealloc_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2884,6 +3141,7 @@ pub mod ext4_mballoc_prealloc_ftrace_event {
 }
 
 /// Field numbers of `Ext4OtherInodeUpdateTimeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_other_inode_update_time_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2894,6 +3152,7 @@ pub mod ext4_other_inode_update_time_ftrace_event {
 }
 
 /// Field numbers of `Ext4PunchHoleFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_punch_hole_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2903,6 +3162,7 @@ pub mod ext4_punch_hole_ftrace_event {
 }
 
 /// Field numbers of `Ext4ReadBlockBitmapLoadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_read_block_bitmap_load_ftrace_event {
     pub const DEV: u32 = 1;
     pub const GROUP: u32 = 2;
@@ -2910,6 +3170,7 @@ pub mod ext4_read_block_bitmap_load_ftrace_event {
 }
 
 /// Field numbers of `Ext4ReadpageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_readpage_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2917,6 +3178,7 @@ pub mod ext4_readpage_ftrace_event {
 }
 
 /// Field numbers of `Ext4ReleasepageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_releasepage_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2924,6 +3186,7 @@ pub mod ext4_releasepage_ftrace_event {
 }
 
 /// Field numbers of `Ext4RemoveBlocksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_remove_blocks_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2939,6 +3202,7 @@ pub mod ext4_remove_blocks_ftrace_event {
 }
 
 /// Field numbers of `Ext4RequestBlocksFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_request_blocks_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2953,6 +3217,7 @@ pub mod ext4_request_blocks_ftrace_event {
 }
 
 /// Field numbers of `Ext4RequestInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_request_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const DIR: u32 = 2;
@@ -2960,6 +3225,7 @@ pub mod ext4_request_inode_ftrace_event {
 }
 
 /// Field numbers of `Ext4SyncFileEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_sync_file_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2968,6 +3234,7 @@ pub mod ext4_sync_file_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4SyncFileExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_sync_file_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -2975,12 +3242,14 @@ pub mod ext4_sync_file_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4SyncFsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_sync_fs_ftrace_event {
     pub const DEV: u32 = 1;
     pub const WAIT: u32 = 2;
 }
 
 /// Field numbers of `Ext4TrimAllFreeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_trim_all_free_ftrace_event {
     pub const DEV_MAJOR: u32 = 1;
     pub const DEV_MINOR: u32 = 2;
@@ -2990,6 +3259,7 @@ pub mod ext4_trim_all_free_ftrace_event {
 }
 
 /// Field numbers of `Ext4TrimExtentFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_trim_extent_ftrace_event {
     pub const DEV_MAJOR: u32 = 1;
     pub const DEV_MINOR: u32 = 2;
@@ -2999,6 +3269,7 @@ pub mod ext4_trim_extent_ftrace_event {
 }
 
 /// Field numbers of `Ext4TruncateEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_truncate_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3006,6 +3277,7 @@ pub mod ext4_truncate_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4TruncateExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_truncate_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3013,6 +3285,7 @@ pub mod ext4_truncate_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4UnlinkEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_unlink_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3021,6 +3294,7 @@ pub mod ext4_unlink_enter_ftrace_event {
 }
 
 /// Field numbers of `Ext4UnlinkExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_unlink_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3028,6 +3302,7 @@ pub mod ext4_unlink_exit_ftrace_event {
 }
 
 /// Field numbers of `Ext4WriteBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_write_begin_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3037,6 +3312,7 @@ pub mod ext4_write_begin_ftrace_event {
 }
 
 /// Field numbers of `Ext4WriteEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_write_end_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3046,6 +3322,7 @@ pub mod ext4_write_end_ftrace_event {
 }
 
 /// Field numbers of `Ext4WritepageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_writepage_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3053,6 +3330,7 @@ pub mod ext4_writepage_ftrace_event {
 }
 
 /// Field numbers of `Ext4WritepagesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_writepages_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3067,6 +3345,7 @@ pub mod ext4_writepages_ftrace_event {
 }
 
 /// Field numbers of `Ext4WritepagesResultFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_writepages_result_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3078,6 +3357,7 @@ pub mod ext4_writepages_result_ftrace_event {
 }
 
 /// Field numbers of `Ext4ZeroRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ext4_zero_range_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3094,6 +3374,7 @@ pub mod extension_descriptor {
 }
 
 /// Field numbers of `F2fsBackgroundGcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_background_gc_ftrace_event {
     pub const DEV: u32 = 1;
     pub const WAIT_MS: u32 = 2;
@@ -3102,6 +3383,7 @@ pub mod f2fs_background_gc_ftrace_event {
 }
 
 /// Field numbers of `F2fsDoSubmitBioFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_do_submit_bio_ftrace_event {
     pub const DEV: u32 = 1;
     pub const BTYPE: u32 = 2;
@@ -3111,6 +3393,7 @@ pub mod f2fs_do_submit_bio_ftrace_event {
 }
 
 /// Field numbers of `F2fsEvictInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_evict_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3123,6 +3406,7 @@ pub mod f2fs_evict_inode_ftrace_event {
 }
 
 /// Field numbers of `F2fsFallocateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_fallocate_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3135,6 +3419,7 @@ pub mod f2fs_fallocate_ftrace_event {
 }
 
 /// Field numbers of `F2fsGcBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_gc_begin_ftrace_event {
     pub const DEV: u32 = 1;
     pub const SYNC: u32 = 2;
@@ -3152,6 +3437,7 @@ pub mod f2fs_gc_begin_ftrace_event {
 }
 
 /// Field numbers of `F2fsGcEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_gc_end_ftrace_event {
     pub const DEV: u32 = 1;
     pub const RET: u32 = 2;
@@ -3167,6 +3453,7 @@ pub mod f2fs_gc_end_ftrace_event {
 }
 
 /// Field numbers of `F2fsGetDataBlockFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_get_data_block_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3177,6 +3464,7 @@ pub mod f2fs_get_data_block_ftrace_event {
 }
 
 /// Field numbers of `F2fsGetVictimFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_get_victim_ftrace_event {
     pub const DEV: u32 = 1;
     pub const TYPE: u32 = 2;
@@ -3192,6 +3480,7 @@ pub mod f2fs_get_victim_ftrace_event {
 }
 
 /// Field numbers of `F2fsIgetExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_iget_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3199,6 +3488,7 @@ pub mod f2fs_iget_exit_ftrace_event {
 }
 
 /// Field numbers of `F2fsIgetFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_iget_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3211,6 +3501,7 @@ pub mod f2fs_iget_ftrace_event {
 }
 
 /// Field numbers of `F2fsIostatFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_iostat_ftrace_event {
     pub const APP_BIO: u32 = 1;
     pub const APP_BRIO: u32 = 2;
@@ -3238,6 +3529,7 @@ pub mod f2fs_iostat_ftrace_event {
 }
 
 /// Field numbers of `F2fsIostatLatencyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_iostat_latency_ftrace_event {
     pub const D_RD_AVG: u32 = 1;
     pub const D_RD_CNT: u32 = 2;
@@ -3270,6 +3562,7 @@ pub mod f2fs_iostat_latency_ftrace_event {
 }
 
 /// Field numbers of `F2fsLockElapsedTimeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_lock_elapsed_time_ftrace_event {
     pub const DEV: u32 = 1;
     pub const COMM: u32 = 2;
@@ -3287,6 +3580,7 @@ pub mod f2fs_lock_elapsed_time_ftrace_event {
 }
 
 /// Field numbers of `F2fsNewInodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_new_inode_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3294,6 +3588,7 @@ pub mod f2fs_new_inode_ftrace_event {
 }
 
 /// Field numbers of `F2fsReadpageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_readpage_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3306,6 +3601,7 @@ pub mod f2fs_readpage_ftrace_event {
 }
 
 /// Field numbers of `F2fsReserveNewBlockFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_reserve_new_block_ftrace_event {
     pub const DEV: u32 = 1;
     pub const NID: u32 = 2;
@@ -3313,6 +3609,7 @@ pub mod f2fs_reserve_new_block_ftrace_event {
 }
 
 /// Field numbers of `F2fsSetPageDirtyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_set_page_dirty_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3324,6 +3621,7 @@ pub mod f2fs_set_page_dirty_ftrace_event {
 }
 
 /// Field numbers of `F2fsSubmitWritePageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_submit_write_page_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3333,6 +3631,7 @@ pub mod f2fs_submit_write_page_ftrace_event {
 }
 
 /// Field numbers of `F2fsSyncFileEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_sync_file_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3345,6 +3644,7 @@ pub mod f2fs_sync_file_enter_ftrace_event {
 }
 
 /// Field numbers of `F2fsSyncFileExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_sync_file_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3355,6 +3655,7 @@ pub mod f2fs_sync_file_exit_ftrace_event {
 }
 
 /// Field numbers of `F2fsSyncFsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_sync_fs_ftrace_event {
     pub const DEV: u32 = 1;
     pub const DIRTY: u32 = 2;
@@ -3362,6 +3663,7 @@ pub mod f2fs_sync_fs_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateBlocksEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_blocks_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3371,6 +3673,7 @@ pub mod f2fs_truncate_blocks_enter_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateBlocksExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_blocks_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3378,6 +3681,7 @@ pub mod f2fs_truncate_blocks_exit_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateDataBlocksRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_data_blocks_range_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3387,6 +3691,7 @@ pub mod f2fs_truncate_data_blocks_range_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3399,6 +3704,7 @@ pub mod f2fs_truncate_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateInodeBlocksEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_inode_blocks_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3408,6 +3714,7 @@ pub mod f2fs_truncate_inode_blocks_enter_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateInodeBlocksExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_inode_blocks_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3415,6 +3722,7 @@ pub mod f2fs_truncate_inode_blocks_exit_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateNodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_node_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3423,6 +3731,7 @@ pub mod f2fs_truncate_node_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateNodesEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_nodes_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3431,6 +3740,7 @@ pub mod f2fs_truncate_nodes_enter_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncateNodesExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_nodes_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3438,6 +3748,7 @@ pub mod f2fs_truncate_nodes_exit_ftrace_event {
 }
 
 /// Field numbers of `F2fsTruncatePartialNodesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_truncate_partial_nodes_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3447,6 +3758,7 @@ pub mod f2fs_truncate_partial_nodes_ftrace_event {
 }
 
 /// Field numbers of `F2fsUnlinkEnterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_unlink_enter_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3456,6 +3768,7 @@ pub mod f2fs_unlink_enter_ftrace_event {
 }
 
 /// Field numbers of `F2fsUnlinkExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_unlink_exit_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3463,6 +3776,7 @@ pub mod f2fs_unlink_exit_ftrace_event {
 }
 
 /// Field numbers of `F2fsVmPageMkwriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_vm_page_mkwrite_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3474,6 +3788,7 @@ pub mod f2fs_vm_page_mkwrite_ftrace_event {
 }
 
 /// Field numbers of `F2fsWriteBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_write_begin_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3483,6 +3798,7 @@ pub mod f2fs_write_begin_ftrace_event {
 }
 
 /// Field numbers of `F2fsWriteCheckpointFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_write_checkpoint_ftrace_event {
     pub const DEV: u32 = 1;
     pub const IS_UMOUNT: u32 = 2;
@@ -3492,6 +3808,7 @@ pub mod f2fs_write_checkpoint_ftrace_event {
 }
 
 /// Field numbers of `F2fsWriteEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod f2fs_write_end_ftrace_event {
     pub const DEV: u32 = 1;
     pub const INO: u32 = 2;
@@ -3501,6 +3818,7 @@ pub mod f2fs_write_end_ftrace_event {
 }
 
 /// Field numbers of `FastrpcDmaAllocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fastrpc_dma_alloc_ftrace_event {
     pub const CID: u32 = 1;
     pub const PHYS: u32 = 2;
@@ -3510,6 +3828,7 @@ pub mod fastrpc_dma_alloc_ftrace_event {
 }
 
 /// Field numbers of `FastrpcDmaFreeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fastrpc_dma_free_ftrace_event {
     pub const CID: u32 = 1;
     pub const PHYS: u32 = 2;
@@ -3517,6 +3836,7 @@ pub mod fastrpc_dma_free_ftrace_event {
 }
 
 /// Field numbers of `FastrpcDmaMapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fastrpc_dma_map_ftrace_event {
     pub const CID: u32 = 1;
     pub const FD: u32 = 2;
@@ -3528,6 +3848,7 @@ pub mod fastrpc_dma_map_ftrace_event {
 }
 
 /// Field numbers of `FastrpcDmaStatFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fastrpc_dma_stat_ftrace_event {
     pub const CID: u32 = 1;
     pub const LEN: u32 = 2;
@@ -3535,6 +3856,7 @@ pub mod fastrpc_dma_stat_ftrace_event {
 }
 
 /// Field numbers of `FastrpcDmaUnmapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fastrpc_dma_unmap_ftrace_event {
     pub const CID: u32 = 1;
     pub const PHYS: u32 = 2;
@@ -3542,6 +3864,7 @@ pub mod fastrpc_dma_unmap_ftrace_event {
 }
 
 /// Field numbers of `FenceDestroyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fence_destroy_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -3550,6 +3873,7 @@ pub mod fence_destroy_ftrace_event {
 }
 
 /// Field numbers of `FenceEnableSignalFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fence_enable_signal_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -3558,6 +3882,7 @@ pub mod fence_enable_signal_ftrace_event {
 }
 
 /// Field numbers of `FenceInitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fence_init_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -3566,6 +3891,7 @@ pub mod fence_init_ftrace_event {
 }
 
 /// Field numbers of `FenceSignaledFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fence_signaled_ftrace_event {
     pub const CONTEXT: u32 = 1;
     pub const DRIVER: u32 = 2;
@@ -3574,6 +3900,7 @@ pub mod fence_signaled_ftrace_event {
 }
 
 /// Field numbers of `FieldDescriptorProto`.
+#[cfg(feature = "descriptors")]
 pub mod field_descriptor_proto {
     pub const NAME: u32 = 1;
     pub const NUMBER: u32 = 3;
@@ -3587,12 +3914,14 @@ pub mod field_descriptor_proto {
 }
 
 /// Field numbers of `FieldOptions`.
+#[cfg(feature = "descriptors")]
 pub mod field_options {
     pub const PACKED: u32 = 2;
     pub const UNINTERPRETED_OPTION: u32 = 999;
 }
 
 /// Field numbers of `FileDescriptorProto`.
+#[cfg(feature = "descriptors")]
 pub mod file_descriptor_proto {
     pub const NAME: u32 = 1;
     pub const PACKAGE: u32 = 2;
@@ -3605,11 +3934,13 @@ pub mod file_descriptor_proto {
 }
 
 /// Field numbers of `FileDescriptorSet`.
+#[cfg(feature = "descriptors")]
 pub mod file_descriptor_set {
     pub const FILE: u32 = 1;
 }
 
 /// Field numbers of `FileIoCreateEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_create_etw_event {
     pub const IRP_PTR: u32 = 1;
     pub const FILE_OBJECT: u32 = 2;
@@ -3621,6 +3952,7 @@ pub mod file_io_create_etw_event {
 }
 
 /// Field numbers of `FileIoDirEnumEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_dir_enum_etw_event {
     pub const IRP_PTR: u32 = 1;
     pub const FILE_OBJECT: u32 = 2;
@@ -3634,6 +3966,7 @@ pub mod file_io_dir_enum_etw_event {
 }
 
 /// Field numbers of `FileIoInfoEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_info_etw_event {
     pub const IRP_PTR: u32 = 1;
     pub const FILE_OBJECT: u32 = 2;
@@ -3645,6 +3978,7 @@ pub mod file_io_info_etw_event {
 }
 
 /// Field numbers of `FileIoOpEndEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_op_end_etw_event {
     pub const IRP_PTR: u32 = 1;
     pub const EXTRA_INFO: u32 = 2;
@@ -3652,6 +3986,7 @@ pub mod file_io_op_end_etw_event {
 }
 
 /// Field numbers of `FileIoPathOperationEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_path_operation_etw_event {
     pub const IRP_PTR: u32 = 1;
     pub const FILE_OBJECT: u32 = 2;
@@ -3664,6 +3999,7 @@ pub mod file_io_path_operation_etw_event {
 }
 
 /// Field numbers of `FileIoReadWriteEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_read_write_etw_event {
     pub const OFFSET: u32 = 1;
     pub const IRP_PTR: u32 = 2;
@@ -3676,6 +4012,7 @@ pub mod file_io_read_write_etw_event {
 }
 
 /// Field numbers of `FileIoSimpleOpEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod file_io_simple_op_etw_event {
     pub const IRP_PTR: u32 = 1;
     pub const FILE_OBJECT: u32 = 2;
@@ -4501,6 +4838,7 @@ pub mod funcgraph_exit_ftrace_event {
 }
 
 /// Field numbers of `FwtpPerfettoCounterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fwtp_perfetto_counter_ftrace_event {
     pub const TIMESTAMP: u32 = 1;
     pub const TRACK_ID: u32 = 2;
@@ -4510,6 +4848,7 @@ pub mod fwtp_perfetto_counter_ftrace_event {
 }
 
 /// Field numbers of `FwtpPerfettoSliceFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod fwtp_perfetto_slice_ftrace_event {
     pub const TIMESTAMP: u32 = 1;
     pub const TRACK_ID: u32 = 2;
@@ -4519,6 +4858,7 @@ pub mod fwtp_perfetto_slice_ftrace_event {
 }
 
 /// Field numbers of `G2dTracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod g2d_tracing_mark_write_ftrace_event {
     pub const PID: u32 = 1;
     pub const NAME: u32 = 4;
@@ -4541,18 +4881,21 @@ pub mod generic_ftrace_event {
 }
 
 /// Field numbers of `GenericGpuFrequencyEvent`.
+#[cfg(feature = "descriptors")]
 pub mod generic_gpu_frequency_event {
     pub const GPU_ID: u32 = 1;
     pub const FREQUENCY_KHZ: u32 = 2;
 }
 
 /// Field numbers of `GenericKernelCpuFrequencyEvent`.
+#[cfg(feature = "descriptors")]
 pub mod generic_kernel_cpu_frequency_event {
     pub const CPU: u32 = 1;
     pub const FREQ_HZ: u32 = 2;
 }
 
 /// Field numbers of `GenericKernelProcessTree`.
+#[cfg(feature = "descriptors")]
 pub mod generic_kernel_process_tree {
     pub const PROCESSES: u32 = 1;
     pub const THREADS: u32 = 2;
@@ -4575,12 +4918,14 @@ pub mod generic_kernel_process_tree {
 }
 
 /// Field numbers of `GenericKernelTaskRenameEvent`.
+#[cfg(feature = "descriptors")]
 pub mod generic_kernel_task_rename_event {
     pub const TID: u32 = 1;
     pub const COMM: u32 = 2;
 }
 
 /// Field numbers of `GenericKernelTaskStateEvent`.
+#[cfg(feature = "descriptors")]
 pub mod generic_kernel_task_state_event {
     pub const CPU: u32 = 1;
     pub const COMM: u32 = 2;
@@ -4640,18 +4985,21 @@ pub mod get_trace_stats_response {
 }
 
 /// Field numbers of `GoogleIccEventFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod google_icc_event_ftrace_event {
     pub const EVENT: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
 }
 
 /// Field numbers of `GoogleIrmEventFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod google_irm_event_ftrace_event {
     pub const EVENT: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
 }
 
 /// Field numbers of `GpuCounterConfig`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_counter_config {
     pub const COUNTER_PERIOD_NS: u32 = 1;
     pub const COUNTER_IDS: u32 = 2;
@@ -4682,6 +5030,7 @@ pub mod gpu_counter_config {
 }
 
 /// Field numbers of `GpuCounterDescriptor`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_counter_descriptor {
     pub const SPECS: u32 = 1;
     pub const BLOCKS: u32 = 2;
@@ -4725,6 +5074,7 @@ pub mod gpu_counter_descriptor {
 }
 
 /// Field numbers of `GpuCounterEvent`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_counter_event {
     pub const COUNTER_DESCRIPTOR: u32 = 1;
     pub const COUNTER_DESCRIPTOR_IID: u32 = 4;
@@ -4746,6 +5096,7 @@ pub mod gpu_frequency_ftrace_event {
 }
 
 /// Field numbers of `GpuInfo`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_info {
     pub const GPUS: u32 = 1;
 
@@ -4768,6 +5119,7 @@ pub mod gpu_info {
 }
 
 /// Field numbers of `GpuLog`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_log {
     pub const SEVERITY: u32 = 1;
     pub const TAG: u32 = 2;
@@ -4775,6 +5127,7 @@ pub mod gpu_log {
 }
 
 /// Field numbers of `GpuMemTotalEvent`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_mem_total_event {
     pub const GPU_ID: u32 = 1;
     pub const PID: u32 = 2;
@@ -4782,6 +5135,7 @@ pub mod gpu_mem_total_event {
 }
 
 /// Field numbers of `GpuMemTotalFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_mem_total_ftrace_event {
     pub const GPU_ID: u32 = 1;
     pub const PID: u32 = 2;
@@ -4795,6 +5149,7 @@ pub mod gpu_power_state_ftrace_event {
 }
 
 /// Field numbers of `GpuRenderStageEvent`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_render_stage_event {
     pub const EVENT_ID: u32 = 1;
     pub const DURATION: u32 = 2;
@@ -4870,6 +5225,7 @@ pub mod gpu_render_stage_event {
 }
 
 /// Field numbers of `GpuRenderStagesConfig`.
+#[cfg(feature = "descriptors")]
 pub mod gpu_render_stages_config {
     pub const FULL_LOADSTORE: u32 = 1;
     pub const LOW_OVERHEAD: u32 = 2;
@@ -4886,12 +5242,14 @@ pub mod gpu_work_period_ftrace_event {
 }
 
 /// Field numbers of `GramCollisionFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod gram_collision_ftrace_event {
     pub const PANEL_INDEX: u32 = 1;
     pub const COLLISION_CNT: u32 = 2;
 }
 
 /// Field numbers of `GraphicsFrameEvent`.
+#[cfg(feature = "descriptors")]
 pub mod graphics_frame_event {
     pub const BUFFER_EVENT: u32 = 1;
 
@@ -4941,12 +5299,14 @@ pub mod heapprofd_config {
 }
 
 /// Field numbers of `HistogramName`.
+#[cfg(feature = "descriptors")]
 pub mod histogram_name {
     pub const IID: u32 = 1;
     pub const NAME: u32 = 2;
 }
 
 /// Field numbers of `HostFfaCallFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod host_ffa_call_ftrace_event {
     pub const FUNC_ID: u32 = 1;
     pub const RES_A1: u32 = 2;
@@ -4958,29 +5318,34 @@ pub mod host_ffa_call_ftrace_event {
 }
 
 /// Field numbers of `HostHcallFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod host_hcall_ftrace_event {
     pub const ID: u32 = 1;
     pub const INVALID: u32 = 2;
 }
 
 /// Field numbers of `HostMemAbortFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod host_mem_abort_ftrace_event {
     pub const ESR: u32 = 1;
     pub const ADDR: u32 = 2;
 }
 
 /// Field numbers of `HostSmcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod host_smc_ftrace_event {
     pub const ID: u32 = 1;
     pub const FORWARDED: u32 = 2;
 }
 
 /// Field numbers of `HrtimerCancelFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hrtimer_cancel_ftrace_event {
     pub const HRTIMER: u32 = 1;
 }
 
 /// Field numbers of `HrtimerExpireEntryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hrtimer_expire_entry_ftrace_event {
     pub const HRTIMER: u32 = 1;
     pub const NOW: u32 = 2;
@@ -4988,11 +5353,13 @@ pub mod hrtimer_expire_entry_ftrace_event {
 }
 
 /// Field numbers of `HrtimerExpireExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hrtimer_expire_exit_ftrace_event {
     pub const HRTIMER: u32 = 1;
 }
 
 /// Field numbers of `HrtimerStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hrtimer_start_ftrace_event {
     pub const HRTIMER: u32 = 1;
     pub const FUNCTION: u32 = 2;
@@ -5002,29 +5369,34 @@ pub mod hrtimer_start_ftrace_event {
 }
 
 /// Field numbers of `HypervisorHostHcallFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_host_hcall_ftrace_event {
     pub const ID: u32 = 1;
     pub const INVALID: u32 = 2;
 }
 
 /// Field numbers of `HypervisorHostMemAbortFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_host_mem_abort_ftrace_event {
     pub const ESR: u32 = 1;
     pub const ADDR: u32 = 2;
 }
 
 /// Field numbers of `HypervisorHostSmcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_host_smc_ftrace_event {
     pub const ID: u32 = 1;
     pub const FORWARDED: u32 = 2;
 }
 
 /// Field numbers of `HypervisorIommuIdmapCompleteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_iommu_idmap_complete_ftrace_event {
     pub const MAP: u32 = 1;
 }
 
 /// Field numbers of `HypervisorIommuIdmapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_iommu_idmap_ftrace_event {
     pub const FROM: u32 = 1;
     pub const TO: u32 = 2;
@@ -5032,17 +5404,20 @@ pub mod hypervisor_iommu_idmap_ftrace_event {
 }
 
 /// Field numbers of `HypervisorPsciMemProtectFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_psci_mem_protect_ftrace_event {
     pub const COUNT: u32 = 1;
     pub const WAS: u32 = 2;
 }
 
 /// Field numbers of `HypervisorVcpuIllegalTrapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod hypervisor_vcpu_illegal_trap_ftrace_event {
     pub const ESR: u32 = 1;
 }
 
 /// Field numbers of `I2cReadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod i2c_read_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const MSG_NR: u32 = 2;
@@ -5052,6 +5427,7 @@ pub mod i2c_read_ftrace_event {
 }
 
 /// Field numbers of `I2cReplyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod i2c_reply_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const MSG_NR: u32 = 2;
@@ -5062,6 +5438,7 @@ pub mod i2c_reply_ftrace_event {
 }
 
 /// Field numbers of `I2cResultFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod i2c_result_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const NR_MSGS: u32 = 2;
@@ -5069,6 +5446,7 @@ pub mod i2c_result_ftrace_event {
 }
 
 /// Field numbers of `I2cWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod i2c_write_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const MSG_NR: u32 = 2;
@@ -5137,6 +5515,7 @@ pub mod ipc_frame {
 }
 
 /// Field numbers of `InetSockSetStateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod inet_sock_set_state_ftrace_event {
     pub const DADDR: u32 = 1;
     pub const DPORT: u32 = 2;
@@ -5155,6 +5534,7 @@ pub mod init_relay_request {
 }
 
 /// Field numbers of `InitialDisplayState`.
+#[cfg(feature = "descriptors")]
 pub mod initial_display_state {
     pub const DISPLAY_STATE: u32 = 1;
     pub const BRIGHTNESS: u32 = 2;
@@ -5221,6 +5601,7 @@ pub mod inode_file_map {
 }
 
 /// Field numbers of `InputMethodConfig`.
+#[cfg(feature = "descriptors")]
 pub mod input_method_config {
     pub const CLIENT: u32 = 1;
     pub const SERVICE: u32 = 2;
@@ -5234,12 +5615,14 @@ pub mod interceptor_config {
 }
 
 /// Field numbers of `InternedComputeArgName`.
+#[cfg(feature = "descriptors")]
 pub mod interned_compute_arg_name {
     pub const IID: u32 = 1;
     pub const NAME: u32 = 2;
 }
 
 /// Field numbers of `InternedComputeKernel`.
+#[cfg(feature = "descriptors")]
 pub mod interned_compute_kernel {
     pub const IID: u32 = 1;
     pub const NAME: u32 = 2;
@@ -5284,6 +5667,7 @@ pub mod interned_data {
 }
 
 /// Field numbers of `InternedGpuCounterDescriptor`.
+#[cfg(feature = "descriptors")]
 pub mod interned_gpu_counter_descriptor {
     pub const IID: u32 = 1;
     pub const COUNTER_DESCRIPTOR: u32 = 2;
@@ -5291,6 +5675,7 @@ pub mod interned_gpu_counter_descriptor {
 }
 
 /// Field numbers of `InternedGpuRenderStageSpecification`.
+#[cfg(feature = "descriptors")]
 pub mod interned_gpu_render_stage_specification {
     pub const IID: u32 = 1;
     pub const NAME: u32 = 2;
@@ -5299,6 +5684,7 @@ pub mod interned_gpu_render_stage_specification {
 }
 
 /// Field numbers of `InternedGraphicsContext`.
+#[cfg(feature = "descriptors")]
 pub mod interned_graphics_context {
     pub const IID: u32 = 1;
     pub const PID: u32 = 2;
@@ -5312,6 +5698,7 @@ pub mod interned_string {
 }
 
 /// Field numbers of `InternedV8Isolate`.
+#[cfg(feature = "descriptors")]
 pub mod interned_v8_isolate {
     pub const IID: u32 = 1;
     pub const PID: u32 = 2;
@@ -5330,6 +5717,7 @@ pub mod interned_v8_isolate {
 }
 
 /// Field numbers of `InternedV8JsFunction`.
+#[cfg(feature = "descriptors")]
 pub mod interned_v8_js_function {
     pub const IID: u32 = 1;
     pub const V8_JS_FUNCTION_NAME_IID: u32 = 2;
@@ -5342,6 +5730,7 @@ pub mod interned_v8_js_function {
 }
 
 /// Field numbers of `InternedV8JsScript`.
+#[cfg(feature = "descriptors")]
 pub mod interned_v8_js_script {
     pub const IID: u32 = 1;
     pub const SCRIPT_ID: u32 = 2;
@@ -5351,6 +5740,7 @@ pub mod interned_v8_js_script {
 }
 
 /// Field numbers of `InternedV8String`.
+#[cfg(feature = "descriptors")]
 pub mod interned_v8_string {
     pub const IID: u32 = 1;
     pub const LATIN1: u32 = 2;
@@ -5359,6 +5749,7 @@ pub mod interned_v8_string {
 }
 
 /// Field numbers of `InternedV8WasmScript`.
+#[cfg(feature = "descriptors")]
 pub mod interned_v8_wasm_script {
     pub const IID: u32 = 1;
     pub const SCRIPT_ID: u32 = 2;
@@ -5378,6 +5769,7 @@ pub mod interrupt_info {
 }
 
 /// Field numbers of `IommuIdmapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod iommu_idmap_ftrace_event {
     pub const FROM: u32 = 1;
     pub const TO: u32 = 2;
@@ -5385,6 +5777,7 @@ pub mod iommu_idmap_ftrace_event {
 }
 
 /// Field numbers of `IommuMapRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod iommu_map_range_ftrace_event {
     pub const CHUNK_SIZE: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5393,6 +5786,7 @@ pub mod iommu_map_range_ftrace_event {
 }
 
 /// Field numbers of `IommuSecPtblMapRangeEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod iommu_sec_ptbl_map_range_end_ftrace_event {
     pub const LEN: u32 = 1;
     pub const NUM: u32 = 2;
@@ -5402,6 +5796,7 @@ pub mod iommu_sec_ptbl_map_range_end_ftrace_event {
 }
 
 /// Field numbers of `IommuSecPtblMapRangeStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod iommu_sec_ptbl_map_range_start_ftrace_event {
     pub const LEN: u32 = 1;
     pub const NUM: u32 = 2;
@@ -5411,6 +5806,7 @@ pub mod iommu_sec_ptbl_map_range_start_ftrace_event {
 }
 
 /// Field numbers of `IonAllocBufferEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_alloc_buffer_end_ftrace_event {
     pub const CLIENT_NAME: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -5420,6 +5816,7 @@ pub mod ion_alloc_buffer_end_ftrace_event {
 }
 
 /// Field numbers of `IonAllocBufferFailFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_alloc_buffer_fail_ftrace_event {
     pub const CLIENT_NAME: u32 = 1;
     pub const ERROR: u32 = 2;
@@ -5430,6 +5827,7 @@ pub mod ion_alloc_buffer_fail_ftrace_event {
 }
 
 /// Field numbers of `IonAllocBufferFallbackFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_alloc_buffer_fallback_ftrace_event {
     pub const CLIENT_NAME: u32 = 1;
     pub const ERROR: u32 = 2;
@@ -5440,6 +5838,7 @@ pub mod ion_alloc_buffer_fallback_ftrace_event {
 }
 
 /// Field numbers of `IonAllocBufferStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_alloc_buffer_start_ftrace_event {
     pub const CLIENT_NAME: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -5449,23 +5848,27 @@ pub mod ion_alloc_buffer_start_ftrace_event {
 }
 
 /// Field numbers of `IonBufferCreateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_buffer_create_ftrace_event {
     pub const ADDR: u32 = 1;
     pub const LEN: u32 = 2;
 }
 
 /// Field numbers of `IonBufferDestroyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_buffer_destroy_ftrace_event {
     pub const ADDR: u32 = 1;
     pub const LEN: u32 = 2;
 }
 
 /// Field numbers of `IonCpAllocRetryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_cp_alloc_retry_ftrace_event {
     pub const TRIES: u32 = 1;
 }
 
 /// Field numbers of `IonCpSecureBufferEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_cp_secure_buffer_end_ftrace_event {
     pub const ALIGN: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -5474,6 +5877,7 @@ pub mod ion_cp_secure_buffer_end_ftrace_event {
 }
 
 /// Field numbers of `IonCpSecureBufferStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_cp_secure_buffer_start_ftrace_event {
     pub const ALIGN: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -5482,6 +5886,7 @@ pub mod ion_cp_secure_buffer_start_ftrace_event {
 }
 
 /// Field numbers of `IonHeapGrowFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_heap_grow_ftrace_event {
     pub const HEAP_NAME: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5489,6 +5894,7 @@ pub mod ion_heap_grow_ftrace_event {
 }
 
 /// Field numbers of `IonHeapShrinkFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_heap_shrink_ftrace_event {
     pub const HEAP_NAME: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5496,11 +5902,13 @@ pub mod ion_heap_shrink_ftrace_event {
 }
 
 /// Field numbers of `IonPrefetchingFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_prefetching_ftrace_event {
     pub const LEN: u32 = 1;
 }
 
 /// Field numbers of `IonSecureCmaAddToPoolEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_secure_cma_add_to_pool_end_ftrace_event {
     pub const IS_PREFETCH: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5508,6 +5916,7 @@ pub mod ion_secure_cma_add_to_pool_end_ftrace_event {
 }
 
 /// Field numbers of `IonSecureCmaAddToPoolStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_secure_cma_add_to_pool_start_ftrace_event {
     pub const IS_PREFETCH: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5515,6 +5924,7 @@ pub mod ion_secure_cma_add_to_pool_start_ftrace_event {
 }
 
 /// Field numbers of `IonSecureCmaAllocateEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_secure_cma_allocate_end_ftrace_event {
     pub const ALIGN: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -5523,6 +5933,7 @@ pub mod ion_secure_cma_allocate_end_ftrace_event {
 }
 
 /// Field numbers of `IonSecureCmaAllocateStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_secure_cma_allocate_start_ftrace_event {
     pub const ALIGN: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -5531,18 +5942,21 @@ pub mod ion_secure_cma_allocate_start_ftrace_event {
 }
 
 /// Field numbers of `IonSecureCmaShrinkPoolEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_secure_cma_shrink_pool_end_ftrace_event {
     pub const DRAINED_SIZE: u32 = 1;
     pub const SKIPPED_SIZE: u32 = 2;
 }
 
 /// Field numbers of `IonSecureCmaShrinkPoolStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_secure_cma_shrink_pool_start_ftrace_event {
     pub const DRAINED_SIZE: u32 = 1;
     pub const SKIPPED_SIZE: u32 = 2;
 }
 
 /// Field numbers of `IonStatFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ion_stat_ftrace_event {
     pub const BUFFER_ID: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5550,16 +5964,19 @@ pub mod ion_stat_ftrace_event {
 }
 
 /// Field numbers of `IpiEntryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ipi_entry_ftrace_event {
     pub const REASON: u32 = 1;
 }
 
 /// Field numbers of `IpiExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ipi_exit_ftrace_event {
     pub const REASON: u32 = 1;
 }
 
 /// Field numbers of `IpiRaiseFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ipi_raise_ftrace_event {
     pub const TARGET_CPUS: u32 = 1;
     pub const REASON: u32 = 2;
@@ -5579,6 +5996,7 @@ pub mod irq_handler_exit_ftrace_event {
 }
 
 /// Field numbers of `JavaFrame`.
+#[cfg(feature = "descriptors")]
 pub mod java_frame {
     pub const METHOD_NAME: u32 = 1;
     pub const SOURCE_FILE: u32 = 2;
@@ -5607,11 +6025,13 @@ pub mod java_hprof_config {
 }
 
 /// Field numbers of `JavaStack`.
+#[cfg(feature = "descriptors")]
 pub mod java_stack {
     pub const FRAMES: u32 = 1;
 }
 
 /// Field numbers of `KernelWakelockData`.
+#[cfg(feature = "descriptors")]
 pub mod kernel_wakelock_data {
     pub const WAKELOCK: u32 = 1;
     pub const WAKELOCK_ID: u32 = 2;
@@ -5627,17 +6047,20 @@ pub mod kernel_wakelock_data {
 }
 
 /// Field numbers of `KernelWakelocksConfig`.
+#[cfg(feature = "descriptors")]
 pub mod kernel_wakelocks_config {
     pub const POLL_MS: u32 = 1;
 }
 
 /// Field numbers of `KfreeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kfree_ftrace_event {
     pub const CALL_SITE: u32 = 1;
     pub const PTR: u32 = 2;
 }
 
 /// Field numbers of `KfreeSkbFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kfree_skb_ftrace_event {
     pub const LOCATION: u32 = 1;
     pub const PROTOCOL: u32 = 2;
@@ -5645,6 +6068,7 @@ pub mod kfree_skb_ftrace_event {
 }
 
 /// Field numbers of `KgslAdrenoCmdbatchQueuedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kgsl_adreno_cmdbatch_queued_ftrace_event {
     pub const ID: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
@@ -5654,6 +6078,7 @@ pub mod kgsl_adreno_cmdbatch_queued_ftrace_event {
 }
 
 /// Field numbers of `KgslAdrenoCmdbatchRetiredFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kgsl_adreno_cmdbatch_retired_ftrace_event {
     pub const ID: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
@@ -5675,6 +6100,7 @@ pub mod kgsl_adreno_cmdbatch_retired_ftrace_event {
 }
 
 /// Field numbers of `KgslAdrenoCmdbatchSubmittedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kgsl_adreno_cmdbatch_submitted_ftrace_event {
     pub const ID: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
@@ -5692,6 +6118,7 @@ pub mod kgsl_adreno_cmdbatch_submitted_ftrace_event {
 }
 
 /// Field numbers of `KgslAdrenoCmdbatchSyncFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kgsl_adreno_cmdbatch_sync_ftrace_event {
     pub const ID: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
@@ -5700,12 +6127,14 @@ pub mod kgsl_adreno_cmdbatch_sync_ftrace_event {
 }
 
 /// Field numbers of `KgslGpuFrequencyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kgsl_gpu_frequency_ftrace_event {
     pub const GPU_FREQ: u32 = 1;
     pub const GPU_ID: u32 = 2;
 }
 
 /// Field numbers of `KmallocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kmalloc_ftrace_event {
     pub const BYTES_ALLOC: u32 = 1;
     pub const BYTES_REQ: u32 = 2;
@@ -5715,6 +6144,7 @@ pub mod kmalloc_ftrace_event {
 }
 
 /// Field numbers of `KmallocNodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kmalloc_node_ftrace_event {
     pub const BYTES_ALLOC: u32 = 1;
     pub const BYTES_REQ: u32 = 2;
@@ -5725,6 +6155,7 @@ pub mod kmalloc_node_ftrace_event {
 }
 
 /// Field numbers of `KmemCacheAllocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kmem_cache_alloc_ftrace_event {
     pub const BYTES_ALLOC: u32 = 1;
     pub const BYTES_REQ: u32 = 2;
@@ -5734,6 +6165,7 @@ pub mod kmem_cache_alloc_ftrace_event {
 }
 
 /// Field numbers of `KmemCacheAllocNodeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kmem_cache_alloc_node_ftrace_event {
     pub const BYTES_ALLOC: u32 = 1;
     pub const BYTES_REQ: u32 = 2;
@@ -5744,6 +6176,7 @@ pub mod kmem_cache_alloc_node_ftrace_event {
 }
 
 /// Field numbers of `KmemCacheFreeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kmem_cache_free_ftrace_event {
     pub const CALL_SITE: u32 = 1;
     pub const PTR: u32 = 2;
@@ -5756,23 +6189,27 @@ pub mod kprobe_event {
 }
 
 /// Field numbers of `KvmAccessFaultFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_access_fault_ftrace_event {
     pub const IPA: u32 = 1;
 }
 
 /// Field numbers of `KvmAckIrqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_ack_irq_ftrace_event {
     pub const IRQCHIP: u32 = 1;
     pub const PIN: u32 = 2;
 }
 
 /// Field numbers of `KvmAgeHvaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_age_hva_ftrace_event {
     pub const END: u32 = 1;
     pub const START: u32 = 2;
 }
 
 /// Field numbers of `KvmAgePageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_age_page_ftrace_event {
     pub const GFN: u32 = 1;
     pub const HVA: u32 = 2;
@@ -5781,34 +6218,40 @@ pub mod kvm_age_page_ftrace_event {
 }
 
 /// Field numbers of `KvmArmClearDebugFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_arm_clear_debug_ftrace_event {
     pub const GUEST_DEBUG: u32 = 1;
 }
 
 /// Field numbers of `KvmArmSetDreg32FtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_arm_set_dreg32_ftrace_event {
     pub const NAME: u32 = 1;
     pub const VALUE: u32 = 2;
 }
 
 /// Field numbers of `KvmArmSetRegsetFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_arm_set_regset_ftrace_event {
     pub const LEN: u32 = 1;
     pub const NAME: u32 = 2;
 }
 
 /// Field numbers of `KvmArmSetupDebugFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_arm_setup_debug_ftrace_event {
     pub const GUEST_DEBUG: u32 = 1;
     pub const VCPU: u32 = 2;
 }
 
 /// Field numbers of `KvmEntryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_entry_ftrace_event {
     pub const VCPU_PC: u32 = 1;
 }
 
 /// Field numbers of `KvmExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_exit_ftrace_event {
     pub const ESR_EC: u32 = 1;
     pub const RET: u32 = 2;
@@ -5816,11 +6259,13 @@ pub mod kvm_exit_ftrace_event {
 }
 
 /// Field numbers of `KvmFpuFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_fpu_ftrace_event {
     pub const LOAD: u32 = 1;
 }
 
 /// Field numbers of `KvmGetTimerMapFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_get_timer_map_ftrace_event {
     pub const DIRECT_PTIMER: u32 = 1;
     pub const DIRECT_VTIMER: u32 = 2;
@@ -5829,6 +6274,7 @@ pub mod kvm_get_timer_map_ftrace_event {
 }
 
 /// Field numbers of `KvmGuestFaultFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_guest_fault_ftrace_event {
     pub const HSR: u32 = 1;
     pub const HXFAR: u32 = 2;
@@ -5837,11 +6283,13 @@ pub mod kvm_guest_fault_ftrace_event {
 }
 
 /// Field numbers of `KvmHandleSysRegFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_handle_sys_reg_ftrace_event {
     pub const HSR: u32 = 1;
 }
 
 /// Field numbers of `KvmHvcArm64FtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_hvc_arm64_ftrace_event {
     pub const IMM: u32 = 1;
     pub const R0: u32 = 2;
@@ -5849,6 +6297,7 @@ pub mod kvm_hvc_arm64_ftrace_event {
 }
 
 /// Field numbers of `KvmIrqLineFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_irq_line_ftrace_event {
     pub const IRQ_NUM: u32 = 1;
     pub const LEVEL: u32 = 2;
@@ -5857,6 +6306,7 @@ pub mod kvm_irq_line_ftrace_event {
 }
 
 /// Field numbers of `KvmMmioEmulateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_mmio_emulate_ftrace_event {
     pub const CPSR: u32 = 1;
     pub const INSTR: u32 = 2;
@@ -5864,6 +6314,7 @@ pub mod kvm_mmio_emulate_ftrace_event {
 }
 
 /// Field numbers of `KvmMmioFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_mmio_ftrace_event {
     pub const GPA: u32 = 1;
     pub const LEN: u32 = 2;
@@ -5872,12 +6323,14 @@ pub mod kvm_mmio_ftrace_event {
 }
 
 /// Field numbers of `KvmSetGuestDebugFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_set_guest_debug_ftrace_event {
     pub const GUEST_DEBUG: u32 = 1;
     pub const VCPU: u32 = 2;
 }
 
 /// Field numbers of `KvmSetIrqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_set_irq_ftrace_event {
     pub const GSI: u32 = 1;
     pub const IRQ_SOURCE_ID: u32 = 2;
@@ -5885,17 +6338,20 @@ pub mod kvm_set_irq_ftrace_event {
 }
 
 /// Field numbers of `KvmSetSpteHvaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_set_spte_hva_ftrace_event {
     pub const HVA: u32 = 1;
 }
 
 /// Field numbers of `KvmSetWayFlushFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_set_way_flush_ftrace_event {
     pub const CACHE: u32 = 1;
     pub const VCPU_PC: u32 = 2;
 }
 
 /// Field numbers of `KvmSysAccessFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_sys_access_ftrace_event {
     pub const CRM: u32 = 1;
     pub const CRN: u32 = 2;
@@ -5908,22 +6364,26 @@ pub mod kvm_sys_access_ftrace_event {
 }
 
 /// Field numbers of `KvmTestAgeHvaFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_test_age_hva_ftrace_event {
     pub const HVA: u32 = 1;
 }
 
 /// Field numbers of `KvmTimerEmulateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_timer_emulate_ftrace_event {
     pub const SHOULD_FIRE: u32 = 1;
     pub const TIMER_IDX: u32 = 2;
 }
 
 /// Field numbers of `KvmTimerHrtimerExpireFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_timer_hrtimer_expire_ftrace_event {
     pub const TIMER_IDX: u32 = 1;
 }
 
 /// Field numbers of `KvmTimerRestoreStateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_timer_restore_state_ftrace_event {
     pub const CTL: u32 = 1;
     pub const CVAL: u32 = 2;
@@ -5931,6 +6391,7 @@ pub mod kvm_timer_restore_state_ftrace_event {
 }
 
 /// Field numbers of `KvmTimerSaveStateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_timer_save_state_ftrace_event {
     pub const CTL: u32 = 1;
     pub const CVAL: u32 = 2;
@@ -5938,6 +6399,7 @@ pub mod kvm_timer_save_state_ftrace_event {
 }
 
 /// Field numbers of `KvmTimerUpdateIrqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_timer_update_irq_ftrace_event {
     pub const IRQ: u32 = 1;
     pub const LEVEL: u32 = 2;
@@ -5945,6 +6407,7 @@ pub mod kvm_timer_update_irq_ftrace_event {
 }
 
 /// Field numbers of `KvmToggleCacheFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_toggle_cache_ftrace_event {
     pub const NOW: u32 = 1;
     pub const VCPU_PC: u32 = 2;
@@ -5952,17 +6415,20 @@ pub mod kvm_toggle_cache_ftrace_event {
 }
 
 /// Field numbers of `KvmUnmapHvaRangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_unmap_hva_range_ftrace_event {
     pub const END: u32 = 1;
     pub const START: u32 = 2;
 }
 
 /// Field numbers of `KvmUserspaceExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_userspace_exit_ftrace_event {
     pub const REASON: u32 = 1;
 }
 
 /// Field numbers of `KvmVcpuWakeupFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_vcpu_wakeup_ftrace_event {
     pub const NS: u32 = 1;
     pub const VALID: u32 = 2;
@@ -5970,6 +6436,7 @@ pub mod kvm_vcpu_wakeup_ftrace_event {
 }
 
 /// Field numbers of `KvmWfxArm64FtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod kvm_wfx_arm64_ftrace_event {
     pub const IS_WFE: u32 = 1;
     pub const VCPU_PC: u32 = 2;
@@ -5983,11 +6450,13 @@ pub mod line {
 }
 
 /// Field numbers of `LocalTimerEntryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod local_timer_entry_ftrace_event {
     pub const VECTOR: u32 = 1;
 }
 
 /// Field numbers of `LocalTimerExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod local_timer_exit_ftrace_event {
     pub const VECTOR: u32 = 1;
 }
@@ -6006,6 +6475,7 @@ pub mod log_message_body {
 }
 
 /// Field numbers of `LongIrqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod long_irq_ftrace_event {
     pub const IRQ: u32 = 1;
     pub const LATENCY: u32 = 2;
@@ -6013,6 +6483,7 @@ pub mod long_irq_ftrace_event {
 }
 
 /// Field numbers of `LongSoftirqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod long_softirq_ftrace_event {
     pub const VEC_NR: u32 = 1;
     pub const LATENCY: u32 = 2;
@@ -6020,6 +6491,7 @@ pub mod long_softirq_ftrace_event {
 }
 
 /// Field numbers of `LowmemoryKillFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod lowmemory_kill_ftrace_event {
     pub const COMM: u32 = 1;
     pub const PID: u32 = 2;
@@ -6029,6 +6501,7 @@ pub mod lowmemory_kill_ftrace_event {
 }
 
 /// Field numbers of `LwisTracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod lwis_tracing_mark_write_ftrace_event {
     pub const LWIS_NAME: u32 = 1;
     pub const TYPE: u32 = 2;
@@ -6038,6 +6511,7 @@ pub mod lwis_tracing_mark_write_ftrace_event {
 }
 
 /// Field numbers of `MaliGpuPowerStateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_gpu_power_state_ftrace_event {
     pub const CHANGE_NS: u32 = 1;
     pub const FROM_STATE: u32 = 2;
@@ -6045,6 +6519,7 @@ pub mod mali_gpu_power_state_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliCSFINTERRUPTENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_csfinterruptend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6052,6 +6527,7 @@ pub mod mali_mali_csfinterruptend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliCSFINTERRUPTSTARTFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_csfinterruptstart_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6059,6 +6535,7 @@ pub mod mali_mali_csfinterruptstart_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliKCPUCQSSETFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_kcpucqsset_ftrace_event {
     pub const ID: u32 = 1;
     pub const INFO_VAL1: u32 = 2;
@@ -6068,6 +6545,7 @@ pub mod mali_mali_kcpucqsset_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliKCPUCQSWAITENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_kcpucqswaitend_ftrace_event {
     pub const ID: u32 = 1;
     pub const INFO_VAL1: u32 = 2;
@@ -6077,6 +6555,7 @@ pub mod mali_mali_kcpucqswaitend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliKCPUCQSWAITSTARTFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_kcpucqswaitstart_ftrace_event {
     pub const ID: u32 = 1;
     pub const INFO_VAL1: u32 = 2;
@@ -6086,6 +6565,7 @@ pub mod mali_mali_kcpucqswaitstart_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliKCPUFENCESIGNALFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_kcpufencesignal_ftrace_event {
     pub const INFO_VAL1: u32 = 1;
     pub const INFO_VAL2: u32 = 2;
@@ -6095,6 +6575,7 @@ pub mod mali_mali_kcpufencesignal_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliKCPUFENCEWAITENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_kcpufencewaitend_ftrace_event {
     pub const INFO_VAL1: u32 = 1;
     pub const INFO_VAL2: u32 = 2;
@@ -6104,6 +6585,7 @@ pub mod mali_mali_kcpufencewaitend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliKCPUFENCEWAITSTARTFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_kcpufencewaitstart_ftrace_event {
     pub const INFO_VAL1: u32 = 1;
     pub const INFO_VAL2: u32 = 2;
@@ -6113,6 +6595,7 @@ pub mod mali_mali_kcpufencewaitstart_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLCOREINACTIVEPENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlcoreinactivepend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6120,6 +6603,7 @@ pub mod mali_mali_pmmcuhctlcoreinactivepend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLCORESDOWNSCALENOTIFYPENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlcoresdownscalenotifypend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6127,6 +6611,7 @@ pub mod mali_mali_pmmcuhctlcoresdownscalenotifypend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLCORESNOTIFYPENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlcoresnotifypend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6134,6 +6619,7 @@ pub mod mali_mali_pmmcuhctlcoresnotifypend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLMCUONRECHECKFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlmcuonrecheck_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6141,6 +6627,7 @@ pub mod mali_mali_pmmcuhctlmcuonrecheck_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLSHADERSCOREOFFPENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlshaderscoreoffpend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6148,6 +6635,7 @@ pub mod mali_mali_pmmcuhctlshaderscoreoffpend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLSHADERSPENDOFFFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlshaderspendoff_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6155,6 +6643,7 @@ pub mod mali_mali_pmmcuhctlshaderspendoff_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLSHADERSPENDONFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlshaderspendon_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6162,6 +6651,7 @@ pub mod mali_mali_pmmcuhctlshaderspendon_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUHCTLSHADERSREADYOFFFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuhctlshadersreadyoff_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6169,6 +6659,7 @@ pub mod mali_mali_pmmcuhctlshadersreadyoff_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUINSLEEPFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuinsleep_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6176,6 +6667,7 @@ pub mod mali_mali_pmmcuinsleep_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUOFFFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuoff_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6183,6 +6675,7 @@ pub mod mali_mali_pmmcuoff_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONCOREATTRUPDATEPENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuoncoreattrupdatepend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6190,6 +6683,7 @@ pub mod mali_mali_pmmcuoncoreattrupdatepend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuon_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6197,6 +6691,7 @@ pub mod mali_mali_pmmcuon_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONGLBREINITPENDFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonglbreinitpend_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6204,6 +6699,7 @@ pub mod mali_mali_pmmcuonglbreinitpend_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONHALTFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonhalt_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6211,6 +6707,7 @@ pub mod mali_mali_pmmcuonhalt_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONHWCNTDISABLEFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonhwcntdisable_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6218,6 +6715,7 @@ pub mod mali_mali_pmmcuonhwcntdisable_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONHWCNTENABLEFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonhwcntenable_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6225,6 +6723,7 @@ pub mod mali_mali_pmmcuonhwcntenable_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONPENDHALTFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonpendhalt_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6232,6 +6731,7 @@ pub mod mali_mali_pmmcuonpendhalt_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONPENDSLEEPFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonpendsleep_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6239,6 +6739,7 @@ pub mod mali_mali_pmmcuonpendsleep_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUONSLEEPINITIATEFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuonsleepinitiate_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6246,6 +6747,7 @@ pub mod mali_mali_pmmcuonsleepinitiate_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUPENDOFFFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcupendoff_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6253,6 +6755,7 @@ pub mod mali_mali_pmmcupendoff_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUPENDONRELOADFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcupendonreload_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6260,6 +6763,7 @@ pub mod mali_mali_pmmcupendonreload_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCUPOWERDOWNFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcupowerdown_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6267,6 +6771,7 @@ pub mod mali_mali_pmmcupowerdown_ftrace_event {
 }
 
 /// Field numbers of `MaliMaliPMMCURESETWAITFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_mali_pmmcuresetwait_ftrace_event {
     pub const KCTX_TGID: u32 = 1;
     pub const KCTX_ID: u32 = 2;
@@ -6274,6 +6779,7 @@ pub mod mali_mali_pmmcuresetwait_ftrace_event {
 }
 
 /// Field numbers of `MaliTracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mali_tracing_mark_write_ftrace_event {
     pub const NAME: u32 = 1;
     pub const PID: u32 = 2;
@@ -6299,12 +6805,14 @@ pub mod mark_victim_ftrace_event {
 }
 
 /// Field numbers of `MdpCmdKickoffFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_cmd_kickoff_ftrace_event {
     pub const CTL_NUM: u32 = 1;
     pub const KICKOFF_CNT: u32 = 2;
 }
 
 /// Field numbers of `MdpCmdPingpongDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_cmd_pingpong_done_ftrace_event {
     pub const CTL_NUM: u32 = 1;
     pub const INTF_NUM: u32 = 2;
@@ -6313,23 +6821,27 @@ pub mod mdp_cmd_pingpong_done_ftrace_event {
 }
 
 /// Field numbers of `MdpCmdReadptrDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_cmd_readptr_done_ftrace_event {
     pub const CTL_NUM: u32 = 1;
     pub const KOFF_CNT: u32 = 2;
 }
 
 /// Field numbers of `MdpCmdReleaseBwFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_cmd_release_bw_ftrace_event {
     pub const CTL_NUM: u32 = 1;
 }
 
 /// Field numbers of `MdpCmdWaitPingpongFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_cmd_wait_pingpong_ftrace_event {
     pub const CTL_NUM: u32 = 1;
     pub const KICKOFF_CNT: u32 = 2;
 }
 
 /// Field numbers of `MdpCommitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_commit_ftrace_event {
     pub const NUM: u32 = 1;
     pub const PLAY_CNT: u32 = 2;
@@ -6338,6 +6850,7 @@ pub mod mdp_commit_ftrace_event {
 }
 
 /// Field numbers of `MdpCompareBwFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_compare_bw_ftrace_event {
     pub const NEW_AB: u32 = 1;
     pub const NEW_IB: u32 = 2;
@@ -6350,6 +6863,7 @@ pub mod mdp_compare_bw_ftrace_event {
 }
 
 /// Field numbers of `MdpMisrCrcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_misr_crc_ftrace_event {
     pub const BLOCK_ID: u32 = 1;
     pub const VSYNC_CNT: u32 = 2;
@@ -6357,11 +6871,13 @@ pub mod mdp_misr_crc_ftrace_event {
 }
 
 /// Field numbers of `MdpMixerUpdateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_mixer_update_ftrace_event {
     pub const MIXER_NUM: u32 = 1;
 }
 
 /// Field numbers of `MdpPerfPrefillCalcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_perf_prefill_calc_ftrace_event {
     pub const PNUM: u32 = 1;
     pub const LATENCY_BUF: u32 = 2;
@@ -6376,6 +6892,7 @@ pub mod mdp_perf_prefill_calc_ftrace_event {
 }
 
 /// Field numbers of `MdpPerfSetOtFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_perf_set_ot_ftrace_event {
     pub const PNUM: u32 = 1;
     pub const XIN_ID: u32 = 2;
@@ -6384,6 +6901,7 @@ pub mod mdp_perf_set_ot_ftrace_event {
 }
 
 /// Field numbers of `MdpPerfSetPanicLutsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_perf_set_panic_luts_ftrace_event {
     pub const PNUM: u32 = 1;
     pub const FMT: u32 = 2;
@@ -6393,6 +6911,7 @@ pub mod mdp_perf_set_panic_luts_ftrace_event {
 }
 
 /// Field numbers of `MdpPerfSetQosLutsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_perf_set_qos_luts_ftrace_event {
     pub const PNUM: u32 = 1;
     pub const FMT: u32 = 2;
@@ -6404,6 +6923,7 @@ pub mod mdp_perf_set_qos_luts_ftrace_event {
 }
 
 /// Field numbers of `MdpPerfSetWmLevelsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_perf_set_wm_levels_ftrace_event {
     pub const PNUM: u32 = 1;
     pub const USE_SPACE: u32 = 2;
@@ -6416,6 +6936,7 @@ pub mod mdp_perf_set_wm_levels_ftrace_event {
 }
 
 /// Field numbers of `MdpPerfUpdateBusFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_perf_update_bus_ftrace_event {
     pub const CLIENT: u32 = 1;
     pub const AB_QUOTA: u32 = 2;
@@ -6423,6 +6944,7 @@ pub mod mdp_perf_update_bus_ftrace_event {
 }
 
 /// Field numbers of `MdpSsppChangeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_sspp_change_ftrace_event {
     pub const NUM: u32 = 1;
     pub const PLAY_CNT: u32 = 2;
@@ -6443,6 +6965,7 @@ pub mod mdp_sspp_change_ftrace_event {
 }
 
 /// Field numbers of `MdpSsppSetFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_sspp_set_ftrace_event {
     pub const NUM: u32 = 1;
     pub const PLAY_CNT: u32 = 2;
@@ -6463,6 +6986,7 @@ pub mod mdp_sspp_set_ftrace_event {
 }
 
 /// Field numbers of `MdpTraceCounterFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_trace_counter_ftrace_event {
     pub const PID: u32 = 1;
     pub const COUNTER_NAME: u32 = 2;
@@ -6470,12 +6994,14 @@ pub mod mdp_trace_counter_ftrace_event {
 }
 
 /// Field numbers of `MdpVideoUnderrunDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mdp_video_underrun_done_ftrace_event {
     pub const CTL_NUM: u32 = 1;
     pub const UNDERRUN_CNT: u32 = 2;
 }
 
 /// Field numbers of `MemInfoEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mem_info_etw_event {
     pub const PRIORITY_LEVELS: u32 = 1;
     pub const ZERO_PAGE_COUNT: u32 = 2;
@@ -6493,6 +7019,7 @@ pub mod mem_info_etw_event {
 }
 
 /// Field numbers of `MemoryTrackerSnapshot`.
+#[cfg(feature = "descriptors")]
 pub mod memory_tracker_snapshot {
     pub const GLOBAL_DUMP_ID: u32 = 1;
     pub const LEVEL_OF_DETAIL: u32 = 2;
@@ -6532,21 +7059,25 @@ pub mod memory_tracker_snapshot {
 }
 
 /// Field numbers of `MigratePagesEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod migrate_pages_end_ftrace_event {
     pub const MODE: u32 = 1;
 }
 
 /// Field numbers of `MigratePagesStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod migrate_pages_start_ftrace_event {
     pub const MODE: u32 = 1;
 }
 
 /// Field numbers of `MigrateRetryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod migrate_retry_ftrace_event {
     pub const TRIES: u32 = 1;
 }
 
 /// Field numbers of `MmAllocContigMigrateRangeInfoFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_alloc_contig_migrate_range_info_ftrace_event {
     pub const START: u32 = 1;
     pub const END: u32 = 2;
@@ -6557,6 +7088,7 @@ pub mod mm_alloc_contig_migrate_range_info_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_begin_ftrace_event {
     pub const ZONE_START: u32 = 1;
     pub const MIGRATE_PFN: u32 = 2;
@@ -6566,6 +7098,7 @@ pub mod mm_compaction_begin_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionDeferCompactionFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_defer_compaction_ftrace_event {
     pub const NID: u32 = 1;
     pub const IDX: u32 = 2;
@@ -6576,6 +7109,7 @@ pub mod mm_compaction_defer_compaction_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionDeferResetFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_defer_reset_ftrace_event {
     pub const NID: u32 = 1;
     pub const IDX: u32 = 2;
@@ -6586,6 +7120,7 @@ pub mod mm_compaction_defer_reset_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionDeferredFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_deferred_ftrace_event {
     pub const NID: u32 = 1;
     pub const IDX: u32 = 2;
@@ -6596,6 +7131,7 @@ pub mod mm_compaction_deferred_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_end_ftrace_event {
     pub const ZONE_START: u32 = 1;
     pub const MIGRATE_PFN: u32 = 2;
@@ -6606,6 +7142,7 @@ pub mod mm_compaction_end_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionFinishedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_finished_ftrace_event {
     pub const NID: u32 = 1;
     pub const IDX: u32 = 2;
@@ -6614,6 +7151,7 @@ pub mod mm_compaction_finished_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionIsolateFreepagesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_isolate_freepages_ftrace_event {
     pub const START_PFN: u32 = 1;
     pub const END_PFN: u32 = 2;
@@ -6622,6 +7160,7 @@ pub mod mm_compaction_isolate_freepages_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionIsolateMigratepagesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_isolate_migratepages_ftrace_event {
     pub const START_PFN: u32 = 1;
     pub const END_PFN: u32 = 2;
@@ -6630,11 +7169,13 @@ pub mod mm_compaction_isolate_migratepages_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionKcompactdSleepFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_kcompactd_sleep_ftrace_event {
     pub const NID: u32 = 1;
 }
 
 /// Field numbers of `MmCompactionKcompactdWakeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_kcompactd_wake_ftrace_event {
     pub const NID: u32 = 1;
     pub const ORDER: u32 = 2;
@@ -6643,12 +7184,14 @@ pub mod mm_compaction_kcompactd_wake_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionMigratepagesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_migratepages_ftrace_event {
     pub const NR_MIGRATED: u32 = 1;
     pub const NR_FAILED: u32 = 2;
 }
 
 /// Field numbers of `MmCompactionSuitableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_suitable_ftrace_event {
     pub const NID: u32 = 1;
     pub const IDX: u32 = 2;
@@ -6657,6 +7200,7 @@ pub mod mm_compaction_suitable_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionTryToCompactPagesFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_try_to_compact_pages_ftrace_event {
     pub const ORDER: u32 = 1;
     pub const GFP_MASK: u32 = 2;
@@ -6665,6 +7209,7 @@ pub mod mm_compaction_try_to_compact_pages_ftrace_event {
 }
 
 /// Field numbers of `MmCompactionWakeupKcompactdFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_compaction_wakeup_kcompactd_ftrace_event {
     pub const NID: u32 = 1;
     pub const ORDER: u32 = 2;
@@ -6673,6 +7218,7 @@ pub mod mm_compaction_wakeup_kcompactd_ftrace_event {
 }
 
 /// Field numbers of `MmEventRecordFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_event_record_ftrace_event {
     pub const AVG_LAT: u32 = 1;
     pub const COUNT: u32 = 2;
@@ -6681,6 +7227,7 @@ pub mod mm_event_record_ftrace_event {
 }
 
 /// Field numbers of `MmFilemapAddToPageCacheFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_filemap_add_to_page_cache_ftrace_event {
     pub const PFN: u32 = 1;
     pub const I_INO: u32 = 2;
@@ -6690,6 +7237,7 @@ pub mod mm_filemap_add_to_page_cache_ftrace_event {
 }
 
 /// Field numbers of `MmFilemapDeleteFromPageCacheFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_filemap_delete_from_page_cache_ftrace_event {
     pub const PFN: u32 = 1;
     pub const I_INO: u32 = 2;
@@ -6699,6 +7247,7 @@ pub mod mm_filemap_delete_from_page_cache_ftrace_event {
 }
 
 /// Field numbers of `MmPageAllocExtfragFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_page_alloc_extfrag_ftrace_event {
     pub const ALLOC_MIGRATETYPE: u32 = 1;
     pub const ALLOC_ORDER: u32 = 2;
@@ -6710,6 +7259,7 @@ pub mod mm_page_alloc_extfrag_ftrace_event {
 }
 
 /// Field numbers of `MmPageAllocFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_page_alloc_ftrace_event {
     pub const GFP_FLAGS: u32 = 1;
     pub const MIGRATETYPE: u32 = 2;
@@ -6719,6 +7269,7 @@ pub mod mm_page_alloc_ftrace_event {
 }
 
 /// Field numbers of `MmPageAllocZoneLockedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_page_alloc_zone_locked_ftrace_event {
     pub const MIGRATETYPE: u32 = 1;
     pub const ORDER: u32 = 2;
@@ -6727,6 +7278,7 @@ pub mod mm_page_alloc_zone_locked_ftrace_event {
 }
 
 /// Field numbers of `MmPageFreeBatchedFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_page_free_batched_ftrace_event {
     pub const COLD: u32 = 1;
     pub const PAGE: u32 = 2;
@@ -6734,6 +7286,7 @@ pub mod mm_page_free_batched_ftrace_event {
 }
 
 /// Field numbers of `MmPageFreeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_page_free_ftrace_event {
     pub const ORDER: u32 = 1;
     pub const PAGE: u32 = 2;
@@ -6741,6 +7294,7 @@ pub mod mm_page_free_ftrace_event {
 }
 
 /// Field numbers of `MmPagePcpuDrainFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_page_pcpu_drain_ftrace_event {
     pub const MIGRATETYPE: u32 = 1;
     pub const ORDER: u32 = 2;
@@ -6749,6 +7303,7 @@ pub mod mm_page_pcpu_drain_ftrace_event {
 }
 
 /// Field numbers of `MmShrinkSlabEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_shrink_slab_end_ftrace_event {
     pub const NEW_SCAN: u32 = 1;
     pub const RETVAL: u32 = 2;
@@ -6760,6 +7315,7 @@ pub mod mm_shrink_slab_end_ftrace_event {
 }
 
 /// Field numbers of `MmShrinkSlabStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_shrink_slab_start_ftrace_event {
     pub const CACHE_ITEMS: u32 = 1;
     pub const DELTA: u32 = 2;
@@ -6775,6 +7331,7 @@ pub mod mm_shrink_slab_start_ftrace_event {
 }
 
 /// Field numbers of `MmVmscanDirectReclaimBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_vmscan_direct_reclaim_begin_ftrace_event {
     pub const ORDER: u32 = 1;
     pub const MAY_WRITEPAGE: u32 = 2;
@@ -6782,16 +7339,19 @@ pub mod mm_vmscan_direct_reclaim_begin_ftrace_event {
 }
 
 /// Field numbers of `MmVmscanDirectReclaimEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_vmscan_direct_reclaim_end_ftrace_event {
     pub const NR_RECLAIMED: u32 = 1;
 }
 
 /// Field numbers of `MmVmscanKswapdSleepFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_vmscan_kswapd_sleep_ftrace_event {
     pub const NID: u32 = 1;
 }
 
 /// Field numbers of `MmVmscanKswapdWakeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_vmscan_kswapd_wake_ftrace_event {
     pub const NID: u32 = 1;
     pub const ORDER: u32 = 2;
@@ -6799,6 +7359,7 @@ pub mod mm_vmscan_kswapd_wake_ftrace_event {
 }
 
 /// Field numbers of `MmVmscanMemcgReclaimBeginFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_vmscan_memcg_reclaim_begin_ftrace_event {
     pub const ORDER: u32 = 1;
     pub const MAY_WRITEPAGE: u32 = 2;
@@ -6806,6 +7367,7 @@ pub mod mm_vmscan_memcg_reclaim_begin_ftrace_event {
 }
 
 /// Field numbers of `MmVmscanMemcgReclaimEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod mm_vmscan_memcg_reclaim_end_ftrace_event {
     pub const NR_RECLAIMED: u32 = 1;
 }
@@ -6818,6 +7380,7 @@ pub mod module_symbols {
 }
 
 /// Field numbers of `NapiGroReceiveEntryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod napi_gro_receive_entry_ftrace_event {
     pub const DATA_LEN: u32 = 1;
     pub const GSO_SIZE: u32 = 2;
@@ -6841,11 +7404,13 @@ pub mod napi_gro_receive_entry_ftrace_event {
 }
 
 /// Field numbers of `NapiGroReceiveExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod napi_gro_receive_exit_ftrace_event {
     pub const RET: u32 = 1;
 }
 
 /// Field numbers of `NetDevXmitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod net_dev_xmit_ftrace_event {
     pub const LEN: u32 = 1;
     pub const NAME: u32 = 2;
@@ -6854,6 +7419,7 @@ pub mod net_dev_xmit_ftrace_event {
 }
 
 /// Field numbers of `NetifReceiveSkbFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod netif_receive_skb_ftrace_event {
     pub const LEN: u32 = 1;
     pub const NAME: u32 = 2;
@@ -6861,6 +7427,7 @@ pub mod netif_receive_skb_ftrace_event {
 }
 
 /// Field numbers of `NetworkPacketTraceConfig`.
+#[cfg(feature = "descriptors")]
 pub mod network_packet_trace_config {
     pub const POLL_MS: u32 = 1;
     pub const AGGREGATION_THRESHOLD: u32 = 2;
@@ -6881,6 +7448,7 @@ pub mod notify_data_source_stopped_request {
 }
 
 /// Field numbers of `ObfuscatedClass`.
+#[cfg(feature = "descriptors")]
 pub mod obfuscated_class {
     pub const OBFUSCATED_NAME: u32 = 1;
     pub const DEOBFUSCATED_NAME: u32 = 2;
@@ -6889,6 +7457,7 @@ pub mod obfuscated_class {
 }
 
 /// Field numbers of `ObfuscatedMember`.
+#[cfg(feature = "descriptors")]
 pub mod obfuscated_member {
     pub const OBFUSCATED_NAME: u32 = 1;
     pub const DEOBFUSCATED_NAME: u32 = 2;
@@ -6933,6 +7502,7 @@ pub mod observe_events_response {
 }
 
 /// Field numbers of `OneofDescriptorProto`.
+#[cfg(feature = "descriptors")]
 pub mod oneof_descriptor_proto {
     pub const NAME: u32 = 1;
     pub const OPTIONS: u32 = 2;
@@ -6946,11 +7516,13 @@ pub mod oom_score_adj_update_ftrace_event {
 }
 
 /// Field numbers of `OpenExecFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod open_exec_ftrace_event {
     pub const FILENAME: u32 = 1;
 }
 
 /// Field numbers of `PackagesList`.
+#[cfg(feature = "descriptors")]
 pub mod packages_list {
     pub const PACKAGES: u32 = 1;
     pub const PARSE_ERROR: u32 = 2;
@@ -6967,6 +7539,7 @@ pub mod packages_list {
 }
 
 /// Field numbers of `PackagesListConfig`.
+#[cfg(feature = "descriptors")]
 pub mod packages_list_config {
     pub const PACKAGE_NAME_FILTER: u32 = 1;
     pub const PACKAGE_NAME_REGEX_FILTER: u32 = 3;
@@ -6993,6 +7566,7 @@ pub mod packed_smaps {
 }
 
 /// Field numbers of `PanelSettingsFullFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod panel_settings_full_ftrace_event {
     pub const PANEL_INDEX: u32 = 1;
     pub const HBM: u32 = 2;
@@ -7007,6 +7581,7 @@ pub mod panel_settings_full_ftrace_event {
 }
 
 /// Field numbers of `PanelSettingsLiteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod panel_settings_lite_ftrace_event {
     pub const PANEL_INDEX: u32 = 1;
     pub const VRR: u32 = 2;
@@ -7016,6 +7591,7 @@ pub mod panel_settings_lite_ftrace_event {
 }
 
 /// Field numbers of `PanelWriteGenericFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod panel_write_generic_ftrace_event {
     pub const PID: u32 = 1;
     pub const TRACE_NAME: u32 = 2;
@@ -7026,6 +7602,7 @@ pub mod panel_write_generic_ftrace_event {
 }
 
 /// Field numbers of `ParamSetValueCpmFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod param_set_value_cpm_ftrace_event {
     pub const BODY: u32 = 1;
     pub const VALUE: u32 = 2;
@@ -7164,6 +7741,7 @@ pub mod perfetto_metatrace {
 }
 
 /// Field numbers of `PixelMmKswapdDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod pixel_mm_kswapd_done_ftrace_event {
     pub const DELTA_NR_SCANNED: u32 = 1;
     pub const DELTA_NR_RECLAIMED: u32 = 2;
@@ -7172,11 +7750,13 @@ pub mod pixel_mm_kswapd_done_ftrace_event {
 }
 
 /// Field numbers of `PixelMmKswapdWakeFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod pixel_mm_kswapd_wake_ftrace_event {
     pub const WHATEVER: u32 = 1;
 }
 
 /// Field numbers of `PixelModemConfig`.
+#[cfg(feature = "descriptors")]
 pub mod pixel_modem_config {
     pub const EVENT_GROUP: u32 = 1;
     pub const PIGWEED_HASH_ALLOW_LIST: u32 = 2;
@@ -7184,17 +7764,20 @@ pub mod pixel_modem_config {
 }
 
 /// Field numbers of `PixelModemEvents`.
+#[cfg(feature = "descriptors")]
 pub mod pixel_modem_events {
     pub const EVENTS: u32 = 1;
     pub const EVENT_TIME_NANOS: u32 = 2;
 }
 
 /// Field numbers of `PixelModemTokenDatabase`.
+#[cfg(feature = "descriptors")]
 pub mod pixel_modem_token_database {
     pub const DATABASE: u32 = 1;
 }
 
 /// Field numbers of `PowerRails`.
+#[cfg(feature = "descriptors")]
 pub mod power_rails {
     pub const RAIL_DESCRIPTOR: u32 = 1;
     pub const ENERGY_DATA: u32 = 2;
@@ -7301,6 +7884,7 @@ pub mod process_stats_config {
 }
 
 /// Field numbers of `ProcessTrackNameTranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod process_track_name_translation_table {
     pub const RAW_TO_DEOBFUSCATED_NAME: u32 = 1;
 
@@ -7403,6 +7987,7 @@ pub mod profile_packet {
 }
 
 /// Field numbers of `ProtoLogConfig`.
+#[cfg(feature = "descriptors")]
 pub mod proto_log_config {
     pub const GROUP_OVERRIDES: u32 = 1;
     pub const TRACING_MODE: u32 = 2;
@@ -7410,6 +7995,7 @@ pub mod proto_log_config {
 }
 
 /// Field numbers of `ProtoLogGroup`.
+#[cfg(feature = "descriptors")]
 pub mod proto_log_group {
     pub const GROUP_NAME: u32 = 1;
     pub const LOG_FROM: u32 = 2;
@@ -7436,12 +8022,14 @@ pub mod psci_domain_idle_exit_ftrace_event {
 }
 
 /// Field numbers of `PsciMemProtectFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod psci_mem_protect_ftrace_event {
     pub const COUNT: u32 = 1;
     pub const WAS: u32 = 2;
 }
 
 /// Field numbers of `QnxConfig`.
+#[cfg(feature = "descriptors")]
 pub mod qnx_config {
     pub const QNX_KERNEL_BUFFERS: u32 = 1;
     pub const QNX_KERNEL_KBUFFERS: u32 = 2;
@@ -7478,6 +8066,7 @@ pub mod read_buffers_response {
 }
 
 /// Field numbers of `ReadyThreadEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ready_thread_etw_event {
     pub const T_THREAD_ID: u32 = 1;
     pub const ADJUST_REASON: u32 = 2;
@@ -7514,37 +8103,44 @@ pub mod register_trace_writer_request {
 }
 
 /// Field numbers of `RegulatorDisableCompleteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_disable_complete_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `RegulatorDisableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_disable_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `RegulatorEnableCompleteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_enable_complete_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `RegulatorEnableDelayFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_enable_delay_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `RegulatorEnableFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_enable_ftrace_event {
     pub const NAME: u32 = 1;
 }
 
 /// Field numbers of `RegulatorSetVoltageCompleteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_set_voltage_complete_ftrace_event {
     pub const NAME: u32 = 1;
     pub const VAL: u32 = 2;
 }
 
 /// Field numbers of `RegulatorSetVoltageFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod regulator_set_voltage_ftrace_event {
     pub const NAME: u32 = 1;
     pub const MIN: u32 = 2;
@@ -7563,17 +8159,20 @@ pub mod remote_clock_sync {
 }
 
 /// Field numbers of `RotatorBwAoAsContextFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod rotator_bw_ao_as_context_ftrace_event {
     pub const STATE: u32 = 1;
 }
 
 /// Field numbers of `RpmStatusFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod rpm_status_ftrace_event {
     pub const NAME: u32 = 1;
     pub const STATUS: u32 = 2;
 }
 
 /// Field numbers of `RssStatFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod rss_stat_ftrace_event {
     pub const MEMBER: u32 = 1;
     pub const SIZE: u32 = 2;
@@ -7582,6 +8181,7 @@ pub mod rss_stat_ftrace_event {
 }
 
 /// Field numbers of `RssStatThrottledFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod rss_stat_throttled_ftrace_event {
     pub const CURR: u32 = 1;
     pub const MEMBER: u32 = 2;
@@ -7590,6 +8190,7 @@ pub mod rss_stat_throttled_ftrace_event {
 }
 
 /// Field numbers of `SamsungTracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod samsung_tracing_mark_write_ftrace_event {
     pub const PID: u32 = 1;
     pub const TRACE_NAME: u32 = 2;
@@ -7719,6 +8320,7 @@ pub mod sched_switch_ftrace_event {
 }
 
 /// Field numbers of `SchedSwitchWithCtrsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sched_switch_with_ctrs_ftrace_event {
     pub const OLD_PID: u32 = 1;
     pub const NEW_PID: u32 = 2;
@@ -7782,6 +8384,7 @@ pub mod sched_waking_ftrace_event {
 }
 
 /// Field numbers of `ScmCallStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod scm_call_start_ftrace_event {
     pub const ARGINFO: u32 = 1;
     pub const X0: u32 = 2;
@@ -7796,6 +8399,7 @@ pub mod screenshot {
 }
 
 /// Field numbers of `ScsiDispatchCmdErrorFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod scsi_dispatch_cmd_error_ftrace_event {
     pub const HOST_NO: u32 = 1;
     pub const CHANNEL: u32 = 2;
@@ -7813,6 +8417,7 @@ pub mod scsi_dispatch_cmd_error_ftrace_event {
 }
 
 /// Field numbers of `ScsiDispatchCmdTimeoutFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod scsi_dispatch_cmd_timeout_ftrace_event {
     pub const HOST_NO: u32 = 1;
     pub const CHANNEL: u32 = 2;
@@ -7833,11 +8438,13 @@ pub mod scsi_dispatch_cmd_timeout_ftrace_event {
 }
 
 /// Field numbers of `ScsiEhWakeupFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod scsi_eh_wakeup_ftrace_event {
     pub const HOST_NO: u32 = 1;
 }
 
 /// Field numbers of `SdeSdeEvtlogFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sde_sde_evtlog_ftrace_event {
     pub const EVTLOG_TAG: u32 = 1;
     pub const PID: u32 = 2;
@@ -7860,6 +8467,7 @@ pub mod sde_sde_evtlog_ftrace_event {
 }
 
 /// Field numbers of `SdeSdePerfCalcCrtcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sde_sde_perf_calc_crtc_ftrace_event {
     pub const BW_CTL_EBI: u32 = 1;
     pub const BW_CTL_LLCC: u32 = 2;
@@ -7872,6 +8480,7 @@ pub mod sde_sde_perf_calc_crtc_ftrace_event {
 }
 
 /// Field numbers of `SdeSdePerfCrtcUpdateFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sde_sde_perf_crtc_update_ftrace_event {
     pub const BW_CTL_EBI: u32 = 1;
     pub const BW_CTL_LLCC: u32 = 2;
@@ -7888,6 +8497,7 @@ pub mod sde_sde_perf_crtc_update_ftrace_event {
 }
 
 /// Field numbers of `SdeSdePerfSetQosLutsFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sde_sde_perf_set_qos_luts_ftrace_event {
     pub const FL: u32 = 1;
     pub const FMT: u32 = 2;
@@ -7898,6 +8508,7 @@ pub mod sde_sde_perf_set_qos_luts_ftrace_event {
 }
 
 /// Field numbers of `SdeSdePerfUpdateBusFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sde_sde_perf_update_bus_ftrace_event {
     pub const AB_QUOTA: u32 = 1;
     pub const BUS_ID: u32 = 2;
@@ -7906,6 +8517,7 @@ pub mod sde_sde_perf_update_bus_ftrace_event {
 }
 
 /// Field numbers of `SdeTracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sde_tracing_mark_write_ftrace_event {
     pub const PID: u32 = 1;
     pub const TRACE_NAME: u32 = 2;
@@ -7932,6 +8544,7 @@ pub mod signal_generate_ftrace_event {
 }
 
 /// Field numbers of `SliceNameTranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod slice_name_translation_table {
     pub const RAW_TO_DEOBFUSCATED_NAME: u32 = 1;
 
@@ -7977,6 +8590,7 @@ pub mod smaps_packet {
 }
 
 /// Field numbers of `SmbusReadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod smbus_read_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -7986,6 +8600,7 @@ pub mod smbus_read_ftrace_event {
 }
 
 /// Field numbers of `SmbusReplyFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod smbus_reply_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const ADDR: u32 = 2;
@@ -7996,6 +8611,7 @@ pub mod smbus_reply_ftrace_event {
 }
 
 /// Field numbers of `SmbusResultFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod smbus_result_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const ADDR: u32 = 2;
@@ -8007,6 +8623,7 @@ pub mod smbus_result_ftrace_event {
 }
 
 /// Field numbers of `SmbusWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod smbus_write_ftrace_event {
     pub const ADAPTER_NR: u32 = 1;
     pub const ADDR: u32 = 2;
@@ -8099,18 +8716,21 @@ pub mod stack_sample_defaults {
 }
 
 /// Field numbers of `StackWalkEtwEvent`.
+#[cfg(feature = "descriptors")]
 pub mod stack_walk_etw_event {
     pub const TRIGGER: u32 = 1;
     pub const CALLSTACK_IID: u32 = 2;
 }
 
 /// Field numbers of `StatsdAtom`.
+#[cfg(feature = "descriptors")]
 pub mod statsd_atom {
     pub const ATOM: u32 = 1;
     pub const TIMESTAMP_NANOS: u32 = 2;
 }
 
 /// Field numbers of `StatsdPullAtomConfig`.
+#[cfg(feature = "descriptors")]
 pub mod statsd_pull_atom_config {
     pub const PULL_ATOM_ID: u32 = 1;
     pub const RAW_PULL_ATOM_ID: u32 = 2;
@@ -8119,6 +8739,7 @@ pub mod statsd_pull_atom_config {
 }
 
 /// Field numbers of `StatsdTracingConfig`.
+#[cfg(feature = "descriptors")]
 pub mod statsd_tracing_config {
     pub const PUSH_ATOM_ID: u32 = 1;
     pub const RAW_PUSH_ATOM_ID: u32 = 2;
@@ -8150,12 +8771,14 @@ pub mod streaming_profile_packet {
 }
 
 /// Field numbers of `SurfaceFlingerLayersConfig`.
+#[cfg(feature = "descriptors")]
 pub mod surface_flinger_layers_config {
     pub const MODE: u32 = 1;
     pub const TRACE_FLAGS: u32 = 2;
 }
 
 /// Field numbers of `SurfaceFlingerTransactionsConfig`.
+#[cfg(feature = "descriptors")]
 pub mod surface_flinger_transactions_config {
     pub const MODE: u32 = 1;
 }
@@ -8168,6 +8791,7 @@ pub mod suspend_resume_ftrace_event {
 }
 
 /// Field numbers of `SuspendResumeMinimalFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod suspend_resume_minimal_ftrace_event {
     pub const START: u32 = 1;
 }
@@ -8185,18 +8809,21 @@ pub mod sync_clock_request {
 }
 
 /// Field numbers of `SyncPtFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sync_pt_ftrace_event {
     pub const TIMELINE: u32 = 1;
     pub const VALUE: u32 = 2;
 }
 
 /// Field numbers of `SyncTimelineFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sync_timeline_ftrace_event {
     pub const NAME: u32 = 1;
     pub const VALUE: u32 = 2;
 }
 
 /// Field numbers of `SyncWaitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod sync_wait_ftrace_event {
     pub const NAME: u32 = 1;
     pub const STATUS: u32 = 2;
@@ -8418,6 +9045,7 @@ pub mod task_rename_ftrace_event {
 }
 
 /// Field numbers of `TcpRetransmitSkbFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod tcp_retransmit_skb_ftrace_event {
     pub const DADDR: u32 = 1;
     pub const DPORT: u32 = 2;
@@ -8507,6 +9135,7 @@ pub mod test_event {
 }
 
 /// Field numbers of `ThermalExynosAcpmBulkFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod thermal_exynos_acpm_bulk_ftrace_event {
     pub const TZ_ID: u32 = 1;
     pub const CURRENT_TEMP: u32 = 2;
@@ -8522,6 +9151,7 @@ pub mod thermal_exynos_acpm_bulk_ftrace_event {
 }
 
 /// Field numbers of `ThermalExynosAcpmHighOverheadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod thermal_exynos_acpm_high_overhead_ftrace_event {
     pub const TZ_ID: u32 = 1;
     pub const CURRENT_TEMP: u32 = 2;
@@ -8533,6 +9163,7 @@ pub mod thermal_exynos_acpm_high_overhead_ftrace_event {
 }
 
 /// Field numbers of `ThermalTemperatureFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod thermal_temperature_ftrace_event {
     pub const ID: u32 = 1;
     pub const TEMP: u32 = 2;
@@ -8553,11 +9184,13 @@ pub mod thread_descriptor {
 }
 
 /// Field numbers of `TimerCancelFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod timer_cancel_ftrace_event {
     pub const TIMER: u32 = 1;
 }
 
 /// Field numbers of `TimerExpireEntryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod timer_expire_entry_ftrace_event {
     pub const TIMER: u32 = 1;
     pub const NOW: u32 = 2;
@@ -8566,11 +9199,13 @@ pub mod timer_expire_entry_ftrace_event {
 }
 
 /// Field numbers of `TimerExpireExitFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod timer_expire_exit_ftrace_event {
     pub const TIMER: u32 = 1;
 }
 
 /// Field numbers of `TimerStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod timer_start_ftrace_event {
     pub const TIMER: u32 = 1;
     pub const FUNCTION: u32 = 2;
@@ -8991,6 +9626,7 @@ pub mod trace_uuid {
 }
 
 /// Field numbers of `TracingMarkWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod tracing_mark_write_ftrace_event {
     pub const PID: u32 = 1;
     pub const TRACE_NAME: u32 = 2;
@@ -9223,6 +9859,7 @@ pub mod track_event_range_of_interest {
 }
 
 /// Field numbers of `TranslationTable`.
+#[cfg(feature = "descriptors")]
 pub mod translation_table {
     pub const CHROME_HISTOGRAM: u32 = 1;
     pub const CHROME_USER_EVENT: u32 = 2;
@@ -9233,6 +9870,7 @@ pub mod translation_table {
 }
 
 /// Field numbers of `TrapRegFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trap_reg_ftrace_event {
     pub const FN: u32 = 1;
     pub const IS_WRITE: u32 = 2;
@@ -9249,6 +9887,7 @@ pub mod trigger {
 }
 
 /// Field numbers of `TrustyEnqueueNopFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_enqueue_nop_ftrace_event {
     pub const ARG1: u32 = 1;
     pub const ARG2: u32 = 2;
@@ -9256,6 +9895,7 @@ pub mod trusty_enqueue_nop_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcConnectEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_connect_end_ftrace_event {
     pub const CHAN: u32 = 1;
     pub const ERR: u32 = 2;
@@ -9263,6 +9903,7 @@ pub mod trusty_ipc_connect_end_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcConnectFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_connect_ftrace_event {
     pub const CHAN: u32 = 1;
     pub const PORT: u32 = 2;
@@ -9270,6 +9911,7 @@ pub mod trusty_ipc_connect_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcHandleEventFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_handle_event_ftrace_event {
     pub const CHAN: u32 = 1;
     pub const EVENT_ID: u32 = 2;
@@ -9277,6 +9919,7 @@ pub mod trusty_ipc_handle_event_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcPollFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_poll_ftrace_event {
     pub const CHAN: u32 = 1;
     pub const POLL_MASK: u32 = 2;
@@ -9284,6 +9927,7 @@ pub mod trusty_ipc_poll_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcReadEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_read_end_ftrace_event {
     pub const BUF_ID: u32 = 1;
     pub const CHAN: u32 = 2;
@@ -9293,12 +9937,14 @@ pub mod trusty_ipc_read_end_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcReadFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_read_ftrace_event {
     pub const CHAN: u32 = 1;
     pub const SRV_NAME: u32 = 2;
 }
 
 /// Field numbers of `TrustyIpcRxFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_rx_ftrace_event {
     pub const BUF_ID: u32 = 1;
     pub const CHAN: u32 = 2;
@@ -9306,6 +9952,7 @@ pub mod trusty_ipc_rx_ftrace_event {
 }
 
 /// Field numbers of `TrustyIpcWriteFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_ipc_write_ftrace_event {
     pub const BUF_ID: u32 = 1;
     pub const CHAN: u32 = 2;
@@ -9316,22 +9963,26 @@ pub mod trusty_ipc_write_ftrace_event {
 }
 
 /// Field numbers of `TrustyIrqFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_irq_ftrace_event {
     pub const IRQ: u32 = 1;
 }
 
 /// Field numbers of `TrustyReclaimMemoryDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_reclaim_memory_done_ftrace_event {
     pub const ID: u32 = 1;
     pub const RET: u32 = 2;
 }
 
 /// Field numbers of `TrustyReclaimMemoryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_reclaim_memory_ftrace_event {
     pub const ID: u32 = 1;
 }
 
 /// Field numbers of `TrustyShareMemoryDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_share_memory_done_ftrace_event {
     pub const HANDLE: u32 = 1;
     pub const LEN: u32 = 2;
@@ -9341,6 +9992,7 @@ pub mod trusty_share_memory_done_ftrace_event {
 }
 
 /// Field numbers of `TrustyShareMemoryFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_share_memory_ftrace_event {
     pub const LEN: u32 = 1;
     pub const LEND: u32 = 2;
@@ -9348,11 +10000,13 @@ pub mod trusty_share_memory_ftrace_event {
 }
 
 /// Field numbers of `TrustySmcDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_smc_done_ftrace_event {
     pub const RET: u32 = 1;
 }
 
 /// Field numbers of `TrustySmcFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_smc_ftrace_event {
     pub const R0: u32 = 1;
     pub const R1: u32 = 2;
@@ -9361,11 +10015,13 @@ pub mod trusty_smc_ftrace_event {
 }
 
 /// Field numbers of `TrustyStdCall32DoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_std_call32_done_ftrace_event {
     pub const RET: u32 = 1;
 }
 
 /// Field numbers of `TrustyStdCall32FtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod trusty_std_call32_ftrace_event {
     pub const R0: u32 = 1;
     pub const R1: u32 = 2;
@@ -9374,12 +10030,14 @@ pub mod trusty_std_call32_ftrace_event {
 }
 
 /// Field numbers of `UfshcdClkGatingFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ufshcd_clk_gating_ftrace_event {
     pub const DEV_NAME: u32 = 1;
     pub const STATE: u32 = 2;
 }
 
 /// Field numbers of `UfshcdCommandFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod ufshcd_command_ftrace_event {
     pub const DEV_NAME: u32 = 1;
     pub const DOORBELL: u32 = 2;
@@ -9407,6 +10065,7 @@ pub mod ui_state {
 }
 
 /// Field numbers of `UninterpretedOption`.
+#[cfg(feature = "descriptors")]
 pub mod uninterpreted_option {
     pub const NAME: u32 = 2;
     pub const IDENTIFIER_VALUE: u32 = 3;
@@ -9454,6 +10113,7 @@ pub mod utsname {
 }
 
 /// Field numbers of `V4l2DqbufFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod v4l2_dqbuf_ftrace_event {
     pub const BYTESUSED: u32 = 1;
     pub const FIELD: u32 = 2;
@@ -9476,6 +10136,7 @@ pub mod v4l2_dqbuf_ftrace_event {
 }
 
 /// Field numbers of `V4l2QbufFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod v4l2_qbuf_ftrace_event {
     pub const BYTESUSED: u32 = 1;
     pub const FIELD: u32 = 2;
@@ -9498,11 +10159,13 @@ pub mod v4l2_qbuf_ftrace_event {
 }
 
 /// Field numbers of `V8CodeDefaults`.
+#[cfg(feature = "descriptors")]
 pub mod v8_code_defaults {
     pub const TID: u32 = 1;
 }
 
 /// Field numbers of `V8CodeMove`.
+#[cfg(feature = "descriptors")]
 pub mod v8_code_move {
     pub const ISOLATE_IID: u32 = 1;
     pub const TID: u32 = 2;
@@ -9514,12 +10177,14 @@ pub mod v8_code_move {
 }
 
 /// Field numbers of `V8Config`.
+#[cfg(feature = "descriptors")]
 pub mod v8_config {
     pub const LOG_SCRIPT_SOURCES: u32 = 1;
     pub const LOG_INSTRUCTIONS: u32 = 2;
 }
 
 /// Field numbers of `V8InternalCode`.
+#[cfg(feature = "descriptors")]
 pub mod v8_internal_code {
     pub const V8_ISOLATE_IID: u32 = 1;
     pub const TID: u32 = 2;
@@ -9532,6 +10197,7 @@ pub mod v8_internal_code {
 }
 
 /// Field numbers of `V8JsCode`.
+#[cfg(feature = "descriptors")]
 pub mod v8_js_code {
     pub const V8_ISOLATE_IID: u32 = 1;
     pub const TID: u32 = 2;
@@ -9547,6 +10213,7 @@ pub mod v8_js_code {
 }
 
 /// Field numbers of `V8RegExpCode`.
+#[cfg(feature = "descriptors")]
 pub mod v8_reg_exp_code {
     pub const V8_ISOLATE_IID: u32 = 1;
     pub const TID: u32 = 2;
@@ -9557,6 +10224,7 @@ pub mod v8_reg_exp_code {
 }
 
 /// Field numbers of `V8String`.
+#[cfg(feature = "descriptors")]
 pub mod v8_string {
     pub const LATIN1: u32 = 1;
     pub const UTF16_LE: u32 = 2;
@@ -9564,6 +10232,7 @@ pub mod v8_string {
 }
 
 /// Field numbers of `V8WasmCode`.
+#[cfg(feature = "descriptors")]
 pub mod v8_wasm_code {
     pub const V8_ISOLATE_IID: u32 = 1;
     pub const TID: u32 = 2;
@@ -9577,6 +10246,7 @@ pub mod v8_wasm_code {
 }
 
 /// Field numbers of `Vb2V4l2BufDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vb2_v4l2_buf_done_ftrace_event {
     pub const FIELD: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -9596,6 +10266,7 @@ pub mod vb2_v4l2_buf_done_ftrace_event {
 }
 
 /// Field numbers of `Vb2V4l2BufQueueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vb2_v4l2_buf_queue_ftrace_event {
     pub const FIELD: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -9615,6 +10286,7 @@ pub mod vb2_v4l2_buf_queue_ftrace_event {
 }
 
 /// Field numbers of `Vb2V4l2DqbufFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vb2_v4l2_dqbuf_ftrace_event {
     pub const FIELD: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -9634,6 +10306,7 @@ pub mod vb2_v4l2_dqbuf_ftrace_event {
 }
 
 /// Field numbers of `Vb2V4l2QbufFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vb2_v4l2_qbuf_ftrace_event {
     pub const FIELD: u32 = 1;
     pub const FLAGS: u32 = 2;
@@ -9653,6 +10326,7 @@ pub mod vb2_v4l2_qbuf_ftrace_event {
 }
 
 /// Field numbers of `VgicUpdateIrqPendingFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vgic_update_irq_pending_ftrace_event {
     pub const IRQ: u32 = 1;
     pub const LEVEL: u32 = 2;
@@ -9660,6 +10334,7 @@ pub mod vgic_update_irq_pending_ftrace_event {
 }
 
 /// Field numbers of `VirtioGpuCmdQueueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod virtio_gpu_cmd_queue_ftrace_event {
     pub const CTX_ID: u32 = 1;
     pub const DEV: u32 = 2;
@@ -9673,6 +10348,7 @@ pub mod virtio_gpu_cmd_queue_ftrace_event {
 }
 
 /// Field numbers of `VirtioGpuCmdResponseFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod virtio_gpu_cmd_response_ftrace_event {
     pub const CTX_ID: u32 = 1;
     pub const DEV: u32 = 2;
@@ -9686,18 +10362,21 @@ pub mod virtio_gpu_cmd_response_ftrace_event {
 }
 
 /// Field numbers of `VirtioVideoCmdDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod virtio_video_cmd_done_ftrace_event {
     pub const STREAM_ID: u32 = 1;
     pub const TYPE: u32 = 2;
 }
 
 /// Field numbers of `VirtioVideoCmdFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod virtio_video_cmd_ftrace_event {
     pub const STREAM_ID: u32 = 1;
     pub const TYPE: u32 = 2;
 }
 
 /// Field numbers of `VirtioVideoResourceQueueDoneFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod virtio_video_resource_queue_done_ftrace_event {
     pub const DATA_SIZE0: u32 = 1;
     pub const DATA_SIZE1: u32 = 2;
@@ -9710,6 +10389,7 @@ pub mod virtio_video_resource_queue_done_ftrace_event {
 }
 
 /// Field numbers of `VirtioVideoResourceQueueFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod virtio_video_resource_queue_ftrace_event {
     pub const DATA_SIZE0: u32 = 1;
     pub const DATA_SIZE1: u32 = 2;
@@ -9722,6 +10402,7 @@ pub mod virtio_video_resource_queue_ftrace_event {
 }
 
 /// Field numbers of `VmInstruction`.
+#[cfg(feature = "descriptors")]
 pub mod vm_instruction {
     pub const SELECT: u32 = 1;
     pub const REG_LOAD: u32 = 2;
@@ -9733,18 +10414,21 @@ pub mod vm_instruction {
 }
 
 /// Field numbers of `VmOpMerge`.
+#[cfg(feature = "descriptors")]
 pub mod vm_op_merge {
     pub const SKIP_SUBMESSAGES: u32 = 1;
     pub const DEL_IF_SRC_EMPTY: u32 = 2;
 }
 
 /// Field numbers of `VmOpRegLoad`.
+#[cfg(feature = "descriptors")]
 pub mod vm_op_reg_load {
     pub const CURSOR: u32 = 1;
     pub const DST_REGISTER: u32 = 2;
 }
 
 /// Field numbers of `VmOpSelect`.
+#[cfg(feature = "descriptors")]
 pub mod vm_op_select {
     pub const CURSOR: u32 = 1;
     pub const RELATIVE_PATH: u32 = 2;
@@ -9762,12 +10446,14 @@ pub mod vm_op_select {
 }
 
 /// Field numbers of `VmProgram`.
+#[cfg(feature = "descriptors")]
 pub mod vm_program {
     pub const VERSION: u32 = 1;
     pub const INSTRUCTIONS: u32 = 2;
 }
 
 /// Field numbers of `VulkanApiEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vulkan_api_event {
     pub const VK_DEBUG_UTILS_OBJECT_NAME: u32 = 1;
     pub const VK_QUEUE_SUBMIT: u32 = 2;
@@ -9793,12 +10479,14 @@ pub mod vulkan_api_event {
 }
 
 /// Field numbers of `VulkanMemoryConfig`.
+#[cfg(feature = "descriptors")]
 pub mod vulkan_memory_config {
     pub const TRACK_DRIVER_MEMORY_USAGE: u32 = 1;
     pub const TRACK_DEVICE_MEMORY_USAGE: u32 = 2;
 }
 
 /// Field numbers of `VulkanMemoryEvent`.
+#[cfg(feature = "descriptors")]
 pub mod vulkan_memory_event {
     pub const SOURCE: u32 = 1;
     pub const OPERATION: u32 = 2;
@@ -9817,6 +10505,7 @@ pub mod vulkan_memory_event {
 }
 
 /// Field numbers of `VulkanMemoryEventAnnotation`.
+#[cfg(feature = "descriptors")]
 pub mod vulkan_memory_event_annotation {
     pub const KEY_IID: u32 = 1;
     pub const INT_VALUE: u32 = 2;
@@ -9837,6 +10526,7 @@ pub mod wakeup_source_deactivate_ftrace_event {
 }
 
 /// Field numbers of `WindowManagerConfig`.
+#[cfg(feature = "descriptors")]
 pub mod window_manager_config {
     pub const LOG_FREQUENCY: u32 = 1;
     pub const LOG_LEVEL: u32 = 2;
@@ -9844,24 +10534,28 @@ pub mod window_manager_config {
 }
 
 /// Field numbers of `WorkqueueActivateWorkFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod workqueue_activate_work_ftrace_event {
     pub const WORK: u32 = 1;
     pub const FUNCTION: u32 = 2;
 }
 
 /// Field numbers of `WorkqueueExecuteEndFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod workqueue_execute_end_ftrace_event {
     pub const WORK: u32 = 1;
     pub const FUNCTION: u32 = 2;
 }
 
 /// Field numbers of `WorkqueueExecuteStartFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod workqueue_execute_start_ftrace_event {
     pub const WORK: u32 = 1;
     pub const FUNCTION: u32 = 2;
 }
 
 /// Field numbers of `WorkqueueQueueWorkFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod workqueue_queue_work_ftrace_event {
     pub const WORK: u32 = 1;
     pub const FUNCTION: u32 = 2;
@@ -9871,6 +10565,7 @@ pub mod workqueue_queue_work_ftrace_event {
 }
 
 /// Field numbers of `ZeroFtraceEvent`.
+#[cfg(feature = "descriptors")]
 pub mod zero_ftrace_event {
     pub const FLAG: u32 = 1;
     pub const NAME: u32 = 2;

@@ -4,31 +4,44 @@ use crate::runtime as rt;
 
 include!("perfetto.common.builtin_clock.rs");
 include!("perfetto.common.commit_data_request.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.common.ftrace_descriptor.rs");
 include!("perfetto.common.track_event_descriptor.rs");
 include!("perfetto.common.data_source_descriptor.rs");
 include!("perfetto.common.observable_events.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.common.perf_events.rs");
 include!("perfetto.common.semantic_type.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.common.sys_stats_counters.rs");
 include!("perfetto.common.system_info.rs");
 include!("perfetto.common.trace_attributes.rs");
 include!("perfetto.common.trace_stats.rs");
 include!("perfetto.common.tracing_service_capabilities.rs");
 include!("perfetto.common.tracing_service_state.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.ftrace.frozen_ftrace_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.ftrace.ftrace_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.inode_file.inode_file_config.rs");
 include!("perfetto.config.interceptors.console_config.rs");
 include!("perfetto.config.interceptor_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.linux.journald_config.rs");
 include!("perfetto.config.priority_boost.priority_boost_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.process_stats.process_stats_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.profiling.heapprofd_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.profiling.smaps_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.profiling.java_hprof_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.profiling.perf_event_config.rs");
 include!("perfetto.config.protovm.protovm_config.rs");
+#[cfg(feature = "sources")]
 include!("perfetto.config.sys_stats.sys_stats_config.rs");
 include!("perfetto.config.system_info.system_info_config.rs");
 include!("perfetto.config.test_config.rs");
@@ -40,6 +53,8 @@ include!("perfetto.ipc.producer_port.rs");
 include!("perfetto.ipc.relay_port.rs");
 include!("perfetto.ipc.wire_protocol.rs");
 include!("perfetto.trace.clock_snapshot.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.extension_descriptor.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.filesystem.inode_file_map.rs");
 #[cfg(feature = "trace")]

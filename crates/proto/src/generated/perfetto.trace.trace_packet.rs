@@ -165,6 +165,10 @@ impl rt::Codec for TracePacket {
             36 => self.data = Some(crate::trace_packet::Data::SynchronizationMarker(field.bytes()?)),
             50 => self.data = Some(crate::trace_packet::Data::CompressedPackets(field.bytes()?)),
             133 => self.data = Some(crate::trace_packet::Data::ZstdCompressedPackets(field.bytes()?)),
+            72 => {
+                let there = match self.data.take() { Some(crate::trace_packet::Data::ExtensionDescriptor(message)) => Some(message), _ => None };
+                self.data = Some(crate::trace_packet::Data::ExtensionDescriptor(field.boxed(there)?));
+            }
             107 => {
                 let there = match self.data.take() { Some(crate::trace_packet::Data::RemoteClockSync(message)) => Some(message), _ => None };
                 self.data = Some(crate::trace_packet::Data::RemoteClockSync(field.boxed(there)?));
@@ -234,6 +238,7 @@ impl rt::Codec for TracePacket {
             Some(crate::trace_packet::Data::SynchronizationMarker(value)) => out.bytes(36, Some(value)),
             Some(crate::trace_packet::Data::CompressedPackets(value)) => out.bytes(50, Some(value)),
             Some(crate::trace_packet::Data::ZstdCompressedPackets(value)) => out.bytes(133, Some(value)),
+            Some(crate::trace_packet::Data::ExtensionDescriptor(value)) => out.nested(72, &**value),
             Some(crate::trace_packet::Data::RemoteClockSync(value)) => out.nested(107, &**value),
             Some(crate::trace_packet::Data::CloneSnapshotTrigger(value)) => out.nested(113, &**value),
             Some(crate::trace_packet::Data::JournaldEvent(value)) => out.nested(132, &**value),
@@ -328,6 +333,7 @@ pub mod trace_packet {
         SynchronizationMarker(Vec<u8>),
         CompressedPackets(Vec<u8>),
         ZstdCompressedPackets(Vec<u8>),
+        ExtensionDescriptor(Box<crate::ExtensionDescriptor>),
         RemoteClockSync(Box<crate::RemoteClockSync>),
         CloneSnapshotTrigger(Box<crate::Trigger>),
         JournaldEvent(Box<crate::SystemdJournaldEvent>),
@@ -431,6 +437,9 @@ pub mod trace_packet {
     }
     impl From<crate::FtraceEventBundle> for Data {
         fn from(message: crate::FtraceEventBundle) -> Self { Self::FtraceEvents(Box::new(message)) }
+    }
+    impl From<crate::ExtensionDescriptor> for Data {
+        fn from(message: crate::ExtensionDescriptor) -> Self { Self::ExtensionDescriptor(Box::new(message)) }
     }
     impl From<crate::RemoteClockSync> for Data {
         fn from(message: crate::RemoteClockSync) -> Self { Self::RemoteClockSync(Box::new(message)) }
