@@ -1,6 +1,7 @@
 //! Spans with tracks of their own.
 
 use ferretto::Track;
+use ferretto::track_event::Listeners;
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
@@ -33,7 +34,9 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanR
         is_taken: false,
         written: 0,
     });
-    let written = Slice::on_track(site, &lane.track()).begin(stored);
+    let listeners = Listeners::of(site.category);
+    Slice::on_track(site, &lane.track()).begin(listeners, stored);
+    let written = stored.len();
     stored.lane = Some(Lane { written, ..lane });
 }
 

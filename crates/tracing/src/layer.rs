@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use ferretto::track_event::{Kind, Name, emit, emit_counter, unique};
+use ferretto::track_event::{Listeners, emit_counter, unique};
 use ferretto::{Category, Flow};
 use tracing_core::field::Visit;
 use tracing_core::span::{Attributes, Id, Record};
@@ -12,13 +12,14 @@ use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::{ExtensionsMut, LookupSpan, SpanRef};
 
-use crate::entered::{self, Entered, Exit};
+use crate::entered::{self, Entered};
 use crate::near::Near;
+use crate::numbers::Numbers;
 use crate::options::{Options, Spans};
 use crate::sites::{Site, Sites};
 use crate::stored::Stored;
 use crate::visit::{Message, Specials};
-use crate::write::{Instant, Slice};
+use crate::write::{self, Instant, Slice};
 use crate::{lanes, newest};
 
 /// Memory for the texts of events that each thread keeps, at most, in bytes.
@@ -122,6 +123,20 @@ impl FerrettoLayer {
         self.sites.get(metadata, &self.options)
     }
 
+    /// Notes where a new span was made.
+    #[inline(never)]
+    fn note(&self, metadata: &'static Metadata<'static>, span: u64) -> &'static Site {
+        let site = self.site(metadata);
+        newest::set(self.number(), span, site);
+        site
+    }
+
+    /// Whether slices have nothing but a name and so need no look at their span.
+    #[inline]
+    fn is_bare(&self, site: &Site) -> bool {
+        site.is_bare && !self.sites.has_follows()
+    }
+
     /// What tells this layer from others.
     #[inline]
     fn number(&self) -> usize {
@@ -137,63 +152,192 @@ impl FerrettoLayer {
         newest::get(self.number(), id.into_u64()).or_else(|| Some(self.site(context.metadata(id)?)))
     }
 
-    /// Whether a slice has nothing but a name and so needs no look at its span.
-    #[inline]
-    fn is_bare(&self, site: &Site) -> bool {
-        site.is_bare && !self.sites.has_follows()
+    /// Begins the slice of a span that was entered.
+    #[inline(never)]
+    fn enter<S>(&self, id: &Id, context: Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let Some(site) = self.site_of(id, &context) else {
+            return;
+        };
+        if site.spans != Spans::Tracks {
+            self.begin(site, id, &context);
+        } else if site.category.is_enabled()
+            && let Some(span) = context.span(id)
+        {
+            lanes::enter(site, &span);
+        }
     }
 
-    /// Writes the beginning of a slice on the thread's track and returns how much of the span's values it has.
-    fn begin<S>(&self, site: &'static Site, id: &Id, context: &Context<'_, S>) -> usize
+    /// Begins a slice on the thread's track, if somebody records it.
+    #[inline]
+    fn begin<S>(&self, site: &'static Site, id: &Id, context: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let listeners = Listeners::of(site.category);
+        if listeners.is_empty() {
+            return;
+        }
+        let span = id.into_u64();
+        let written = match self.near.numbers(span) {
+            Some(numbers) if site.is_plain => write::begin_with(listeners, site, numbers),
+            _ => 0,
+        };
+        let written = match written {
+            0 => self.begin_with_any(listeners, site, id, context),
+            some => some,
+        };
+        entered::push(Entered {
+            layer: self.number(),
+            span,
+            site,
+            listeners,
+            has_more: false,
+            written,
+        });
+    }
+
+    /// Writes the beginning of a slice on the thread's track; returns how much it has of the span's values.
+    #[inline(never)]
+    fn begin_with_any<S>(
+        &self,
+        listeners: Listeners,
+        site: &'static Site,
+        id: &Id,
+        context: &Context<'_, S>,
+    ) -> usize
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         if self.is_bare(site) {
-            let name = Name::Static(site.metadata.name());
-            emit(site.category, Kind::Begin, Some(name), &[]);
+            listeners.begin(site.category, site.metadata.name());
             return 0;
         }
         let slice = Slice::on_thread(site);
         let has_flow = site.spans == Spans::Flows;
-        let written = self.near.with(id.into_u64(), |stored| {
+        let begin = |stored: &mut Stored| {
             if has_flow {
                 stored.begin_flow();
             }
-            slice.begin(stored)
-        });
-        if let Some(written) = written {
+            slice.begin(listeners, stored);
+            stored.len()
+        };
+        if let Some(written) = self.near.with(id.into_u64(), begin) {
             return written;
         }
         let Some(span) = context.span(id) else {
-            return 0;
+            return begin(&mut Stored::default());
         };
         let mut extensions = span.extensions_mut();
         if has_flow {
-            stored(&mut extensions).begin_flow();
+            stored(&mut extensions);
         }
         match extensions.get_mut::<Stored>() {
-            Some(stored) => slice.begin(stored),
-            None => slice.begin_without(),
+            Some(stored) => begin(stored),
+            None => begin(&mut Stored::default()),
+        }
+    }
+
+    /// Ends the slice of a span that was left. Slices that began later end before it and begin again.
+    #[inline(never)]
+    fn leave<S>(&self, id: &Id, context: Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let Some(left) = entered::pop(self.number(), id.into_u64()) else {
+            return;
+        };
+        for other in left.inner.iter().rev() {
+            other.listeners.end();
+        }
+        self.end(&left.entered, &context);
+        for other in left.inner {
+            self.begin(other.site, &Id::from_u64(other.span), &context);
         }
     }
 
     /// Writes the end of a slice on the thread's track.
-    fn end<S>(&self, entered: Entered, context: &Context<'_, S>)
+    fn end<S>(&self, entered: &Entered, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let slice = Slice::on_thread(entered.site);
         let end = |stored: &mut Stored| slice.end(stored, entered.written);
-        if entered.has_more && self.near.with(entered.span, end).is_some() {
+        if !entered.has_more {
+            return entered.listeners.end();
+        }
+        if self.near.with(entered.span, end).is_some() {
             return;
         }
-        if entered.has_more
-            && let Some(span) = context.span(&Id::from_u64(entered.span))
-            && let Some(stored) = span.extensions_mut().get_mut::<Stored>()
-        {
-            return end(stored);
+        let span = context.span(&Id::from_u64(entered.span));
+        let ended = span.and_then(|span| span.extensions_mut().get_mut().map(end));
+        if ended.is_none() {
+            entered.listeners.end();
         }
-        emit(entered.site.category, Kind::End, None, &[]);
+    }
+
+    /// Keeps the values of a new span.
+    #[inline(never)]
+    fn keep<S>(&self, site: &Site, attributes: &Attributes<'_>, id: &Id, context: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let has_values = site.has_plain || site.has_special;
+        if !has_values || !site.category.is_enabled() {
+            return;
+        }
+        if !(site.is_plain && self.keep_numbers(attributes, id)) {
+            self.keep_any(site, attributes, id, context);
+        }
+    }
+
+    /// Keeps the values of a new span where no lock is needed, if they are of the kind that can be kept there.
+    #[inline]
+    fn keep_numbers(&self, attributes: &Attributes<'_>, id: &Id) -> bool {
+        let mut numbers = Numbers::default();
+        attributes.record(&mut numbers);
+        numbers.is_empty() || !numbers.is_more() && self.near.put_numbers(id.into_u64(), &numbers)
+    }
+
+    #[inline(never)]
+    fn keep_any<S>(
+        &self,
+        site: &Site,
+        attributes: &Attributes<'_>,
+        id: &Id,
+        context: &Context<'_, S>,
+    ) where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let mut stored = Stored::default();
+        stored.attributes(attributes);
+        if site.has_special {
+            stored.flows = specials(site.category, |visitor| attributes.record(visitor));
+        }
+        if stored.is_empty() {
+            return;
+        }
+        // Where a span's track is, is looked for in its extensions.
+        let is_near = site.spans != Spans::Tracks && self.near.put(id.into_u64(), &mut stored);
+        if !is_near && let Some(span) = context.span(id) {
+            span.extensions_mut().replace(stored);
+        }
+    }
+
+    /// Ends what there is of a span that is gone.
+    #[inline(never)]
+    fn close<S>(&self, id: Id, context: Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        self.near.forget(id.into_u64());
+        if self.options.has_tracks
+            && let Some(span) = context.span(&id)
+        {
+            lanes::close(self.site(span.metadata()), &span);
+        }
     }
 
     /// Has a span take part in a flow: its next slice, or the end of its present one.
@@ -292,23 +436,13 @@ where
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let site = self.site(attributes.metadata());
-        newest::set(self.number(), id.into_u64(), site);
-        if !(site.has_plain || site.has_special) || !site.category.is_enabled() {
-            return;
-        }
-        let mut stored = Stored::default();
-        stored.attributes(attributes);
-        if site.has_special {
-            stored.flows = specials(site.category, |visitor| attributes.record(visitor));
-        }
-        if stored.is_empty() {
-            return;
-        }
-        // Where a span's track is, is looked for in its extensions.
-        let is_near = site.spans != Spans::Tracks && self.near.put(id.into_u64(), &mut stored);
-        if !is_near && let Some(span) = context.span(id) {
-            span.extensions_mut().replace(stored);
+        let (metadata, span) = (attributes.metadata(), id.into_u64());
+        let site = match newest::set_again(self.number(), span, metadata) {
+            Some(site) => site,
+            None => self.note(metadata, span),
+        };
+        if !site.is_bare {
+            self.keep(site, attributes, id, &context);
         }
     }
 
@@ -342,52 +476,43 @@ where
         }
     }
 
+    // What follows is done for each span: what most need in registers alone, and the rest elsewhere.
+
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        let Some(site) = self.site_of(id, &context) else {
-            return;
-        };
-        if !site.category.is_enabled() {
-            return;
-        }
-        if site.spans == Spans::Tracks {
-            if let Some(span) = context.span(id) {
-                lanes::enter(site, &span);
+        let (layer, span) = (self.number(), id.into_u64());
+        if let Some(site) = newest::get(layer, span)
+            && self.is_bare(site)
+            && let Some(listeners) = Listeners::known(site.category)
+        {
+            let entered = Entered {
+                layer,
+                span,
+                site,
+                listeners,
+                has_more: false,
+                written: 0,
+            };
+            if listeners.is_empty() {
+                return;
             }
-            return;
+            if entered::push_near(entered) {
+                return listeners.begin(site.category, site.metadata.name());
+            }
         }
-        let written = self.begin(site, id, &context);
-        entered::push(Entered {
-            layer: self.number(),
-            span: id.into_u64(),
-            site,
-            written,
-            has_more: false,
-        });
+        self.enter(id, context);
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
-        match entered::pop(self.number(), id.into_u64()) {
-            Exit::None => {}
-            Exit::Last(entered) => self.end(entered, &context),
-            Exit::Within(entered, others) => {
-                for other in others.iter().rev() {
-                    emit(other.site.category, Kind::End, None, &[]);
-                }
-                self.end(entered, &context);
-                for other in &others {
-                    self.begin(other.site, &Id::from_u64(other.span), &context);
-                }
-            }
+        match entered::pop_plain(self.number(), id.into_u64()) {
+            Some(listeners) => listeners.end(),
+            None => self.leave(id, context),
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        newest::forget(self.number(), id.into_u64());
-        self.near.forget(id.into_u64());
-        if self.options.has_tracks
-            && let Some(span) = context.span(&id)
-        {
-            lanes::close(self.site(span.metadata()), &span);
+        match newest::forget(self.number(), id.into_u64()) {
+            Some(site) if site.is_bare => {}
+            _ => self.close(id, context),
         }
     }
 }

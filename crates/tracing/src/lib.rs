@@ -43,9 +43,10 @@
 //! While nobody records a category, its spans and events are switched off where they are made: `tracing` sees that
 //! nobody is interested and does nothing but look at that. Nothing is formatted or allocated.
 //!
-//! While it is recorded, a span without fields costs what the registry takes for it and what `ferretto::slice!` takes for
-//! the same slice, which is about as much again. Fields are kept with the span from its creation on; the first ones cost
-//! most. `cargo bench -p tracing-ferretto` measures it.
+//! While it is recorded, a span costs what the registry takes for it and what `ferretto::slice!` takes for the same slice,
+//! which is about as much again, and little more where it is entered on the thread that made it. Up to four numbers and
+//! truth values are kept without locks and memory of their own; a span with other values, or more of them, costs more.
+//! `cargo bench -p tracing-ferretto` measures it.
 //!
 //! # Beside other layers
 //!
@@ -73,6 +74,7 @@ mod layer;
 mod names;
 mod near;
 mod newest;
+mod numbers;
 mod options;
 mod recorded;
 mod sites;

@@ -5,20 +5,28 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::numbers::{Numbers, Shared};
 use crate::stored::Stored;
 
 /// How many spans can have their values here at the same time, if their numbers fall on different places.
 const PLACES: usize = 256;
+
+/// Stands for a span in a place that is being filled.
+const FILLING: u64 = u64::MAX;
 
 /// Places for values, by the number of their span. A span whose place is taken has them in its extensions.
 #[derive(Default)]
 pub(crate) struct Near(OnceLock<Box<[Place]>>);
 
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Place {
-    /// The span whose values are here, 0 for none. Changed under the lock only. Whoever knows a span has learnt of it from
-    /// the thread that made it, and so sees its number here.
+    /// The span whose values are here, 0 for none. Whoever knows a span has learnt of it from the thread that made it, and
+    /// so sees its number and its values here.
     span: AtomicU64,
+    /// The values, if they are a few numbers and nothing has been added. They are the same until the span ends or they move
+    /// to the others.
+    numbers: Shared,
     /// Nobody runs code of programs while holding it.
     stored: Mutex<Stored>,
 }
@@ -29,40 +37,79 @@ impl Place {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     fn is_of(&self, span: u64) -> bool {
-        self.span.load(Ordering::Relaxed) == span
+        self.span.load(Ordering::Acquire) == span
+    }
+
+    /// Takes the place, if it is free, for a span that has what `fill` puts there.
+    #[inline]
+    fn fill(&self, span: u64, fill: impl FnOnce(&Self)) -> bool {
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        let taken = self.span.compare_exchange(0, FILLING, success, failure);
+        if taken.is_ok() {
+            fill(self);
+            self.span.store(span, Ordering::Release);
+        }
+        taken.is_ok()
     }
 }
 
 impl Near {
+    /// Spans that a thread has open at the same time have different places, mostly, and so have those of different threads.
+    /// One that follows another has the same place again, which is in the cache: registries count in the low bits, and in
+    /// the middle ones have the thread.
     #[inline]
     fn place(&self, span: u64) -> Option<&Place> {
-        let mixed = span.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0.get()?.get((mixed >> 32) as usize % PLACES)
+        let thread = span >> 38;
+        let place = span.wrapping_add(thread.wrapping_mul(29));
+        self.0.get()?.get(place as usize % PLACES)
+    }
+
+    #[inline]
+    fn place_for(&self, span: u64) -> Option<&Place> {
+        self.0
+            .get_or_init(|| (0..PLACES).map(|_| Place::default()).collect());
+        self.place(span)
+    }
+
+    #[inline]
+    fn place_of(&self, span: u64) -> Option<&Place> {
+        self.place(span).filter(|place| place.is_of(span))
     }
 
     /// Takes what a new span has, if there is room.
     #[inline]
     pub(crate) fn put(&self, span: u64, stored: &mut Stored) -> bool {
-        self.0
-            .get_or_init(|| (0..PLACES).map(|_| Place::default()).collect());
-        let Some(place) = self.place(span).filter(|place| place.is_of(0)) else {
-            return false;
-        };
-        let mut values = place.lock();
-        if !place.is_of(0) {
-            return false;
-        }
-        *values = std::mem::take(stored);
-        place.span.store(span, Ordering::Relaxed);
-        true
+        let fill = |place: &Place| *place.lock() = std::mem::take(stored);
+        self.place_for(span)
+            .is_some_and(|place| place.fill(span, fill))
+    }
+
+    /// Takes what a new span has that has only numbers, if there is room.
+    #[inline]
+    pub(crate) fn put_numbers(&self, span: u64, numbers: &Numbers) -> bool {
+        let fill = |place: &Place| place.numbers.set(numbers);
+        self.place_for(span)
+            .is_some_and(|place| place.fill(span, fill))
+    }
+
+    /// What a span has, if that is here and only numbers.
+    #[inline]
+    pub(crate) fn numbers(&self, span: u64) -> Option<&Shared> {
+        let numbers = &self.place_of(span)?.numbers;
+        (!numbers.is_empty()).then_some(numbers)
     }
 
     /// Calls `act` with what a span has, if that is here.
     #[inline]
     pub(crate) fn with<R>(&self, span: u64, act: impl FnOnce(&mut Stored) -> R) -> Option<R> {
-        let place = self.place(span).filter(|place| place.is_of(span))?;
+        let place = self.place_of(span)?;
         let mut values = place.lock();
+        for (index, tag, bits) in place.numbers.iter() {
+            values.push_number(index, tag, bits);
+        }
+        place.numbers.clear();
         // The span cannot end meanwhile, as somebody asks for it.
         Some(act(&mut values))
     }
@@ -70,10 +117,13 @@ impl Near {
     /// The span is gone, and its number may be given to another.
     #[inline]
     pub(crate) fn forget(&self, span: u64) {
-        if let Some(place) = self.place(span).filter(|place| place.is_of(span)) {
-            let mut values = place.lock();
-            values.release();
-            place.span.store(0, Ordering::Relaxed);
+        if let Some(place) = self.place_of(span) {
+            if place.numbers.is_empty() {
+                place.lock().release();
+            } else {
+                place.numbers.clear();
+            }
+            place.span.store(0, Ordering::Release);
         }
     }
 }

@@ -1,30 +1,89 @@
-//! The span that a thread has made last, which it mostly enters next: that spares looking for it.
+//! The spans that a thread has made last, which it mostly enters next and again: that spares looking for them.
 
 use std::cell::Cell;
+use std::ptr;
+
+use tracing_core::Metadata;
 
 use crate::sites::Site;
 
+/// Spans that are open at the same time mostly have different numbers modulo this.
+const PLACES: usize = 8;
+
 thread_local! {
-    /// The layer, the span and where it was made.
-    static NEWEST: Cell<(usize, u64, Option<&'static Site>)> = const { Cell::new((0, 0, None)) };
+    static NEWEST: [Newest; PLACES] = const { [const { Newest::new() }; PLACES] };
+}
+
+/// A span that the thread has made.
+struct Newest {
+    layer: Cell<usize>,
+    /// Its number, 0 if it is gone.
+    span: Cell<u64>,
+    /// Where it was made; still known when it is gone, since the next one is likely to be made there, too.
+    site: Cell<Option<&'static Site>>,
+}
+
+impl Newest {
+    const fn new() -> Self {
+        Self {
+            layer: Cell::new(0),
+            span: Cell::new(0),
+            site: Cell::new(None),
+        }
+    }
+
+    #[inline]
+    fn site_of(&self, layer: usize, span: u64) -> Option<&'static Site> {
+        let is_it = self.span.get() == span && self.layer.get() == layer;
+        self.site.get().filter(|_| is_it)
+    }
 }
 
 #[inline]
-pub(crate) fn set(layer: usize, span: u64, site: &'static Site) {
-    NEWEST.set((layer, span, Some(site)));
+fn with<R>(span: u64, act: impl FnOnce(&Newest) -> R) -> R {
+    NEWEST.with(|newest| act(&newest[span as usize % PLACES]))
 }
 
+/// Notes a new span, if it was made where the last one was that is noted there, and returns what is known about that
+/// place. If not, [`set`] is to be called.
+#[inline]
+pub(crate) fn set_again(
+    layer: usize,
+    span: u64,
+    metadata: &'static Metadata<'static>,
+) -> Option<&'static Site> {
+    with(span, |newest| {
+        let site = newest.site.get()?;
+        let is_it = newest.layer.get() == layer && ptr::eq(site.metadata, metadata);
+        is_it.then(|| {
+            newest.span.set(span);
+            site
+        })
+    })
+}
+
+/// Notes a new span.
+pub(crate) fn set(layer: usize, span: u64, site: &'static Site) {
+    with(span, |newest| {
+        newest.layer.set(layer);
+        newest.span.set(span);
+        newest.site.set(Some(site));
+    });
+}
+
+/// Where a span was made, if this thread has made it not long ago.
 #[inline]
 pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Site> {
-    let (its_layer, its_span, site) = NEWEST.get();
-    site.filter(|_| (its_layer, its_span) == (layer, span))
+    with(span, |newest| newest.site_of(layer, span))
 }
 
-/// The span is gone, and its number may be given to another. Registries do that on the thread that made the span, which
-/// notes the other one here; so it does no harm that other threads forget nothing.
+/// The span is gone, and its number may be given to another; returns what [`get`] would have. Registries do that on the
+/// thread that made the span, which notes the other one here; so it does no harm that other threads forget nothing.
 #[inline]
-pub(crate) fn forget(layer: usize, span: u64) {
-    if get(layer, span).is_some() {
-        NEWEST.set((0, 0, None));
-    }
+pub(crate) fn forget(layer: usize, span: u64) -> Option<&'static Site> {
+    with(span, |newest| {
+        let site = newest.site_of(layer, span)?;
+        newest.span.set(0);
+        Some(site)
+    })
 }

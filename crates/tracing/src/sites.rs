@@ -40,6 +40,10 @@ pub(crate) struct Site {
     pub(crate) location: Option<&'static SourceLocation>,
     /// Spans have nothing but a name.
     pub(crate) is_bare: bool,
+    /// Spans have nothing but a name and values.
+    pub(crate) is_plain: bool,
+    /// The names of the fields.
+    fields: Box<[&'static str]>,
 }
 
 /// All places seen so far. Looked up without locks.
@@ -234,6 +238,12 @@ fn tags(level: Level) -> &'static [&'static str] {
 }
 
 impl Site {
+    /// The name of a field.
+    #[inline]
+    pub(crate) fn field(&self, index: u8) -> &'static str {
+        self.fields.get(usize::from(index)).copied().unwrap_or("")
+    }
+
     fn new(
         metadata: &'static Metadata<'static>,
         category: &'static Category,
@@ -250,6 +260,7 @@ impl Site {
         let level = *metadata.level();
         let spans = (options.spans)(metadata);
         let location = options.locations.then(|| location(metadata)).flatten();
+        let is_plain = !has_special && spans == Spans::Threads && location.is_none();
         Self {
             metadata,
             category,
@@ -260,9 +271,9 @@ impl Site {
             has_plain,
             has_message,
             location,
-            is_bare: !(has_special || has_plain || has_message)
-                && spans == Spans::Threads
-                && location.is_none(),
+            is_bare: is_plain && !(has_plain || has_message),
+            is_plain,
+            fields: metadata.fields().iter().map(|field| field.name()).collect(),
         }
     }
 }

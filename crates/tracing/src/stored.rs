@@ -10,6 +10,9 @@ use tracing_core::{Metadata, span};
 use crate::bytes::Bytes;
 use crate::names::{self, Special};
 
+/// How many bytes of [`Stored`] a number or truth value takes.
+pub(crate) const NUMBER_LENGTH: usize = 10;
+
 /// The values of a span's fields and more; in [`Near`](crate::near::Near) or in the extensions of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
@@ -39,44 +42,41 @@ pub(crate) struct Lane {
 }
 
 /// What follows the index of a field.
-mod tag {
-    pub(super) const INT: u8 = 0;
-    pub(super) const UINT: u8 = 1;
-    pub(super) const DOUBLE: u8 = 2;
-    pub(super) const FALSE: u8 = 3;
-    pub(super) const TRUE: u8 = 4;
-    /// Four bytes for the length, and the text.
-    pub(super) const TEXT: u8 = 5;
+pub(crate) mod tag {
+    pub(crate) const INT: u8 = 0;
+    pub(crate) const UINT: u8 = 1;
+    pub(crate) const DOUBLE: u8 = 2;
+    pub(crate) const FALSE: u8 = 3;
+    pub(crate) const TRUE: u8 = 4;
+    /// Followed by four bytes for the length, and the text; the others by eight bytes.
+    pub(crate) const TEXT: u8 = 5;
 }
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
-    Int(i64),
-    Uint(u64),
-    Double(f64),
-    Bool(bool),
+    /// A number or truth value: its [`tag`], and its bits.
+    Number(u8, u64),
     Text(&'a [u8]),
 }
 
 impl Argument for Value<'_> {
     #[inline]
     fn number(&self) -> Number {
-        match self {
-            Self::Int(value) => value.number(),
-            Self::Uint(value) => value.number(),
-            Self::Bool(value) => value.number(),
-            Self::Double(value) => value.number(),
-            Self::Text(_) => ().number(),
+        match *self {
+            Self::Number(tag::INT, bits) => (bits as i64).number(),
+            Self::Number(tag::UINT, bits) => bits.number(),
+            Self::Number(tag @ (tag::FALSE | tag::TRUE), _) => (tag == tag::TRUE).number(),
+            Self::Number(..) | Self::Text(_) => ().number(),
         }
     }
 
     fn write(&self, annotation: &mut Annotation<'_>) {
         match *self {
-            Self::Int(value) => annotation.int(value),
-            Self::Uint(value) => annotation.uint(value),
-            Self::Double(value) => annotation.double(value),
-            Self::Bool(value) => annotation.bool(value),
+            Self::Number(tag::INT, bits) => annotation.int(bits as i64),
+            Self::Number(tag::UINT, bits) => annotation.uint(bits),
+            Self::Number(tag::DOUBLE, bits) => annotation.double(f64::from_bits(bits)),
+            Self::Number(tag, _) => annotation.bool(tag == tag::TRUE),
             Self::Text(value) => match std::str::from_utf8(value) {
                 Ok(text) => annotation.text(text),
                 Err(_) => annotation.display(String::from_utf8_lossy(value)),
@@ -169,18 +169,17 @@ impl Stored {
         Some(count)
     }
 
-    fn number(&mut self, field: &Field, tag: u8, value: u64) {
-        if let Ok(index) = u8::try_from(field.index()) {
-            let mut bytes = [index, tag, 0, 0, 0, 0, 0, 0, 0, 0];
-            bytes[2..].copy_from_slice(&value.to_le_bytes());
-            self.bytes.push(&bytes);
-        }
+    /// Adds a number or truth value.
+    pub(crate) fn push_number(&mut self, index: u8, tag: u8, bits: u64) {
+        let mut bytes = [0; NUMBER_LENGTH];
+        bytes[..2].copy_from_slice(&[index, tag]);
+        bytes[2..].copy_from_slice(&bits.to_le_bytes());
+        self.bytes.push(&bytes);
     }
 
-    fn flag(&mut self, field: &Field, value: bool) {
+    fn number(&mut self, field: &Field, tag: u8, value: u64) {
         if let Ok(index) = u8::try_from(field.index()) {
-            let tag = if value { tag::TRUE } else { tag::FALSE };
-            self.bytes.push(&[index, tag]);
+            self.push_number(index, tag, value);
         }
     }
 
@@ -209,23 +208,13 @@ impl Stored {
 /// The first field, its value, and what follows.
 fn next(bytes: &[u8]) -> Option<(u8, Value<'_>, &[u8])> {
     let (&[index, tag], rest) = bytes.split_first_chunk()?;
-    let value = match tag {
-        tag::FALSE | tag::TRUE => return Some((index, Value::Bool(tag == tag::TRUE), rest)),
-        tag::TEXT => {
-            let (length, rest) = rest.split_first_chunk()?;
-            let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            return Some((index, Value::Text(text), rest));
-        }
-        tag => tag,
-    };
-    let (number, rest) = rest.split_first_chunk()?;
-    let number = u64::from_le_bytes(*number);
-    let value = match value {
-        tag::INT => Value::Int(number as i64),
-        tag::UINT => Value::Uint(number),
-        _ => Value::Double(f64::from_bits(number)),
-    };
-    Some((index, value, rest))
+    if tag == tag::TEXT {
+        let (length, rest) = rest.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        return Some((index, Value::Text(text), rest));
+    }
+    let (bits, rest) = rest.split_first_chunk()?;
+    Some((index, Value::Number(tag, u64::from_le_bytes(*bits)), rest))
 }
 
 fn indices(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
@@ -289,7 +278,8 @@ impl Visit for Keep<'_> {
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.flag(field, value);
+        let tag = if value { tag::TRUE } else { tag::FALSE };
+        self.0.number(field, tag, 0);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

@@ -1,15 +1,18 @@
 //! Slices and instants, written.
 
-use ferretto::track_event::{Arguments, Field, Kind, LogMessage, Name, emit};
+use ferretto::track_event::{
+    Arguments, Field, Kind, Listeners, LogMessage, Name, SourceLocation, emit,
+};
 use ferretto::{Category, Flow, Track};
 use tracing_core::Event;
 
+use crate::numbers::{FEW, Shared};
 use crate::sites::Site;
-use crate::stored::{Stored, Value};
+use crate::stored::{NUMBER_LENGTH, Stored, Value};
 use crate::visit::Attach;
 
-/// So many values are handed over one by one, which is quickest for numbers.
-const FEW: usize = 4;
+/// Where a field will be.
+const NOTHING: (&str, Value<'_>) = ("", Value::Text(&[]));
 
 /// A slice of a span.
 pub(crate) struct Slice<'a> {
@@ -31,58 +34,98 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Writes the beginning; returns how much of the values it has.
-    pub(crate) fn begin(&self, stored: &mut Stored) -> usize {
-        let flows = std::mem::take(&mut stored.flows);
-        self.write(Kind::Begin, stored, 0, &flows, stored.own_flow);
-        stored.len()
-    }
-
-    /// Writes the beginning of one that has no values.
-    pub(crate) fn begin_without(&self) -> usize {
-        self.begin(&mut Stored::default())
+    /// Writes the beginning.
+    pub(crate) fn begin(&self, listeners: Listeners, stored: &mut Stored) {
+        let (category, name) = (self.site.category, self.site.metadata.name());
+        let more = More {
+            flows: std::mem::take(&mut stored.flows),
+            own: stored.own_flow,
+            location: self.site.location,
+        };
+        self.write(stored, 0, &more, |fields| {
+            listeners.begin_with(category, name, fields);
+        });
     }
 
     /// Writes the end, with the values behind the first `from` bytes.
     pub(crate) fn end(&self, stored: &mut Stored, from: usize) {
-        let flows = std::mem::take(&mut stored.flows);
-        self.write(Kind::End, stored, from, &flows, None);
+        let more = More {
+            flows: std::mem::take(&mut stored.flows),
+            ..More::default()
+        };
+        self.write(stored, from, &more, |fields| {
+            emit(self.site.category, Kind::End, None, fields);
+        });
     }
 
-    fn write(
-        &self,
-        kind: Kind,
-        stored: &Stored,
-        from: usize,
-        flows: &[(Flow, bool)],
-        own: Option<Flow>,
-    ) {
+    /// Has `emit` write what is stored, and more.
+    fn write(&self, stored: &Stored, from: usize, more: &More, emit: impl FnOnce(&[Field<'_>])) {
         let metadata = self.site.metadata;
-        let is_plain = flows.is_empty() && own.is_none() && self.track.is_none();
-        let location = self.site.location.filter(|_| kind == Kind::Begin);
-        let name = (kind == Kind::Begin).then(|| Name::Static(metadata.name()));
-        let mut few = [("", Value::Bool(false)); FEW];
-        if is_plain
-            && location.is_none()
-            && let Some(count) = stored.few(metadata, from, &mut few)
-        {
-            let fields = few
-                .each_ref()
-                .map(|(name, value)| Field::Argument(name, value));
-            return emit(self.site.category, kind, name, &fields[..count]);
+        let is_plain = more.is_empty() && self.track.is_none();
+        let mut few = [NOTHING; FEW];
+        if is_plain && let Some(count) = stored.few(metadata, from, &mut few) {
+            return emit(&arguments(&few)[..count]);
         }
         let write = |arguments: &mut Arguments<'_>| stored.write(metadata, from, arguments);
         let arguments = Field::Arguments(&write);
-        if is_plain && location.is_none() {
-            return emit(self.site.category, kind, name, &[arguments]);
+        if is_plain {
+            return emit(&[arguments]);
         }
         let mut fields = vec![arguments];
         fields.extend(self.track.map(Field::Track));
-        fields.extend(location.map(Field::Location));
-        fields.extend(own.map(Field::Flow));
-        fields.extend(flows.iter().map(flow));
-        emit(self.site.category, kind, name, &fields);
+        fields.extend(more.location.map(Field::Location));
+        fields.extend(more.own.map(Field::Flow));
+        fields.extend(more.flows.iter().map(flow));
+        emit(&fields)
     }
+}
+
+/// What a slice has beside values.
+#[derive(Default)]
+struct More {
+    flows: Vec<(Flow, bool)>,
+    own: Option<Flow>,
+    location: Option<&'static SourceLocation>,
+}
+
+impl More {
+    fn is_empty(&self) -> bool {
+        self.flows.is_empty() && self.own.is_none() && self.location.is_none()
+    }
+}
+
+#[inline]
+fn arguments<'a>(values: &'a [(&'static str, Value<'_>); FEW]) -> [Field<'a>; FEW] {
+    let fields = values.each_ref();
+    fields.map(|(name, value)| Field::Argument(name, value))
+}
+
+/// Writes the beginning of a slice on the thread's track that has nothing but numbers; returns how many bytes these take
+/// among the values of a span, 0 if they are no longer there.
+#[inline]
+pub(crate) fn begin_with(listeners: Listeners, site: &'static Site, numbers: &Shared) -> usize {
+    let Some((index, tag, bits)) = numbers.single() else {
+        return begin_with_some(listeners, site, numbers);
+    };
+    let value = Value::Number(tag, bits);
+    let field = Field::Argument(site.field(index), &value);
+    listeners.begin_with(site.category, site.metadata.name(), &[field]);
+    NUMBER_LENGTH
+}
+
+#[inline(never)]
+fn begin_with_some(listeners: Listeners, site: &'static Site, numbers: &Shared) -> usize {
+    let mut values = [NOTHING; FEW];
+    let mut count = 0;
+    for (place, (index, tag, bits)) in values.iter_mut().zip(numbers.iter()) {
+        *place = (site.field(index), Value::Number(tag, bits));
+        count += 1;
+    }
+    if count > 0 {
+        let fields = &arguments(&values)[..count];
+        listeners.begin_with(site.category, site.metadata.name(), fields);
+    }
+    count * NUMBER_LENGTH
 }
 
 fn flow<'a>(&(flow, ends): &(Flow, bool)) -> Field<'a> {

@@ -124,6 +124,7 @@ impl Category {
     }
 
     /// The slots that record the category, `None` before it was first evaluated.
+    #[inline]
     pub(super) fn known_slots(&self) -> Option<u32> {
         let mask = self.mask.load(Ordering::Relaxed);
         (mask & UNKNOWN == 0).then_some(mask)

@@ -12,6 +12,7 @@ mod field;
 mod filter;
 mod identity;
 mod interner;
+mod listeners;
 mod registry;
 mod sequence;
 mod source;
@@ -37,6 +38,8 @@ pub use event::{CounterValue, Kind, Name};
 pub use field::{Correlation, Field, Flow, Frame, LogBody, LogMessage, Priority, SourceLocation};
 #[doc(hidden)]
 pub use identity::{Process, Thread};
+#[doc(hidden)]
+pub use listeners::Listeners;
 #[doc(hidden)]
 pub use registry::on_any_change;
 pub use time::Timestamp;

@@ -1,0 +1,74 @@
+//! Slices of those who bring spans of another library: these know beginning and end from that, and keep in their own way
+//! what is between.
+
+use super::SLOTS;
+use super::category::Category;
+use super::event::{Categories, Event, Kind, Name, Place, ShortEvent};
+use super::field::Field;
+use super::thread;
+
+/// The recordings that want a slice on the thread's track: its end goes to those that have its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listeners(u32);
+
+impl Listeners {
+    /// Those who want a category.
+    #[inline]
+    pub fn of(category: &'static Category) -> Self {
+        Self(if cfg!(feature = "off") {
+            0
+        } else {
+            category.slots()
+        })
+    }
+
+    /// Those who want a category, if it is known already whether anybody does.
+    #[inline]
+    pub fn known(category: &'static Category) -> Option<Self> {
+        if cfg!(feature = "off") {
+            return None;
+        }
+        category.known_slots().map(Self)
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Writes the beginning of a slice to which nothing is attached.
+    #[inline(never)]
+    pub fn begin(self, category: &'static Category, name: &'static str) {
+        let kind = Kind::Begin;
+        let event = ShortEvent::Named {
+            kind,
+            category,
+            name,
+        };
+        thread::write_short(self.0, &event);
+    }
+
+    /// Writes the beginning of a slice.
+    #[inline(never)]
+    pub fn begin_with(self, category: &'static Category, name: &'static str, fields: &[Field<'_>]) {
+        let event = Event {
+            kind: Kind::Begin,
+            categories: Categories::Static(category),
+            name: Some(Name::Static(name)),
+            place: Place::Thread,
+            value: None,
+            fields,
+        };
+        thread::write(self.0, &event);
+    }
+
+    /// Writes the end, to which nothing is attached.
+    #[inline(never)]
+    pub fn end(self) {
+        let slots = self.0 & SLOTS.active();
+        if slots != 0 {
+            thread::write_short(slots, &ShortEvent::End);
+        }
+    }
+}
