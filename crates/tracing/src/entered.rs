@@ -29,7 +29,7 @@ struct Stack {
 /// A span that the thread is in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
-    /// Tells layers apart.
+    /// The number of the layer.
     pub(crate) layer: usize,
     pub(crate) span: u64,
     pub(crate) site: &'static Site,

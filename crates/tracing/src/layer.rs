@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferretto::track_event::{Listeners, emit_counter, unique};
 use ferretto::{Category, Flow};
@@ -44,7 +45,9 @@ thread_local! {
 pub struct FerrettoLayer {
     pub(crate) options: Options,
     pub(crate) sites: Arc<Sites>,
-    near: Arc<Near>,
+    near: Near,
+    /// Tells it from all others that there are and were.
+    number: usize,
 }
 
 impl Clone for FerrettoLayer {
@@ -53,7 +56,8 @@ impl Clone for FerrettoLayer {
         Self {
             options: self.options.clone(),
             sites: Arc::clone(&self.sites),
-            near: Arc::default(),
+            near: Near::default(),
+            number: next_number(),
         }
     }
 }
@@ -70,7 +74,8 @@ impl FerrettoLayer {
         Self {
             options: Options::default(),
             sites: Arc::new(Sites::new()),
-            near: Arc::default(),
+            near: Near::default(),
+            number: next_number(),
         }
     }
 
@@ -127,7 +132,7 @@ impl FerrettoLayer {
     #[inline(never)]
     fn note(&self, metadata: &'static Metadata<'static>, span: u64) -> &'static Site {
         let site = self.site(metadata);
-        newest::set(self.number(), span, site);
+        newest::set(self.number, span, site);
         site
     }
 
@@ -137,19 +142,13 @@ impl FerrettoLayer {
         site.is_bare && !self.sites.has_follows()
     }
 
-    /// What tells this layer from others.
-    #[inline]
-    fn number(&self) -> usize {
-        Arc::as_ptr(&self.near).addr()
-    }
-
     /// Where a span was made.
     #[inline]
     fn site_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Site>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        newest::get(self.number(), id.into_u64()).or_else(|| Some(self.site(context.metadata(id)?)))
+        newest::get(self.number, id.into_u64()).or_else(|| Some(self.site(context.metadata(id)?)))
     }
 
     /// Begins the slice of a span that was entered.
@@ -190,7 +189,7 @@ impl FerrettoLayer {
             some => some,
         };
         entered::push(Entered {
-            layer: self.number(),
+            layer: self.number,
             span,
             site,
             listeners,
@@ -246,7 +245,7 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let Some(left) = entered::pop(self.number(), id.into_u64()) else {
+        let Some(left) = entered::pop(self.number, id.into_u64()) else {
             return;
         };
         for other in left.inner.iter().rev() {
@@ -349,7 +348,7 @@ impl FerrettoLayer {
             && self.site(span.metadata()).category.is_enabled()
         {
             self.change(&span, |stored| stored.flows.push((flow, false)));
-            entered::mark(self.number(), id.into_u64());
+            entered::mark(self.number, id.into_u64());
         }
     }
 
@@ -404,6 +403,12 @@ impl FerrettoLayer {
     }
 }
 
+/// A number that no layer had.
+fn next_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// What is remembered of a span; made if there is nothing yet.
 pub(crate) fn stored<'a>(extensions: &'a mut ExtensionsMut<'_>) -> &'a mut Stored {
     if extensions.get_mut::<Stored>().is_none() {
@@ -437,7 +442,7 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let (metadata, span) = (attributes.metadata(), id.into_u64());
-        let site = match newest::set_again(self.number(), span, metadata) {
+        let site = match newest::set_again(self.number, span, metadata) {
             Some(site) => site,
             None => self.note(metadata, span),
         };
@@ -458,7 +463,7 @@ where
             more.flows = specials(site.category, |visitor| values.record(visitor));
         }
         self.change(&span, |stored| stored.append(std::mem::take(&mut more)));
-        entered::mark(self.number(), id.into_u64());
+        entered::mark(self.number, id.into_u64());
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
@@ -479,7 +484,7 @@ where
     // What follows is done for each span: what most need in registers alone, and the rest elsewhere.
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        let (layer, span) = (self.number(), id.into_u64());
+        let (layer, span) = (self.number, id.into_u64());
         if let Some(site) = newest::get(layer, span)
             && self.is_bare(site)
             && let Some(listeners) = Listeners::known(site.category)
@@ -503,14 +508,14 @@ where
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
-        match entered::pop_plain(self.number(), id.into_u64()) {
+        match entered::pop_plain(self.number, id.into_u64()) {
             Some(listeners) => listeners.end(),
             None => self.leave(id, context),
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        match newest::forget(self.number(), id.into_u64()) {
+        match newest::forget(self.number, id.into_u64()) {
             Some(site) if site.is_bare => {}
             _ => self.close(id, context),
         }

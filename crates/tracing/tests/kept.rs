@@ -11,7 +11,7 @@ use ferretto_client::Consumer;
 use tracing::dispatcher::{Dispatch, get_default, with_default};
 use tracing::field::Empty;
 use tracing::{Span, info, info_span};
-use tracing_ferretto::FerrettoLayer;
+use tracing_ferretto::{FerrettoLayer, Spans};
 use tracing_subscriber::prelude::*;
 
 fn subscriber() -> Dispatch {
@@ -123,6 +123,10 @@ fn two_registries() {
     b.in_scope(|| {});
 }
 
+fn one() {
+    info_span!("one").in_scope(|| {});
+}
+
 // One test, since a process has one connection.
 #[test]
 fn spans_have_what_is_theirs_however_it_is_kept() {
@@ -204,6 +208,19 @@ fn spans_have_what_is_theirs_however_it_is_kept() {
     let mut expected_sorted = expected.map(String::from);
     expected_sorted.sort();
     assert_eq!(sorted, expected_sorted, "{lines:?}");
+
+    // A layer that follows another may have other options for the same places.
+    begin(&mut consumer);
+    for spans in [Spans::Threads, Spans::Tracks, Spans::Threads] {
+        let layer = FerrettoLayer::new().spans(spans);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        with_default(&Dispatch::new(subscriber), one);
+    }
+    let decoded = end(&mut consumer);
+    let tracks: Vec<_> = decoded.events.iter().map(|event| event.track).collect();
+    let own = tracks[2];
+    assert!(own.is_some());
+    assert_eq!(tracks, [None, None, own, own, None, None]);
 
     // A recording that starts while a thread is in a span knows nothing of that.
     let mut second = Consumer::connect(&service.consumers, LIMIT).unwrap();
