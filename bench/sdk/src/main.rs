@@ -2,15 +2,17 @@
 //!
 //! `ferretto-bench-sdk [NAME] [ROUNDS]`: only rows whose name contains NAME; 15 rounds unless said otherwise.
 
+mod another;
 mod measure;
 mod memory;
 #[cfg(feature = "upstream")]
 mod official;
 mod ours;
 mod spans;
+mod tsc;
 
+use ferretto::track_event::EventClock;
 use ferretto_wire::{Fields, encode};
-
 use tracing::Dispatch;
 
 use crate::measure::{Spread, one_by_one, shortest};
@@ -57,6 +59,9 @@ fn main() {
             Err(_) => filter = argument,
         }
     }
+    if filter == tsc::ARGUMENT {
+        return tsc::print(rounds);
+    }
     let mut sides = sides();
     if let Some(name) = filter.strip_prefix(memory::ARGUMENT) {
         let side = sides.iter_mut().find(|side| side.name() == name);
@@ -66,11 +71,16 @@ fn main() {
     }
 
     println!("clock read: {:.1} ns", measure::clock());
+    let tsc = tsc::Figures::measure(rounds);
     let names: Vec<_> = names(&sides, &filter);
     print_head("one event", &sides);
     for name in &names {
-        let best = shortest(&mut sides, name, 1, rounds);
-        print_row(name, &best);
+        let mut best = shortest(&mut sides, name, 1, rounds);
+        print_row(name, "", &best);
+        if let Some(&[ours]) = tsc.get(name) {
+            best[0] = Some(ours);
+            print_row(name, tsc::SUFFIX, &best);
+        }
     }
     for threads in [2, 4, 8] {
         for name in names
@@ -78,23 +88,23 @@ fn main() {
             .filter(|name| ["instant", "slice"].contains(name))
         {
             let best = shortest(&mut sides, name, threads, rounds);
-            print_row(&format!("{name}, {threads} threads"), &best);
+            print_row(name, &format!(", {threads} threads"), &best);
         }
     }
     let best: Vec<_> = sides
         .iter_mut()
         .map(|side| measure::first_event(&mut **side, rounds))
         .collect();
-    print_row("first event of a thread", &best);
+    print_row("first event of a thread", "", &best);
 
-    if filter.is_empty() || filter.contains("tracing") {
-        spans::print(&mut sides, rounds);
+    if spans::matches(&filter) {
+        spans::print(&mut sides, &tsc, rounds);
     }
 
     println!(
-        "\n| single events, with the clock read around them | who | p50 | p99 | p99.99 | worst |"
+        "\n| single events, with the clock read around them | who | mean | p50 | p99 | p99.99 | worst |"
     );
-    println!("|---|---|--:|--:|--:|--:|");
+    println!("|---|---|--:|--:|--:|--:|--:|");
     print_spread("nothing", "", one_by_one(SINGLE, |_| {}));
     for name in names
         .iter()
@@ -108,6 +118,9 @@ fn main() {
             let spread = one_by_one(SINGLE, work);
             print_spread(name, side.name(), spread);
         }
+    }
+    if spans::matches(&filter) {
+        spans::print_single(&mut sides);
     }
 
     println!("\n| memory | who | each thread |");
@@ -133,7 +146,7 @@ fn main() {
 /// All who are built in, recording.
 fn sides() -> Vec<Box<dyn Side>> {
     vec![
-        Box::new(ours::Ours::start()),
+        Box::new(ours::Ours::start(EventClock::default())),
         #[cfg(feature = "upstream")]
         Box::new(official::Official::start()),
     ]
@@ -172,11 +185,11 @@ fn losses(trace: &[u8]) -> u64 {
 
 fn print_head(what: &str, sides: &[Box<dyn Side>]) {
     let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
-    println!("\n| {what} | {} | ours is |", names.join(" | "));
-    println!("|---|{}--:|", "--:|".repeat(sides.len()));
+    println!("\n| {what} | {} | ours is | bar |", names.join(" | "));
+    println!("|---|{}--:|--:|", "--:|".repeat(sides.len()));
 }
 
-fn print_row(name: &str, best: &[Option<f64>]) {
+fn print_row(name: &str, suffix: &str, best: &[Option<f64>]) {
     let times: Vec<_> = best
         .iter()
         .map(|time| time.map_or(String::new(), |time| format!("{time:.1} ns")))
@@ -185,15 +198,24 @@ fn print_row(name: &str, best: &[Option<f64>]) {
         [Some(ours), Some(official)] => format!("{:.1}× as fast", official / ours),
         _ => String::new(),
     };
-    println!("| {name} | {} | {ratio} |", times.join(" | "));
+    let bar = match name {
+        _ if name.starts_with("disabled") => "1 ns",
+        "instant" | "slice" if !suffix.ends_with("threads") => "5×",
+        _ => "",
+    };
+    println!(
+        "| {name}{suffix} | {} | {ratio} | {bar} |",
+        times.join(" | ")
+    );
 }
 
 fn print_spread(name: &str, who: &str, spread: Spread) {
     let Spread {
+        mean,
         p50,
         p99,
         p9999,
         worst,
     } = spread;
-    println!("| {name} | {who} | {p50} ns | {p99} ns | {p9999} ns | {worst} ns |");
+    println!("| {name} | {who} | {mean:.0} ns | {p50} ns | {p99} ns | {p9999} ns | {worst} ns |");
 }

@@ -7,6 +7,7 @@ use crate::{Side, TIMES, work};
 
 /// How single times are spread, in nanoseconds.
 pub(crate) struct Spread {
+    pub(crate) mean: f64,
     pub(crate) p50: u64,
     pub(crate) p99: u64,
     pub(crate) p9999: u64,
@@ -96,6 +97,7 @@ pub(crate) fn one_by_one(count: usize, work: impl Fn(u64)) -> Spread {
     times.sort_unstable();
     let at = |share: f64| times[((count - 1) as f64 * share) as usize];
     Spread {
+        mean: times.iter().sum::<u64>() as f64 / count as f64,
         p50: at(0.5),
         p99: at(0.99),
         p9999: at(0.9999),

@@ -1,9 +1,8 @@
 //! What memory tracing takes.
 
-use std::process::Command;
 use std::sync::Barrier;
 
-use crate::{Side, work};
+use crate::{Side, another, work};
 
 /// What this program is called with to measure the side whose name follows.
 pub(crate) const ARGUMENT: &str = "memory-of-";
@@ -12,14 +11,8 @@ const THREADS: usize = 400;
 
 /// What this program says when it measures this side and nothing else.
 pub(crate) fn in_another_process(side: &str) -> String {
-    let output = std::env::current_exe()
-        .and_then(|program| {
-            Command::new(program)
-                .arg(format!("{ARGUMENT}{side}"))
-                .output()
-        })
-        .expect("this program can be run");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    let output = another::output(&[&format!("{ARGUMENT}{side}")]);
+    output.trim().to_owned()
 }
 
 /// The resident memory that a thread takes by its first event, in bytes: the writer, what it remembers, and its chunk

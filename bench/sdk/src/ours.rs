@@ -8,6 +8,7 @@ use ferretto::Backends;
 use ferretto::in_process::InProcess;
 use ferretto::proto::trace_config::{BufferConfig, DataSource};
 use ferretto::proto::{DataSourceConfig, TraceConfig};
+use ferretto::track_event::EventClock;
 use ferretto_client::Consumer;
 use ferretto_wire::Encoder;
 
@@ -94,7 +95,8 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) fn start() -> Self {
+    /// With this clock for all events of the process.
+    pub(crate) fn start(clock: EventClock) -> Self {
         let service = InProcess::shared();
         let mut consumer =
             Consumer::connect_through(&service, LIMIT).expect("the service is there");
@@ -105,6 +107,7 @@ impl Ours {
         options
             .custom(Arc::new(service))
             .memory_kb(MEMORY_KB)
+            .clock(clock)
             .wait(LIMIT)
             .init()
             .expect("tracing starts");

@@ -6,10 +6,17 @@ use tracing::Dispatch;
 use tracing::dispatcher::with_default;
 use tracing_subscriber::registry;
 
-use crate::{Side, Work};
+use crate::measure::one_by_one;
+use crate::{SINGLE, Side, Work, print_spread, tsc};
 
 /// How often in one turn.
 const TIMES: u64 = 20_000;
+
+/// How many times as long as with the bare registry a span may take with our layer.
+const BARS: [(&str, &str); 1] = [("span", "2×")];
+
+/// What is measured.
+pub(crate) const ROWS: [Work; 2] = [("span", spans), ("span, 1 field", spans_with_a_field)];
 
 fn spans(times: u64) {
     for _ in 0..times {
@@ -23,27 +30,62 @@ fn spans_with_a_field(times: u64) {
     }
 }
 
+/// Whether any of the rows has a name that contains this.
+pub(crate) fn matches(filter: &str) -> bool {
+    "tracing".contains(filter) || ROWS.iter().any(|(name, _)| name.contains(filter))
+}
+
 /// Prints what a span costs: with the bare registry, and with the layer of each side on it.
-pub(crate) fn print(sides: &mut [Box<dyn Side>], rounds: u32) {
+pub(crate) fn print(sides: &mut [Box<dyn Side>], tsc: &tsc::Figures, rounds: u32) {
     let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
     println!(
-        "\n| `tracing` | bare registry | {} | ours to bare |",
+        "\n| `tracing` | bare registry | {} | ours to bare | bar |",
         names.join(" | ")
     );
-    println!("|---|--:|{}--:|", "--:|".repeat(sides.len()));
-    let rows: [Work; 2] = [("span", spans), ("span, 1 field", spans_with_a_field)];
-    for (name, work) in rows {
+    println!("|---|--:|{}--:|--:|", "--:|".repeat(sides.len()));
+    for (name, work) in ROWS {
         let best = shortest(sides, work, rounds);
-        let times: Vec<_> = best.iter().map(|time| format!("{time:.1} ns")).collect();
-        let ratio = best[1] / best[0];
-        println!("| {name} | {} | {ratio:.2}× |", times.join(" | "));
+        print_row(name, "", &best);
+        if let Some(&[bare, ours]) = tsc.get(name) {
+            let best = [&[bare, ours], &best[2..]].concat();
+            print_row(name, tsc::SUFFIX, &best);
+        }
     }
 }
 
-/// The shortest time of one span in nanoseconds, without a layer and with that of each side.
-fn shortest(sides: &mut [Box<dyn Side>], work: fn(u64), rounds: u32) -> Vec<f64> {
+fn print_row(name: &str, suffix: &str, best: &[f64]) {
+    let times: Vec<_> = best.iter().map(|time| format!("{time:.1} ns")).collect();
+    let ratio = best[1] / best[0];
+    let bar = BARS.iter().find(|(other, _)| *other == name);
+    let bar = bar.map_or("", |(_, bar)| bar);
+    let times = times.join(" | ");
+    println!("| {name}{suffix} | {times} | {ratio:.2}× | {bar} |");
+}
+
+/// Prints how long single spans take, with the bare registry and with the layer of each side on it.
+pub(crate) fn print_single(sides: &mut [Box<dyn Side>]) {
+    let names = sides.iter().map(|side| side.name());
+    let names: Vec<_> = ["bare registry"].into_iter().chain(names).collect();
+    let subscribers = subscribers(sides);
+    for (name, work) in ROWS {
+        for (subscriber, who) in subscribers.iter().zip(&names) {
+            let spread = with_default(subscriber, || one_by_one(SINGLE, work));
+            print_spread(name, who, spread);
+            sides.iter_mut().for_each(|side| side.flush());
+        }
+    }
+}
+
+/// The bare registry, and one with the layer of each side.
+fn subscribers(sides: &[Box<dyn Side>]) -> Vec<Dispatch> {
     let mut subscribers = vec![Dispatch::new(registry())];
     subscribers.extend(sides.iter().map(|side| side.subscriber()));
+    subscribers
+}
+
+/// The shortest time of one span in nanoseconds, without a layer and with that of each side.
+pub(crate) fn shortest(sides: &mut [Box<dyn Side>], work: fn(u64), rounds: u32) -> Vec<f64> {
+    let subscribers = subscribers(sides);
     let mut best = vec![f64::INFINITY; subscribers.len()];
     for _ in 0..rounds {
         for (subscriber, best) in subscribers.iter().zip(&mut best) {

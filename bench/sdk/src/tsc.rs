@@ -1,0 +1,59 @@
+//! Ours with the time stamp counter as the clock of all events. A process has one clock for good, so that another one
+//! measures it.
+
+use ferretto::track_event::EventClock;
+
+use crate::measure::shortest;
+use crate::ours::Ours;
+use crate::{Side, another, spans};
+
+/// What this program is called with to measure nothing else.
+pub(crate) const ARGUMENT: &str = "tsc-clock";
+
+/// What rows of ours are called that have this clock.
+pub(crate) const SUFFIX: &str = ", TSC clock";
+
+/// The events that are measured.
+const EVENTS: [&str; 2] = ["instant", "slice"];
+
+/// Times in nanoseconds, by row.
+pub(crate) struct Figures(Vec<(String, Vec<f64>)>);
+
+impl Figures {
+    /// Has another process measure them, in so many rounds. There are none if the counter cannot be relied on here.
+    pub(crate) fn measure(rounds: u32) -> Self {
+        let output = another::output(&[ARGUMENT, &rounds.to_string()]);
+        let row = |line: &str| {
+            let mut words = line.split('\t');
+            let name = words.next()?.to_owned();
+            Some((name, words.filter_map(|time| time.parse().ok()).collect()))
+        };
+        Self(output.lines().filter_map(row).collect())
+    }
+
+    /// The times of a row.
+    pub(crate) fn get(&self, name: &str) -> Option<&[f64]> {
+        let (_, times) = self.0.iter().find(|(other, _)| other == name)?;
+        Some(times)
+    }
+}
+
+/// What the other process does: measures, and prints a line for each row.
+pub(crate) fn print(rounds: u32) {
+    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Ours::start(EventClock::Tsc))];
+    if EventClock::current() != EventClock::Tsc {
+        return;
+    }
+    for name in EVENTS {
+        let times: Vec<_> = shortest(&mut sides, name, 1, rounds);
+        print_row(name, times.into_iter().flatten());
+    }
+    for (name, work) in spans::ROWS {
+        print_row(name, spans::shortest(&mut sides, work, rounds).into_iter());
+    }
+}
+
+fn print_row(name: &str, times: impl Iterator<Item = f64>) {
+    let times: Vec<_> = times.map(|time| time.to_string()).collect();
+    println!("{name}\t{}", times.join("\t"));
+}
