@@ -26,7 +26,8 @@ pub struct Mapping {
     pub exact_offset: u64,
     /// Position in the file at which the ELF file begins that the code is of; 0 unless it lies within another.
     pub start_offset: u64,
-    /// Address minus position, of the ELF file's first executable segment.
+    /// Address in the ELF file minus position there, of the executable segment that is mapped. Upstream takes the first one of
+    /// the file, so that addresses in a second one get names that lie elsewhere.
     pub load_bias: u64,
     pub(crate) module: Option<Arc<Module>>,
     /// Address in the process minus address in the ELF file.

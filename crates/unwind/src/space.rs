@@ -224,6 +224,9 @@ impl Space {
             path = format!("{path}!{soname}");
         }
         let build_id = elf.and_then(Elf::build_id).filter(|_| !path.is_empty());
+        let load_bias = elf.map_or(0, |elf| load_bias(elf, map, start_offset));
+        let within = map.offset.wrapping_sub(start_offset);
+        let slide = map.start.wrapping_sub(within.wrapping_add(load_bias));
         Mapping {
             id: frame::next_id(),
             build_id: build_id.unwrap_or_default().to_vec(),
@@ -232,8 +235,8 @@ impl Space {
             end: map.end,
             exact_offset: map.offset,
             start_offset,
-            load_bias: elf.map_or(0, Elf::load_bias),
-            slide: elf.map_or(0, |elf| slide(elf, map, start_offset)),
+            load_bias,
+            slide: elf.map_or(0, |_| slide),
             module,
         }
     }
@@ -285,12 +288,12 @@ impl Space {
     }
 }
 
-/// Address in the process minus address in the ELF file, for the segment that `map` is of.
-fn slide(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
+/// Address in the ELF file minus position there, of the executable segment that `map` is of. Programs that were laid out anew
+/// after linking, as rustc's libraries are, have several with different ones.
+fn load_bias(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
     let offset = map.offset.wrapping_sub(start_offset);
     let end = offset.saturating_add(map.end - map.start);
-    let bias = elf
-        .segments()
+    elf.segments()
         .iter()
         .find(|segment| {
             segment.is_executable()
@@ -299,8 +302,7 @@ fn slide(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
         })
         .map_or(elf.load_bias(), |segment| {
             segment.address.wrapping_sub(segment.offset)
-        });
-    map.start.wrapping_sub(offset.wrapping_add(bias))
+        })
 }
 
 #[cfg(test)]

@@ -99,6 +99,34 @@ fn perf_034_addresses_are_those_that_symbolizers_take() {
     }
 }
 
+/// A program with two executable segments, of which the second lies further ahead of its place in the file.
+#[test]
+fn perf_034_addresses_in_a_second_segment_of_code() {
+    let source = CHAIN.replace(
+        "void leaf(",
+        "__attribute__((section(\".far\"))) void leaf(",
+    );
+    assert_ne!(source, CHAIN);
+    let target = Target::c(
+        &source,
+        &["-g", "-O1", "-Wl,--section-start=.far=0x5000000"],
+    );
+    let stopped = target.stop_in("leaf");
+    let (frames, _) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
+    let program = target.folder.path().join("program");
+    for (frame, function) in frames.iter().zip(["leaf", "third", "second", "compare"]) {
+        assert_eq!(frame.function_name().as_deref(), Some(function));
+        let out = Command::new("addr2line")
+            .args(["-f", "-e", program.to_str().unwrap()])
+            .arg(format!("{:x}", frame.rel_pc))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(text.lines().next().unwrap(), function);
+    }
+    assert!(frames[0].rel_pc >= 0x500_0000 && frames[1].rel_pc < 0x500_0000);
+}
+
 #[test]
 fn perf_034_rust_programs() {
     let source = r#"

@@ -146,7 +146,7 @@ impl Symbolizer {
             let mut addresses: Vec<(u64, u64)> = module
                 .rel_pcs
                 .iter()
-                .map(|&rel_pc| (rel_pc.saturating_add(correction), rel_pc))
+                .map(|&rel_pc| (rel_pc.wrapping_add(correction), rel_pc))
                 .collect();
             addresses.sort_unstable();
             addresses.dedup();

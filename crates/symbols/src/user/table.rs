@@ -137,12 +137,22 @@ impl Texts {
 
 /// What to add to recorded addresses to get those of the file.
 ///
-/// A profiler that did not see the file's headers takes a load bias that is too small.
+/// A profiler that did not see the file's headers takes a load bias that is too small, and one that took it from another
+/// executable segment also one that is too large. Then the sum wraps around.
 pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     let load_bias = module
         .offset
         .and_then(|offset| load_bias(&image.elf, offset));
-    load_bias.map_or(0, |it| it.saturating_sub(module.load_bias))
+    load_bias.map_or(0, |it| match has_code(&image.elf) {
+        true => it.wrapping_sub(module.load_bias),
+        false => it.saturating_sub(module.load_bias),
+    })
+}
+
+/// Whether code is in the file, and not left out as in debug files.
+fn has_code(elf: &Elf) -> bool {
+    let text = elf.section_header(".text");
+    text.is_none_or(|text| text.has_data())
 }
 
 /// What addresses are ahead of their place in the file, in the part that was mapped from `offset` on.
@@ -155,8 +165,7 @@ fn load_bias(elf: &Elf, offset: u64) -> Option<u64> {
         .segments()
         .iter()
         .filter(|segment| segment.is_executable());
-    let text = elf.section_header(".text");
-    if text.is_none_or(|text| text.has_data()) {
+    if has_code(elf) {
         let mapped = code.find(|segment| {
             let start = down(segment.offset, segment.alignment);
             (start..segment.offset.saturating_add(segment.file_size)).contains(&offset)

@@ -322,12 +322,17 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
     // A profiler that did not know the bias recorded addresses without it.
     recorded.rel_pcs = vec![outer - recorded.load_bias];
     recorded.load_bias = 0;
-    let assert_named = || {
-        let outcome = symbolize(system(), &recorded);
+    let assert_named = |recorded: &ferretto_symbols::Module| {
+        let outcome = symbolize(system(), recorded);
         assert_eq!(functions(&outcome), ["outer"]);
         assert_eq!(outcome.names[0].rel_pc, recorded.rel_pcs[0]);
     };
-    assert_named();
+    // One that took the bias of another segment recorded addresses that are too large.
+    let mut too_large = recorded.clone();
+    too_large.rel_pcs = vec![outer + 0x1000];
+    too_large.load_bias = segment.address - segment.offset + 0x1000;
+    assert_named(&too_large);
+    assert_named(&recorded);
     // A debug file knows no places in the program.
     world.run(
         "objcopy",
@@ -341,5 +346,5 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
             "program",
         ],
     );
-    assert_named();
+    assert_named(&recorded);
 }
