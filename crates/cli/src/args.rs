@@ -10,6 +10,10 @@ use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
 use crate::record::DEFAULT_HZ;
 use crate::symbolize::SymbolizeArgs;
 
+/// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying stacks, and programs do not get
+/// on any more.
+const MAX_HZ: i64 = 10_000;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0        done
@@ -79,12 +83,12 @@ pub(crate) struct RecordArgs {
     /// Record what this Perfetto config says, text or binary; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Record callstacks, so many times a second on each CPU [default: 99]
+    /// Record callstacks, so many times a second on each CPU, at most 10000 [default: 99]
     ///
     /// Those of the COMMAND and of what it starts, for which no privileges are needed, or of processes given by -p, or
     /// else of the whole machine, as root. Look at them with ferretto flamegraph, or in the UI.
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HZ,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+          value_parser = clap::value_parser!(u32).range(1..=MAX_HZ))]
     pub(crate) perf: Option<u32>,
     /// Record where threads wait, and for how long, by callstack
     #[arg(long)]

@@ -54,7 +54,10 @@ impl Samples {
         match (has_samples, skipped) {
             (true, _) => format!("no callstack sample of {name} is selected"),
             (false, 0) => {
-                format!("{name} has no callstack samples; ferretto record --perf records some")
+                format!(
+                    "{name} has no callstack samples; ferretto record --perf records some of programs while they run, \
+                     --off-cpu while they wait"
+                )
             }
             (false, skipped) => format!(
                 "all {skipped} samples of {name} are without callstack; ferretto summary tells why"

@@ -235,7 +235,7 @@ fn running_processes_are_recorded_by_their_numbers() {
 }
 
 #[test]
-fn processes_that_are_not_there_are_told() {
+fn processes_that_are_not_there_and_rates_that_cannot_be_are_told() {
     let world = World::new();
     world
         .run("ferretto", &["record", "--perf", "-p", "999999999"])
@@ -252,6 +252,10 @@ fn processes_that_are_not_there_are_told() {
         .run("ferretto", &["record", "-p", "1"])
         .returned(1)
         .complained("give --perf or --off-cpu with it");
+    for rate in ["--perf=0", "--perf=10001", "--perf=often"] {
+        let said = world.run("ferretto", &["record", rate, "--", "true"]);
+        said.returned(2).complained("'--perf[=<HZ>]'");
+    }
     assert_eq!(world.names(), [""; 0], "nothing is left behind");
 }
 
