@@ -7,6 +7,8 @@ use ferretto_wire::redundant_length;
 
 use crate::layout::{ChunkFlags, ChunkHeader, Layout};
 use crate::pages::{Pages, Place, State, TransitionError};
+#[cfg(not(loom))]
+use crate::primitive::{AtomicU16, Ordering};
 
 /// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including this.)
 pub(crate) const COMPACT: usize = 127;
@@ -28,6 +30,30 @@ struct Held {
     pages: Pages,
     place: Place,
     header: ChunkHeader,
+}
+
+impl Held {
+    /// Publishes count and flags, the last word of the header.
+    ///
+    /// # Safety
+    ///
+    /// `payload` is the address of the chunk's payload.
+    #[inline(always)]
+    unsafe fn publish(&self, payload: NonNull<u8>) {
+        let packets = self.header.packets_word();
+        #[cfg(not(loom))]
+        {
+            // SAFETY: the header ends where the payload begins, an even address in the memory that `pages` keeps mapped.
+            // Other processes and threads access the word, and through atomics only.
+            let word = unsafe { AtomicU16::from_ptr(payload.as_ptr().sub(2).cast()) };
+            word.store(packets, Ordering::Release);
+        }
+        #[cfg(loom)]
+        {
+            let _ = payload;
+            self.pages.store_packets(&self.place, packets);
+        }
+    }
 }
 
 // SAFETY: a chunk is exclusive to its owner wherever that is; the memory has no thread affinity.
@@ -331,8 +357,8 @@ impl OwnedChunk {
     pub(crate) fn count_fragment(&mut self) {
         if let Some(held) = &mut self.held {
             held.header.count += 1;
-            held.pages
-                .store_packets(&held.place, held.header.packets_word());
+            // SAFETY: the payload is that of the chunk that is held.
+            unsafe { held.publish(self.payload) };
         }
     }
 
@@ -340,8 +366,8 @@ impl OwnedChunk {
     pub(crate) fn set_flags(&mut self, flags: ChunkFlags) {
         if let Some(held) = &mut self.held {
             held.header.flags = held.header.flags.with(flags);
-            held.pages
-                .store_packets(&held.place, held.header.packets_word());
+            // SAFETY: as in `count_fragment`.
+            unsafe { held.publish(self.payload) };
         }
     }
 
@@ -354,8 +380,8 @@ impl OwnedChunk {
     pub(crate) fn clear_needs_patching(&mut self) {
         if let Some(held) = &mut self.held {
             held.header.flags = held.header.flags.without(ChunkFlags::NEEDS_PATCHING);
-            held.pages
-                .store_packets(&held.place, held.header.packets_word());
+            // SAFETY: as in `count_fragment`.
+            unsafe { held.publish(self.payload) };
         }
     }
 

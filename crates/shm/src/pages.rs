@@ -161,6 +161,7 @@ impl Pages {
     }
 
     /// Publishes the count and flags of a chunk this process is writing.
+    #[cfg(loom)]
     pub(crate) fn store_packets(&self, place: &Place, packets: u16) {
         self.region
             .half_word(place.offset + 6)

@@ -93,7 +93,7 @@ pub(super) fn collect() {
 
 /// Calls `act` with this thread's sequence in every recording that is named by a bit. Does nothing inside another trace
 /// point and while the thread ends.
-#[inline]
+#[inline(always)]
 fn for_each_sequence(slots: u32, mut act: impl FnMut(usize, &mut Sequence, &mut EventBuffer)) {
     let Some(_point) = point::enter() else {
         return;
@@ -120,7 +120,7 @@ pub(super) fn write(slots: u32, event: &Event<'_>) {
 }
 
 /// Writes an event to which nothing is attached to the recordings that are named by bits.
-#[inline]
+#[inline(always)]
 pub(super) fn write_short(slots: u32, event: &ShortEvent) {
     let now = clock::now();
     for_each_sequence(slots, |_, sequence, buffer| {

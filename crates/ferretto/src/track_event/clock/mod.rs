@@ -82,10 +82,18 @@ pub(super) fn number() -> u32 {
 }
 
 /// The time, in nanoseconds.
-#[inline]
+#[inline(always)]
 pub(super) fn now() -> u64 {
     match CLOCK.load(Ordering::Relaxed) {
         BOOTTIME => Clock::Boottime.now(),
+        number => chosen(number),
+    }
+}
+
+/// The time by a clock that was chosen.
+#[inline(never)]
+fn chosen(number: u32) -> u64 {
+    match number {
         COUNTER => TIME_STAMP_COUNTER.now(),
         MONOTONIC => Clock::Monotonic.now(),
         _ => Clock::MonotonicRaw.now(),
