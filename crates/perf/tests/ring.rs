@@ -212,7 +212,8 @@ fn tasks_mappings_and_switches_are_told() {
     let mapping = [
         halves(&[10, 11]),
         words(&[0x1000, 0x2000, 0x3000]),
-        vec![0; 32],
+        halves(&[8, 1]),
+        words(&[99, 5, 0]),
         b"/lib/libc.so\0\0\0\0".to_vec(),
         id(300),
     ];
@@ -224,7 +225,7 @@ fn tasks_mappings_and_switches_are_told() {
         "Fork(TaskRecord {{ time: 100, pid: 10, tid: 11, parent_pid: 9, parent_tid: 8 }})\n\
          Exit(TaskRecord {{ time: 100, pid: 10, tid: 11, parent_pid: 9, parent_tid: 8 }})\n\
          Comm {{ time: 200, pid: 10, tid: 11, exec: true, name: {:?} }}\n\
-         Mmap2 {{ time: 300, pid: 10, tid: 11, start: 4096, length: 8192, offset: 12288, path: {:?} }}\n\
+         Mmap2 {{ time: 300, pid: 10, tid: 11, start: 4096, length: 8192, offset: 12288, device: (8, 1), inode: 99, path: {:?} }}\n\
          Switch(SwitchRecord {{ time: 400, pid: 1, tid: 2, out: true, preempted: true, other: None }})\n\
          Switch(SwitchRecord {{ time: 500, pid: 1, tid: 2, out: false, preempted: false, other: Some((5, 6)) }})",
         b"cargo", b"/lib/libc.so"

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferretto_elf::Elf;
 use rustc_hash::FxHashMap;
 
+use crate::files::Devices;
 use crate::module::Module;
 use crate::room::Room;
 
@@ -46,6 +47,7 @@ struct Entries {
 pub struct Cache {
     entries: Arc<Mutex<Entries>>,
     room: Arc<Room>,
+    pub(crate) devices: Devices,
 }
 
 impl std::fmt::Debug for Cache {
@@ -82,7 +84,11 @@ impl Cache {
                 lock(&entries).make_room(bytes, &room);
             }
         });
-        Self { entries, room }
+        Self {
+            entries,
+            room,
+            devices: Devices::default(),
+        }
     }
 
     /// Forgets all files. Processes keep those they use until they are told to forget them, too
@@ -134,10 +140,17 @@ impl Cache {
         self.insert(key, module)
     }
 
-    /// The file that `elf` is, read from a process's memory. Shared by build id; without one it is nobody else's.
-    pub(crate) fn image(&self, elf: Elf) -> Option<Arc<Module>> {
+    /// The file that `elf` is, which is read from a process's memory and vanishes with that, or was read from there. Shared
+    /// by build id; without one it is nobody else's.
+    pub(crate) fn image(&self, elf: Elf, may_vanish: bool) -> Option<Arc<Module>> {
         let key = elf.build_id().map(|id| Key::Build(id.to_vec()));
-        let module = |elf| Some(Arc::new(Module::new(elf, true, Arc::clone(&self.room))));
+        let module = |elf| {
+            Some(Arc::new(Module::new(
+                elf,
+                may_vanish,
+                Arc::clone(&self.room),
+            )))
+        };
         let Some(key) = key else {
             return module(elf);
         };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use ferretto_elf::open_regular_within;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-use crate::files;
+use crate::files::{self, Devices};
 use crate::maps::Map;
 use dump::Dump;
 use found::{Found, MAX_FUNCTIONS, MAX_NAMES};
@@ -148,7 +148,7 @@ impl Jit {
             let index = match known {
                 Some(index) => index,
                 None if self.dumps.len() < MAX_DUMPS => {
-                    let file = files::open(target.pid, target.memory, map);
+                    let file = target.files.open(map, target.devices);
                     let Some(dump) = file.and_then(Dump::open) else {
                         continue;
                     };
@@ -164,8 +164,8 @@ impl Jit {
 
 /// Whose files are looked for.
 pub(crate) struct Target<'a> {
-    pub(crate) pid: u32,
-    pub(crate) memory: &'a File,
+    pub(crate) files: &'a files::Target,
+    pub(crate) devices: &'a Devices,
     /// `/proc/PID/maps`, which belongs to the target's user.
     pub(crate) maps: &'a File,
 }
@@ -173,7 +173,7 @@ pub(crate) struct Target<'a> {
 impl Target<'_> {
     /// `/tmp/perf-PID.map` as the target sees it: in its mount namespace, with its pid in its pid namespace.
     fn perf_map(&self) -> Option<File> {
-        let root = format!("/proc/{}/root", self.pid);
+        let root = format!("/proc/{}/root", self.files.pid);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty()).ok()?;
         let name = format!("tmp/perf-{}.map", self.own_pid()?);
@@ -190,11 +190,11 @@ impl Target<'_> {
 
     /// The pid that the target knows itself by.
     fn own_pid(&self) -> Option<u32> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.files.pid)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         match line {
             Some(line) => line.split_whitespace().last()?.parse().ok(),
-            None => Some(self.pid),
+            None => Some(self.files.pid),
         }
     }
 }

@@ -34,5 +34,6 @@ mod walk;
 pub use cache::Cache;
 pub use error::UnwindError;
 pub use frame::{Frame, Mapping};
+pub use maps::Map;
 pub use process::{Mode, Process, Sample};
 pub use registers::{Machine, Registers};

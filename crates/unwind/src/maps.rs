@@ -1,29 +1,58 @@
-//! `/proc/PID/maps`.
+//! Where things lie in a process's memory, as `/proc/PID/maps` says it or as the kernel told when they were mapped.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
+use std::sync::Arc;
 
 /// Lines beyond are not read; the kernel's limit for a process is 65530 unless raised.
 const MAX_MAPS: usize = 1 << 17;
 /// Bytes beyond are not read.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// One line.
+/// A part of a process's memory: a line of `/proc/PID/maps`, or what `PERF_RECORD_MMAP2` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Map {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    pub(crate) executable: bool,
+pub struct Map {
+    /// First address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// Whether it can be read.
+    pub readable: bool,
+    /// Whether it can be written.
+    pub writable: bool,
+    /// Whether code in it can run.
+    pub executable: bool,
     /// Position in the file.
-    pub(crate) offset: u64,
-    pub(crate) device: (u32, u32),
-    pub(crate) inode: u64,
-    pub(crate) name: Box<str>,
+    pub offset: u64,
+    /// Major and minor number of the file system's device, as the kernel gives them here: some file systems say
+    /// otherwise of their files.
+    pub device: (u32, u32),
+    /// Number of the file; 0 for memory that is of none.
+    pub inode: u64,
+    /// Path of the file, as the process sees it, or a name like `[vdso]`; empty if it has none.
+    pub name: Arc<str>,
 }
 
 impl Map {
+    /// Reads a `/proc/PID/maps`, from its beginning. Lines that cannot be understood are left out.
+    ///
+    /// # Errors
+    /// What the kernel says, as for processes that may not be looked at. A process that has ended has none.
+    pub fn read_all(maps: &File) -> io::Result<Vec<Self>> {
+        read(maps)
+    }
+
+    /// Whether the two have addresses in common.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+
+    /// Whether they are of the same part of a file at the same place.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.start, self.end, self.offset, self.inode)
+            == (other.start, other.end, other.offset, other.inode)
+    }
+
     /// Whether it is of a file that has a path.
     pub(crate) fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
@@ -39,6 +68,20 @@ impl Map {
     pub(crate) fn is_vdso(&self) -> bool {
         &*self.name == "[vdso]"
     }
+}
+
+/// Puts `map` into a list that ascends, in the place of what was there before; whether that changed anything.
+pub(crate) fn put(maps: &mut Vec<Map>, map: Map) -> bool {
+    let first = maps.partition_point(|other| other.end <= map.start);
+    let count = maps[first..]
+        .iter()
+        .take_while(|other| other.overlaps(&map))
+        .count();
+    if count == 1 && maps[first].is_same(&map) || maps.len() >= MAX_MAPS {
+        return false;
+    }
+    maps.splice(first..first + count, [map]);
+    true
 }
 
 /// Reads all lines anew.
@@ -104,6 +147,26 @@ fn unescape(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_map_takes_the_place_of_what_was_there() {
+        let text = b"1000-2000 r-xp 0 08:02 1 /a\n3000-5000 r-xp 0 08:02 2 /b\n5000-6000 r-xp 0 08:02 3 /c\n";
+        let mut maps = parse(text);
+        let of = |start, end, inode| Map {
+            start,
+            end,
+            inode,
+            ..parse(text)[0].clone()
+        };
+        assert!(!put(&mut maps, of(0x3000, 0x5000, 2)), "it is there");
+        assert!(put(&mut maps, of(0x2000, 0x3000, 4)));
+        assert!(put(&mut maps, of(0x4000, 0x5800, 5)));
+        let inodes: Vec<u64> = maps.iter().map(|map| map.inode).collect();
+        assert_eq!(inodes, [1, 4, 5]);
+        assert!(put(&mut maps, of(0x7000, 0x8000, 6)));
+        assert!(put(&mut maps, of(0x3000, 0x5000, 2)));
+        assert!(maps.is_sorted_by_key(|map| map.start) && maps.len() == 4);
+    }
 
     #[test]
     fn lines_are_parsed() {

@@ -31,7 +31,8 @@ pub(crate) struct Memory<'a> {
     stack_start: u64,
     /// Offsets into the stack below this have eight bytes after them.
     words: u64,
-    file: &'a File,
+    /// `None` if the process is gone.
+    file: Option<&'a File>,
     pages: &'a mut Pages,
     /// Whether addresses after the copied stack may be read as they are now.
     beyond: bool,
@@ -47,7 +48,7 @@ impl<'a> Memory<'a> {
     pub(crate) fn new(
         stack: &'a [u8],
         stack_start: u64,
-        file: &'a File,
+        file: Option<&'a File>,
         pages: &'a mut Pages,
         beyond: bool,
     ) -> Self {
@@ -134,6 +135,7 @@ impl<'a> Memory<'a> {
     }
 
     fn page(&mut self, start: u64, budget: &mut Budget) -> Option<&[u8; PAGE]> {
+        let file = self.file?;
         let known = self
             .pages
             .pages
@@ -151,7 +153,7 @@ impl<'a> Memory<'a> {
                     self.pages.pages[index].get_or_insert_with(|| (1, Box::new([0; PAGE])));
                 *address = 1;
                 i64::try_from(start).ok()?;
-                self.file.read_exact_at(&mut bytes[..], start).ok()?;
+                file.read_exact_at(&mut bytes[..], start).ok()?;
                 *address = start;
                 index
             }

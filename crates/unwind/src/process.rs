@@ -1,13 +1,15 @@
 //! A process whose threads are sampled.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cache::Cache;
 use crate::error::UnwindError;
+use crate::files::Target;
 use crate::frame::Frame;
-use crate::maps;
+use crate::maps::{self, Map};
 use crate::memory::Pages;
 use crate::registers::Registers;
 use crate::space::Space;
@@ -46,8 +48,9 @@ const REFILL: Duration = Duration::from_millis(100);
 
 /// What is known of a process. One thread unwinds its samples.
 pub struct Process {
-    maps: File,
-    memory: Arc<File>,
+    /// `None` if it is gone.
+    maps: Option<File>,
+    memory: Option<Arc<File>>,
     space: Space,
     pages: Pages,
     walk: Walk,
@@ -71,10 +74,44 @@ impl Process {
     #[must_use]
     pub fn new(pid: u32, maps: File, memory: File) -> Self {
         let memory = Arc::new(memory);
+        let target = Target {
+            pid,
+            memory: Some(Arc::clone(&memory)),
+            roots: Vec::new(),
+        };
         Self {
-            maps,
-            space: Space::new(pid, Arc::clone(&memory)),
-            memory,
+            maps: Some(maps),
+            memory: Some(memory),
+            ..Self::with_space(Space::new(target))
+        }
+    }
+
+    /// A process that has ended or has executed another program since, as it was when it had these `code` maps: all that
+    /// samples need is in them, in the files and in the samples. Files are looked for by their names in each of `roots`,
+    /// folders that may have been the process's root, until one is the very file that was mapped.
+    #[must_use]
+    pub fn gone(pid: u32, code: Vec<Map>, roots: Vec<Arc<OwnedFd>>) -> Self {
+        let mut space = Space::new(Target {
+            pid,
+            memory: None,
+            roots,
+        });
+        let mut maps = Vec::with_capacity(code.len());
+        for map in code {
+            maps::put(&mut maps, map);
+        }
+        space.set(maps);
+        Self {
+            stale: false,
+            ..Self::with_space(space)
+        }
+    }
+
+    fn with_space(space: Space) -> Self {
+        Self {
+            maps: None,
+            memory: None,
+            space,
             pages: Pages::default(),
             walk: Walk::default(),
             stale: true,
@@ -85,13 +122,22 @@ impl Process {
     /// Forgets everything about maps and files; they are read again when they are needed.
     pub fn clear(&mut self) {
         self.space.forget();
-        self.stale = true;
+        self.stale = self.maps.is_some();
     }
 
-    /// Reads the maps now, and not with the first sample: the process may end before that is unwound.
-    pub fn read_ahead(&mut self) {
+    /// Reads the maps now, and not with the first sample: the process may end before that is unwound. `false` if it has
+    /// none any more.
+    pub fn read_ahead(&mut self) -> bool {
         self.stale = false;
         self.read_maps();
+        !self.space.is_empty()
+    }
+
+    /// Code has been mapped: it is known then also if the process ends before its maps are read again.
+    pub fn mapped(&mut self, map: Map) {
+        if !self.stale && map.start < map.end {
+            self.space.add(map);
+        }
     }
 
     /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost frame, the last is one
@@ -115,8 +161,8 @@ impl Process {
             let mut walker = walk::Walker {
                 space: &mut self.space,
                 walk: &mut self.walk,
-                maps: &self.maps,
-                memory: &self.memory,
+                maps: self.maps.as_ref(),
+                memory: self.memory.as_deref(),
                 pages: &mut self.pages,
                 cache,
                 frames,
@@ -143,7 +189,10 @@ impl Process {
 
     /// Maps of a process that is gone are empty; those from before are still those of the sample.
     fn read_maps(&mut self) {
-        match maps::read(&self.maps) {
+        let Some(maps) = &self.maps else {
+            return;
+        };
+        match maps::read(maps) {
             Ok(maps) if !maps.is_empty() => self.space.set(maps),
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! A process's address space: its maps, and what was found out about them.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use ferretto_elf::Elf;
@@ -8,11 +9,11 @@ use ferretto_elf::Elf;
 use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::cfi::{Kind, Rule};
-use crate::files;
+use crate::files::{Devices, Target};
 use crate::frame::{self, Mapping};
 use crate::image::Image;
-use crate::jit::{Jit, Target};
-use crate::maps::Map;
+use crate::jit::{self, Jit};
+use crate::maps::{self, Map};
 use crate::module::Module;
 use crate::registers::Machine;
 
@@ -53,8 +54,7 @@ const EMPTY: Slot = Slot {
 
 /// The maps of a process.
 pub(crate) struct Space {
-    pid: u32,
-    memory: Arc<File>,
+    target: Target,
     places: Vec<Place>,
     /// What was asked lately, by address; a power of two of them.
     slots: Box<[Slot]>,
@@ -63,10 +63,9 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(pid: u32, memory: Arc<File>) -> Self {
+    pub(crate) fn new(target: Target) -> Self {
         Self {
-            pid,
-            memory,
+            target,
             places: Vec::new(),
             slots: vec![EMPTY; FIRST_SLOTS].into(),
             misses: 0,
@@ -91,6 +90,19 @@ impl Space {
         self.slots.fill(EMPTY);
     }
 
+    /// Whether no maps are known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Adds a map that is there now, in the place of others.
+    pub(crate) fn add(&mut self, map: Map) {
+        let mut maps: Vec<Map> = self.places.iter().map(|place| place.map.clone()).collect();
+        if maps::put(&mut maps, map) {
+            self.set(maps);
+        }
+    }
+
     /// Forgets the files behind the maps.
     pub(crate) fn forget(&mut self) {
         for place in &mut self.places {
@@ -102,15 +114,21 @@ impl Space {
     }
 
     /// The name of a function that was compiled while the process ran, if `place` may hold such.
-    pub(crate) fn jit_name(&mut self, place: u32, address: u64, maps: &File) -> Option<Arc<str>> {
+    pub(crate) fn jit_name(
+        &mut self,
+        place: u32,
+        address: u64,
+        maps: &File,
+        devices: &Devices,
+    ) -> Option<Arc<str>> {
         let map = &self.places.get(place as usize)?.map;
         if map.name.starts_with("[v") {
             return None;
         }
-        let target = Target {
-            pid: self.pid,
-            memory: &self.memory,
+        let target = jit::Target {
+            files: &self.target,
             maps,
+            devices,
         };
         let maps = self.places.iter().map(|place| &place.map);
         self.jit.name(address, &target, maps)
@@ -243,7 +261,7 @@ impl Space {
 
     fn file_module(&self, index: usize, cache: &Cache) -> Option<(Arc<Module>, u64)> {
         let map = &self.places[index].map;
-        let file = Arc::new(files::open(self.pid, &self.memory, map)?);
+        let file = Arc::new(self.target.open(map, &cache.devices)?);
         self.starts(index)
             .find_map(|start| Some((cache.file(&file, start)?, start)))
     }
@@ -276,16 +294,45 @@ impl Space {
         if map.is_device() || !(map.is_vdso() || map.inode != 0) {
             return None;
         }
+        if map.is_vdso() {
+            return Some((
+                cache.image(vdso(self.target.memory.as_deref(), map)?, false)?,
+                0,
+            ));
+        }
+        let memory = self.target.memory.as_ref()?;
         let same = self.places.iter().map(|place| &place.map).filter(|other| {
             other.inode == map.inode && other.device == map.device && other.name == map.name
         });
         let parts: Vec<Map> = same.cloned().collect();
         self.starts(index).find_map(|start| {
-            let image = Image::new(Arc::clone(&self.memory), parts.iter());
+            let image = Image::new(Arc::clone(memory), parts.iter());
             let elf = Elf::open(image, start).ok()?;
-            Some((cache.image(elf)?, start))
+            Some((cache.image(elf, true)?, start))
         })
     }
+}
+
+/// A copy of the code that the kernel lends to all processes; our own if the process is gone.
+fn vdso(memory: Option<&File>, map: &Map) -> Option<Elf> {
+    const MAX_SIZE: u64 = 1 << 20;
+    let size = map.end - map.start;
+    if size > MAX_SIZE {
+        return None;
+    }
+    let mut bytes = vec![0; size as usize];
+    match memory {
+        Some(memory) => memory.read_exact_at(&mut bytes, map.start).ok()?,
+        None => {
+            let own = maps::read(&File::open("/proc/self/maps").ok()?).ok()?;
+            let own = own.into_iter().find(Map::is_vdso)?;
+            // One of another size is that of another kind of program.
+            (own.end - own.start == size).then_some(())?;
+            let memory = File::open("/proc/self/mem").ok()?;
+            memory.read_exact_at(&mut bytes, own.start).ok()?;
+        }
+    }
+    Elf::open(bytes, 0).ok()
 }
 
 /// Address in the ELF file minus position there, of the executable segment that `map` is of. Programs that were laid out anew
@@ -312,7 +359,11 @@ mod tests {
     #[test]
     fn nothing_is_at_the_last_address() {
         let memory = File::open("/dev/null").expect("a file");
-        let mut space = Space::new(std::process::id(), Arc::new(memory));
+        let mut space = Space::new(Target {
+            pid: std::process::id(),
+            memory: Some(Arc::new(memory)),
+            roots: Vec::new(),
+        });
         let mut budget = Budget::default();
         // One before 0, as the caller of a chain that ends with 0.
         let spot = space.spot(u64::MAX, Machine::NATIVE, &Cache::default(), &mut budget);

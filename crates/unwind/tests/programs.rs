@@ -7,8 +7,9 @@ mod target;
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 
-use ferretto_unwind::{Mode, UnwindError};
+use ferretto_unwind::{Map, Mode, Process, UnwindError};
 use target::{Target, between, cc, names, rustc, unwind};
 
 /// Functions that call each other, through a library too, the last of which turns round in a circle.
@@ -440,4 +441,39 @@ fn perf_034_code_without_tables_that_has_no_frame() {
         assert_eq!(names(&frames)[..3], ["bare", "waits", "main"]);
         assert_eq!(names(&frames).last().unwrap(), "_start");
     }
+}
+
+#[test]
+fn perf_029_a_process_that_is_gone_is_unwound_by_what_was_known_of_it() {
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        volatile int stop;
+        __attribute__((noinline)) void bottom(void) { puts("ready"); fflush(stdout); while (!stop); }
+        __attribute__((noinline)) int compare(const void *a, const void *b) { bottom(); return *(int *)a - *(int *)b; }
+        int main() { int numbers[] = {2, 1}; qsort(numbers, 2, sizeof(int), compare); return stop; }
+    "#;
+    let mut target = Target::c(source, &["-O1", "-fomit-frame-pointer"]);
+    let stopped = target.stop_in("bottom");
+    let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
+    assert_eq!(result, Ok(()));
+    let expected = names(&frames);
+    assert_eq!(expected[..2], ["bottom", "compare"]);
+    let maps = fs::File::open(format!("/proc/{}/maps", target.pid())).unwrap();
+    let mut maps = Map::read_all(&maps).unwrap();
+    maps.retain(|map| map.executable);
+    // The files stay, the process does not.
+    target.end();
+    let root = Arc::new(fs::File::open("/").unwrap().into());
+    let mut process = Process::gone(u32::MAX, maps.clone(), vec![Arc::clone(&root)]);
+    let (frames, result) = unwind(&mut process, &stopped.sample(), Mode::Dwarf);
+    assert_eq!((names(&frames), result), (expected, Ok(())));
+    // Another file of that name is not it.
+    let program = target.folder.path().join("program");
+    let copy = target.folder.path().join("copy");
+    fs::copy(&program, &copy).unwrap();
+    fs::rename(&copy, &program).unwrap();
+    let mut process = Process::gone(u32::MAX, maps, vec![root]);
+    let (frames, _) = unwind(&mut process, &stopped.sample(), Mode::Dwarf);
+    assert_eq!(names(&frames)[0], "?");
 }

@@ -17,6 +17,13 @@ impl CommandLine {
         Ok(Self(bytes))
     }
 
+    /// Of a process that is gone: all that is known is the path of the program.
+    pub(crate) fn of_program(path: &str) -> Self {
+        let mut bytes = path.as_bytes().to_vec();
+        bytes.truncate(MAX_LENGTH);
+        Self(bytes)
+    }
+
     /// The program as it was called.
     fn program(&self) -> &[u8] {
         self.0.split(|&byte| byte == 0).next().unwrap_or_default()

@@ -1,9 +1,11 @@
 //! The processes a data source has samples of.
 
+mod history;
 mod procfs;
 mod socket;
 mod table;
 
+pub(crate) use self::history::{Histories, Mapped};
 pub(crate) use self::procfs::{Descriptors, Identity, LookupError, ProcessFolder};
 pub(crate) use self::socket::DescriptorSocket;
 pub(crate) use self::table::{Process, ProcessTable, Stage};

@@ -13,8 +13,10 @@ pub(crate) enum Stage {
     Resolving { until: Instant },
     /// Its samples are unwound.
     Accepted,
-    /// Its descriptors have not come, or it was gone. They may still come.
+    /// Its descriptors have not come. They may still come.
     TimedOut,
+    /// It had ended when it was looked at.
+    Gone,
     /// It is not wanted.
     Rejected,
 }
@@ -27,6 +29,10 @@ pub(crate) struct Process {
     pub(crate) identity: Option<Identity>,
     /// Samples from before were of another program, or of another process.
     pub(crate) since: u64,
+    /// The number of the reading of all rings in which it was looked at.
+    pub(crate) round: u64,
+    /// It runs a program that it may change, and whose callstacks are wanted.
+    pub(crate) has_program: bool,
 }
 
 /// The processes of one data source.
@@ -169,6 +175,8 @@ mod tests {
             stage,
             identity,
             since: 0,
+            round: 0,
+            has_program: true,
         }
     }
 

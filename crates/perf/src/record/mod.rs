@@ -67,6 +67,10 @@ pub enum Record<'a> {
         length: u64,
         /// Place in the file, in bytes.
         offset: u64,
+        /// Major and minor number of the file's device; 0 if it is of no file, or the record tells a build id instead.
+        device: (u32, u32),
+        /// Number of the file on its device, likewise.
+        inode: u64,
         /// Path of the file, or a name such as `//anon` or `[vdso]`.
         path: &'a [u8],
     },

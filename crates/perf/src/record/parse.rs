@@ -17,6 +17,7 @@ const RECORD_SWITCH: u32 = 14;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 
 const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
@@ -97,7 +98,7 @@ fn parse_body<'a>(format: &Format, record: &'a [u8], totals: &'a mut Totals) -> 
             exec: misc & MISC_COMM_EXEC != 0,
             name: until_zero(fields.0),
         },
-        RECORD_MMAP2 => mmap2(id, fields)?,
+        RECORD_MMAP2 => mmap2(misc, id, fields)?,
         RECORD_SWITCH => Record::Switch(switch(misc, id, None)),
         RECORD_SWITCH_CPU_WIDE => {
             let other = (fields.u32()?, fields.u32()?);
@@ -143,11 +144,14 @@ fn sample<'a>(
     })
 }
 
-fn mmap2<'a>(id: Id, mut fields: Fields<'a>) -> Option<Record<'a>> {
+fn mmap2<'a>(misc: u16, id: Id, mut fields: Fields<'a>) -> Option<Record<'a>> {
     let (pid, tid) = (fields.u32()?, fields.u32()?);
     let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-    // Device, inode and its generation (or the build id); protection and flags.
-    fields.take(24 + 8)?;
+    let device = (fields.u32()?, fields.u32()?);
+    let (inode, _generation) = (fields.u64()?, fields.u64()?);
+    let is_of_file = misc & MISC_MMAP_BUILD_ID == 0;
+    // Protection and flags.
+    fields.take(8)?;
     Some(Record::Mmap2 {
         time: id.time,
         pid,
@@ -155,6 +159,8 @@ fn mmap2<'a>(id: Id, mut fields: Fields<'a>) -> Option<Record<'a>> {
         start,
         length,
         offset,
+        device: if is_of_file { device } else { (0, 0) },
+        inode: if is_of_file { inode } else { 0 },
         path: until_zero(fields.0),
     })
 }

@@ -3,18 +3,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto_unwind::{Machine, Registers};
+use ferretto_unwind::{Machine, Process as Unwound, Registers};
 use rustc_hash::FxHashMap;
 
+use super::aside::Aside;
 use super::lookup::Lookup;
 use super::names::Names;
 use super::off_cpu::Absences;
 use crate::config::{Callstacks, Plan, UserFrames};
 use crate::filter::{CommandLine, Filter};
 use crate::output::{Content, Sample, SkipReason, Task};
-use crate::process::{Identity, LookupError, Process, ProcessFolder, ProcessTable, Stage};
+use crate::process::{
+    Histories, Identity, LookupError, Mapped, Process, ProcessFolder, ProcessTable, Stage,
+};
 use crate::record::{self, Abi, CpuMode, Record, UserRegisters, Words};
 use crate::unwinding::{self, Job, RawSample, Unwinders};
+
+/// In samples of a task that has no number any more.
+const NO_PROCESS: u32 = u32::MAX;
 
 /// Decides what becomes of each record, and remembers what it has to.
 #[derive(Debug)]
@@ -27,6 +33,11 @@ pub(super) struct Intake {
     pub(super) processes: ProcessTable,
     /// When processes became other programs, while there may be samples from before.
     execs: [FxHashMap<u32, u64>; 2],
+    /// What is known of processes that are gone.
+    histories: Histories,
+    aside: Aside,
+    /// Rounds so far.
+    round: u64,
     /// What the timebase had counted at the sample before, by CPU.
     counted: FxHashMap<u32, u64>,
     pub(super) absences: Option<Absences>,
@@ -60,6 +71,9 @@ impl Intake {
             filter,
             processes: ProcessTable::default(),
             execs: Default::default(),
+            histories: Histories::default(),
+            aside: Aside::default(),
+            round: 0,
             counted: FxHashMap::default(),
             absences: is_off_cpu.then(Absences::default),
             names: None,
@@ -74,11 +88,38 @@ impl Intake {
             Record::Lost { count } => self.lost.push((cpu, count)),
             // Nobody knows how many records these were; at least one.
             Record::Malformed { .. } => self.lost.push((cpu, 1)),
+            Record::Fork(task) if task.pid != task.parent_pid => {
+                self.histories.forked(task.pid, task.parent_pid, task.time);
+            }
             Record::Exit(task) => {
                 self.processes.suspect(task.pid);
+                if task.is_process() {
+                    self.histories.ended(task.pid, task.time);
+                }
                 if let Some(names) = &mut self.names {
                     names.ended(task.tid);
                 }
+            }
+            Record::Mmap2 {
+                time,
+                pid,
+                start,
+                length,
+                offset,
+                device,
+                inode,
+                path,
+                ..
+            } => {
+                let mapped = Mapped {
+                    start,
+                    length,
+                    offset,
+                    device,
+                    inode,
+                    path,
+                };
+                self.mapped(pid, time, &mapped, helpers.unwinders);
             }
             Record::Comm {
                 time,
@@ -88,6 +129,7 @@ impl Intake {
             } => {
                 self.forget(pid, helpers.unwinders);
                 self.execs[0].insert(pid, time);
+                self.histories.executed(pid, time);
                 if let Some(names) = &mut self.names {
                     names.executed(pid);
                 }
@@ -106,8 +148,25 @@ impl Intake {
         }
     }
 
+    /// Code has been mapped. Whoever unwinds the process is told: it may be gone before its maps can be read again.
+    fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>, unwinders: &mut Unwinders) {
+        let process = self.processes.get(pid);
+        let is_unwound = mapped.inode != 0
+            && process.is_some_and(|process| {
+                process.stage == Stage::Accepted && process.since <= time && process.has_program
+            });
+        let map = self.histories.mapped(pid, time, mapped);
+        if let Some(map) = map.filter(|_| is_unwound) {
+            unwinders.tell(pid, Job::Mapped(pid, Box::new(map.clone())));
+        }
+    }
+
     /// Every ring has been read.
     pub(super) fn end_of_round(&mut self, unwinders: &mut Unwinders) {
+        self.round += 1;
+        let waited = self.aside.end_of_round();
+        self.settle(waited, unwinders);
+        self.histories.end_of_round();
         self.execs.swap(0, 1);
         self.execs[0].clear();
         for pid in self.processes.expire() {
@@ -132,22 +191,114 @@ impl Intake {
         if !self.callstacks.sampled() {
             return self.finish(sample, Content::Counters);
         }
-        let stage = self.decide(sample, helpers);
-        if let Some(names) = self.names.as_mut().filter(|_| stage != Stage::Rejected) {
+        let process = self.decide(sample, helpers);
+        if let Some(names) = self
+            .names
+            .as_mut()
+            .filter(|_| process.stage != Stage::Rejected)
+        {
             names.seen(sample.pid, sample.tid);
         }
-        let content = match stage {
-            Stage::TimedOut => Content::Skipped(SkipReason::ReadStage),
+        let is_earlier = sample.time < process.since;
+        let content = match process.stage {
             Stage::Rejected => Content::Skipped(SkipReason::NotInScope),
+            Stage::Gone => return self.enqueue(sample, true, helpers),
+            _ if is_earlier => return self.enqueue(sample, true, helpers),
+            Stage::TimedOut => Content::Skipped(SkipReason::ReadStage),
             Stage::Accepted | Stage::Resolving { .. } => {
                 let user_only = sample.cpu_mode == CpuMode::User;
                 if self.callstacks.user != UserFrames::None || !user_only {
-                    return self.enqueue(sample, helpers);
+                    let is_new = process.has_program && self.round < process.round + 2;
+                    return self.enqueue(sample, is_new, helpers);
                 }
                 Content::Counters
             }
         };
         self.finish(sample, content);
+    }
+
+    /// Has everything that waits unwound: all rings have been read.
+    pub(super) fn settle_all(&mut self, unwinders: &mut Unwinders) {
+        let waited = self.aside.all();
+        self.settle(waited, unwinders);
+    }
+
+    /// Drops everything that waits.
+    pub(super) fn purge(&mut self, unwinders: &Unwinders) {
+        for raw in self.aside.all() {
+            unwinders.stacks.give_back(raw.stack);
+        }
+    }
+
+    /// It is known by now what program each of these samples is of.
+    fn settle(&mut self, waited: Vec<RawSample>, unwinders: &mut Unwinders) {
+        // By process and the time at which its program began.
+        let mut gone: FxHashMap<(u32, u64), Vec<RawSample>> = FxHashMap::default();
+        for raw in waited {
+            let time = raw.sample.time;
+            let pid = raw.pid();
+            let process = self.processes.get(pid);
+            let process = process.filter(|process| process.since <= time);
+            match process.map(|process| process.stage) {
+                Some(Stage::Accepted | Stage::Resolving { .. }) => {
+                    self.hand_over(Box::new(raw), unwinders);
+                }
+                Some(Stage::TimedOut | Stage::Rejected) => {
+                    self.skip(raw, SkipReason::ReadStage, unwinders);
+                }
+                Some(Stage::Gone) | None => {
+                    let begun = self.histories.begun_at(pid, time);
+                    gone.entry((pid, begun)).or_default().push(raw);
+                }
+            }
+        }
+        for ((pid, _), raws) in gone {
+            self.settle_gone(pid, raws, unwinders);
+        }
+    }
+
+    /// Has samples unwound of a program that can no longer be looked at, all of the same.
+    fn settle_gone(&mut self, pid: u32, raws: Vec<RawSample>, unwinders: &mut Unwinders) {
+        let time = raws.first().map_or(0, |raw| raw.sample.time);
+        let code = self.histories.code_at(pid, time).unwrap_or_default();
+        let program = code.iter().find(|map| map.inode != 0);
+        let cmdline = program.map(|map| CommandLine::of_program(&map.name));
+        let has_frames = raws.iter().any(RawSample::has_program);
+        let is_wanted =
+            (has_frames || self.callstacks.kernel) && self.filter.keeps(pid, cmdline.as_ref());
+        let reason = match () {
+            () if !is_wanted => Some(SkipReason::NotInScope),
+            () if code.is_empty() && has_frames => Some(SkipReason::ReadStage),
+            () => None,
+        };
+        if let Some(reason) = reason {
+            for raw in raws {
+                self.skip(raw, reason, unwinders);
+            }
+            return;
+        }
+        let process = Unwound::gone(pid, code, self.histories.roots(pid));
+        for mut sample in unwinders.enqueue_gone(&self.source, pid, process, raws) {
+            sample.content = Content::Skipped(SkipReason::UnwindEnqueue);
+            self.done.push(sample);
+        }
+    }
+
+    fn skip(&mut self, raw: RawSample, reason: SkipReason, unwinders: &Unwinders) {
+        unwinders.stacks.give_back(raw.stack);
+        if self.absences.is_some() && reason == SkipReason::NotInScope {
+            return;
+        }
+        let mut sample = raw.sample;
+        sample.content = Content::Skipped(reason);
+        self.done.push(sample);
+    }
+
+    fn hand_over(&mut self, raw: Box<RawSample>, unwinders: &mut Unwinders) {
+        if let Err(mut sample) = unwinders.enqueue(&self.source, raw) {
+            sample.content = Content::Skipped(SkipReason::UnwindEnqueue);
+            self.done.push(sample);
+        }
     }
 
     fn finish(&mut self, sample: &record::Sample<'_>, content: Content) {
@@ -180,13 +331,19 @@ impl Intake {
         }
     }
 
-    fn enqueue(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) {
+    /// Has a sample unwound, or kept until it is known what program it is of.
+    fn enqueue(
+        &mut self,
+        sample: &record::Sample<'_>,
+        may_be_earlier: bool,
+        helpers: &mut Helpers<'_>,
+    ) {
         let stacks = &helpers.unwinders.stacks;
         if stacks.bytes().saturating_add(sample.stack.len() as u64) >= self.max_enqueued_bytes {
             return self.finish(sample, Content::Skipped(SkipReason::UnwindEnqueue));
         }
         let stack = stacks.copy(sample.stack);
-        let raw = Box::new(RawSample {
+        let raw = RawSample {
             sample: self.told(sample, Content::Counters),
             registers: sample.registers.as_ref().and_then(registers),
             stack,
@@ -198,20 +355,22 @@ impl Intake {
                 .as_ref()
                 .map(words)
                 .unwrap_or_default(),
-        });
+        };
         if let Some(absences) = &mut self.absences {
             absences.left(sample.tid, sample.time);
         }
-        if let Err(mut sample) = helpers.unwinders.enqueue(&self.source, raw) {
-            sample.content = Content::Skipped(SkipReason::UnwindEnqueue);
-            self.done.push(sample);
+        if !may_be_earlier {
+            return self.hand_over(Box::new(raw), helpers.unwinders);
+        }
+        if let Err(raw) = self.aside.put(raw) {
+            self.skip(*raw, SkipReason::UnwindEnqueue, helpers.unwinders);
         }
     }
 
     /// Where the process of this sample stands; decided now if it is its first.
-    fn decide(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) -> Stage {
+    fn decide(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) -> Process {
         if let Some(process) = self.processes.get(sample.pid) {
-            return stage_at(sample.time, process);
+            return *process;
         }
         let since = self.execs.iter().filter_map(|execs| execs.get(&sample.pid));
         let since = since.copied().max().unwrap_or(0);
@@ -220,9 +379,12 @@ impl Intake {
             stage,
             identity,
             since,
+            round: self.round,
+            has_program: identity.is_some_and(|identity| !identity.is_kernel_thread)
+                && self.callstacks.user != UserFrames::None,
         };
         self.processes.insert(sample.pid, process);
-        stage_at(sample.time, &process)
+        process
     }
 
     fn first_look(
@@ -235,6 +397,11 @@ impl Intake {
             0 => Err(LookupError::Gone),
             pid => ProcessFolder::open(pid),
         };
+        // Whether it is wanted is decided when it is known what it was.
+        let is_gone = matches!(folder, Err(LookupError::Gone)) && pid != 0 && pid != NO_PROCESS;
+        if is_gone && self.callstacks.user != UserFrames::None {
+            return (Stage::Gone, None);
+        }
         let identity = match &folder {
             Ok(folder) => folder.identity().ok(),
             Err(_) => None,
@@ -258,14 +425,15 @@ impl Intake {
             return (Stage::Accepted, identity);
         }
         let stage = match helpers.lookup.descriptors(pid, folder) {
-            Ok(descriptors) => {
-                if let Err(sentence) = helpers.unwinders.adopt(pid, descriptors) {
+            Ok(descriptors) => match helpers.unwinders.adopt(pid, descriptors) {
+                Ok(true) => Stage::Accepted,
+                Ok(false) => Stage::Gone,
+                Err(sentence) => {
                     helpers.lookup.tell(sentence);
+                    Stage::Accepted
                 }
-                Stage::Accepted
-            }
-            // There is nobody to wait for.
-            Err(LookupError::Gone) => Stage::TimedOut,
+            },
+            Err(LookupError::Gone) => Stage::Gone,
             Err(LookupError::Denied(_) | LookupError::Failed(_)) => Stage::Resolving {
                 until: helpers.now + self.descriptor_timeout,
             },
@@ -280,15 +448,6 @@ impl Intake {
             UserFrames::KernelFramePointer => sample.callchain.user.is_none(),
             UserFrames::None => false,
         }
-    }
-}
-
-/// Where a process stood then: the program it ran before can no longer be looked at.
-fn stage_at(time: u64, process: &Process) -> Stage {
-    match process.stage {
-        Stage::Rejected => Stage::Rejected,
-        _ if time < process.since => Stage::TimedOut,
-        stage => stage,
     }
 }
 

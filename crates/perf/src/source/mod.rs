@@ -1,5 +1,6 @@
 //! One instance of the data source `linux.perf`.
 
+mod aside;
 mod intake;
 mod lookup;
 mod names;
@@ -264,6 +265,7 @@ impl PerfSource {
             }
         }
         self.time_out(crew);
+        self.intake.settle_all(crew.unwinders);
         self.hand_over(crew);
     }
 
@@ -292,6 +294,7 @@ impl PerfSource {
         }
         // Before anybody is told that it has ended.
         self.readers.clear();
+        self.intake.settle_all(crew.unwinders);
         self.hand_over(crew);
         let action = Action::Stop {
             source: self.key,
@@ -306,13 +309,15 @@ impl PerfSource {
     }
 
     /// Ends at once; what was read and not written yet is dropped.
-    pub(crate) fn purge(self, crew: &mut Crew<'_>) {
+    pub(crate) fn purge(mut self, crew: &mut Crew<'_>) {
+        self.intake.purge(crew.unwinders);
         crew.unwinders.purge(&self.intake.source);
         crew.mailbox.send(Message::Purge(self.key));
     }
 
     /// Ends because the daemon is too large, and has that told.
-    pub(crate) fn end_by_guardrail(self, crew: &mut Crew<'_>) -> bool {
+    pub(crate) fn end_by_guardrail(mut self, crew: &mut Crew<'_>) -> bool {
+        self.intake.purge(crew.unwinders);
         crew.unwinders.purge(&self.intake.source);
         crew.mailbox.send(Message::Guardrail(self.key));
         self.is_stopping
@@ -324,13 +329,16 @@ impl PerfSource {
         if !matches!(stage, Some(Stage::Resolving { .. } | Stage::TimedOut)) {
             return;
         }
-        if let Ok(descriptors) = descriptors.try_clone() {
-            self.intake.processes.set_stage(pid, Stage::Accepted);
-            if let Err(sentence) = crew.unwinders.adopt(pid, descriptors) {
-                crew.lookup.tell(sentence);
-            }
-            crew.unwinders.hand_over(&self.intake.source);
+        let Ok(descriptors) = descriptors.try_clone() else {
+            return;
+        };
+        match crew.unwinders.adopt(pid, descriptors) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(sentence) => crew.lookup.tell(sentence),
         }
+        self.intake.processes.set_stage(pid, Stage::Accepted);
+        crew.unwinders.hand_over(&self.intake.source);
     }
 
     fn check_memory(&self) -> Option<Outcome> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ferretto_metatrace::{Counter, Event, Recorder};
-use ferretto_unwind::{Cache, Process, Registers};
+use ferretto_unwind::{Cache, Map, Process, Registers};
 
 use self::panics::caught;
 use self::queue::Queue;
@@ -32,6 +32,10 @@ pub(crate) enum Job {
     Sample(Box<RawSample>),
     /// How to look at a process.
     Adopt(u32, Box<Process>),
+    /// It has mapped code since.
+    Mapped(u32, Box<Map>),
+    /// A process that is gone, or what one was before it executed another program, and all samples of that.
+    Gone(Box<Process>, Vec<RawSample>),
     /// The descriptors of a process have not come.
     TimedOut(u32),
     /// Nothing but kernel frames is wanted of this process, or it has no others.
@@ -58,6 +62,18 @@ pub(crate) struct RawSample {
     pub(crate) kernel_chain: Box<[u64]>,
     /// Addresses in the program that the kernel found.
     pub(crate) user_chain: Box<[u64]>,
+}
+
+impl RawSample {
+    /// The process it is of.
+    pub(crate) fn pid(&self) -> u32 {
+        self.sample.task.map_or(0, |task| task.pid)
+    }
+
+    /// Whether there is anything to unwind of a program.
+    pub(crate) fn has_program(&self) -> bool {
+        self.registers.is_some() || !self.user_chain.is_empty()
+    }
 }
 
 /// The unwinders.
@@ -124,6 +140,28 @@ impl Unwinders {
         Ok(())
     }
 
+    /// Has samples of a process that is gone unwound with the next [`hand_over`](Self::hand_over); gives those back for
+    /// which there is no place.
+    pub(crate) fn enqueue_gone(
+        &mut self,
+        source: &Source,
+        pid: u32,
+        process: Process,
+        mut raws: Vec<RawSample>,
+    ) -> Vec<Sample> {
+        let places = raws.iter().take_while(|_| source.take_place()).count();
+        let refused = raws.drain(places..).map(|raw| {
+            self.stacks.give_back(raw.stack);
+            raw.sample
+        });
+        let refused = refused.collect();
+        if !raws.is_empty() {
+            let job = Job::Gone(Box::new(process), raws);
+            self.of_process(pid).push(job);
+        }
+        refused
+    }
+
     /// Tells the unwinder of a process something, after the samples enqueued before.
     pub(crate) fn tell(&mut self, pid: u32, job: Job) {
         self.of_process(pid).push(job);
@@ -156,17 +194,18 @@ impl Unwinders {
         self.hand_over(source);
     }
 
-    /// Gives the unwinder of a process what it needs to look at it.
+    /// Gives the unwinder of a process what it needs to look at it; `false` if the process has ended.
     ///
     /// # Errors
     ///
     /// If it cannot be looked at: the sentence to be told.
-    pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) -> Result<(), String> {
+    pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) -> Result<bool, String> {
         let scope = self.recorder.scope(Event::ProfilerMapsParse);
         let adopted = caught(pid, || adopt(pid, descriptors));
         drop(scope);
         let (job, result) = match adopted {
-            Ok(job) => (job, Ok(())),
+            Ok(Some(job)) => (job, Ok(true)),
+            Ok(None) => return Ok(false),
             Err(sentence) => (Job::TimedOut(pid), Err(sentence)),
         };
         self.tell(pid, job);
@@ -174,11 +213,13 @@ impl Unwinders {
     }
 }
 
-/// A job for a process that can be looked at. Its maps are read right away, as it may end at any moment.
-fn adopt(pid: u32, descriptors: Descriptors) -> Job {
+/// A job for a process that can be looked at. Its maps are read right away, as it may end at any moment. `None` if it has
+/// ended already.
+fn adopt(pid: u32, descriptors: Descriptors) -> Option<Job> {
     let mut process = Process::new(pid, descriptors.maps, descriptors.mem);
-    process.read_ahead();
-    Job::Adopt(pid, Box::new(process))
+    process
+        .read_ahead()
+        .then(|| Job::Adopt(pid, Box::new(process)))
 }
 
 impl Drop for Unwinders {

@@ -34,17 +34,47 @@ enum State {
     NoUserspace,
 }
 
+/// What all callstacks are found with.
+struct Unwinder {
+    cache: Arc<Cache>,
+    recorder: Arc<Recorder>,
+    frames: Vec<ferretto_unwind::Frame>,
+    unwind: Unwind,
+}
+
+impl Unwinder {
+    /// The callstack of a sample.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be unwound: the sentence to be told.
+    fn callstack(
+        &mut self,
+        source: &Source,
+        process: &mut Process,
+        raw: &RawSample,
+    ) -> Result<Content, String> {
+        let pid = raw.pid();
+        let current = Counter::ProfilerUnwindCurrentPid;
+        self.recorder.counter(current, || pid as i32);
+        let scope = self.recorder.scope(Event::ProfilerUnwindSample);
+        let (cache, frames, unwind) = (&self.cache, &mut self.frames, self.unwind);
+        let unwound = caught(pid, || unwind(source, process, cache, raw, frames));
+        drop(scope);
+        self.recorder.counter(current, || 0);
+        unwound
+    }
+}
+
 pub(super) struct Worker {
     queue: Arc<Queue>,
     mailbox: Arc<Mailbox>,
-    cache: Arc<Cache>,
     stacks: Arc<StackPool>,
     recorder: Arc<Recorder>,
+    unwinder: Unwinder,
     processes: HashMap<SourceKey, FxHashMap<u32, State>>,
     /// Finished samples of the source that has its turn.
     done: Vec<Sample>,
-    frames: Vec<ferretto_unwind::Frame>,
-    unwind: Unwind,
     /// Processes that could not be unwound and were told of.
     told: usize,
 }
@@ -60,13 +90,16 @@ impl Worker {
         Self {
             queue,
             mailbox,
-            cache,
             stacks,
+            unwinder: Unwinder {
+                cache,
+                recorder: Arc::clone(&recorder),
+                frames: Vec::new(),
+                unwind,
+            },
             recorder,
             processes: HashMap::new(),
             done: Vec::new(),
-            frames: Vec::new(),
-            unwind,
             told: 0,
         }
     }
@@ -98,6 +131,14 @@ impl Worker {
         match job {
             Job::Sample(raw) => self.sample(source, *raw),
             Job::Adopt(pid, process) => self.settle(source, pid, State::Known(process)),
+            Job::Mapped(pid, map) => {
+                let processes = self.processes.get_mut(&source.key);
+                let state = processes.and_then(|processes| processes.get_mut(&pid));
+                if let Some(State::Known(process)) = state {
+                    process.mapped(*map);
+                }
+            }
+            Job::Gone(process, raws) => self.gone(source, *process, raws),
             Job::TimedOut(pid) => self.settle(source, pid, State::TimedOut),
             Job::NoUserspace(pid) => self.settle(source, pid, State::NoUserspace),
             Job::Forget(pid) => {
@@ -129,11 +170,31 @@ impl Worker {
         }
     }
 
+    /// Samples of a process that is gone, or of what it was before.
+    fn gone(&mut self, source: &Source, mut process: Process, raws: Vec<RawSample>) {
+        let mut is_spoilt = false;
+        for raw in raws {
+            let content = match raw.has_program() {
+                _ if is_spoilt || source.is_purged() => Content::Skipped(SkipReason::UnwindStage),
+                false => only_kernel(&raw),
+                true => {
+                    let unwound = self.unwinder.callstack(source, &mut process, &raw);
+                    unwound.unwrap_or_else(|sentence| {
+                        is_spoilt = true;
+                        tell(&mut self.told, &self.mailbox, source.key, sentence);
+                        Content::Skipped(SkipReason::UnwindStage)
+                    })
+                }
+            };
+            self.finish(source, raw, content);
+        }
+    }
+
     fn sample(&mut self, source: &Source, raw: RawSample) {
         if source.is_purged() {
             return self.finish(source, raw, Content::Counters);
         }
-        let pid = raw.sample.task.map_or(0, |task| task.pid);
+        let pid = raw.pid();
         let processes = self.processes.entry(source.key).or_default();
         let state = processes
             .entry(pid)
@@ -144,27 +205,14 @@ impl Worker {
         }
         let content = match state {
             State::Known(process) => {
-                let (cache, frames) = (&self.cache, &mut self.frames);
-                let current = Counter::ProfilerUnwindCurrentPid;
-                self.recorder.counter(current, || pid as i32);
-                let scope = self.recorder.scope(Event::ProfilerUnwindSample);
-                let unwind = self.unwind;
-                let unwound = caught(pid, || unwind(source, process, cache, &raw, frames));
-                drop(scope);
-                self.recorder.counter(current, || 0);
+                let unwound = self.unwinder.callstack(source, process, &raw);
                 unwound.unwrap_or_else(|sentence| {
                     *state = State::TimedOut;
-                    if self.told < MAX_TOLD {
-                        self.told += 1;
-                        self.mailbox.send(Message::Remark(source.key, sentence));
-                    }
+                    tell(&mut self.told, &self.mailbox, source.key, sentence);
                     Content::Skipped(SkipReason::UnwindStage)
                 })
             }
-            State::NoUserspace => Content::Stack(Stack {
-                frames: kernel_frames(&raw),
-                error: None,
-            }),
+            State::NoUserspace => only_kernel(&raw),
             State::Waiting(_) | State::TimedOut => Content::Skipped(SkipReason::UnwindStage),
         };
         self.finish(source, raw, content);
@@ -184,7 +232,7 @@ impl Worker {
 
     fn clear_cache(&mut self, key: SourceKey) {
         let _scope = self.recorder.scope(Event::ProfilerUnwindCacheClear);
-        self.cache.clear();
+        self.unwinder.cache.clear();
         for state in self.processes.entry(key).or_default().values_mut() {
             if let State::Known(process) = state {
                 process.clear();
@@ -203,9 +251,24 @@ impl Worker {
         }
         self.send(source.key);
         if self.processes.is_empty() {
-            self.cache.clear();
+            self.unwinder.cache.clear();
         }
     }
+}
+
+/// Tells of a process that cannot be unwound, unless there were many.
+fn tell(told: &mut usize, mailbox: &Mailbox, key: SourceKey, sentence: String) {
+    if *told < MAX_TOLD {
+        *told += 1;
+        mailbox.send(Message::Remark(key, sentence));
+    }
+}
+
+fn only_kernel(raw: &RawSample) -> Content {
+    Content::Stack(Stack {
+        frames: kernel_frames(raw),
+        error: None,
+    })
 }
 
 fn kernel_frames(raw: &RawSample) -> Vec<Frame> {
@@ -295,7 +358,7 @@ mod tests {
     fn adopt(worker: &mut Worker, source: &Source, pid: u32) {
         let folder = ProcessFolder::open(std::process::id()).unwrap();
         let descriptors = folder.descriptors().unwrap();
-        worker.handle(source, super::super::adopt(pid, descriptors));
+        worker.handle(source, super::super::adopt(pid, descriptors).unwrap());
     }
 
     fn unwind_one(worker: &mut Worker, source: &Source, pid: u32) {
@@ -308,7 +371,7 @@ mod tests {
         let source = Source::new(SourceKey(1), Callstacks::default());
         let mailbox = Arc::<Mailbox>::default();
         let mut worker = worker(&mailbox);
-        worker.unwind = |_, _, _, raw, _| match raw.sample.task {
+        worker.unwinder.unwind = |_, _, _, raw, _| match raw.sample.task {
             Some(Task { pid: 1, .. }) => panic!("a broken table"),
             _ => Content::Stack(Stack::default()),
         };
@@ -329,7 +392,7 @@ mod tests {
         };
         assert!(sentence.contains("process 1 ") && sentence.contains("a broken table"));
         // The same number may be another program later.
-        worker.unwind = unwind;
+        worker.unwinder.unwind = unwind;
         adopt(&mut worker, &source, 1);
         unwind_one(&mut worker, &source, 1);
         let last = worker.done.last().map(|sample| &sample.content);

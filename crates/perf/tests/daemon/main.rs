@@ -2,6 +2,7 @@
 
 mod callstacks;
 mod counting;
+mod gone;
 mod life;
 mod metatrace;
 mod programs;

@@ -47,8 +47,9 @@ enum Step {
 pub(crate) struct Walker<'p> {
     pub(crate) space: &'p mut Space,
     pub(crate) walk: &'p mut Walk,
-    pub(crate) maps: &'p File,
-    pub(crate) memory: &'p File,
+    /// `/proc/PID/maps` and `/proc/PID/mem`; `None` if the process is gone.
+    pub(crate) maps: Option<&'p File>,
+    pub(crate) memory: Option<&'p File>,
     pub(crate) pages: &'p mut Pages,
     pub(crate) cache: &'p Cache,
     pub(crate) frames: &'p mut Vec<Frame>,
@@ -309,7 +310,10 @@ impl Walker<'_> {
             name: None,
         };
         if !is_file {
-            frame.name = self.space.jit_name(place, address, self.maps);
+            let devices = &self.cache.devices;
+            frame.name = self
+                .maps
+                .and_then(|maps| self.space.jit_name(place, address, maps, devices));
         }
         self.frames.push(frame);
     }

@@ -55,8 +55,7 @@ pub(crate) struct Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -137,6 +136,12 @@ impl Target {
         let pid = Pid::from_raw(self.pid() as i32);
         signal::kill(pid, signal::Signal::SIGUSR1).unwrap();
         self.line()
+    }
+
+    /// Ends it. Its files stay.
+    pub(crate) fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     pub(crate) fn pid(&self) -> u32 {
