@@ -1,6 +1,5 @@
 //! Names of addresses from the files of a module.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use ferretto_elf::Elf;
@@ -74,9 +73,8 @@ fn places(
         let problem = problem.map(|problem| format!("{}: {problem}", image.path.display()));
         remarks.extend(problem);
     };
-    let folder = image.path.parent().unwrap_or(Path::new("/"));
     let supplementary = supplementary.map(|image| &image.elf);
-    match Dwarf::open(&image.elf, supplementary, folder, &budget) {
+    match Dwarf::open(&image.elf, supplementary, &image.path, &budget) {
         Ok((dwarf, problem)) => {
             remark(problem);
             let (places, problem) = dwarf.locate(addresses, &budget);

@@ -3,6 +3,7 @@
 mod cache;
 mod hostile;
 mod lines;
+mod packages;
 mod search;
 mod shared;
 mod support;

@@ -281,3 +281,34 @@ fn pprof_may_be_of_one_process() {
     let none = pprof(&profile, &counts, Some((0, 5)));
     assert_eq!(messages(&none, 2).len(), 0);
 }
+
+/// The kernel's own limit for names was 128 bytes, and is 512 for those of Rust.
+#[test]
+fn long_names_of_the_kernels_rust_are_demangled_whole() {
+    let module = "a".repeat(150);
+    let mangled = format!("_RNvNtNtC6kernel150{module}4sync4lock");
+    let trace = Trace::begun().interned().packet(|p| {
+        p.varint(10, SEQUENCE);
+        p.varint(13, NEEDS_STATE);
+        p.nested(12, |data| {
+            data.nested(5, |name| {
+                name.varint(1, 90);
+                name.bytes(2, mangled.as_bytes());
+            });
+            data.nested(6, |frame| {
+                frame.varint(1, 91);
+                frame.varint(2, 90);
+                frame.varint(3, 4);
+            });
+            data.nested(7, |stack| {
+                stack.varint(1, 92);
+                stack.varint(2, 30);
+                stack.varint(2, 91);
+            });
+        });
+    });
+    let (profile, counts) = trace.sample(50, 100, 92).read();
+    let lines = folded(&profile, &counts, &FoldOptions::default());
+    let expected = format!("kernel::{module}::sync::lock");
+    assert!(lines[0].contains(&expected), "{lines:?}");
+}

@@ -7,18 +7,21 @@
 mod budget;
 mod lines;
 mod names;
+mod package;
 mod ranges;
 mod section;
 mod split;
 mod unit;
 mod walk;
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ferretto_elf::Elf;
 
 pub(super) use budget::{Budget, Problem};
+use package::Package;
 use section::Section;
 use unit::{Address, Text, Unit};
 
@@ -57,8 +60,10 @@ pub(super) struct Dwarf<'e> {
     units: Vec<u64>,
     /// A file that several share parts with.
     supplementary: Option<Box<Self>>,
-    /// Where the file is.
-    folder: PathBuf,
+    /// The file.
+    path: PathBuf,
+    /// The package beside it, if there is one, opened when first needed.
+    package: OnceCell<Option<Package>>,
 }
 
 impl<'e> Sections<'e> {
@@ -100,20 +105,21 @@ impl<'e> Dwarf<'e> {
     pub(super) fn open(
         elf: &'e Elf,
         supplementary: Option<&'e Elf>,
-        folder: &Path,
+        path: &Path,
         budget: &Budget,
     ) -> Result<(Self, Option<Problem>), Problem> {
         let sections = Sections::open(elf)?;
         let (units, problem) = unit::offsets(&sections.info, budget);
         let supplementary = match supplementary {
-            Some(elf) => Some(Box::new(Self::open(elf, None, folder, budget)?.0)),
+            Some(elf) => Some(Box::new(Self::open(elf, None, path, budget)?.0)),
             None => None,
         };
         let dwarf = Self {
             sections,
             units,
             supplementary,
-            folder: folder.to_owned(),
+            path: path.to_owned(),
+            package: OnceCell::new(),
         };
         Ok((dwarf, problem))
     }
@@ -183,12 +189,10 @@ impl<'e> Dwarf<'e> {
         addresses: &[u64],
         budget: &Budget,
     ) -> Result<Vec<Vec<Place>>, Problem> {
-        let Some(split) = &unit.split else {
-            return self.places(self, unit, unit, addresses, budget);
-        };
-        let file = self.split_file(unit, split, budget)?;
-        let (entries, of_entries) = self.open_split(&file.elf, unit, budget)?;
-        self.places(&entries, &of_entries, unit, addresses, budget)
+        match &unit.split {
+            Some(name) => self.locate_in_split(unit, name, addresses, budget),
+            None => self.places(self, unit, unit, addresses, budget),
+        }
     }
 
     /// What functions there are, by the unit `of_entries` of the file `entries`, and lines, by `unit` of this file.

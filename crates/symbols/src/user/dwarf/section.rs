@@ -57,6 +57,28 @@ impl<'e> Section<'e> {
         })
     }
 
+    /// Only this part of it; all of it if none is named.
+    pub(super) fn part(mut self, part: Option<Range<u64>>) -> Result<Self, Problem> {
+        let Some(Range { start, end }) = part else {
+            return Ok(self);
+        };
+        if start > end || end > self.size() {
+            return Err(Problem::Inconsistent("a part beyond the end of a section"));
+        }
+        match &mut self.place {
+            Place::Absent => {}
+            Place::File { offset, size } => {
+                *offset = offset.saturating_add(start);
+                *size = end - start;
+            }
+            Place::Memory(bytes) => {
+                bytes.truncate(end as usize);
+                bytes.drain(..start as usize);
+            }
+        }
+        Ok(self)
+    }
+
     pub(super) fn size(&self) -> u64 {
         match &self.place {
             Place::Absent => 0,

@@ -1,35 +1,55 @@
-//! Units of which the larger part is in a file of its own (`.dwo`), as the compiler left it.
+//! Units of which the larger part is in another file: one of its own (`.dwo`), as the compiler left it, or the package of
+//! the program (`.dwp`).
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use ferretto_elf::Elf;
 
 use super::budget::{Budget, Problem};
+use super::package::{Package, Parts};
 use super::section::Section;
 use super::unit::{self, Text, Unit};
-use super::{Dwarf, Sections};
+use super::{Dwarf, Place, Sections};
 use crate::user::image::Image;
 
 const MISSING: Problem =
     Problem::Inconsistent("a part is in a .dwo file that is not there any more");
 
 impl<'e> Dwarf<'e> {
-    /// The file that has the rest of `unit`.
-    pub(super) fn split_file(
+    /// The functions at `addresses` of a unit whose rest is elsewhere.
+    pub(super) fn locate_in_split(
         &self,
         unit: &Unit,
         name: &Text,
+        addresses: &[u64],
         budget: &Budget,
-    ) -> Result<Image, Problem> {
+    ) -> Result<Vec<Vec<Place>>, Problem> {
+        let package = self.package.get_or_init(|| Package::beside(&self.path));
+        let packed = package.as_ref().zip(unit.header.split_id);
+        if let Some((package, id)) = packed
+            && let Some(parts) = package.find(id, budget)?
+        {
+            let (entries, of_entries) = self.open_split(&package.image.elf, parts, unit, budget)?;
+            return self.places(&entries, &of_entries, unit, addresses, budget);
+        }
+        let file = self.split_file(unit, name, budget)?;
+        let (entries, of_entries) = self.open_split(&file.elf, Parts::default(), unit, budget)?;
+        self.places(&entries, &of_entries, unit, addresses, budget)
+    }
+
+    /// The file that has the rest of `unit`.
+    fn split_file(&self, unit: &Unit, name: &Text, budget: &Budget) -> Result<Image, Problem> {
         let name = self.text(unit, name)?;
         let folder = unit.folder.as_ref().map(|folder| self.text(unit, folder));
         let folder = folder.transpose()?.unwrap_or_default();
         let last = Path::new(&name).file_name().unwrap_or_default();
+        let beside = self.path.parent().unwrap_or(Path::new("/"));
         // An absolute name stands for itself.
         let places = [
             Path::new(&folder).join(&name),
-            self.folder.join(&name),
-            self.folder.join(last),
+            beside.join(&name),
+            beside.join(last),
         ];
         for place in places {
             budget.spend(1)?;
@@ -46,24 +66,26 @@ impl<'e> Dwarf<'e> {
         Err(MISSING)
     }
 
-    /// The rest of `unit`, in `elf`.
-    pub(super) fn open_split<'s>(
+    /// The rest of `unit`, in these parts of `elf`.
+    fn open_split<'s>(
         &'s self,
         elf: &'s Elf,
+        parts: Parts,
         unit: &Unit,
         budget: &Budget,
     ) -> Result<(Dwarf<'s>, Unit), Problem> {
         let program: &'s Elf = self.sections.info.elf;
         let sections = Sections {
-            info: Section::open(elf, ".debug_info.dwo")?,
-            abbrev: Section::open(elf, ".debug_abbrev.dwo")?,
+            info: Section::open(elf, ".debug_info.dwo")?.part(parts.info)?,
+            abbrev: Section::open(elf, ".debug_abbrev.dwo")?.part(parts.abbrev)?,
             strings: Section::open(elf, ".debug_str.dwo")?,
             line_strings: Section::open(elf, ".debug_line_str.dwo")?,
-            string_offsets: Section::open(elf, ".debug_str_offsets.dwo")?,
+            string_offsets: Section::open(elf, ".debug_str_offsets.dwo")?
+                .part(parts.string_offsets)?,
             // What the linker decided is in the program.
             addresses: Section::open(program, ".debug_addr")?,
             ranges: Section::open(program, ".debug_ranges")?,
-            range_lists: Section::open(elf, ".debug_rnglists.dwo")?,
+            range_lists: Section::open(elf, ".debug_rnglists.dwo")?.part(parts.range_lists)?,
             lines: Section::open(program, ".debug_line")?,
         };
         let mut of_entries = Unit::read(&sections, 0, budget)?.ok_or(MISSING)?;
@@ -74,7 +96,8 @@ impl<'e> Dwarf<'e> {
             sections,
             units,
             supplementary: None,
-            folder: self.folder.clone(),
+            path: self.path.clone(),
+            package: OnceCell::new(),
         };
         Ok((dwarf, of_entries))
     }

@@ -1,0 +1,74 @@
+//! Packages (`.dwp`): the `.dwo` files of a program in one file, found by the numbers of their units.
+
+use std::ops::Range;
+use std::path::Path;
+
+use gimli::{DebugCuIndex, IndexSectionId, LittleEndian};
+
+use super::budget::{Budget, Problem};
+use crate::user::image::Image;
+
+/// An index has some dozen bytes a unit.
+const MAX_INDEX: u64 = 64 << 20;
+/// What looking up a unit costs at most, as an index may be made so that this takes long: so the clock is looked at often.
+const LOOKUP: u64 = 1 << 13;
+
+/// A package, opened.
+#[derive(Debug)]
+pub(super) struct Package {
+    pub(super) image: Image,
+    index: Vec<u8>,
+}
+
+/// The parts of a package's sections that are of one unit; `None` is all of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parts {
+    pub(super) info: Option<Range<u64>>,
+    pub(super) abbrev: Option<Range<u64>>,
+    pub(super) string_offsets: Option<Range<u64>>,
+    pub(super) range_lists: Option<Range<u64>>,
+}
+
+impl Package {
+    /// The package of the program at `path`, or of the program whose debug file that is; `None` if there is none.
+    pub(super) fn beside(path: &Path) -> Option<Self> {
+        let program = match path.extension() {
+            Some(ending) if ending == "debug" => path.with_extension(""),
+            _ => path.to_owned(),
+        };
+        let mut name = program.into_os_string();
+        name.push(".dwp");
+        let image = Image::open(Path::new(&name)).ok()?;
+        let header = image.elf.section_header(".debug_cu_index")?;
+        let index = image.elf.section_data(header, MAX_INDEX).ok()?;
+        Some(Self { image, index })
+    }
+
+    /// Where the unit with this number is; `None` if the package does not have it.
+    pub(super) fn find(&self, id: u64, budget: &Budget) -> Result<Option<Parts>, Problem> {
+        budget.spend(LOOKUP)?;
+        let index = DebugCuIndex::new(&self.index, LittleEndian).index()?;
+        let Some(row) = index.find(id) else {
+            return Ok(None);
+        };
+        // What has no column has nothing of the unit.
+        let mut parts = Parts {
+            info: Some(0..0),
+            abbrev: Some(0..0),
+            string_offsets: Some(0..0),
+            range_lists: Some(0..0),
+        };
+        for part in index.sections(row)? {
+            let start = u64::from(part.offset);
+            let range = Some(start..start + u64::from(part.size));
+            match part.section {
+                IndexSectionId::DebugInfo => parts.info = range,
+                IndexSectionId::DebugAbbrev => parts.abbrev = range,
+                IndexSectionId::DebugStrOffsets => parts.string_offsets = range,
+                IndexSectionId::DebugRngLists => parts.range_lists = range,
+                _ => {}
+            }
+        }
+        Ok(Some(parts))
+    }
+}
