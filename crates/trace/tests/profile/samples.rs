@@ -200,7 +200,7 @@ fn common(sample: impl FnOnce(&mut crate::made::Packet<'_>)) -> Trace {
 }
 
 #[test]
-fn the_common_format_is_read() {
+fn perf_048_the_common_format_is_read() {
     let trace = common(|sample| {
         sample.varint(2, 9);
         sample.varint(4, 9);
@@ -241,7 +241,7 @@ fn the_common_format_is_read() {
 }
 
 #[test]
-fn a_weight_needs_a_counter_and_for_some_a_cpu() {
+fn perf_048_a_weight_needs_a_counter_and_for_some_a_cpu() {
     let weight = |write: fn(&mut crate::made::Packet<'_>)| {
         let (samples, profile) = common(|sample| {
             sample.varint(11, 5);
