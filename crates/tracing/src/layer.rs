@@ -169,6 +169,15 @@ impl FerrettoLayer {
         }
     }
 
+    /// The same on the thread's track, made in a place that is known.
+    #[inline(never)]
+    fn enter_here<S>(&self, site: &'static Site, id: &Id, context: Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        self.begin(site, id, &context);
+    }
+
     /// Begins a slice on the thread's track, if somebody records it.
     #[inline]
     fn begin<S>(&self, site: &'static Site, id: &Id, context: &Context<'_, S>)
@@ -283,8 +292,7 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let has_values = site.has_plain || site.has_special;
-        if !has_values || !site.category.is_enabled() {
+        if !site.has_values || !site.category.is_enabled() {
             return;
         }
         if !(site.is_plain && self.keep_numbers(attributes, id)) {
@@ -485,8 +493,10 @@ where
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let (layer, span) = (self.number, id.into_u64());
-        if let Some(site) = newest::get(layer, span)
-            && self.is_bare(site)
+        let Some(site) = newest::get(layer, span) else {
+            return self.enter(id, context);
+        };
+        if self.is_bare(site)
             && let Some(listeners) = Listeners::known(site.category)
         {
             let entered = Entered {
@@ -504,7 +514,10 @@ where
                 return listeners.begin(site.category, site.metadata.name());
             }
         }
-        self.enter(id, context);
+        match site.spans {
+            Spans::Tracks => self.enter(id, context),
+            _ => self.enter_here(site, id, context),
+        }
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {

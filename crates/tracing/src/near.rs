@@ -16,7 +16,7 @@ const FILLING: u64 = u64::MAX;
 
 /// Places for values, by the number of their span. A span whose place is taken has them in its extensions.
 #[derive(Default)]
-pub(crate) struct Near(OnceLock<Box<[Place]>>);
+pub(crate) struct Near(OnceLock<Box<[Place; PLACES]>>);
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -42,6 +42,13 @@ impl Place {
         self.span.load(Ordering::Acquire) == span
     }
 
+    /// Gives the place up, with values that are not numbers.
+    #[inline(never)]
+    fn release(&self) {
+        self.lock().release();
+        self.span.store(0, Ordering::Release);
+    }
+
     /// Takes the place, if it is free, for a span that has what `fill` puts there.
     #[inline]
     fn fill(&self, span: u64, fill: impl FnOnce(&Self)) -> bool {
@@ -55,22 +62,32 @@ impl Place {
     }
 }
 
+/// The place for the values of a span. Spans that a thread has open at the same time have different ones, mostly, and so
+/// have those of different threads. One that follows another has the same again, which is in the cache: registries count
+/// in the low bits, and in the middle ones have the thread.
+#[inline]
+fn at(places: &[Place; PLACES], span: u64) -> &Place {
+    let thread = span >> 38;
+    let place = span.wrapping_add(thread.wrapping_mul(29));
+    &places[place as usize % PLACES]
+}
+
+/// Places that are all free; not on the stack, which may be small.
+#[cold]
+fn places() -> Box<[Place; PLACES]> {
+    let places: Box<[_]> = (0..PLACES).map(|_| Place::default()).collect();
+    places.try_into().expect("there are as many")
+}
+
 impl Near {
-    /// Spans that a thread has open at the same time have different places, mostly, and so have those of different threads.
-    /// One that follows another has the same place again, which is in the cache: registries count in the low bits, and in
-    /// the middle ones have the thread.
     #[inline]
     fn place(&self, span: u64) -> Option<&Place> {
-        let thread = span >> 38;
-        let place = span.wrapping_add(thread.wrapping_mul(29));
-        self.0.get()?.get(place as usize % PLACES)
+        self.0.get().map(|places| at(places, span))
     }
 
     #[inline]
-    fn place_for(&self, span: u64) -> Option<&Place> {
-        self.0
-            .get_or_init(|| (0..PLACES).map(|_| Place::default()).collect());
-        self.place(span)
+    fn place_for(&self, span: u64) -> &Place {
+        at(self.0.get_or_init(places), span)
     }
 
     #[inline]
@@ -82,16 +99,14 @@ impl Near {
     #[inline]
     pub(crate) fn put(&self, span: u64, stored: &mut Stored) -> bool {
         let fill = |place: &Place| *place.lock() = std::mem::take(stored);
-        self.place_for(span)
-            .is_some_and(|place| place.fill(span, fill))
+        self.place_for(span).fill(span, fill)
     }
 
     /// Takes what a new span has that has only numbers, if there is room.
     #[inline]
     pub(crate) fn put_numbers(&self, span: u64, numbers: &Numbers) -> bool {
         let fill = |place: &Place| place.numbers.set(numbers);
-        self.place_for(span)
-            .is_some_and(|place| place.fill(span, fill))
+        self.place_for(span).fill(span, fill)
     }
 
     /// What a span has, if that is here and only numbers.
@@ -119,10 +134,9 @@ impl Near {
     pub(crate) fn forget(&self, span: u64) {
         if let Some(place) = self.place_of(span) {
             if place.numbers.is_empty() {
-                place.lock().release();
-            } else {
-                place.numbers.clear();
+                return place.release();
             }
+            place.numbers.clear();
             place.span.store(0, Ordering::Release);
         }
     }

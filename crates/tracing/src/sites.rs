@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) location: Option<&'static SourceLocation>,
     /// Spans have nothing but a name.
     pub(crate) is_bare: bool,
+    /// Whether there are arguments, counters or flows.
+    pub(crate) has_values: bool,
     /// Spans have nothing but a name and values.
     pub(crate) is_plain: bool,
     /// The names of the fields.
@@ -272,6 +274,7 @@ impl Site {
             has_message,
             location,
             is_bare: is_plain && !(has_plain || has_message),
+            has_values: has_plain || has_special,
             is_plain,
             fields: metadata.fields().iter().map(|field| field.name()).collect(),
         }
