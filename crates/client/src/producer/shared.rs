@@ -217,6 +217,18 @@ impl Shared {
         None
     }
 
+    /// Sends what the writers' side has for the service from this very thread; the owner does the rest.
+    fn send_now(&self) {
+        self.pump(None);
+        let unsent = self.with_connection(|link| {
+            link.flush();
+            link.wants_write()
+        });
+        if unsent == Some(true) {
+            self.wake.wake();
+        }
+    }
+
     /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that everything before
     /// it was seen.
     pub(super) fn run_callbacks(&self, request_id: u64) {
@@ -273,14 +285,7 @@ impl Outlet for SharedOutlet {
 
     fn flush_now(&self) {
         if let Some(shared) = self.0.upgrade() {
-            shared.pump(None);
-            let unsent = shared.with_connection(|link| {
-                link.flush();
-                link.wants_write()
-            });
-            if unsent == Some(true) {
-                shared.wake.wake();
-            }
+            shared.send_now();
         }
     }
 }
@@ -334,10 +339,16 @@ impl ProducerHandle {
         if let Some(writers) = &self.writers {
             return (writers.0)();
         }
-        match (self.shared.arbiter(), u16::try_from(target_buffer)) {
-            (Some(arbiter), Ok(target @ 1..)) => arbiter.create_writer(target, policy),
-            _ => TraceWriter::null(),
-        }
+        let (Some(arbiter), Ok(target @ 1..)) =
+            (self.shared.arbiter(), u16::try_from(target_buffer))
+        else {
+            return TraceWriter::null();
+        };
+        let writer = arbiter.create_writer(target, policy);
+        // The service knows of a writer before anything is written with it: it copies what it finds unfinished when a
+        // recording ends, and that is not to overtake the registration.
+        self.shared.send_now();
+        writer
     }
 
     /// A writer for a recording that is expected but has not begun, known as `reservation`, a number of the caller's

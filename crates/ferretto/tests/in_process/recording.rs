@@ -1,10 +1,11 @@
 //! What is recorded arrives, in order and under its true name.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use ferretto::in_process::InProcess;
-use ferretto_client::{ExhaustedPolicy, Scraping, TraceWriter};
-use ferretto_proto::TraceConfig;
+use ferretto_client::{Event, ExhaustedPolicy, Producer, ProducerOptions, Scraping, TraceWriter};
+use ferretto_proto::{DataSourceDescriptor, TraceConfig};
 
 use super::world::*;
 
@@ -40,6 +41,43 @@ fn a_service_of_its_own_knows_nothing_of_others() {
     start(&mut consumer, config(64));
     stop(&mut consumer);
     assert_eq!(numbers(&read(&mut consumer)), []);
+}
+
+#[test]
+fn what_a_new_writer_wrote_is_not_overtaken_by_a_stop_that_nobody_confirms() {
+    let service = InProcess::new();
+    let options = ProducerOptions {
+        scraping: Scraping::Enabled,
+        ..options()
+    };
+    let mut producer = Producer::through(Arc::new(service.clone()), options).unwrap();
+    producer.register(DataSourceDescriptor {
+        will_notify_on_stop: Some(false),
+        ..descriptor()
+    });
+    let mut consumer = consumer(&service);
+    consumer.enable_tracing(config(64), None).unwrap();
+    let target = wait_for_target(&mut producer);
+    // From here on the producer's owner does nothing.
+    let mut writer = producer.handle().create_writer(target, DROP);
+    write(&mut writer, 7, 10);
+    stop(&mut consumer);
+    assert_eq!(numbers(&read(&mut consumer)), [7]);
+}
+
+/// The buffer of the recording that begins.
+fn wait_for_target(producer: &mut Producer) -> u32 {
+    let deadline = Instant::now() + LIMIT;
+    while Instant::now() < deadline {
+        producer.process(Instant::now());
+        while let Some(event) = producer.poll_event() {
+            if let Event::Start { config, .. } = event {
+                return config.target_buffer.unwrap();
+            }
+        }
+        producer.wait(Some(LIMIT));
+    }
+    panic!("no recording began");
 }
 
 #[test]
