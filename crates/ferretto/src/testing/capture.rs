@@ -119,9 +119,13 @@ impl Capture {
             buffer_exhausted_policy: Some(BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP),
             ..Default::default()
         };
-        let config = RecordingConfig::new()
+        let mut config = RecordingConfig::new()
             .buffer(Buffer::discard(self.buffer_kb))
             .data_source(source);
+        // On a loaded machine a stop may take longer than services wait by default. A capture that ended without the
+        // producer's confirmation would keep one of the few places for instances.
+        let patience = LIMIT.saturating_sub(LIMIT / 10).as_millis();
+        config.message_mut().data_source_stop_timeout_ms = u32::try_from(patience).ok();
         session.set_up(config);
         session.start(LIMIT).wait()?;
         let result = work();

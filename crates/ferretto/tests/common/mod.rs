@@ -21,7 +21,7 @@ use ferretto_host::{Host, HostOptions, Stopper};
 use ferretto_wire::Encoder;
 
 /// How long anything in these tests may take. Nothing waits for it to pass.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Service {
     pub producers: Address,
