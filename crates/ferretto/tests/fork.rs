@@ -145,11 +145,14 @@ fn forked_children_are_recorded_as_themselves() {
     };
     let all = [&parent, &child, &grandchild].map(|packets| sequences(packets));
     let count: usize = all.iter().map(BTreeSet::len).sum();
+    let of_children = all[1].len() + all[2].len();
     let distinct: BTreeSet<u64> = all.into_iter().flatten().collect();
     assert_eq!(distinct.len(), count);
-    let lost = packets.iter().filter(|packet| number(packet, 42).is_some());
+    // Those of the parent may lose something later, too: its threads write faster than a loaded machine reads.
+    let lost = [child, grandchild].into_iter().flatten();
+    let lost = lost.filter(|packet| number(packet, 42).is_some());
     assert!(
-        lost.count() <= count,
+        lost.count() <= of_children,
         "only the beginnings of sequences may say so"
     );
 }
