@@ -24,7 +24,7 @@ impl<D: DataSource> DataSourceHandle<D> {
     /// Whether anybody records. One load; in a forked child it may say `true` before the first trace point.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
-        self.registered.slots.active() != 0
+        !cfg!(feature = "off") && self.registered.slots.active() != 0
     }
 
     /// Calls `write` once for every recording, with this thread's sequence in it. Does nothing if nobody records, or
