@@ -8,13 +8,14 @@ use rustix::thread::{
 };
 
 /// What the profiler needs: events of all CPUs, rings of any size, maps and memory of every process, the files that they
-/// have mapped, and names of the kernel's functions.
+/// have mapped, names of the kernel's functions, and to go ahead of the programs that it looks at.
 pub(crate) const OF_PROFILER: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::CHECKPOINT_RESTORE)
     .union(CapabilitySet::DAC_READ_SEARCH)
-    .union(CapabilitySet::SYSLOG);
+    .union(CapabilitySet::SYSLOG)
+    .union(CapabilitySet::SYS_NICE);
 
 /// Keeps of this thread's capabilities only these, for it and the threads it starts from now on, and never gets others.
 ///

@@ -1,6 +1,7 @@
 //! The producer that runs the data sources.
 
 mod flushes;
+mod urgency;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +19,7 @@ use ferretto_proto::DataSourceConfig;
 use ferretto_shm::Clock;
 
 use self::flushes::Flushes;
+use self::urgency::Urgency;
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::filter::Shards;
 use crate::options::Options;
@@ -53,6 +55,7 @@ pub struct Profiler {
     mailbox: Arc<Mailbox>,
     /// Started with the first data source.
     threads: Option<Threads>,
+    urgency: Urgency,
 }
 
 #[derive(Debug)]
@@ -87,6 +90,7 @@ impl Profiler {
             flushes: Flushes::default(),
             mailbox: Arc::default(),
             threads: None,
+            urgency: Urgency::default(),
             options,
         })
     }
@@ -108,6 +112,7 @@ impl Profiler {
                 self.mailbox.send(Message::EndMetatrace(key, id));
             }
             self.run_sources(&has_filled);
+            self.hurry();
             self.check_flushes();
             self.take_deliveries();
             has_filled = self.wait();
@@ -167,6 +172,7 @@ impl Profiler {
         if is_known || ![LINUX_PERF, METATRACE].map(str::as_bytes).contains(&name) {
             return;
         }
+        self.urgency.set(true);
         if let Err(error) = self.start_threads() {
             return self.failed(format!("threads cannot be started: {error}"));
         }
@@ -252,6 +258,18 @@ impl Profiler {
         let writer = thread.spawn(move || writer.run())?;
         self.threads = Some(Threads { unwinders, writer });
         Ok(())
+    }
+
+    /// Goes ahead of other programs while there is something to record, and says why if it cannot and that matters.
+    fn hurry(&mut self) {
+        self.urgency.set(!self.sources.is_empty());
+        let has_lost = self.sources.values().any(PerfSource::has_lost);
+        if let Some(text) = has_lost.then(|| self.urgency.reason()).flatten() {
+            self.options.notify(Notice::Remark {
+                source: LINUX_PERF.to_owned(),
+                text,
+            });
+        }
     }
 
     fn failed(&self, reason: String) {

@@ -47,6 +47,8 @@ pub(super) struct Intake {
     pub(super) done: Vec<Sample>,
     /// CPUs that lost records, and how many.
     pub(super) lost: Vec<(u32, u64)>,
+    /// Whether any were lost, or too many waited.
+    pub(super) has_lost: bool,
 }
 
 /// What a record is handled with.
@@ -79,13 +81,17 @@ impl Intake {
             names: None,
             done: Vec::new(),
             lost: Vec::new(),
+            has_lost: false,
         }
     }
 
     pub(super) fn record(&mut self, cpu: u32, record: Record<'_>, helpers: &mut Helpers<'_>) {
         match record {
             Record::Sample(sample) => self.sample(&sample, helpers),
-            Record::Lost { count } => self.lost.push((cpu, count)),
+            Record::Lost { count } => {
+                self.has_lost = true;
+                self.lost.push((cpu, count));
+            }
             // Nobody knows how many records these were; at least one.
             Record::Malformed { .. } => self.lost.push((cpu, 1)),
             Record::Fork(task) if task.pid != task.parent_pid => {
@@ -296,6 +302,7 @@ impl Intake {
 
     fn hand_over(&mut self, raw: Box<RawSample>, unwinders: &mut Unwinders) {
         if let Err(mut sample) = unwinders.enqueue(&self.source, raw) {
+            self.has_lost = true;
             sample.content = Content::Skipped(SkipReason::UnwindEnqueue);
             self.done.push(sample);
         }

@@ -138,6 +138,11 @@ impl PerfSource {
         Outcome::Runs
     }
 
+    /// Whether samples were lost, or skipped as too many were waiting.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.intake.has_lost
+    }
+
     fn time_out(&mut self, crew: &mut Crew<'_>) {
         self.intake.time_out(&mut Helpers {
             unwinders: crew.unwinders,

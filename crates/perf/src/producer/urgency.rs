@@ -1,0 +1,74 @@
+//! Going ahead of the programs that are profiled.
+//!
+//! On a machine that is busy the profiler would otherwise wait for the very programs it looks at: rings fill up and samples
+//! are lost when they are most wanted.
+
+use ferretto_priority::{Priority, ThreadBoost};
+
+/// A nice value of -10: ten times the share of an ordinary thread. Not a real-time priority, as callstacks of programs that
+/// make them expensive on purpose would then keep everybody else from the CPU.
+const URGENT: Priority = Priority::Normal(10);
+
+/// The priority of the calling thread: all calls must come from the same one. Threads that it starts meanwhile have it for
+/// good, and need it only while there is something to do for them.
+#[derive(Debug, Default)]
+pub(super) struct Urgency {
+    boost: ThreadBoost,
+    is_urgent: bool,
+    /// Why it could not be raised.
+    reason: Option<String>,
+    has_told: bool,
+}
+
+impl Urgency {
+    /// Raises the priority, if that is allowed, or gives it back.
+    pub(super) fn set(&mut self, is_urgent: bool) {
+        if std::mem::replace(&mut self.is_urgent, is_urgent) != is_urgent {
+            let set = self.boost.set(is_urgent.then_some(URGENT));
+            self.reason = set.err().map(|error| error.to_string());
+        }
+    }
+
+    /// Samples were lost for want of time: what to tell about that, once, if the priority could not be raised.
+    pub(super) fn reason(&mut self) -> Option<String> {
+        if self.has_told {
+            return None;
+        }
+        let reason = self.reason.as_ref()?;
+        self.has_told = true;
+        Some(format!(
+            "samples are lost as the machine is busy, and the profiler may not go ahead of other programs: {reason}; it needs \
+             CAP_SYS_NICE"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nice() -> i32 {
+        rustix::process::getpriority_process(None).expect("a nice value")
+    }
+
+    #[test]
+    fn threads_are_ahead_of_others_while_there_is_a_recording() {
+        let thread = std::thread::spawn(|| {
+            let mut urgency = Urgency::default();
+            let own = nice();
+            urgency.set(true);
+            if let Some(sentence) = urgency.reason() {
+                println!("skipped: {sentence}");
+                assert_eq!(urgency.reason(), None, "it is told once");
+                assert_eq!(nice(), own);
+                return;
+            }
+            assert_eq!(nice(), own.min(-10));
+            let other = std::thread::spawn(nice).join().expect("no panic");
+            assert_eq!(other, own.min(-10), "unwinders have it, too");
+            urgency.set(false);
+            assert_eq!(nice(), own);
+        });
+        thread.join().expect("no panic");
+    }
+}
