@@ -39,8 +39,7 @@ impl<K: Ord> Collector<K> {
         &self.recorder
     }
 
-    /// Whether this recording runs.
-    pub fn contains(&self, key: &K) -> bool {
+    fn contains(&self, key: &K) -> bool {
         self.writers.contains_key(key)
     }
 
@@ -73,8 +72,11 @@ impl<K: Ord> Collector<K> {
         self.recorder.switch(false);
     }
 
-    /// Writes what has been told by now, and has the service get it.
+    /// Writes what has been told by now, and has the service get it. Nothing if this recording does not run.
     pub fn flush(&mut self, key: &K) {
+        if !self.contains(key) {
+            return;
+        }
         self.collect();
         self.tell_overruns();
         if let Some(writer) = self.writers.get_mut(key) {

@@ -42,8 +42,6 @@ pub enum Event {
 #[non_exhaustive]
 #[repr(u16)]
 pub enum Counter {
-    /// Processes that were listed.
-    PsPidsScanned = 2,
     /// Samples that wait for unwinders.
     ProfilerUnwindQueueSize = 4,
     /// The process of the sample being unwound; 0 for none.

@@ -96,6 +96,13 @@ struct Began<'a> {
     time: u64,
 }
 
+impl Scope<'_> {
+    /// There was nothing to do: it is not told.
+    pub fn cancel(mut self) {
+        self.0 = None;
+    }
+}
+
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
         if let Some(began) = self.0.take() {

@@ -5,6 +5,7 @@
 //! - `linux.process_stats`: processes, threads and what they use ([`ProcessStats`]).
 //! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
 //! - `linux.system_info`: its processors and interrupts.
+//! - `perfetto.metatrace`: when all this is read, and how long it takes.
 //!
 //! The two types to know: [`Probes`] is the producer that offers these data sources to a service and
 //! runs them on one thread; [`Unavailable`] says what this machine or user does not allow, and how to

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use ferretto_client::{
     Daemon, DaemonOptions, Event, ExhaustedPolicy, InstanceId, Notice, ProducerOptions, Scraping,
     Stopper,
 };
+use ferretto_metatrace::{Collector, Counter, Event as Activity, METATRACE};
 use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
 use ferretto_proto::{DataSourceConfig, SystemInfoConfig, decode_lazy};
 
@@ -42,6 +44,10 @@ pub struct Probes {
     pause: Option<Timer>,
     instances: BTreeMap<InstanceId, Instance>,
     boost: ThreadBoost,
+    /// What this thread does itself.
+    metatrace: Collector<InstanceId>,
+    /// Recordings of that which are to end, after the others that end with them.
+    ending: Vec<InstanceId>,
 }
 
 /// An instance of a data source.
@@ -63,6 +69,10 @@ enum Source {
     ProcessStats(ProcessStats),
     SysStats(Box<SysStats>),
     SystemInfo(SystemInfoConfig, Box<dyn PacketSink>),
+    /// Lives in the collector.
+    Metatrace {
+        target: u32,
+    },
 }
 
 impl Source {
@@ -73,6 +83,7 @@ impl Source {
             Self::ProcessStats(_) => PROCESS_STATS,
             Self::SysStats(_) => SYS_STATS,
             Self::SystemInfo(..) => SYSTEM_INFO,
+            Self::Metatrace { .. } => METATRACE,
         }
     }
 
@@ -81,7 +92,7 @@ impl Source {
             Self::Batteries(source) => source.poll_period_ms(),
             Self::ProcessStats(source) => source.poll_period_ms(),
             Self::SysStats(source) => source.poll_period_ms(),
-            Self::Ftrace | Self::SystemInfo(..) => None,
+            Self::Ftrace | Self::SystemInfo(..) | Self::Metatrace { .. } => None,
         }
     }
 }
@@ -101,13 +112,17 @@ impl Probes {
             scraping: Scraping::Enabled,
             ..ProducerOptions::default()
         };
+        let daemon = Daemon::new(options, producer, descriptors())?;
+        let handle = daemon.handle().clone();
         Ok(Self {
-            daemon: Daemon::new(options, producer, descriptors())?,
+            daemon,
             ftrace: Controller::new(),
             drain: None,
             pause: None,
             instances: BTreeMap::new(),
             boost: ThreadBoost::new(),
+            metatrace: Collector::new(move || handle.wake()),
+            ending: Vec::new(),
         })
     }
 
@@ -122,7 +137,9 @@ impl Probes {
             for event in events {
                 self.handle_event(event);
             }
+            self.end_metatraces();
             self.run_timers(monotonic_ns());
+            self.metatrace.collect();
             let now = monotonic_ns();
             let due = self
                 .instances
@@ -140,6 +157,14 @@ impl Probes {
         let ids: Vec<InstanceId> = self.instances.keys().copied().collect();
         for id in ids {
             self.stop_instance(id);
+        }
+        self.end_metatraces();
+    }
+
+    fn end_metatraces(&mut self) {
+        for id in self.ending.drain(..) {
+            self.metatrace.stop(&id);
+            self.daemon.handle().notify_stopped(id);
         }
     }
 
@@ -230,6 +255,7 @@ impl Probes {
                     .unwrap_or_default();
                 Ok(Source::SystemInfo(wanted, sink))
             }
+            METATRACE => Ok(Source::Metatrace { target }),
             _ => Err("not a data source of this program".to_owned()),
         }
     }
@@ -268,6 +294,7 @@ impl Probes {
             return;
         }
         let now = monotonic_ns();
+        let recorder = Arc::clone(self.metatrace.recorder());
         match &mut instance.source {
             Source::Ftrace => {
                 if let Err(error) = self.ftrace.start(id.0) {
@@ -277,11 +304,20 @@ impl Probes {
                     });
                 }
             }
-            Source::ProcessStats(source) => source.start(),
+            Source::ProcessStats(source) => {
+                let _scope = recorder.scope(Activity::PsWriteAllProcesses);
+                source.start();
+            }
+            Source::Metatrace { target } => {
+                let handle = self.daemon.handle();
+                let writer = handle.create_writer(*target, ExhaustedPolicy::StallThenDrop);
+                self.metatrace.start(id, writer);
+            }
             Source::Batteries(_) | Source::SysStats(_) => {}
             Source::SystemInfo(config, sink) => system_info::write(config, sink.as_mut()),
         }
         instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
+        self.tell_sessions();
         self.reset_drain_timer();
         self.daemon.handle().notify_started(id);
     }
@@ -298,14 +334,28 @@ impl Probes {
         match instance.source {
             Source::Ftrace => {
                 self.ftrace.stop(id.0);
+                self.tell_sessions();
                 self.reset_drain_timer();
             }
             Source::Batteries(mut source) => source.flush(),
             Source::ProcessStats(mut source) => source.flush(),
             Source::SysStats(mut source) => source.flush(),
             Source::SystemInfo(_, mut sink) => sink.flush(),
+            Source::Metatrace { .. } => return self.ending.push(id),
         }
         self.daemon.handle().notify_stopped(id);
+    }
+
+    /// Tells how many recordings of kernel events there are.
+    fn tell_sessions(&self) {
+        self.metatrace
+            .recorder()
+            .counter(Counter::FtraceSessions, || {
+                let sources = self.instances.values().filter(|instance| instance.started);
+                let of_kernel =
+                    sources.filter(|instance| matches!(instance.source, Source::Ftrace));
+                of_kernel.count() as i32
+            });
     }
 
     fn flush(&mut self, ids: &[InstanceId]) {
@@ -316,6 +366,8 @@ impl Probes {
         };
         let ftrace: Vec<u64> = ids.iter().filter(is_ftrace).map(|id| id.0).collect();
         if !ftrace.is_empty() {
+            let recorder = Arc::clone(self.metatrace.recorder());
+            let _scope = recorder.scope(Activity::FtraceCpuFlush);
             self.ftrace.flush(&ftrace);
             self.pass_metadata_on();
         }
@@ -329,13 +381,19 @@ impl Probes {
                 Source::ProcessStats(source) => source.flush(),
                 Source::SysStats(source) => source.flush(),
                 Source::SystemInfo(_, sink) => sink.flush(),
+                Source::Metatrace { .. } => {}
             }
+        }
+        // Last, as it tells of the others.
+        for id in ids {
+            self.metatrace.flush(id);
         }
     }
 
     /// Lets the process data sources of each session know whom its kernel events were about.
     fn pass_metadata_on(&mut self) {
         let instances = &mut self.instances;
+        let recorder = Arc::clone(self.metatrace.recorder());
         self.ftrace.take_metadata(|id, metadata| {
             let Some(session) = instances
                 .get(&InstanceId(id))
@@ -348,6 +406,7 @@ impl Probes {
                     continue;
                 };
                 if instance.session == session && instance.started {
+                    let _scope = recorder.scope(Activity::PsOnPids);
                     source.on_renamed(metadata.renamed());
                     source.on_pids(metadata.pids());
                     source.on_fds(metadata.fds());
@@ -370,9 +429,12 @@ impl Probes {
             return;
         }
         self.pause = None;
+        let recorder = Arc::clone(self.metatrace.recorder());
+        let scope = recorder.scope(Activity::FtraceCpuBufferWatermark);
         let Some(more) = self.ftrace.read_filled() else {
-            return;
+            return scope.cancel();
         };
+        drop(scope);
         self.pass_metadata_on();
         self.pause = Some(Timer::next(now, FILLED_PAUSE_MS));
         if more {
@@ -383,22 +445,35 @@ impl Probes {
     fn run_timers(&mut self, now: u64) {
         self.read_filled(now);
         if self.drain.is_some_and(|timer| timer.is_due(now)) {
+            let recorder = Arc::clone(self.metatrace.recorder());
+            let scope = recorder.scope(Activity::FtraceReadTick);
             let more = self.ftrace.read();
+            drop(scope);
             self.pass_metadata_on();
             self.reset_drain_timer();
             if more {
                 self.drain = self.drain.map(|_| Timer::now(now));
             }
         }
+        let recorder = Arc::clone(self.metatrace.recorder());
         for instance in self.instances.values_mut() {
             if !instance.poll.is_some_and(|timer| timer.is_due(now)) {
                 continue;
             }
             match &mut instance.source {
-                Source::Batteries(source) => source.poll(),
-                Source::ProcessStats(source) => source.poll(),
-                Source::SysStats(source) => source.poll(),
-                Source::Ftrace | Source::SystemInfo(..) => {}
+                Source::Batteries(source) => {
+                    let _scope = recorder.scope(Activity::LinuxPowerSysfsTick);
+                    source.poll();
+                }
+                Source::ProcessStats(source) => {
+                    let _scope = recorder.scope(Activity::PsWriteAllProcessStats);
+                    source.poll();
+                }
+                Source::SysStats(source) => {
+                    let _scope = recorder.scope(Activity::ReadSysStats);
+                    source.poll();
+                }
+                Source::Ftrace | Source::SystemInfo(..) | Source::Metatrace { .. } => {}
             }
             let period = instance.source.poll_period_ms();
             instance.poll = period.map(|period| Timer::next(monotonic_ns(), period));

@@ -17,7 +17,12 @@ pub const SYSTEM_INFO: &str = "linux.system_info";
 pub fn descriptors() -> Vec<DataSourceDescriptor> {
     [FTRACE, SYSFS_POWER, PROCESS_STATS, SYS_STATS, SYSTEM_INFO]
         .map(descriptor)
-        .into()
+        .into_iter()
+        .chain([DataSourceDescriptor {
+            will_notify_on_start: Some(true),
+            ..ferretto_metatrace::descriptor()
+        }])
+        .collect()
 }
 
 fn descriptor(name: &str) -> DataSourceDescriptor {

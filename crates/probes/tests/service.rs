@@ -10,6 +10,7 @@ use common::{TestInstance, fill};
 use ferretto_client::{Address, Consumer};
 use ferretto_host::{Host, HostOptions};
 use ferretto_probes::{Notice, Probes, ProbesOptions};
+use ferretto_proto::perfetto_metatrace::RecordType;
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{
     DataSourceConfig, FtraceConfig, Message, PriorityBoostConfig, ProcessStatsConfig,
@@ -203,6 +204,7 @@ fn probes_002_registered_again_after_a_restart() {
         "linux.sys_stats",
         "linux.sysfs_power",
         "linux.system_info",
+        "perfetto.metatrace",
     ];
     assert_eq!(names(&world), wanted);
     world.stop_host();
@@ -368,4 +370,28 @@ fn a_data_source_can_raise_the_priority_while_it_records() {
     assert_eq!(boosted, 1, "the thread of the probes, and no other");
     drop(world);
     assert!(!nice_values().contains(&-13));
+}
+
+#[test]
+fn the_probes_tell_what_they_do() {
+    let world = World::new();
+    // Listed first, so that it is started first and asked to stop first.
+    let sources = vec![
+        source("perfetto.metatrace", |_| {}),
+        process_stats(),
+        sys_stats(),
+    ];
+    let packets = world.record(config(sources), || {});
+    let told: std::collections::BTreeSet<u32> = packets
+        .iter()
+        .filter_map(|packet| match &packet.data {
+            Some(Data::PerfettoMetatrace(told)) => match told.record_type {
+                Some(RecordType::EventId(id)) => Some(id),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    // READ_SYS_STATS, PS_WRITE_ALL_PROCESSES and PS_WRITE_ALL_PROCESS_STATS of upstream's `metatrace_events.h`.
+    assert_eq!(told, [12, 13, 16].into());
 }

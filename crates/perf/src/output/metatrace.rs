@@ -32,9 +32,7 @@ impl Metatraces {
 
     /// Nothing if it is not one of these.
     pub(super) fn flush(&mut self, key: SourceKey) {
-        if self.collector.contains(&key) {
-            self.collector.flush(&key);
-        }
+        self.collector.flush(&key);
     }
 
     /// Ends with what is written next, see [`settle`](Self::settle).
