@@ -1,10 +1,12 @@
 //! `traced_perf`: the callstack profiler as a daemon.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use ferretto_perf::config::MAX_STACK_BYTES;
 use ferretto_perf::{Format, Options, Profiler};
+use ferretto_symbols::kernel::KernelSymbols;
 use lexopt::Parser;
 
 use crate::daemon::{self, Complaint, Daemon, Taken};
@@ -51,6 +53,8 @@ impl Daemon for TracedPerf {
 
     fn serve(self) -> Result<()> {
         privileges::allow_descriptors();
+        // The kernel decides now whether the list shows addresses. If it cannot be opened that is said when it is needed.
+        let kallsyms = KernelSymbols::open().ok().map(Arc::new);
         // Before there are other threads, each of which has its own.
         if let Err(error) = privileges::keep_only(privileges::OF_PROFILER) {
             eprintln!(
@@ -74,6 +78,7 @@ impl Daemon for TracedPerf {
                     },
                     stack_bytes: self.stack_bytes,
                     descriptor_socket: self.descriptor_socket,
+                    kallsyms,
                     ..Options::default()
                 })?;
                 Ok((profiler.stopper(), move || profiler.run()))

@@ -1,6 +1,7 @@
 //! How the profiler is run.
 
 use std::fmt;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ pub struct Options {
     /// How many bytes of each stack the kernel copies, see [`Plan::set_stack_bytes`](crate::config::Plan::set_stack_bytes);
     /// `None` for as many as upstream's, or what the rings have room for.
     pub stack_bytes: Option<u32>,
+    /// The list of the kernel's functions, opened while this process had the privileges to see their addresses
+    /// ([`KernelSymbols::open`](ferretto_symbols::kernel::KernelSymbols::open)); `None` to open it when it is needed.
+    pub kallsyms: Option<Arc<File>>,
     /// Where the kernel's files are.
     pub kernel: Kernel,
     /// Do not open maps and memory of processes, but wait until they hand them over.

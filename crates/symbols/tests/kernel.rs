@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::{self, Cursor};
+use std::io::{self, Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -165,6 +165,26 @@ fn perf_046_a_setting_that_hides_addresses_is_lowered_and_restored() {
         let symbols = KernelSymbols::load_with(file.path(), list(file.path(), 1)).expect("symbols");
         assert_eq!(symbols.len(), 7);
         assert_eq!(fs::read_to_string(file.path()).unwrap(), before);
+    }
+}
+
+#[test]
+fn perf_046_a_list_opened_with_privileges_shows_addresses_without() {
+    for before in ["0\n", "1\n", "2\n"] {
+        let file = setting(before);
+        let mut opened =
+            KernelSymbols::open_with(file.path(), list(file.path(), 1)).expect("a list");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), before);
+        let mut text = String::new();
+        opened.read_to_string(&mut text).expect("text");
+        assert_eq!(text, TEXT);
+    }
+    // The running kernel's, and more than once.
+    let list = KernelSymbols::open().expect("a list");
+    let symbols = || KernelSymbols::load_from(&list);
+    match (symbols(), symbols()) {
+        (Ok(first), Ok(second)) => assert_eq!(first.len(), second.len()),
+        (Err(error), _) | (_, Err(error)) => println!("skipped: {error}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The thread that writes packets, the only one that waits for room in shared memory.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::Arc;
 
 use ferretto_client::{Notice, NoticeHandler, ProducerHandle};
@@ -22,6 +23,7 @@ pub(crate) struct Writer {
     on_notice: Option<NoticeHandler>,
     sources: BTreeMap<SourceKey, Written>,
     symbols: Option<Arc<KernelSymbols>>,
+    kallsyms: Option<Arc<File>>,
     metatraces: Metatraces,
 }
 
@@ -63,6 +65,7 @@ impl Writer {
         mailbox: Arc<Mailbox>,
         handle: ProducerHandle,
         on_notice: Option<NoticeHandler>,
+        kallsyms: Option<Arc<File>>,
         metatraces: Metatraces,
     ) -> Self {
         Self {
@@ -71,6 +74,7 @@ impl Writer {
             on_notice,
             sources: BTreeMap::new(),
             symbols: None,
+            kallsyms,
             metatraces,
         }
     }
@@ -204,8 +208,12 @@ impl Writer {
             return Ok(Arc::clone(symbols));
         }
         let _scope = self.metatraces.recorder().scope(Event::KallsymsParse);
-        let loaded = KernelSymbols::load()
-            .map_err(|error| format!("frames of the kernel have no names: {error}"))?;
+        let loaded = match &self.kallsyms {
+            Some(list) => KernelSymbols::load_from(list),
+            None => KernelSymbols::load(),
+        };
+        let loaded =
+            loaded.map_err(|error| format!("frames of the kernel have no names: {error}"))?;
         Ok(Arc::clone(self.symbols.insert(Arc::new(loaded))))
     }
 

@@ -251,6 +251,7 @@ impl Profiler {
             Arc::clone(&self.mailbox),
             self.daemon.handle().clone(),
             self.options.on_notice.clone(),
+            self.options.kallsyms.clone(),
             Metatraces::new(collector),
         );
         let unwinders = Unwinders::start(count, &self.mailbox, &recorder)?;

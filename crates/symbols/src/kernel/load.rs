@@ -1,7 +1,7 @@
 //! Getting the running kernel's list of symbols, which it may hide.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use thiserror::Error;
@@ -73,6 +73,49 @@ impl KernelSymbols {
         Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
     }
 
+    /// Opens the list now, to be [read](Self::load_from) when this process has fewer privileges. The kernel decides when it
+    /// is opened whether it shows addresses.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened.
+    pub fn open() -> io::Result<File> {
+        let open = || File::open("/proc/kallsyms");
+        Self::open_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
+    }
+
+    /// [`open`](Self::open) with another file of the setting, and another list.
+    ///
+    /// # Errors
+    ///
+    /// What `open` says.
+    pub fn open_with<R: Read>(
+        kptr_restrict: &Path,
+        mut open: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let is_hidden = |open: &mut _| shows_addresses(open).is_ok_and(|shows| !shows);
+        let lowered = is_hidden(&mut open).then(|| Lowered::open(kptr_restrict));
+        if let Some(lowered) = lowered.flatten() {
+            lowered.lower(|| !is_hidden(&mut open));
+            return open();
+        }
+        open()
+    }
+
+    /// Reads the kernel's symbols from a list that was [opened](Self::open) before, as often as need be.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_from(list: &File) -> Result<Self, LoadError> {
+        let open = || {
+            let mut list = list;
+            list.seek(SeekFrom::Start(0))?;
+            Ok(list)
+        };
+        Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
+    }
+
     /// [`load`](Self::load) with another file of the setting, and another list: `open` is called whenever the list is to
     /// be read from its beginning, as the kernel decides at that moment whether it shows addresses.
     pub fn load_with<R: Read>(
@@ -85,11 +128,7 @@ impl KernelSymbols {
         // Held until the list is read: going out of scope restores the setting.
         let lowered = Lowered::open(kptr_restrict);
         if let Some(lowered) = &lowered {
-            for value in (1..=lowered.original()).rev() {
-                if lowered.set(value).is_err() || shows_addresses(&mut open)? {
-                    break;
-                }
-            }
+            lowered.lower(|| shows_addresses(&mut open).unwrap_or(true));
         }
         let setting = lowered.as_ref().map(Lowered::original);
         Self::read(&mut open, setting.or_else(|| lowered::read(kptr_restrict)))

@@ -39,8 +39,17 @@ impl Lowered {
         self.value
     }
 
+    /// Lowers it, never to 0, until that is enough.
+    pub(super) fn lower(&self, mut is_enough: impl FnMut() -> bool) {
+        for value in (1..=self.value).rev() {
+            if self.set(value).is_err() || is_enough() {
+                break;
+            }
+        }
+    }
+
     /// Changes it.
-    pub(super) fn set(&self, value: u8) -> io::Result<()> {
+    fn set(&self, value: u8) -> io::Result<()> {
         self.file.write_all_at(format!("{value}\n").as_bytes(), 0)
     }
 }
