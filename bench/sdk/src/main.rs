@@ -21,6 +21,8 @@ use crate::measure::{Spread, one_by_one, shortest};
 const MEMORY_KB: u32 = 16 * 1024;
 /// The ring that is recorded into.
 const RING_KB: u32 = 16 * 1024;
+/// A data source that is not track events.
+const PACKETS: &str = "ferretto.bench.packets";
 /// How often the work is done in one turn.
 const TIMES: u64 = 50_000;
 /// Events measured one by one.

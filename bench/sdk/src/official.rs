@@ -1,11 +1,13 @@
 //! The same work through the official SDK, recorded into a ring by its service in this process.
 
 use std::hint::black_box;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ferretto_wire::encode;
+use perfetto_sdk::data_source::{DataSource, DataSourceArgsBuilder, TraceContext};
 use perfetto_sdk::producer::{Backends, Producer, ProducerInitArgsBuilder};
+use perfetto_sdk::protos::trace::{test_event::TestEvent, trace_packet::TracePacket};
 use perfetto_sdk::tracing_session::TracingSession;
 use perfetto_sdk::track_event::{
     EventContext, TrackEvent, TrackEventCounter, TrackEventDebugArg, TrackEventTrack,
@@ -131,6 +133,22 @@ fn named_track(times: u64) {
     });
 }
 
+static PACKETS: OnceLock<DataSource<'static>> = OnceLock::new();
+
+fn packet(times: u64) {
+    let packets = PACKETS.get().expect("it is registered");
+    for i in 0..times {
+        packets.trace(|context: &mut TraceContext<'_>| {
+            context.add_packet(|packet: &mut TracePacket<'_, '_>| {
+                packet.set_timestamp(i);
+                packet.set_for_testing(|test: &mut TestEvent<'_, '_>| {
+                    test.set_str("sixteen letters.");
+                });
+            });
+        });
+    }
+}
+
 /// The official side.
 pub(crate) struct Official {
     session: TracingSession,
@@ -142,6 +160,11 @@ impl Official {
         options = options.shmem_size_hint_kb(MEMORY_KB);
         Producer::init(options.build());
         TrackEvent::init();
+        let mut packets = DataSource::new();
+        packets
+            .register(crate::PACKETS, DataSourceArgsBuilder::new().build())
+            .expect("the name is new");
+        assert!(PACKETS.set(packets).is_ok());
         perfetto_te_ns::register().expect("the categories are new");
         let mut session = TracingSession::in_process().expect("a session can be made");
         session.setup(&encode(|config| {
@@ -151,6 +174,9 @@ impl Official {
                     source.string(1, "track_event");
                     source.bytes(113, &categories());
                 });
+            });
+            config.nested(2, |source| {
+                source.nested(1, |source| source.string(1, crate::PACKETS));
             });
         }));
         session.start_blocking();
@@ -176,6 +202,7 @@ impl Side for Official {
             ("instant, 1 text", one_text),
             ("counter", counter),
             ("instant on a named track", named_track),
+            ("packet of a data source", packet),
         ]
     }
 

@@ -1,7 +1,7 @@
 //! The work on our side, recorded into a ring by our service in this process.
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ferretto::Backends;
@@ -89,6 +89,28 @@ fn named_track(times: u64) {
     }
 }
 
+struct Packets;
+
+impl ferretto::DataSource for Packets {
+    type Instance = ();
+    type Thread = ();
+
+    fn setup(&self, _: &DataSourceConfig) {}
+}
+
+static PACKETS: OnceLock<ferretto::DataSourceHandle<Packets>> = OnceLock::new();
+
+fn packet(times: u64) {
+    let packets = PACKETS.get().expect("it is registered");
+    for i in 0..times {
+        packets.trace(|context| {
+            let mut packet = context.new_packet();
+            packet.varint(8, i);
+            packet.nested(900, |test| test.string(1, "sixteen letters."));
+        });
+    }
+}
+
 /// Our side.
 pub(crate) struct Ours {
     consumer: Consumer,
@@ -98,6 +120,8 @@ impl Ours {
     /// With this clock for all events of the process.
     pub(crate) fn start(clock: EventClock) -> Self {
         let service = InProcess::shared();
+        let packets = ferretto::register_data_source(crate::PACKETS, Packets);
+        let _ = PACKETS.set(packets.expect("the name is new"));
         let mut consumer =
             Consumer::connect_through(&service, LIMIT).expect("the service is there");
         consumer
@@ -121,15 +145,21 @@ fn config() -> TraceConfig {
         track_event_config: Some(categories()),
         ..Default::default()
     };
+    let packets = DataSourceConfig {
+        name: Some(crate::PACKETS.into()),
+        ..Default::default()
+    };
     TraceConfig {
         buffers: vec![BufferConfig {
             size_kb: Some(RING_KB),
             ..Default::default()
         }],
-        data_sources: vec![DataSource {
-            config: source.into(),
-            ..Default::default()
-        }],
+        data_sources: [source, packets]
+            .map(|source| DataSource {
+                config: source.into(),
+                ..Default::default()
+            })
+            .into(),
         ..Default::default()
     }
 }
@@ -152,6 +182,7 @@ impl Side for Ours {
             ("instant, 1 text", one_text),
             ("counter", counter),
             ("instant on a named track", named_track),
+            ("packet of a data source", packet),
         ]
     }
 
