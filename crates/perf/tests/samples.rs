@@ -9,6 +9,7 @@ use ferretto_perf::event::Scope;
 use ferretto_perf::record::{Record, Sample};
 use ferretto_proto::perf_event_config::UnwindMode;
 use ferretto_proto::perf_events::Counter;
+use ferretto_proto::perf_events::timebase::Interval;
 
 /// Looks at samples of this process until `wanted` said yes.
 fn look(opened: &mut ferretto_perf::event::Opened, wanted: impl Fn(&Sample<'_>) -> bool) {
@@ -85,4 +86,36 @@ fn own_processes_are_sampled_one_by_one() {
         !sample.stack.is_empty()
     });
     started.join().expect("no panic");
+}
+
+#[test]
+fn time_that_no_sample_stands_for_is_known() {
+    let mut config = at(1);
+    config.timebase.get_or_insert_default().interval = Some(Interval::Period(3_600_000_000_000));
+    let scope = Scope::Processes {
+        pids: vec![std::process::id() as i32],
+        on_exec: false,
+    };
+    let Some(mut opened) = opened(&plan(&config), Some(&scope)) else {
+        return;
+    };
+    for reader in &mut opened.readers {
+        reader.enable().expect("enabled");
+    }
+    let counted = || -> u64 {
+        let pairs = opened
+            .readers
+            .iter()
+            .map(|reader| reader.sampled_of_tasks());
+        let pairs = pairs.map(|pair| pair.expect("of tasks"));
+        pairs
+            .map(|(counted, sampled)| {
+                assert_eq!(sampled, 0);
+                counted
+            })
+            .sum()
+    };
+    while counted() < 1_000_000 {
+        std::thread::spawn(burn).join().expect("no panic");
+    }
 }

@@ -132,9 +132,26 @@ impl Reader {
     }
 
     fn lost_of(&self, group: &Group) -> u64 {
-        // A count and what was lost; in a group these follow the number of its events.
+        self.word_of(group, 1)
+    }
+
+    /// What the timebase has counted of tasks, and how much of that samples stand for: a task that ends before its first
+    /// sample is in no sample, and its children begin anew. `None` if whole CPUs are observed, where nothing is left out.
+    pub fn sampled_of_tasks(&self) -> Option<(u64, u64)> {
+        self.owner.as_ref()?;
+        let groups = self.groups.iter();
+        let counted = groups.fold(0_u64, |sum, group| {
+            sum.saturating_add(self.word_of(group, 0))
+        });
+        let totals = self.ring.as_ref()?.totals().counts();
+        Some((counted, totals.first().copied().unwrap_or(0)))
+    }
+
+    /// The count of the timebase, or what follows it: how much was lost.
+    fn word_of(&self, group: &Group, which: usize) -> u64 {
+        // In a group the number of its events is before them.
+        let at = which + usize::from(self.counters > 1);
         let mut words = vec![0; 1 + 2 * self.counters];
-        let at = if self.counters == 1 { 1 } else { 2 };
         match read_words(group.leader.as_fd(), &mut words) {
             Ok(read) if read > at => words[at],
             _ => 0,

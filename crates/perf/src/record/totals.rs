@@ -15,8 +15,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The totals.
-    pub(super) fn counts(&self) -> &[u64] {
+    /// The totals: of the timebase, then of the followers. Empty before the first sample.
+    pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 

@@ -52,6 +52,11 @@ impl<M: Memory> RecordReader<M> {
         &mut self.memory
     }
 
+    /// What samples have told of counts so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
     /// Records lost so far, as far as the ring says.
     pub fn lost(&self) -> u64 {
         self.lost

@@ -291,8 +291,29 @@ impl PerfSource {
         self.tick = Timer::at(now);
     }
 
+    /// Says how much time of processes has no samples, if that is much.
+    fn tell_unsampled(&self, crew: &mut Crew<'_>) {
+        const LEAST: u64 = 50_000_000;
+        let pairs = self.readers.iter().filter_map(Reader::sampled_of_tasks);
+        let (counted, sampled) = pairs.fold((0, 0), |sum: (u64, u64), pair| {
+            (sum.0.saturating_add(pair.0), sum.1.saturating_add(pair.1))
+        });
+        let missed = counted.saturating_sub(sampled);
+        if missed < LEAST.max(counted / 10) || !self.plan.timebase.counts_nanoseconds() {
+            return;
+        }
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        crew.lookup.tell(format!(
+            "{:.2} s of {:.2} s have no samples: the kernel's part if that is left out, and processes that ended before their \
+             first sample was due; record at a higher rate to see more of these",
+            seconds(missed),
+            seconds(counted)
+        ));
+    }
+
     /// Everything has been read: the rest is the writer's.
     pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
+        self.tell_unsampled(crew);
         for reader in &mut self.readers {
             let lost = reader.take_untold_lost();
             self.intake.lost.push((reader.cpu(), lost));
