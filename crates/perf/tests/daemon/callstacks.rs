@@ -242,8 +242,9 @@ fn perf_042_the_last_samples_are_there_and_so_is_what_the_answer_waits_for() {
         scope.target_pid = vec![target.pid() as i32];
     });
     perf.ring_buffer_read_period_ms = Some(3_600_000);
-    let before = target.cpu_time();
     let packets = world.record(config(vec![source(&perf)]), |_| {
+        // Only now has it begun.
+        let before = target.cpu_time();
         wait_until("the target runs", || {
             target.cpu_time() > before + Duration::from_millis(200)
         });
