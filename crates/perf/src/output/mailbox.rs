@@ -106,6 +106,8 @@ impl Mailbox {
         }
         queue.samples += samples.len();
         queue.messages.push_back(Message::Samples(source, samples));
+        // Whoever is woken would only wait for the lock.
+        drop(queue);
         self.arrived.notify_one();
     }
 
@@ -121,6 +123,8 @@ impl Mailbox {
         }
         queue.samples += samples.len();
         queue.messages.push_back(Message::Samples(source, samples));
+        // Whoever is woken would only wait for the lock.
+        drop(queue);
         self.arrived.notify_one();
         Ok(())
     }
@@ -149,6 +153,7 @@ impl Mailbox {
     pub(super) fn written(&self, samples: usize) {
         let mut queue = self.lock();
         queue.samples = queue.samples.saturating_sub(samples);
+        drop(queue);
         self.has_room.notify_all();
     }
 }

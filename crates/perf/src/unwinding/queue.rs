@@ -113,6 +113,8 @@ impl Queue {
                 jobs: jobs.drain(..).collect(),
             }),
         }
+        // Whoever is woken would only wait for the lock.
+        drop(lanes);
         self.arrived.notify_one();
     }
 
