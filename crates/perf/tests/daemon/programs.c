@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define KEPT __attribute__((noinline))
@@ -41,9 +42,15 @@ KEPT void second(void) {
 }
 KEPT void first(void) { second(); sink++; }
 
+// Half of the time between two signals: these and the samples may be due at the same ticks of the kernel, again and again.
 KEPT void handler(int number) {
   (void)number;
-  burn();
+  struct timespec begun, now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
+  do {
+    burn();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  } while ((now.tv_sec - begun.tv_sec) * 1000000000L + now.tv_nsec - begun.tv_nsec < 10000000);
 }
 KEPT void interrupted(void) {
   for (unsigned long i = 0; i < 20000000; i++) sink += i;
@@ -141,7 +148,7 @@ int main(int count, char **arguments) {
   __asm__ volatile("" : : "r"(touched) : "memory");
   if (!strcmp(what, "signal")) {
     signal(SIGPROF, handler);
-    struct itimerval often = {{0, 5000}, {0, 5000}};
+    struct itimerval often = {{0, 20000}, {0, 20000}};
     setitimer(ITIMER_PROF, &often, NULL);
   } else if (!strcmp(what, "threads")) {
     for (int i = 0; i < 2; i++) {
