@@ -264,10 +264,11 @@ fn perf_043_a_stop_is_answered_also_if_the_profiler_grows_too_large_meanwhile() 
     let mut perf = callstacks(|_, scope| scope.target_pid = vec![target.pid() as i32]);
     perf.remote_descriptor_timeout_ms = Some(60_000);
     perf.max_daemon_memory_kb = Some(1);
-    let before = target.cpu_time();
     let packets = world.record(config(vec![source(&perf)]), |_| {
+        // Only now has it begun.
+        let before = target.cpu_time();
         wait_until("the target is sampled", || {
-            target.cpu_time() > before + Duration::from_millis(50)
+            target.cpu_time() > before + Duration::from_millis(200)
         });
     });
     let reads = perf_samples(&packets);
