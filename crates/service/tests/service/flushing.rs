@@ -4,6 +4,7 @@ use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_service::ClientId;
+use ferretto_shm::TraceWriter;
 use ferretto_wire::Fields;
 
 use crate::world::{Behaviour, ConfigBuilder, TEST_FIELD, World, texts};
@@ -275,21 +276,27 @@ fn too_many_flushes_at_once_fail() {
     );
 }
 
+/// A world with a recording, and a producer that confirms no flush, with a writer it has announced.
+fn with_silent_writer(scraping: bool) -> (World, ClientId, ClientId, TraceWriter) {
+    let mut world = World::new();
+    let behaviour = Behaviour {
+        scraping: Some(scraping),
+        confirms_flush: false,
+        ..Default::default()
+    };
+    let producer = world.producer_with("p", behaviour);
+    world.register(producer, "p");
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p"));
+    let writer = world.writer(producer);
+    world.announce_writers(producer);
+    (world, producer, consumer, writer)
+}
+
 #[test]
 fn scraping_brings_what_a_silent_producer_holds() {
     for scraped in [true, false] {
-        let mut world = World::new();
-        let behaviour = Behaviour {
-            scraping: Some(scraped),
-            confirms_flush: false,
-            ..Default::default()
-        };
-        let producer = world.producer_with("p", behaviour);
-        world.register(producer, "p");
-        let consumer = world.consumer();
-        world.enable(consumer, ConfigBuilder::new().source("p"));
-        let mut writer = world.writer(producer);
-        world.announce_writers(producer);
+        let (mut world, producer, consumer, mut writer) = with_silent_writer(scraped);
         for text in ["one", "two", "three"] {
             writer.new_packet().string(TEST_FIELD, text);
         }
@@ -318,18 +325,7 @@ fn scraping_brings_what_a_silent_producer_holds() {
 /// Chunks that are full are in shared memory, and their commit on its way, when the producer is scraped.
 #[test]
 fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
-    let mut world = World::new();
-    let behaviour = Behaviour {
-        scraping: Some(true),
-        confirms_flush: false,
-        ..Default::default()
-    };
-    let producer = world.producer_with("p", behaviour);
-    world.register(producer, "p");
-    let consumer = world.consumer();
-    world.enable(consumer, ConfigBuilder::new().source("p"));
-    let mut writer = world.writer(producer);
-    world.announce_writers(producer);
+    let (mut world, producer, consumer, mut writer) = with_silent_writer(true);
     let long = "x".repeat(1500);
     for _ in 0..12 {
         writer.new_packet().string(TEST_FIELD, &long);
