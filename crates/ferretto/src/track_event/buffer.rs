@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ferretto_proto::fields::{debug_annotation, trace_packet, track_event};
-use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
+use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length, varint_bits};
 
 /// An [`Encoder`] of a part of an event.
 pub type EventEncoder<'a> = Encoder<'a, EventBuffer>;
@@ -86,26 +86,13 @@ pub(super) fn short_timestamp(timestamp: u64) -> Option<(u64, usize)> {
     let (groups, length) = match timestamp {
         0..0x80 => (timestamp, 1),
         0x80..0x4000 => (timestamp & 0x7f | 0x80 | timestamp >> 7 << 8, 2),
-        _ => long_groups(timestamp)?,
-    };
-    Some((TAG | groups << 8, 1 + length))
-}
-
-/// A number in groups of seven bits, with a bit that says that more follow on all but the last, if these are three or
-/// four.
-#[cold]
-fn long_groups(number: u64) -> Option<(u64, usize)> {
-    let length = match number {
-        0x4000..0x20_0000 => 3,
-        0x20_0000..0x1000_0000 => 4,
+        0x4000..0x1000_0000 => {
+            let (groups, length) = varint_bits(timestamp);
+            (groups as u64, length)
+        }
         _ => return None,
     };
-    let groups = number & 0x7f
-        | (number & 0x3f80) << 1
-        | (number & 0x1f_c000) << 2
-        | (number & 0xfe0_0000) << 3;
-    let more = 0x8080_8080 & ((1 << (8 * (length - 1))) - 1);
-    Some((groups | more, length))
+    Some((TAG | groups << 8, 1 + length))
 }
 
 impl Sink for EventBuffer {
