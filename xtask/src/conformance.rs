@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: which rules of the protocol have a test, from the names of the tests.
+//! `cargo xtask conformance`: the rules of the protocol (`docs/rules`) with their tests, from the names of the tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,27 +8,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 const PAGE: &str = "docs/conformance.md";
+/// The rules: a file for each list, named by the prefix of its tests.
+const RULES: &str = "docs/rules";
 /// Rules that have no test here, one a line: list, number, reason.
 const EXCEPTIONS: &str = "docs/conformance-exceptions.txt";
 /// Where tests are looked for.
 const FOLDERS: [&str; 2] = ["crates", "interop"];
 
-/// Prefix of the tests of a list of rules, what the list is about, and how long it is.
-const LISTS: [(&str, &str, u32); 10] = [
-    ("cli", "command lines and daemons", 40),
-    ("config", "trace configuration", 27),
-    ("ipc", "sockets, frames and calls", 72),
-    ("perf", "the callstack profiler", 55),
-    ("probes", "system data sources", 70),
-    ("sdk", "programs that trace themselves", 43),
-    ("service", "the tracing service", 80),
-    ("shm", "shared memory", 60),
-    ("tracebuf", "trace buffers", 52),
-    ("trackevent", "track events", 62),
-];
+/// A list of numbered rules.
+struct List {
+    /// What names of its tests begin with, and the name of its file.
+    prefix: String,
+    /// What the list is about.
+    about: String,
+    /// The rules in order, the first one numbered 1.
+    rules: Vec<String>,
+}
 
 /// A list's prefix and the number of a rule in it.
-type Rule = (&'static str, u32);
+type Rule = (String, usize);
 /// Names of the tests of each rule.
 type Tests = BTreeMap<Rule, Vec<String>>;
 /// Why rules have no test.
@@ -40,7 +38,7 @@ pub(crate) fn write() -> Result<()> {
     fs::write(root.join(PAGE), page(&root)?).with_context(|| format!("writing {PAGE}"))
 }
 
-/// Fails if the page is not what the tests say.
+/// Fails if the page is not what rules and tests say.
 pub(crate) fn check() -> Result<()> {
     let root = root();
     let there = fs::read_to_string(root.join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
@@ -55,61 +53,145 @@ fn root() -> PathBuf {
 }
 
 fn page(root: &Path) -> Result<String> {
+    let lists = lists(&root.join(RULES))?;
     let mut tests = Tests::new();
     for folder in FOLDERS {
-        visit(&root.join(folder), &mut tests)?;
+        visit(&root.join(folder), &lists, &mut tests)?;
     }
     let text = fs::read_to_string(root.join(EXCEPTIONS))
         .with_context(|| format!("reading {EXCEPTIONS}"))?;
-    let exceptions = exceptions(&text, &tests).with_context(|| format!("in {EXCEPTIONS}"))?;
+    let exceptions =
+        exceptions(&text, &lists, &tests).with_context(|| format!("in {EXCEPTIONS}"))?;
+    complete(&lists, &tests, &exceptions)?;
     let mut page = format!(
-        "# Conformance\n\nRules of the protocol are numbered, list by list; a test of a rule has its number in its \
-         name. This page is\nwritten by `cargo xtask conformance` from the names of the tests and \
-         `{EXCEPTIONS}`, and CI checks it.\n",
+        "# Conformance\n\nThe rules of the protocol, each with the tests that hold it. The rules and their sources are in \
+         [rules](rules);\na test has the list and number of its rule in its name. This page is written by \
+         `cargo xtask conformance` from the\nrules, the names of the tests and `{EXCEPTIONS}`, and CI \
+         checks it.\n",
     );
-    for (prefix, about, length) in LISTS {
-        list(&mut page, &tests, &exceptions, (prefix, about, length))?;
+    for list in &lists {
+        section(&mut page, list, &tests, &exceptions)?;
     }
     Ok(page)
 }
 
-fn list(
-    page: &mut String,
-    tests: &Tests,
-    exceptions: &Exceptions,
-    (prefix, about, length): (&'static str, &str, u32),
-) -> Result<()> {
-    let rules = || (1..=length).map(|number| (prefix, number));
-    let covered = rules().filter(|rule| tests.contains_key(rule)).count();
-    let missing: Vec<String> = rules()
-        .filter(|rule| !tests.contains_key(rule) && !exceptions.contains_key(rule))
-        .map(|(_, number)| number.to_string())
-        .collect();
-    writeln!(
-        page,
-        "\n## {prefix}: {about}\n\n{covered} of {length} rules have a test."
-    )?;
-    if !missing.is_empty() {
-        writeln!(page, "None yet: {}.", missing.join(", "))?;
+/// Fails if a test names a rule that is not written down, or a rule has neither a test nor an exception.
+fn complete(lists: &[List], tests: &Tests, exceptions: &Exceptions) -> Result<()> {
+    for ((prefix, number), names) in tests {
+        ensure!(
+            exists(lists, prefix, *number),
+            "{} is of rule {number}, which is not in {RULES}/{prefix}.md",
+            names.join(", ")
+        );
     }
-    writeln!(page)?;
-    for rule in rules() {
-        if let Some(reason) = exceptions.get(&rule) {
-            writeln!(page, "- {}: {reason}", rule.1)?;
-        }
-        for name in tests.get(&rule).into_iter().flatten() {
-            writeln!(page, "- `{name}`")?;
+    for list in lists {
+        for number in 1..=list.rules.len() {
+            let rule = (list.prefix.clone(), number);
+            ensure!(
+                tests.contains_key(&rule) || exceptions.contains_key(&rule),
+                "rule {number} of {RULES}/{}.md has neither a test nor a line in {EXCEPTIONS}",
+                list.prefix
+            );
         }
     }
     Ok(())
 }
 
+fn exists(lists: &[List], prefix: &str, number: usize) -> bool {
+    let list = lists.iter().find(|list| list.prefix == prefix);
+    list.is_some_and(|list| (1..=list.rules.len()).contains(&number))
+}
+
+fn section(page: &mut String, list: &List, tests: &Tests, exceptions: &Exceptions) -> Result<()> {
+    let List {
+        prefix,
+        about,
+        rules,
+    } = list;
+    writeln!(page, "\n## {prefix}: {about}\n")?;
+    for (index, text) in rules.iter().enumerate() {
+        let rule = (prefix.clone(), index + 1);
+        writeln!(page, "{}. {text}", rule.1)?;
+        if let Some(reason) = exceptions.get(&rule) {
+            writeln!(page, "    - no test: {reason}")?;
+        }
+        for name in tests.get(&rule).into_iter().flatten() {
+            writeln!(page, "    - `{name}`")?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads all lists, in the order of their names.
+fn lists(folder: &Path) -> Result<Vec<List>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path)?;
+        list(&text)
+    };
+    let lists = paths.iter().map(|path| {
+        let list = read(path).with_context(|| format!("reading {}", path.display()))?;
+        ensure!(
+            path.file_stem().is_some_and(|stem| *stem == *list.prefix),
+            "{} begins with the name of another list, {}",
+            path.display(),
+            list.prefix
+        );
+        Ok(list)
+    });
+    lists.collect()
+}
+
+/// Reads a list: its title `# PREFIX: ABOUT`, then numbered rules below headings; lines that go on are indented.
+fn list(text: &str) -> Result<List> {
+    let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
+    let (prefix, about) = title
+        .and_then(|title| title.split_once(": "))
+        .context("the first line is not `# PREFIX: ABOUT`")?;
+    let mut rules: Vec<String> = Vec::new();
+    let mut group = false;
+    let mut source = false;
+    for line in text.lines().skip(1) {
+        if let Some(more) = line.strip_prefix("  ") {
+            let rule = rules
+                .last_mut()
+                .context("a line goes on with no rule before it")?;
+            write!(rule, " {}", more.trim_start())?;
+        } else if let Some((number, rule)) = line.split_once(". ")
+            && let Ok(number) = number.parse::<usize>()
+        {
+            ensure!(number == rules.len() + 1, "rule {number} is out of order");
+            ensure!(source, "rule {number} has no `Source:` above it");
+            rules.push(rule.to_owned());
+        } else if line.starts_with("## ") {
+            (group, source) = (true, false);
+        } else if line.starts_with("Source: ") {
+            source = true;
+        } else {
+            ensure!(
+                line.is_empty() || source || !group,
+                "{line:?} is neither a rule nor a source"
+            );
+        }
+    }
+    ensure!(!rules.is_empty(), "no rules");
+    Ok(List {
+        prefix: prefix.to_owned(),
+        about: about.to_owned(),
+        rules,
+    })
+}
+
 /// Reads the exceptions; each must name a rule that exists and has no test.
-fn exceptions(text: &str, tests: &Tests) -> Result<Exceptions> {
+fn exceptions(text: &str, lists: &[List], tests: &Tests) -> Result<Exceptions> {
     let mut exceptions = Exceptions::new();
     let lines = text.lines().map(str::trim);
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (rule, reason) = parse_exception(line)
+        let (rule, reason) = parse_exception(line, lists)
             .with_context(|| format!("{line:?} is not: list, number of a rule in it, reason"))?;
         if let Some(names) = tests.get(&rule) {
             bail!("{line:?} has a test: {}", names.join(", "));
@@ -122,15 +204,14 @@ fn exceptions(text: &str, tests: &Tests) -> Result<Exceptions> {
     Ok(exceptions)
 }
 
-fn parse_exception(line: &str) -> Option<(Rule, &str)> {
+fn parse_exception<'a>(line: &'a str, lists: &[List]) -> Option<(Rule, &'a str)> {
     let (prefix, rest) = line.split_once(' ')?;
     let (number, reason) = rest.trim_start().split_once(' ')?;
-    let (prefix, _, length) = LISTS.iter().find(|(name, ..)| *name == prefix)?;
-    let number = number.parse().ok().filter(|n| (1..=*length).contains(n))?;
-    Some(((prefix, number), reason.trim_start()))
+    let number = number.parse().ok()?;
+    exists(lists, prefix, number).then(|| ((prefix.to_owned(), number), reason.trim_start()))
 }
 
-fn visit(folder: &Path, tests: &mut Tests) -> Result<()> {
+fn visit(folder: &Path, lists: &[List], tests: &mut Tests) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let mut paths = entries
         .map(|entry| entry.map(|entry| entry.path()))
@@ -138,49 +219,51 @@ fn visit(folder: &Path, tests: &mut Tests) -> Result<()> {
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            visit(&path, tests)?;
+            visit(&path, lists, tests)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text =
                 fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-            collect(&text, tests);
+            collect(&text, lists, tests);
         }
     }
     Ok(())
 }
 
 /// Finds `fn PREFIX_NNN_…`; a test of several rules has several numbers there.
-fn collect(text: &str, tests: &mut Tests) {
+fn collect(text: &str, lists: &[List], tests: &mut Tests) {
     let names = text.lines().filter_map(|line| {
         let line = line.trim_start();
         let line = line.strip_prefix("pub(super) ").unwrap_or(line);
         line.strip_prefix("fn ")?.split(['(', '<']).next()
     });
     for name in names {
-        for rule in rules(name) {
-            tests.entry(rule).or_default().push(name.to_owned());
+        for rule in rules(name, lists) {
+            let tests = tests.entry(rule).or_default();
+            if !tests.iter().any(|there| there == name) {
+                tests.push(name.to_owned());
+            }
         }
     }
 }
 
 /// The rules at the start of `name`: a list, then numbers of three digits, one behind the other, listed with `and` or
 /// as a range with `to`; then perhaps another list. Numbers of two digits are rows of a table a rule speaks of.
-fn rules(name: &str) -> Vec<Rule> {
+fn rules(name: &str, lists: &[List]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     let mut list = None;
     let mut range = false;
     for word in name.split('_') {
-        let entry = LISTS.iter().find(|(prefix, ..)| *prefix == word);
-        if let Some((prefix, ..)) = entry {
-            list = Some(*prefix);
+        if lists.iter().any(|list| list.prefix == word) {
+            list = Some(word);
             continue;
         }
         let Some(list) = list else { break };
-        match (word, word.parse::<u32>()) {
+        match (word, word.parse::<usize>()) {
             ("and" | "row" | "rows", _) => {}
             ("to", _) => range = true,
             (_, Ok(number)) if word.len() == 3 => {
                 let last = rules.last().filter(|_| range).map(|rule| rule.1 + 1);
-                rules.extend((last.unwrap_or(number)..=number).map(|n| (list, n)));
+                rules.extend((last.unwrap_or(number)..=number).map(|n| (list.to_owned(), n)));
                 range = false;
             }
             (_, Ok(_)) if word.len() == 2 => range = false,
@@ -192,28 +275,62 @@ fn rules(name: &str) -> Vec<Rule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tests, exceptions, rules};
+    use super::{Exceptions, List, Tests, complete, exceptions, list, rules};
+
+    fn lists() -> Vec<List> {
+        let lists = [("shm", 13), ("service", 22), ("config", 21)];
+        let lists = lists.map(|(prefix, length)| List {
+            prefix: prefix.to_owned(),
+            about: "a test".to_owned(),
+            rules: vec!["Something holds.".to_owned(); length],
+        });
+        lists.into()
+    }
 
     #[test]
     fn names_tell_their_rules() {
-        let numbers =
-            |name| -> Vec<u32> { rules(name).into_iter().map(|(_, number)| number).collect() };
+        let numbers = |name| -> Vec<usize> {
+            rules(name, &lists())
+                .into_iter()
+                .map(|(_, number)| number)
+                .collect()
+        };
         assert_eq!(numbers("shm_007_and_009_groups_are_expanded"), [7, 9]);
         assert_eq!(numbers("shm_001_to_004_and_006_pages"), [1, 2, 3, 4, 6]);
         assert_eq!(numbers("shm_013_records_into_a_private_file"), [13]);
         assert_eq!(
-            rules("service_022_rows_24_to_25_and_config_021_boost"),
-            [("service", 22), ("config", 21)]
+            rules("service_022_rows_24_to_25_and_config_021_boost", &lists()),
+            [("service".to_owned(), 22), ("config".to_owned(), 21)]
         );
-        assert!(rules("shm_is_no_rule").is_empty());
-        assert!(rules("of_shm_013").is_empty());
+        assert!(numbers("shm_is_no_rule").is_empty());
+        assert!(numbers("of_shm_013").is_empty());
+    }
+
+    #[test]
+    fn lists_have_a_title_sources_and_consecutive_rules() {
+        let text = "# shm: memory\n\n## Pages\n\nSource: `a.h`,\nand more.\n\n1. One\n   thing.\n2. Another.\n";
+        let read = list(text).unwrap();
+        assert_eq!((&*read.prefix, &*read.about), ("shm", "memory"));
+        assert_eq!(read.rules, ["One thing.", "Another."]);
+        for bad in [
+            text.replace("# shm: memory", "# memory"),
+            text.replace("Source", "See"),
+            text.replace("2. ", "3. "),
+            text.replace("1. One\n", ""),
+        ] {
+            assert!(list(&bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
     fn exceptions_are_of_rules_without_a_test() {
-        let tests = Tests::from([(("shm", 7), vec!["shm_007".to_owned()])]);
-        let read = exceptions("# list, number, reason\n\nshm 8 because of that\n", &tests);
-        assert_eq!(read.unwrap()[&("shm", 8)], "because of that");
+        let tests = Tests::from([(("shm".to_owned(), 7), vec!["shm_007".to_owned()])]);
+        let read = exceptions(
+            "# list, number, reason\n\nshm 8 because of that\n",
+            &lists(),
+            &tests,
+        );
+        assert_eq!(read.unwrap()[&("shm".to_owned(), 8)], "because of that");
         for bad in [
             "shm 7 x",
             "shm 0 x",
@@ -222,7 +339,30 @@ mod tests {
             "shm 8",
             "shm 8 a\nshm 8 b",
         ] {
-            assert!(exceptions(bad, &tests).is_err(), "{bad}");
+            assert!(exceptions(bad, &lists(), &tests).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn rules_and_tests_need_each_other() {
+        let lists = [List {
+            prefix: "shm".to_owned(),
+            about: "memory".to_owned(),
+            rules: vec!["One.".to_owned()],
+        }];
+        let tests =
+            |number| Tests::from([(("shm".to_owned(), number), vec!["shm_test".to_owned()])]);
+        let none = Exceptions::new();
+        complete(&lists, &tests(1), &none).unwrap();
+        assert!(
+            complete(&lists, &tests(2), &none).is_err(),
+            "a test of no rule"
+        );
+        assert!(
+            complete(&lists, &Tests::new(), &none).is_err(),
+            "a rule without a test"
+        );
+        let excepted = Exceptions::from([(("shm".to_owned(), 1), "a reason".to_owned())]);
+        complete(&lists, &Tests::new(), &excepted).unwrap();
     }
 }
