@@ -1,0 +1,286 @@
+//! What all attacks have in common: a service, the honest two, attackers as other processes, and what is measured.
+#![allow(dead_code, reason = "each attack uses a part")]
+
+use std::env;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::Address;
+use ferretto_ipc::socket::Socket;
+
+use crate::ATTACKS;
+use crate::honest::{Honest, Latencies};
+use crate::service::{CONSUMERS, PRODUCERS, Service, ServiceOptions};
+
+/// How long all attacks together may take.
+const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
+/// How long the honest two may wait at worst, in milliseconds.
+const WORST_VARIABLE: &str = "ATTACK_WORST_MS";
+/// Tells a process which attack to make, and for how many milliseconds.
+const ATTACK_VARIABLE: &str = "FERRETTO_TEST_ATTACK";
+const TIME_VARIABLE: &str = "FERRETTO_TEST_ATTACK_MS";
+
+/// How long an attack lasts in an ordinary test.
+const SHORT: Duration = Duration::from_millis(500);
+/// On a machine that is busy with other things, too. Attacks that succeed make it much more.
+const WORST: Duration = Duration::from_secs(3);
+/// How long it may take until attackers have ended and memory is given back.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The users that attackers are.
+pub(crate) const NOBODY: u32 = 65_534;
+pub(crate) const TWO: &[u32] = &[NOBODY, 65_533];
+pub(crate) const EIGHT: &[u32] = &[
+    NOBODY, 65_533, 65_532, 65_531, 65_530, 65_529, 65_528, 65_527,
+];
+
+/// One attack.
+pub(crate) struct Attack {
+    /// As whom it is made: a process for each.
+    pub(crate) users: &'static [u32],
+    /// The attack, in each of these processes. It goes on while [`Target::goes_on`], and at its end the process ends.
+    pub(crate) run: fn(&Target),
+    /// What the service is given.
+    pub(crate) service: ServiceOptions,
+    /// By how many MiB the service may be larger afterwards than it was before.
+    pub(crate) kept_mib: u64,
+}
+
+impl Attack {
+    /// An attack by nobody on a service as it is by default.
+    pub(crate) const fn by_nobody(run: fn(&Target)) -> Self {
+        Self {
+            users: &[NOBODY],
+            run,
+            service: ServiceOptions::DEFAULT,
+            kept_mib: 16,
+        }
+    }
+}
+
+/// What is attacked, and until when.
+pub(crate) struct Target {
+    until: Instant,
+}
+
+impl Target {
+    /// Whether there is time left. An attack that is made of rounds does one in any case.
+    pub(crate) fn goes_on(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    /// Waits until the time is over: with what was set up still there.
+    pub(crate) fn hold(&self) {
+        while let Some(left) = self.until.checked_duration_since(Instant::now()) {
+            std::thread::sleep(left);
+        }
+    }
+
+    /// A new connection; `None` if it is refused for now.
+    pub(crate) fn producer_socket(&self) -> Option<Socket> {
+        connect(PRODUCERS)
+    }
+
+    /// As above.
+    pub(crate) fn consumer_socket(&self) -> Option<Socket> {
+        connect(CONSUMERS)
+    }
+}
+
+fn connect(variable: &str) -> Option<Socket> {
+    let address: Address = env::var(variable).unwrap().parse().unwrap();
+    Socket::connect(&address).ok()
+}
+
+/// What the test [`attacker_main`](crate::attacker_main) does in the process of an attacker.
+pub(crate) fn attacker_main() {
+    let Ok(name) = env::var(ATTACK_VARIABLE) else {
+        return;
+    };
+    let (_, attack) = ATTACKS.iter().find(|(known, _)| *known == name).unwrap();
+    let time: u64 = env::var(TIME_VARIABLE).unwrap().parse().unwrap();
+    let until = Instant::now() + Duration::from_millis(time);
+    (attack.run)(&Target { until });
+}
+
+/// Makes an attack, prints what the honest two met, and asserts that it failed.
+pub(crate) fn run(name: &str, attack: &Attack) {
+    // One after the other: they would be in each other's way.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+
+    let time = time();
+    let mut service = Service::start(&attack.service);
+    let honest = Honest::start(&service);
+    honest.serve_for(time / 5);
+    honest.take_latencies();
+    let before = service.memory();
+    service.forget_peak();
+
+    let Some(attackers) = Attackers::start(name, attack, &service, time) else {
+        return;
+    };
+    let (success, duration) = attackers.wait();
+    let latencies = honest.take_latencies();
+    let peak = service.peak();
+    let limit = before + (attack.kept_mib << 20);
+    let deadline = Instant::now() + PATIENCE;
+    let mut after = service.memory();
+    while after > limit && Instant::now() < deadline {
+        // A service that does nothing gives nothing back.
+        honest.serve_for(Duration::from_millis(50));
+        after = service.memory();
+    }
+    service.assert_alive();
+    honest.end();
+    service.end();
+
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!(
+        "{name}: {} for {:.1} s; {latencies}; service {:.1} MiB before, {:.1} at its peak, {:.1} after",
+        users(attack),
+        duration.as_secs_f64(),
+        mib(before),
+        mib(peak),
+        mib(after)
+    );
+    assert!(success, "an attacker of {name} failed");
+    assert!(after <= limit, "{name}: the service keeps memory");
+    let worst = env::var(WORST_VARIABLE).ok().map(|ms| ms.parse().unwrap());
+    let worst = worst.map_or(WORST, Duration::from_millis);
+    assert!(
+        latencies.worst() <= worst,
+        "{name}: more than {worst:?} is too long"
+    );
+}
+
+fn time() -> Duration {
+    let seconds = env::var(SECONDS_VARIABLE).ok();
+    seconds.map_or(SHORT, |text| {
+        let all = Duration::from_secs(text.parse().expect("seconds"));
+        all / ATTACKS.len() as u32
+    })
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn users(attack: &Attack) -> String {
+    match (is_root(), attack.users) {
+        (false, users) => format!("{} processes of this user", users.len()),
+        (true, [user]) => format!("user {user}"),
+        (true, users) => format!("{} users", users.len()),
+    }
+}
+
+/// The processes of an attack.
+struct Attackers {
+    children: Vec<Child>,
+    begin: Instant,
+}
+
+impl Attackers {
+    /// `None` if they cannot be.
+    fn start(name: &str, attack: &Attack, service: &Service, time: Duration) -> Option<Self> {
+        let mut attackers = Self {
+            children: Vec::new(),
+            begin: Instant::now(),
+        };
+        if !is_root() {
+            println!("skipped: the attackers of {name} are this user: only root can be others");
+        }
+        for user in attack.users {
+            let mut command = this_program("attacker_main");
+            command
+                .env(ATTACK_VARIABLE, name)
+                .env(TIME_VARIABLE, time.as_millis().to_string());
+            service.address(&mut command);
+            if is_root() {
+                command.uid(*user).gid(*user);
+            }
+            match command.spawn() {
+                Ok(child) => attackers.children.push(child),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    println!("skipped: {name}: others may not run this program where it is");
+                    return None;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        Some(attackers)
+    }
+
+    /// Waits until all have ended; returns whether they did what they were to do, and how long that took.
+    fn wait(mut self) -> (bool, Duration) {
+        let mut success = true;
+        let deadline = self.begin + PATIENCE + time();
+        for child in &mut self.children {
+            loop {
+                match child.try_wait().unwrap() {
+                    Some(status) => {
+                        success &= status.success();
+                        break;
+                    }
+                    None if Instant::now() > deadline => {
+                        success = false;
+                        break;
+                    }
+                    None => std::thread::sleep(Duration::from_millis(5)),
+                }
+            }
+        }
+        (success, self.begin.elapsed())
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // Ended already, usually.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// This program again, with one of its tests as its main function.
+pub(crate) fn this_program(test: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    command
+}
+
+/// Milliseconds with a digit behind the point.
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}
+
+impl std::fmt::Display for Latencies {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (who, times) in [("producer", &self.producer), ("consumer", &self.consumer)] {
+            let at = |percent: usize| {
+                let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+                times
+                    .get(index)
+                    .map_or_else(|| "-".to_owned(), |time| milliseconds(*time))
+            };
+            let separator = if who == "producer" { "" } else { ", " };
+            let count = times.len();
+            write!(
+                out,
+                "{separator}{who} p50 {} p99 {} worst {} ms of {count}",
+                at(50),
+                at(99),
+                at(100)
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Attacks on a service from processes of other users, beside an honest producer and an honest consumer.
+//!
+//! Each attack has a file of its own, with its name in the list below, and is a test: the service has to live, serve the
+//! honest two in time, and give memory back. What they met is printed (`cargo test -p ferretto-host --test attacks --
+//! --nocapture`). Attacks are short, unless `ATTACK_SECONDS` says how long all of them may take together.
+//!
+//! As root, the attackers are other users, and the service is root's.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod frame;
+mod honest;
+mod service;
+
+/// Declares the file of each attack, its test, and the table by which its process finds it.
+macro_rules! attacks {
+    ($($name:ident)*) => {
+        $(mod $name;)*
+
+        const ATTACKS: &[(&str, &frame::Attack)] = &[$((stringify!($name), &$name::ATTACK)),*];
+
+        mod attack {
+            $(
+                #[test]
+                fn $name() {
+                    super::frame::run(stringify!($name), &super::$name::ATTACK);
+                }
+            )*
+        }
+    };
+}
+
+attacks! {
+    unfinished_frames
+}
+
+/// The service, in a process of its own.
+#[test]
+fn service_main() {
+    service::main();
+}
+
+/// An attacker, in a process of its own.
+#[test]
+fn attacker_main() {
+    frame::attacker_main();
+}

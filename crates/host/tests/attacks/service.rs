@@ -1,0 +1,146 @@
+//! The service that is attacked: the daemon proper, in a process of its own.
+
+use std::fs::{Permissions, set_permissions};
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use ferretto_host::{FilePermissions, HostOptions, SocketPermissions};
+use ferretto_ipc::Address;
+use ferretto_ipc::socket::Socket;
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
+
+use crate::frame::this_program;
+
+/// Where the service listens.
+pub(crate) const PRODUCERS: &str = "PERFETTO_PRODUCER_SOCK_NAME";
+pub(crate) const CONSUMERS: &str = "PERFETTO_CONSUMER_SOCK_NAME";
+/// Set where [`main`] is to be the service; how many descriptors it may open.
+const SERVICE_VARIABLE: &str = "FERRETTO_TEST_SERVICE";
+
+/// What a service is given.
+pub(crate) struct ServiceOptions {
+    /// How many descriptors it may open; 0 for as many as this process may.
+    pub(crate) descriptors: u64,
+}
+
+impl ServiceOptions {
+    pub(crate) const DEFAULT: Self = Self { descriptors: 0 };
+}
+
+/// What the test [`service_main`](crate::service_main) does in the process of the service.
+pub(crate) fn main() {
+    let Ok(descriptors) = std::env::var(SERVICE_VARIABLE) else {
+        return;
+    };
+    let descriptors: u64 = descriptors.parse().unwrap();
+    if descriptors > 0 {
+        let mut limit = getrlimit(Resource::Nofile);
+        (limit.current, limit.maximum) = (Some(descriptors), Some(descriptors));
+        setrlimit(Resource::Nofile, limit).unwrap();
+    }
+    let mut options = HostOptions::from_environment().unwrap();
+    let anyone = FilePermissions {
+        group: rustix::process::getegid().as_raw(),
+        mode: 0o666,
+    };
+    options.permissions = Some(SocketPermissions {
+        producer: anyone.clone(),
+        consumer: anyone,
+    });
+    ferretto_host::traced::run(options, |_| ()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A running service that anyone may connect to.
+pub(crate) struct Service {
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Service {
+    pub(crate) fn start(options: &ServiceOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        // Inherited by the child under the same number.
+        rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+        let mut command = this_program("service_main");
+        command
+            .env(SERVICE_VARIABLE, options.descriptors.to_string())
+            .env("TRACED_NOTIFY_FD", writer.as_raw_fd().to_string());
+        let mut service = Self {
+            child: {
+                address(&mut command, folder.path().into());
+                command.spawn().unwrap()
+            },
+            folder,
+        };
+        drop(writer);
+        if reader.read_exact(&mut [0]).is_err() {
+            panic!("the service does not start: {:?}", service.child.wait());
+        }
+        service
+    }
+
+    /// Tells a program where the service is.
+    pub(crate) fn address(&self, command: &mut Command) {
+        address(command, self.folder.path().into());
+    }
+
+    pub(crate) fn producer_socket(&self) -> Socket {
+        Socket::connect(&Address::Path(self.folder.path().join("p"))).unwrap()
+    }
+
+    pub(crate) fn consumer_socket(&self) -> Socket {
+        Socket::connect(&Address::Path(self.folder.path().join("c"))).unwrap()
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn memory(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most that was in use since [`forget_peak`](Self::forget_peak).
+    pub(crate) fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) {
+        // Where that is not possible, the peak is that of its life.
+        let _ = std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
+    }
+
+    fn status(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let line = line.expect("the service lives");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kib << 10
+    }
+
+    pub(crate) fn assert_alive(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "the service ended: {ended:?}");
+    }
+
+    /// Ends it as an operator would.
+    pub(crate) fn end(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn address(command: &mut Command, folder: PathBuf) {
+    command.env(PRODUCERS, folder.join("p"));
+    command.env(CONSUMERS, folder.join("c"));
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Ended already, unless something failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
