@@ -10,6 +10,8 @@ use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{ReadError, TraceReader};
 
+use crate::terminal::shown;
+
 /// Files that are listed of those that were looked at for one of a recording.
 const MAX_LISTED: usize = 6;
 
@@ -67,16 +69,10 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
     match &args.output {
         None => append(&args.file, end, &names.packets)?,
         Some(output) => {
-            let shown = output.display();
-            let same = |path: &Path| path.canonicalize().ok();
-            if !args.only_names && same(output).is_some_and(|it| Some(it) == same(&args.file)) {
-                bail!(
-                    "{shown} is the same file as the trace; without --output names are appended to it"
-                );
-            }
             let whole = (!args.only_names).then_some((&mut file, end));
-            write(output, whole, &names.packets)
-                .with_context(|| format!("cannot write {shown}"))?;
+            crate::output::write(output, &[&args.file], |out| {
+                Ok(write(out, whole, &names.packets)?)
+            })?;
         }
     }
     names.tell(&mut io::stderr().lock())?;
@@ -120,15 +116,15 @@ impl Names {
         found.sort_by_key(|(module, _)| std::cmp::Reverse(module.rel_pcs.len()));
         for (module, outcome) in found {
             let (named, all) = (outcome.names.len(), module.rel_pcs.len());
-            write!(out, "{named:>7} of {all:<7} {}", module.path)?;
+            write!(out, "{named:>7} of {all:<7} {}", shown(&module.path))?;
             for used in &outcome.used {
                 if Path::new(&module.path) != used {
-                    write!(out, ", from {}", used.display())?;
+                    write!(out, ", from {}", shown(&used.to_string_lossy()))?;
                 }
             }
             writeln!(out)?;
             for remark in &outcome.remarks {
-                writeln!(out, "{:18}{remark}", "")?;
+                writeln!(out, "{:18}{}", "", shown(remark))?;
             }
             if named < all && outcome.used.is_empty() {
                 tell_missing(out, module, outcome)?;
@@ -153,7 +149,14 @@ fn tell_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io:
         )?;
     }
     for (path, reason) in outcome.skipped.iter().take(MAX_LISTED) {
-        writeln!(out, "{:18}{}: {reason}", "", path.display())?;
+        let path = path.to_string_lossy();
+        writeln!(
+            out,
+            "{:18}{}: {}",
+            "",
+            shown(&path),
+            shown(&reason.to_string())
+        )?;
     }
     Ok(())
 }
@@ -209,15 +212,10 @@ fn append(trace: &Path, end: u64, packets: &[u8]) -> Result<()> {
 }
 
 /// Writes the beginning of a trace, if wanted, and names.
-fn write(output: &Path, trace: Option<(&mut File, u64)>, packets: &[u8]) -> io::Result<()> {
-    let mut out: Box<dyn Write> = match output.as_os_str() == "-" {
-        true => Box::new(io::stdout().lock()),
-        false => Box::new(File::create(output)?),
-    };
+fn write(out: &mut dyn Write, trace: Option<(&mut File, u64)>, packets: &[u8]) -> io::Result<()> {
     if let Some((trace, end)) = trace {
         trace.seek(SeekFrom::Start(0))?;
-        io::copy(&mut trace.take(end), &mut out)?;
+        io::copy(&mut trace.take(end), out)?;
     }
-    out.write_all(packets)?;
-    out.flush()
+    out.write_all(packets)
 }

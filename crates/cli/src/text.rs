@@ -8,10 +8,12 @@ use ferretto_trace::text::TextPrinter;
 
 use crate::args::FileArgs;
 use crate::errors;
+use crate::output::check_standard_output;
 use crate::summary::open;
 
 pub(crate) fn run(args: &FileArgs) -> Result<()> {
     let (name, input) = open(&args.file)?;
+    check_standard_output(&[&args.file])?;
     let mut reader = TraceReader::new(input);
     let mut printer = TextPrinter::new(io::stdout().lock());
     let mut damaged = 0u64;

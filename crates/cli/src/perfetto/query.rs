@@ -12,6 +12,8 @@ use ferretto_proto::{
     FtraceDescriptor, Message, TracingServiceState, TrackEventDescriptor, decode_lazy,
 };
 
+use crate::terminal::shown_bytes;
+
 /// How long the service may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Length of the last column without `--long`.
@@ -209,10 +211,7 @@ fn number(value: Option<i32>) -> String {
 
 /// Text that cannot control the terminal.
 fn shown(bytes: &Option<Vec<u8>>) -> String {
-    let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+    shown_bytes(bytes.as_deref().unwrap_or_default())
 }
 
 fn table(out: &mut impl Write, rows: Rows) -> io::Result<()> {

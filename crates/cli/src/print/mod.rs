@@ -8,6 +8,8 @@ use anstyle::{AnsiColor, Style};
 use ferretto_trace::Summary;
 use ferretto_trace::summary::{CounterSummary, ProcessSummary, SourceSummary, human_bytes};
 
+use crate::terminal::shown;
+
 const HEADING: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -31,7 +33,8 @@ pub(crate) fn summary(
 ) -> io::Result<()> {
     write!(
         out,
-        "{HEADING}{name}{HEADING:#}: {}",
+        "{HEADING}{}{HEADING:#}: {}",
+        shown(name),
         human_bytes(summary.bytes)
     )?;
     if let Some(ns) = summary.duration_ns {
@@ -44,7 +47,7 @@ pub(crate) fn summary(
     profile::profiles(out, &summary.profiles, width)?;
     counters(out, &summary.counters)?;
     for note in &summary.notes {
-        writeln!(out, "\nnote: {note}")?;
+        writeln!(out, "\nnote: {}", shown(note))?;
     }
     writeln!(out)?;
     losses(out, summary)
@@ -62,12 +65,15 @@ fn events(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> io::
     let name_width = summary
         .sources
         .iter()
-        .map(|source| source.name.len())
+        .map(|source| shown(&source.name).chars().count())
         .max()
         .unwrap_or(0);
     for source in &summary.sources {
         let (count, bytes) = (grouped(source.events), human_bytes(source.bytes));
-        let head = format!("  {:name_width$}  {count:>13}  {bytes:>10}  ", source.name);
+        let head = format!(
+            "  {:name_width$}  {count:>13}  {bytes:>10}  ",
+            shown(&source.name)
+        );
         let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()));
         let kinds = if source.name == TRACK_EVENTS {
             track_event_kinds(summary)
@@ -102,9 +108,9 @@ fn track_event_kinds(summary: &Summary) -> String {
 
 /// The `top` most frequent kinds of events, for example `sched_switch 12,345, sched_waking 11,000, 3 more kinds`.
 fn kinds(source: &SourceSummary, top: usize) -> String {
-    let shown = source.kinds.iter().take(top);
-    let mut parts: Vec<String> = shown
-        .map(|(kind, count)| format!("{kind} {}", grouped(*count)))
+    let frequent = source.kinds.iter().take(top);
+    let mut parts: Vec<String> = frequent
+        .map(|(kind, count)| format!("{} {}", shown(kind), grouped(*count)))
         .collect();
     match source.kinds.len().saturating_sub(top) {
         0 => {}
@@ -178,6 +184,7 @@ fn process_name(process: &ProcessSummary) -> String {
         "" => "(no name)",
         name => without_folder(name),
     };
+    let name = shown(name);
     format!("{name}{}", machine_suffix(process.machine))
 }
 
@@ -220,7 +227,7 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
 
 /// One line, and what was lost.
 pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::Result<()> {
-    write!(out, "{name}: {}", human_bytes(summary.bytes))?;
+    write!(out, "{}: {}", shown(name), human_bytes(summary.bytes))?;
     if let Some(ns) = summary.duration_ns {
         write!(out, ", {}", duration(ns))?;
     }
@@ -228,7 +235,7 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
     let is_complete = summary.losses.is_empty() && summary.losses_known;
     writeln!(out, "{}", if is_complete { ", no data lost" } else { "" })?;
     for note in &summary.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "note: {}", shown(note))?;
     }
     match is_complete {
         true => Ok(()),
@@ -248,8 +255,12 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         };
     }
     for loss in &summary.losses {
-        writeln!(out, "{BAD}lost{BAD:#}  {loss}")?;
-        writeln!(out, "      to avoid it: {}", loss.advice)?;
+        writeln!(out, "{BAD}lost{BAD:#}  {}", shown(&loss.to_string()))?;
+        writeln!(
+            out,
+            "      to avoid it: {}",
+            shown(&loss.advice.to_string())
+        )?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use ferretto_trace::profile::{Count, HotFunction, Interval, Share};
 use ferretto_trace::summary::ProfileSummary;
 
 use super::{DIM, cut, duration, grouped, heading};
+use crate::terminal::shown;
 
 /// Functions shown.
 const TOP_FUNCTIONS: usize = 15;
@@ -38,6 +39,7 @@ fn title(profile: &ProfileSummary) -> String {
         "" => "samples",
         name => name,
     };
+    let event = shown(event);
     let interval = match profile.interval {
         Interval::Frequency(hz) => format!(", {} times a second", grouped(hz)),
         Interval::Period(1) => ", each time".to_owned(),
@@ -72,7 +74,12 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     }
     writeln!(out, "  {}", parts.join(", "))?;
     for (error, samples) in &profile.truncated {
-        writeln!(out, "  {DIM}cut: {:>9}  {error}{DIM:#}", grouped(*samples))?;
+        writeln!(
+            out,
+            "  {DIM}cut: {:>9}  {}{DIM:#}",
+            grouped(*samples),
+            shown(&error.to_string())
+        )?;
     }
     Ok(())
 }
@@ -82,19 +89,19 @@ fn functions(
     profile: &ProfileSummary,
     width: Option<usize>,
 ) -> io::Result<()> {
-    let shown: Vec<&HotFunction> = profile.functions.iter().take(TOP_FUNCTIONS).collect();
-    let module_width = shown
+    let top: Vec<&HotFunction> = profile.functions.iter().take(TOP_FUNCTIONS).collect();
+    let module_width = top
         .iter()
         .map(|function| function.module.chars().count().min(MODULE_WIDTH))
         .max()
         .unwrap_or(0);
     writeln!(out, "  {DIM}{:>7}  {:>7}{DIM:#}", "self", "total")?;
-    for function in shown {
+    for function in top {
         let (own, total) = (share(function.own, profile), share(function.total, profile));
-        let module = cut(&function.module, MODULE_WIDTH);
+        let module = cut(&shown(&function.module), MODULE_WIDTH);
         let head = format!("  {own:>7}  {total:>7}  {module:module_width$}  ");
         let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
-        writeln!(out, "{head}{}", cut(&function.name, room))?;
+        writeln!(out, "{head}{}", cut(&shown(&function.name), room))?;
     }
     Ok(())
 }
@@ -134,7 +141,7 @@ fn shares(out: &mut impl Write, profile: &ProfileSummary, width: Option<usize>) 
 fn name(process: &Share) -> String {
     match process.name.as_str() {
         "" => "(no name)".to_owned(),
-        name => super::without_folder(name).to_owned(),
+        name => shown(super::without_folder(name)).into_owned(),
     }
 }
 

@@ -1,13 +1,15 @@
 //! `ferretto flamegraph FILE`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use ferretto_trace::profile::{FoldOptions, Value, folded};
 use inferno::flamegraph::color::MultiPalette;
 use inferno::flamegraph::{self, Options, Palette};
 
-use super::{FlamegraphArgs, Samples, output, write};
+use super::{FlamegraphArgs, Samples, output};
+use crate::output::write;
 
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<()> {
     let samples = Samples::read(&args.file, &args.selection)?;
@@ -18,7 +20,12 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<()> {
     }
     let path = output(args.output.as_deref(), &args.file, "svg");
     let mut options = options(args, &samples);
-    write(&path, |out| {
+    let inputs: Vec<_> = [Some(&args.file), args.before.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    write(&path, &inputs, |out| {
         let lines = lines.iter().map(String::as_str);
         flamegraph::from_lines(&mut options, lines, out).context("cannot draw the flamegraph")
     })?;

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use ferretto_trace::profile::{FoldOptions, folded};
 
-use super::{FoldedArgs, Samples, write};
+use super::{FoldedArgs, Samples};
+use crate::output::write;
 
 pub(crate) fn run(args: &FoldedArgs) -> Result<()> {
     let samples = Samples::read(&args.file, &args.selection)?;
@@ -12,7 +13,7 @@ pub(crate) fn run(args: &FoldedArgs) -> Result<()> {
         value: samples.value(),
         annotate: args.annotate,
     };
-    write(&args.output, |out| {
+    write(&args.output, &[&args.file], |out| {
         for line in folded(&samples.profile, &samples.counts, &options) {
             writeln!(out, "{line}")?;
         }

@@ -5,8 +5,6 @@ mod flamegraph;
 mod folded;
 mod pprof;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -81,18 +79,4 @@ fn output(wanted: Option<&Path>, trace: &Path, ending: &str) -> PathBuf {
         None if trace.as_os_str() == "-" => PathBuf::from(format!("trace.{ending}")),
         None => trace.with_extension(ending),
     }
-}
-
-/// Writes a file, whole, or standard output if the path is `-`.
-fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    if path.as_os_str() == "-" {
-        let mut out = BufWriter::new(io::stdout().lock());
-        write(&mut out)?;
-        return out.flush().context("cannot write to standard output");
-    }
-    let name = path.display();
-    let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
-    let mut out = BufWriter::new(file);
-    write(&mut out).with_context(|| format!("cannot write {name}"))?;
-    out.flush().with_context(|| format!("cannot write {name}"))
 }

@@ -9,15 +9,20 @@ use ferretto_trace::profile::{pprof, processes};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{PprofArgs, Samples, output, write};
+use super::{PprofArgs, Samples, output};
+use crate::output::write;
 
 pub(crate) fn run(args: &PprofArgs) -> Result<()> {
     let samples = Samples::read(&args.file, &args.selection)?;
     if let Some(folder) = &args.per_process {
-        return each(&samples, folder);
+        return each(&samples, &args.file, folder);
     }
     let path = output(args.output.as_deref(), &args.file, "pb.gz");
-    write_compressed(&path, &pprof(&samples.profile, &samples.counts, None))?;
+    write_compressed(
+        &path,
+        &args.file,
+        &pprof(&samples.profile, &samples.counts, None),
+    )?;
     if path.as_os_str() != "-" {
         eprintln!("{0}: look at it with go tool pprof {0}", path.display());
     }
@@ -25,21 +30,25 @@ pub(crate) fn run(args: &PprofArgs) -> Result<()> {
 }
 
 /// One file for each process, numbered from the one with the most samples.
-fn each(samples: &Samples, folder: &Path) -> Result<()> {
+fn each(samples: &Samples, trace: &Path, folder: &Path) -> Result<()> {
     let shown = folder.display();
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
     let processes = processes(&samples.profile, &samples.counts, samples.value());
     for (number, process) in processes.iter().enumerate() {
         let path = folder.join(format!("profile.{number}.pid.{}.pb.gz", process.id));
         let only = Some((process.machine, process.id));
-        write_compressed(&path, &pprof(&samples.profile, &samples.counts, only))?;
+        write_compressed(
+            &path,
+            trace,
+            &pprof(&samples.profile, &samples.counts, only),
+        )?;
     }
     eprintln!("{shown}: {} profiles", processes.len());
     Ok(())
 }
 
-fn write_compressed(path: &Path, bytes: &[u8]) -> Result<()> {
-    write(path, |out| {
+fn write_compressed(path: &Path, trace: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, &[trace], |out| {
         let mut gzip = GzEncoder::new(out, Compression::default());
         gzip.write_all(bytes)?;
         gzip.finish()?;

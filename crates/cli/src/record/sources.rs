@@ -5,6 +5,8 @@ use std::time::Duration;
 use ferretto_client::{Address, Consumer};
 use ferretto_proto::TraceConfig;
 
+use crate::terminal::shown;
+
 /// How long the service may take to say what is registered.
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -41,10 +43,7 @@ fn is_of_the_system(name: &str) -> bool {
 }
 
 fn sentence(name: &str, offered: &[String]) -> String {
-    let shown: String = name
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect();
+    let shown = shown(name);
     let near = offered
         .iter()
         .map(|known| (strsim::damerau_levenshtein(name, known), known))

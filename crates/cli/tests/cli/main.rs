@@ -5,6 +5,7 @@ mod daemons;
 mod detach;
 mod files;
 mod open;
+mod outputs;
 mod perfetto;
 mod profile;
 mod record;

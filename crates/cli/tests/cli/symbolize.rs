@@ -60,7 +60,7 @@ fn trace(world: &World) -> Vec<u8> {
 }
 
 /// A trace with one sample at `address` of the file `path`.
-fn sample(path: &str, build_id: &[u8], address: u64) -> Vec<u8> {
+pub(crate) fn sample(path: &str, build_id: &[u8], address: u64) -> Vec<u8> {
     type Message<'a> = Encoder<'a, Vec<u8>>;
     fn text(data: &mut Message<'_>, table: u32, iid: u64, text: &[u8]) {
         data.nested(table, |entry| {

@@ -1,0 +1,93 @@
+//! Files that commands write what they made into: never one of those they made it from.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// Writes a file, whole, or standard output if the path is `-`. `inputs` are the files that `write` reads or has read,
+/// `-` among them being standard input.
+///
+/// # Errors
+///
+/// If the output is one of the inputs, under whatever name, which is left as it is; or if it cannot be written.
+pub(crate) fn write(
+    path: &Path,
+    inputs: &[&Path],
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    let (name, out): (_, Box<dyn Write>) = match is_standard(path) {
+        true => {
+            check_standard_output(inputs)?;
+            ("standard output".to_owned(), Box::new(io::stdout().lock()))
+        }
+        false => (path.display().to_string(), Box::new(create(path, inputs)?)),
+    };
+    let mut out = BufWriter::new(out);
+    write(&mut out).with_context(|| format!("cannot write {name}"))?;
+    out.flush().with_context(|| format!("cannot write {name}"))
+}
+
+/// Creates or empties a file that is none of `inputs`.
+///
+/// # Errors
+///
+/// If it is one of them, which is left as it is; or if it cannot be written.
+pub(crate) fn create(path: &Path, inputs: &[&Path]) -> Result<File> {
+    let name = path.display();
+    // Emptied only when it is known which file it is.
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).open(path);
+    let file = file.with_context(|| format!("cannot write {name}"))?;
+    let metadata = file.metadata()?;
+    if let Some(input) = same(&metadata, inputs) {
+        bail!(
+            "{name} is the same file as {input}, which it is made from; name another one with -o"
+        );
+    }
+    if metadata.is_file() {
+        file.set_len(0)
+            .with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(file)
+}
+
+/// Refuses a standard output that is one of `inputs`: what is written would be read again.
+///
+/// # Errors
+///
+/// If it is one of them.
+pub(crate) fn check_standard_output(inputs: &[&Path]) -> Result<()> {
+    let output = metadata(io::stdout());
+    if let Some(input) = output.and_then(|output| same(&output, inputs)) {
+        bail!("standard output is the same file as {input}; send it to another one");
+    }
+    Ok(())
+}
+
+/// The name of the input that the output is.
+fn same(output: &Metadata, inputs: &[&Path]) -> Option<String> {
+    if !output.is_file() {
+        return None;
+    }
+    let is_output = |input: &Metadata| (input.dev(), input.ino()) == (output.dev(), output.ino());
+    inputs.iter().find_map(|input| {
+        let (name, metadata) = match is_standard(input) {
+            true => ("standard input".to_owned(), metadata(io::stdin())),
+            false => (input.display().to_string(), input.metadata().ok()),
+        };
+        metadata.filter(is_output).map(|_| name)
+    })
+}
+
+fn metadata(stream: impl AsFd) -> Option<Metadata> {
+    let file: File = stream.as_fd().try_clone_to_owned().ok()?.into();
+    file.metadata().ok()
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

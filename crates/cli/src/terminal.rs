@@ -1,0 +1,46 @@
+//! Text of others on a terminal.
+
+use std::borrow::Cow;
+
+/// Text that cannot control the terminal, nor break the line it stands in.
+///
+/// Names of processes, threads, functions, data sources and the like are whatever a program says they are. Characters
+/// that move the cursor, begin a line, change colours or turn the direction of writing become `?`. To be used for each
+/// name, before it is cut or padded.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(controls) {
+        return Cow::Borrowed(text);
+    }
+    let replaced = text.chars().map(|c| if controls(c) { '?' } else { c });
+    Cow::Owned(replaced.collect())
+}
+
+/// The same for bytes, which need not be UTF-8.
+pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
+    shown(&String::from_utf8_lossy(bytes)).into_owned()
+}
+
+/// Whether the character does something instead of being seen.
+fn controls(c: char) -> bool {
+    let separates_lines = matches!(c, '\u{2028}' | '\u{2029}');
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || separates_lines || turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_name_reaches_the_terminal_as_a_command() {
+        assert_eq!(
+            shown("plain ünï 漢字 <T as X>::f()"),
+            "plain ünï 漢字 <T as X>::f()"
+        );
+        assert_eq!(shown("a\nb\rc\td"), "a?b?c?d");
+        assert_eq!(shown("\x1b[31mred\x07\x7f"), "?[31mred??");
+        assert_eq!(shown("\u{9b}31m\u{85}"), "?31m?");
+        assert_eq!(shown("\u{202e}gpj.exe\u{2028}"), "?gpj.exe?");
+        assert_eq!(shown_bytes(b"a\xff\x1b"), "a\u{fffd}?");
+    }
+}

@@ -1,0 +1,99 @@
+//! What commands write never takes the place of what they read, and never controls the terminal.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Stdio;
+
+use ferretto_wire::encode;
+
+use crate::symbolize::sample;
+use crate::world::World;
+
+#[test]
+fn no_command_writes_over_its_input() {
+    let world = World::new();
+    let trace = sample("/nowhere/program", &[7; 20], 0x40_0010);
+    world.write("m.pf", &trace);
+    fs::hard_link(world.path("m.pf"), world.path("hard")).unwrap();
+    symlink("m.pf", world.path("soft")).unwrap();
+    world.write("other", &trace);
+    for output in ["m.pf", "./m.pf", "hard", "soft"] {
+        for command in [
+            &["flamegraph", "m.pf"][..],
+            &["flamegraph", "other", "--before", "m.pf"],
+            &["folded", "m.pf"],
+            &["pprof", "m.pf"],
+            &["symbolize", "m.pf"],
+            &["symbolize", "m.pf", "--only-names"],
+        ] {
+            let said = world.run("ferretto", &[command, &["-o", output]].concat());
+            said.returned(1).complained("is the same file as m.pf");
+            assert_eq!(world.read("m.pf"), trace, "{command:?} -o {output}");
+        }
+    }
+    // The default name may be the trace's own.
+    world.write("trace.svg", &trace);
+    let said = world.run("ferretto", &["flamegraph", "trace.svg"]);
+    said.returned(1).complained("the same file");
+    assert_eq!(world.read("trace.svg"), trace);
+    // A file that is something else is replaced, whole.
+    world.write("out", vec![b'x'; 100_000]);
+    let args = ["folded", "m.pf", "-o", "out"];
+    world.run("ferretto", &args).returned(0);
+    assert!(world.read("out").len() < 1000);
+}
+
+#[test]
+fn standard_output_may_not_be_the_input_either() {
+    let world = World::new();
+    let trace = sample("/nowhere/program", &[7; 20], 0x40_0010);
+    let path = world.write("t", &trace);
+    for command in ["folded", "text"] {
+        let append = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let mut command = world.command("ferretto", &[command, "t"]);
+        let child = command.stdout(Stdio::from(append)).spawn().unwrap();
+        let said = crate::world::Running::new(child).finish();
+        said.returned(1)
+            .complained("standard output is the same file as t");
+        assert_eq!(world.read("t"), trace);
+    }
+}
+
+#[test]
+fn names_cannot_control_the_terminal() {
+    let world = World::new();
+    let second = 1_000_000_000u64;
+    let trace = encode(|trace| {
+        trace.nested(1, |packet| {
+            packet.nested(2, |tree| {
+                tree.nested(1, |process| {
+                    process.varint(1, 42);
+                    process.string(3, "evil\nno data lost\x1b[2J\u{9b}31m");
+                });
+            });
+        });
+        trace.nested(1, |packet| {
+            packet.nested(1, |bundle| {
+                for (at, pid) in [(10, 42), (12, 7), (13, 0)] {
+                    bundle.nested(2, |event| {
+                        event.varint(1, at * second);
+                        event.nested(4, |switch| {
+                            switch.string(5, "th\rread\x07\n");
+                            switch.varint(6, pid);
+                        });
+                    });
+                }
+            });
+        });
+    });
+    let callstacks = sample("/no\nwhere/pro\x1b]0;gram\x07", &[7; 20], 0x40_0010);
+    world.write("t", [trace, callstacks].concat());
+    for command in ["summary", "text", "folded", "symbolize"] {
+        let said = world.run("ferretto", &[command, "t"]).returned(0);
+        let text = format!("{}{}", said.text(), said.stderr);
+        let controls = text.chars().any(|c| c.is_control() && c != '\n');
+        assert!(!controls, "{command}: {text:?}");
+        let alone = |line: &str| line.starts_with("no data lost") || line.starts_with("where/pro");
+        assert!(!text.lines().any(alone), "{command}: {text}");
+    }
+}
