@@ -15,7 +15,7 @@ use ferretto_proto::{CloneSessionRequest, CloneSessionResponse};
 use super::clone_error::CloneError;
 use super::pool::memory_needed;
 use super::triggers::Received;
-use super::{EventKind, Flushes, Output, Session, SessionFilter, State, Uuid};
+use super::{EventKind, Flushes, Output, ReadProgress, Session, SessionFilter, State, Uuid};
 use crate::buffer::TraceBuffer;
 use crate::command::Command;
 use crate::compress::Compressor;
@@ -478,6 +478,26 @@ impl Service {
     }
 }
 
+impl ReadProgress {
+    /// Of a clone whose trace begins anew.
+    fn of_clone() -> Self {
+        Self {
+            stats_due: true,
+            ..Self::default()
+        }
+    }
+
+    /// Of a clone whose packets follow a copy of the file they would have gone into. Clocks the file tells of are not
+    /// told again: behind later ones, earlier readings would look like clocks that went back.
+    fn behind_copied_file(&self) -> Self {
+        Self {
+            initial_snapshot_given: self.initial_snapshot_given,
+            machines: self.machines.clone(),
+            ..Self::of_clone()
+        }
+    }
+}
+
 fn clone_trigger(request: &CloneSessionRequest) -> Option<Received> {
     let name = request.clone_trigger_name.clone().unwrap_or_default();
     let producer = request.clone_trigger_producer_name.clone();
@@ -538,9 +558,9 @@ impl Session {
             started_realtime: self.started_realtime,
             events: self.events.clone(),
             concurrent: self.concurrent.clone(),
-            progress: super::ReadProgress {
-                stats_due: true,
-                ..Default::default()
+            progress: match pending.output.is_some() && self.writes_into_file() {
+                true => self.progress.behind_copied_file(),
+                false => ReadProgress::of_clone(),
             },
             sequences: self.sequences.clone(),
             filter: filter.map(SessionFilter::new),

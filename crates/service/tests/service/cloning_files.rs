@@ -1,6 +1,9 @@
 //! Clones of sessions that write into a file.
 
+use std::collections::BTreeMap;
+
 use ferretto_ipc::port::consumer::Request;
+use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
 use crate::cloning::{ask, by_name, clone, cloned, named, outcome, record, refusal, refused};
@@ -162,4 +165,85 @@ fn a_requester_that_leaves_while_its_clone_is_written() {
     r.world.deliver_late();
     assert_eq!(r.world.sessions(), 1);
     assert!(r.world.files.values().nth(1).unwrap().closed);
+}
+
+/// Readings of each clock, snapshot by snapshot, with where in the trace they are.
+fn snapshots(packets: &[Packet]) -> Vec<(usize, BTreeMap<u64, u64>)> {
+    let reading = |clock: ferretto_wire::Field<'_>| {
+        let clock = Packet(clock.as_bytes()?.to_vec());
+        Some((clock.int(1)?, clock.int(2)?))
+    };
+    let read = |snapshot: &[u8]| {
+        let fields = ferretto_wire::Fields::new(snapshot).map(|field| field.unwrap());
+        fields
+            .filter(|f| f.number == 1)
+            .filter_map(reading)
+            .collect()
+    };
+    let packets = packets.iter().enumerate();
+    packets
+        .filter_map(|(at, packet)| Some((at, read(packet.bytes(f::CLOCK_SNAPSHOT)?))))
+        .collect()
+}
+
+/// What `CLOCK_BOOTTIME` was at this `CLOCK_MONOTONIC`, as readers work it out: by the last snapshot before it.
+fn boottime(packets: &[Packet], monotonic: u64) -> u64 {
+    let (id_of_boottime, id_of_monotonic) = (6, 3);
+    let all = snapshots(packets);
+    let before = all.iter().map(|(_, clocks)| clocks);
+    let before = before.filter(|clocks| clocks[&id_of_monotonic] <= monotonic);
+    let last = before
+        .max_by_key(|clocks| clocks[&id_of_monotonic])
+        .unwrap();
+    last[&id_of_boottime] + (monotonic - last[&id_of_monotonic])
+}
+
+#[test]
+fn clocks_in_the_clone_of_a_file_never_go_back() {
+    let mut r = record(into_file().with(|c| c.file_write_period_ms = Some(500)));
+    let mut written = Vec::new();
+    for round in 0..16 {
+        r.world.run_for(500);
+        // A suspend, so that each snapshot says something new.
+        r.world.now.boottime += 20_000_000;
+        r.world.now.realtime += 20_000_000;
+        r.world.now.realtime_coarse += 20_000_000;
+        r.write(&round.to_string());
+        written.push(r.world.now.monotonic);
+        if round % 4 == 3 {
+            r.world.flush(r.consumer, 1_000);
+        }
+    }
+    let mut copies = Vec::new();
+    for _ in 0..3 {
+        let (reader, _) = clone(&mut r.world, by_name("s"));
+        copies.push(r.world.files.len() - 1);
+        r.world.free(reader);
+        r.world.run_for(10_000);
+    }
+    r.world.disable(r.consumer);
+    let files: Vec<_> = r.world.files.values().collect();
+    let original = split_file(&files[0].bytes);
+    assert!(snapshots(&original).len() > 2);
+    for file in std::iter::once(0).chain(copies) {
+        let packets = split_file(&files[file].bytes);
+        let texts = texts(&packets);
+        assert_eq!(texts, (0..16).map(|n| n.to_string()).collect::<Vec<_>>());
+        let mut last = BTreeMap::new();
+        for (at, clocks) in snapshots(&packets) {
+            for (clock, time) in clocks {
+                let before = last.insert(clock, time).unwrap_or(0);
+                assert!(
+                    before <= time,
+                    "file {file}, packet {at}, clock {clock}: {before} > {time}"
+                );
+            }
+        }
+        for monotonic in &written {
+            assert_eq!(
+                boottime(&packets, *monotonic),
+                boottime(&original, *monotonic)
+            );
+        }
+    }
 }
