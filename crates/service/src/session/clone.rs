@@ -9,12 +9,13 @@ use std::os::fd::OwnedFd;
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::clone_session_request::Selector;
+use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_proto::{CloneSessionRequest, CloneSessionResponse};
 
 use super::clone_error::CloneError;
 use super::pool::memory_needed;
-use super::triggers::Received;
+use super::triggers::{Received, trigger_mode};
 use super::{EventKind, Flushes, Output, ReadProgress, Session, SessionFilter, State, Uuid};
 use crate::buffer::TraceBuffer;
 use crate::command::Command;
@@ -348,12 +349,16 @@ impl Service {
         self.last.session += 1;
         let (Some(id), Some(session)) = (
             SessionId::new(self.last.session),
-            self.sessions.get(&source),
+            self.sessions.get_mut(&source),
         ) else {
             return Err(CloneError::SourceEnded);
         };
         let msb = self.rng.next_u64() as i64;
         let mut made = session.duplicate(&pending, msb, uid, buffers);
+        if trigger_mode(&session.config) == Some(TriggerMode::CLONE_SNAPSHOT) {
+            // Its clones are all that is ever read of it: the next one tells of what came since.
+            session.triggers.forget_received();
+        }
         made.events.record(pending.started, EventKind::CloneStarted);
         for (index, timestamp) in copied {
             let kind = EventKind::BufferCloned;

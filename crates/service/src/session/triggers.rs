@@ -81,6 +81,12 @@ impl Triggers {
         }
     }
 
+    /// Begins the list of those received anew, as a clone has told of them.
+    pub(crate) fn forget_received(&mut self) {
+        self.received.clear();
+        self.emitted = 0;
+    }
+
     /// Hands out what was not handed out before, in order.
     pub(crate) fn take_new(&mut self) -> impl Iterator<Item = &Received> {
         let new = std::mem::replace(&mut self.emitted, self.received.len());

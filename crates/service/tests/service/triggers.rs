@@ -7,11 +7,12 @@ use ferretto_proto::observable_events::{CloneTriggerHit, Type};
 use ferretto_proto::trace_config::TriggerConfig;
 use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_proto::{
-    ActivateTriggersRequest, DetachRequest, Message, ObserveEventsRequest, TraceConfig,
-    Trigger as TriggerPacket,
+    ActivateTriggersRequest, CloneSessionRequest, DetachRequest, Message, ObserveEventsRequest,
+    TraceConfig, Trigger as TriggerPacket,
 };
 use ferretto_service::ClientId;
 
+use crate::cloning::{by_name, clone};
 use crate::file::null;
 use crate::world::{Behaviour, ConfigBuilder, Packet, World, split_file, texts};
 
@@ -380,6 +381,50 @@ fn service_070_clone_triggers_are_told_after_their_delay() {
     let again = observe(&mut world, consumer);
     world.run_for(300);
     assert!(hits(&world, consumer, again).is_empty());
+}
+
+#[test]
+fn each_snapshot_tells_of_the_triggers_since_the_last_one() {
+    let mut world = World::new();
+    let producer = world.simple_producer("p");
+    let consumer = world.consumer();
+    let triggers = ["first", "second", "third"].map(|name| trigger(name, 0));
+    let config = triggered(TriggerMode::CLONE_SNAPSHOT, triggers.to_vec());
+    world.enable(
+        consumer,
+        config.with(|c| c.unique_session_name = Some(b"s".to_vec())),
+    );
+    let mut writer = world.writer(producer);
+    world.write(producer, &mut writer, &["data"]);
+    let mut snapshot = |activated: &[&str]| {
+        activate(&mut world, producer, activated);
+        let last = activated.last().copied().unwrap_or("third");
+        let request = CloneSessionRequest {
+            clone_trigger_name: Some(last.into()),
+            ..by_name("s")
+        };
+        let (reader, _) = clone(&mut world, request);
+        let packets = world.read(reader);
+        assert_eq!(texts(&packets), ["data"]);
+        let meant = packets
+            .iter()
+            .find_map(|p| p.bytes(f::CLONE_SNAPSHOT_TRIGGER));
+        let meant = TriggerPacket::decode_from_slice(meant.unwrap()).unwrap();
+        assert_eq!(meant.trigger_name.as_deref(), Some(last.as_bytes()));
+        let told = trigger_packets(&packets).into_iter();
+        let told: Vec<_> = told.map(|(_, t)| t.trigger_name.unwrap()).collect();
+        assert_eq!(
+            told,
+            activated
+                .iter()
+                .map(|name| name.as_bytes())
+                .collect::<Vec<_>>()
+        );
+    };
+    snapshot(&["first"]);
+    snapshot(&["second", "third"]);
+    snapshot(&[]);
+    snapshot(&["first"]);
 }
 
 #[test]
