@@ -9,6 +9,7 @@ use ferretto_proto::{
     DataSourceDescriptor, InitializeConnectionRequest, Message as _, MessageField,
     QueryServiceStateResponse, RegisterDataSourceRequest,
 };
+use ferretto_wire::{Fields, encode};
 
 #[test]
 fn ipc_010_names_need_not_be_utf_8() {
@@ -54,6 +55,53 @@ fn ipc_040_ipc_062_a_large_state_comes_in_frames_that_fit() {
             producer.register(&format!("{index} {source} {}", "d".repeat(300)));
         }
     }
+    let (whole, frames) = state(&host);
+    assert!(frames > 4);
+    assert_eq!(whole.service_state.producers.len(), 20);
+    assert_eq!(whole.service_state.data_sources.len(), 2000);
+}
+
+/// Descriptors are as large as frames allow, as in upstream's own tests: 64 bytes less.
+#[test]
+fn ipc_046_ipc_062_what_a_data_source_says_of_itself_is_passed_on_byte_for_byte() {
+    let host = TestHost::start();
+    let mut producer = host.producer();
+    producer.initialize("p");
+    let garbage = |start: usize| -> Vec<u8> {
+        let numbers = start..start + MAX_FRAME_SIZE - 64;
+        numbers.map(|n| (n * 31 / 7) as u8).collect()
+    };
+    // What the GPU, a program's events and the kernel's can be asked for, and what is not known yet.
+    let fields = [5, 6, 8, 10, 99];
+    for field in fields {
+        let descriptor = encode(|descriptor| {
+            descriptor.string(1, &format!("source {field:02}"));
+            descriptor.bytes(field, &garbage(field as usize));
+        });
+        let request = producer::Request::RegisterDataSource(RegisterDataSourceRequest {
+            data_source_descriptor: DataSourceDescriptor::decode_from_slice(&descriptor)
+                .unwrap()
+                .into(),
+            ..Default::default()
+        });
+        assert!(producer.call(&request).result.is_ok());
+    }
+    let (whole, frames) = state(&host);
+    assert_eq!(frames, 1 + fields.len());
+    let told = &whole.service_state.data_sources;
+    assert_eq!(told.len(), fields.len());
+    for (field, source) in fields.into_iter().zip(told) {
+        let descriptor = source.ds_descriptor.encode_to_vec();
+        let passed = Fields::find(field, &descriptor).unwrap();
+        assert!(
+            passed.as_bytes() == Some(&garbage(field as usize)[..]),
+            "{field}"
+        );
+    }
+}
+
+/// The state of the service as a consumer puts it together, and how many frames it came in.
+fn state(host: &TestHost) -> (QueryServiceStateResponse, usize) {
     let socket = host.consumer_socket();
     assert!(send_raw(
         &socket,
@@ -76,13 +124,12 @@ fn ipc_040_ipc_062_a_large_state_comes_in_frames_that_fit() {
         };
         state.extend_from_slice(reply);
         if !has_more {
-            break;
+            return (
+                QueryServiceStateResponse::decode_from_slice(&state).unwrap(),
+                frames,
+            );
         }
     }
-    assert!(frames > 4);
-    let whole = QueryServiceStateResponse::decode_from_slice(&state).unwrap();
-    assert_eq!(whole.service_state.producers.len(), 20);
-    assert_eq!(whole.service_state.data_sources.len(), 2000);
 }
 
 #[test]

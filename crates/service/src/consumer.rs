@@ -10,14 +10,13 @@ use ferretto_proto::{
     SaveTraceForBugreportResponse, TraceConfig, TracingServiceCapabilities, observable_events,
 };
 
-use crate::backlog::Backlog;
 use crate::command::Command;
 use crate::event::{ClientId, FileId, Peer};
 use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW, SessionId};
 use crate::observe::Observer;
 use crate::priority::Priority;
 use crate::service::Service;
-use crate::session::{Destination, ReadStream};
+use crate::session::{Destination, ReadStream, StateQueries};
 
 /// A connection to the consumer socket. It has at most one session at a time.
 #[derive(Debug)]
@@ -29,7 +28,8 @@ pub(crate) struct Consumer {
     /// The ReadBuffers request being answered.
     pub(crate) reading: Option<ReadStream>,
     pub(crate) observer: Option<Observer>,
-    pub(crate) backlog: Backlog,
+    /// QueryServiceState requests that are not answered whole yet.
+    pub(crate) queries: StateQueries,
     /// Bytes sent since the driver last said that the consumer reads.
     unread: usize,
     /// That is too much: nothing long is sent before it reads.
@@ -66,7 +66,7 @@ impl Consumer {
             end_request: None,
             reading: None,
             observer: None,
-            backlog: Backlog::default(),
+            queries: StateQueries::default(),
             unread: 0,
             blocked: false,
             opening: None,
@@ -201,7 +201,7 @@ impl Service {
         consumer.blocked = false;
         self.observed = true;
         self.pump_stream(client);
-        self.pump_backlog(client);
+        self.pump_queries(client);
     }
 
     /// Answers EnableTracing: the session is over, or never was.

@@ -29,7 +29,6 @@
 //! for what was not built in is refused, with a sentence that names the feature.
 #![forbid(unsafe_code)]
 
-mod backlog;
 pub mod buffer;
 mod clocks;
 mod command;

@@ -73,5 +73,7 @@ pub(crate) const MAX_CLOCKS_PER_EXCHANGE: usize = 64;
 pub(crate) const MAX_CONCURRENT_EVENTS: usize = 4096;
 /// What the session names among them may take. Upstream sets no bound.
 pub(crate) const MAX_CONCURRENT_NAME_BYTES: usize = 1024 * 1024;
+/// Requests for the service's state that one consumer may have waiting; more are rejected.
+pub(crate) const MAX_STATE_QUERIES: usize = 1024;
 /// Requests kept while the driver prepares a client's memory or file.
 pub(crate) const MAX_DEFERRED_REQUESTS: usize = 1024;

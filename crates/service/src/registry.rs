@@ -1,6 +1,7 @@
 //! The data sources producers offer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use ferretto_proto::{DataSourceDescriptor, Message};
@@ -58,6 +59,14 @@ pub(crate) struct Registration {
 
 /// Counts registrations up; orders offers of one name.
 type Number = u64;
+
+/// Where an offer is among all: by name, then in the order of registration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Place {
+    name: Arc<[u8]>,
+    /// Those of offers begin with 1.
+    number: Number,
+}
 
 /// What one producer holds.
 #[derive(Debug, Default)]
@@ -268,9 +277,24 @@ impl Registry {
             .flat_map(BTreeMap::values)
     }
 
-    /// All offers, by name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Registration> {
-        self.by_name.values().flat_map(BTreeMap::values)
+    /// All offers behind this place, or all there are, by name.
+    pub(crate) fn after(
+        &self,
+        place: Option<Place>,
+    ) -> impl Iterator<Item = (Place, &Registration)> {
+        let Place { name, number } = place.unwrap_or_default();
+        let names = self.by_name.range(Arc::clone(&name)..);
+        names.flat_map(move |(other, offers)| {
+            let known = if *other == name { number } else { 0 };
+            let new = offers.range((Excluded(known), Unbounded));
+            new.map(|(number, offer)| {
+                let place = Place {
+                    name: Arc::clone(other),
+                    number: *number,
+                };
+                (place, offer)
+            })
+        })
     }
 
     /// Size of all descriptors.
@@ -339,7 +363,8 @@ mod tests {
         registry.unregister(1, b"unknown");
         assert_eq!(registry.len(), 3);
         registry.remove_producer(1);
-        assert_eq!(registry.iter().map(|o| o.producer).collect::<Vec<_>>(), [2]);
+        let left = registry.after(None).map(|(_, offer)| offer.producer);
+        assert_eq!(left.collect::<Vec<_>>(), [2]);
         registry.remove_producer(2);
         assert_eq!(registry.len(), 0);
     }

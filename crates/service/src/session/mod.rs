@@ -51,6 +51,7 @@ pub(crate) use instance_set::Instances;
 pub(crate) use instances::{Instance, InstanceState};
 pub(crate) use pipeline::SessionFilter;
 pub(crate) use pool::BufferPool;
+pub(crate) use state_query::StateQueries;
 pub(crate) use stream::ReadStream;
 pub(crate) use triggers::{TriggerHistory, Triggers};
 pub(crate) use validate::Source;

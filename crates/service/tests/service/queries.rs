@@ -116,6 +116,50 @@ fn ipc_040_a_large_state_comes_in_parts_that_fit_no_faster_than_it_is_read() {
 }
 
 #[test]
+fn each_part_of_a_state_is_made_when_it_can_be_sent() {
+    let mut world = World::new();
+    let name = |index: usize| format!("{index:04} {}", "x".repeat(8_000));
+    let producers: Vec<_> = (0..200)
+        .map(|index| world.producer_with(&name(index), Behaviour::default()))
+        .collect();
+    let consumer = world.consumer();
+    world.consumers.get_mut(&consumer).unwrap().stuck = true;
+    let requests: Vec<_> = (0..1_000)
+        .map(|_| world.call(consumer, Request::QueryServiceState(Default::default())))
+        .collect();
+    let (first, last) = (requests[0], requests[999]);
+    // Nobody has to be told of what is gone by then.
+    for producer in &producers[..190] {
+        world.disconnect(*producer);
+    }
+    world.unstick(consumer);
+    let told = |request| -> Vec<String> {
+        let answers = world.answers(consumer, request);
+        assert!(!answers.last().unwrap().1);
+        let producers = answers.iter().flat_map(|(reply, _)| match reply {
+            Some(Reply::QueryServiceState(reply)) => reply.service_state.producers.clone(),
+            other => panic!("{other:?}"),
+        });
+        producers
+            .map(|p| String::from_utf8(p.name.unwrap()).unwrap())
+            .collect()
+    };
+    let expected: Vec<_> = (190..200).map(name).collect();
+    assert_eq!(told(last), expected);
+    let of_first = told(first);
+    assert!((20..100).contains(&of_first.len()));
+    assert!(of_first.ends_with(&expected));
+
+    // More waiting requests than anyone needs are rejected.
+    world.consumers.get_mut(&consumer).unwrap().stuck = true;
+    let too_many: Vec<_> = (0..3_000)
+        .map(|_| world.call(consumer, Request::QueryServiceState(Default::default())))
+        .collect();
+    let rejected = |id: &&u64| matches!(world.answers(consumer, **id)[..], [(None, false)]);
+    assert!(too_many.iter().filter(rejected).count() > 1_000);
+}
+
+#[test]
 fn service_077_capabilities_and_refusals() {
     let mut world = World::new();
     let consumer = world.consumer();
