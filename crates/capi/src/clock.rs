@@ -1,11 +1,9 @@
 //! Times and threads.
 
+use ferretto_format::clock::BOOTTIME;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi::{PerfettoDsTimestamp, PerfettoTeTimestamp};
-
-/// The number of the clock of time since boot.
-pub(crate) const BOOTTIME: u32 = 6;
 
 /// Nanoseconds since the machine was started.
 #[inline]

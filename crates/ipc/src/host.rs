@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ferretto_format::Fnv1a;
 use ferretto_wire::DecodeError as WireError;
 
 use crate::frame::{self, Frame, FrameDecoder, FrameTooLarge, Identity, Message};
@@ -255,10 +256,7 @@ fn identify(peer: &mut Peer, remote: &mut Option<Remote>, identity: &Identity<'_
 /// The id of a machine from its hint: the low half of the 64-bit FNV-1a hash,
 /// never 0, which is this machine.
 pub fn machine_id(hint: &[u8]) -> u32 {
-    let hash = hint.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    (hash as u32).max(1)
+    (Fnv1a::hash(hint) as u32).max(1)
 }
 
 /// A reply does not fit a frame, so no receiver would accept it.

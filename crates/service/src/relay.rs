@@ -32,7 +32,7 @@ pub(crate) struct Exchange {
     /// The relay's next is the other half of a round trip, and follows at once.
     is_ping: bool,
     /// Clock ids and readings, as the relay sent them.
-    pub(crate) client: Vec<(u64, u64)>,
+    pub(crate) client: Vec<(u32, u64)>,
     /// Read when that came.
     pub(crate) host: Clocks,
 }
@@ -149,10 +149,7 @@ impl Relay {
         self.count += 1;
         let clocks = request.clocks.iter().take(MAX_CLOCKS_PER_EXCHANGE);
         let reading = |clock: &ferretto_proto::sync_clock_request::Clock| {
-            (
-                clock.clock_id.unwrap_or(0).into(),
-                clock.timestamp.unwrap_or(0),
-            )
+            (clock.clock_id.unwrap_or(0), clock.timestamp.unwrap_or(0))
         };
         self.exchanges.push_back(Exchange {
             number: self.count,

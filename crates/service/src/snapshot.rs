@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use ferretto_format::clock;
+
 use crate::clocks::{Clocks, NS_PER_MS};
 
 /// Snapshots kept between two reads; older ones go first.
@@ -9,26 +11,15 @@ const RING: usize = 16;
 /// Clocks that moved less than this against each other need no new snapshot.
 const SIGNIFICANT_DRIFT_NS: u64 = 10 * NS_PER_MS;
 
-/// Clock ids of `perfetto.protos.BuiltinClock`.
-pub(crate) mod clock {
-    pub(crate) const REALTIME: u64 = 1;
-    pub(crate) const REALTIME_COARSE: u64 = 2;
-    pub(crate) const MONOTONIC: u64 = 3;
-    pub(crate) const MONOTONIC_COARSE: u64 = 4;
-    pub(crate) const MONOTONIC_RAW: u64 = 5;
-    pub(crate) const BOOTTIME: u64 = 6;
-    pub(crate) const TSC: u64 = 9;
-}
-
 impl Clocks {
     /// Clock ids with their readings, in the order upstream writes them: boottime first.
-    pub(crate) fn by_id(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn by_id(&self) -> impl Iterator<Item = (u32, u64)> {
         let cycles = self.tsc.map(|cycles| (clock::TSC, cycles));
         self.times_by_id().into_iter().chain(cycles)
     }
 
     /// The same of the clocks that count nanoseconds.
-    fn times_by_id(&self) -> [(u64, u64); 6] {
+    fn times_by_id(&self) -> [(u32, u64); 6] {
         [
             (clock::BOOTTIME, self.boottime),
             (clock::REALTIME_COARSE, self.realtime_coarse),

@@ -17,7 +17,7 @@ mod problems;
 pub mod profile;
 mod reader;
 pub mod schema;
-mod sequence;
+
 pub mod summary;
 pub mod text;
 

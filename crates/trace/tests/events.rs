@@ -262,7 +262,7 @@ fn trackevent_046_unknown_numbers_cost_the_text_and_not_the_event() {
         [("text".to_owned(), Value::Nothing)]
     );
     let expected = [
-        (Problem::EntryWithoutNumber, 2),
+        (Problem::EntryWithoutIid, 2),
         (Problem::NotDefined, 3),
         (Problem::BadArgument, 1),
     ];

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use ferretto::track_event::{EventBuffer, EventEncoder, Process, Thread};
 use ferretto_client::TraceWriter;
+use ferretto_format::clock::{BOOTTIME, INCREMENTAL, SCALED};
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::{
     clock_snapshot, process_descriptor, thread_descriptor, trace_packet, trace_packet_defaults,
     track_descriptor, track_event_defaults,
@@ -14,15 +16,7 @@ use super::filter::Filter;
 use super::interner::{Interner, Numbers};
 use super::text;
 use crate::abi::{PerfettoTeCategoryDescriptor, PerfettoTeTimestamp};
-use crate::clock::{BOOTTIME, now};
-
-/// Flags of a packet: what was interned before is void; or: what was interned before is needed.
-const CLEARED: u64 = 1;
-pub(super) const NEEDS_STATE: u64 = 2;
-
-/// Clocks: differences to the packet before; times in units other than nanoseconds.
-const INCREMENTAL: u32 = 64;
-const SCALED: u32 = 65;
+use crate::clock::now;
 
 /// How many verdicts on categories that are not registered are kept.
 const VERDICTS: usize = 20;
@@ -96,7 +90,7 @@ impl Sequence {
         time: PerfettoTeTimestamp,
     ) -> EventEncoder<'b> {
         let mut packet = begin(buffer);
-        self.clock.write(&mut packet, time, NEEDS_STATE);
+        self.clock.write(&mut packet, time, NEEDS_INCREMENTAL_STATE);
         packet
     }
 
@@ -132,7 +126,8 @@ impl Sequence {
         let start = if is_own { time.value } else { now() };
         self.clock.last = start;
         let mut packet = begin(buffer);
-        self.clock.write(&mut packet, time, CLEARED);
+        self.clock
+            .write(&mut packet, time, INCREMENTAL_STATE_CLEARED);
         packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
             let clock = self.clock.default.into();
             defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock);

@@ -5,6 +5,7 @@ use std::slice;
 
 use ferretto::track_event::EventBuffer;
 use ferretto_client::TraceWriter;
+use ferretto_format::Fnv1a;
 use ferretto_proto::fields::{trace_packet, track_descriptor as field};
 
 use super::sequence::{Sequence, begin};
@@ -134,7 +135,7 @@ impl Describer<'_> {
             let name = text(level.name).unwrap_or_default();
             (name, text(level.sibling_merge_key_str))
         };
-        let uuid = track.parent ^ fnv(name) ^ level.id;
+        let uuid = track.parent ^ Fnv1a::hash(name) ^ level.id;
         if !self.sequence.described.insert(uuid) {
             return uuid;
         }
@@ -192,11 +193,4 @@ impl From<&PerfettoTeHlExtraNamedTrack> for Named {
             parent: track.parent_uuid,
         }
     }
-}
-
-/// FNV-1a, with which C programs number tracks, too.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -14,6 +14,7 @@ use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
 use ferretto_ipc::Address;
 use ferretto_ipc::client::DisconnectReason;
 use ferretto_ipc::port::consumer::{Method, Port, Reply, Request};
@@ -169,8 +170,7 @@ impl Consumer {
                     .unwrap_or(u32::MAX)
                     .max(1),
             ),
-            // Reason: asked for; initiator: a consumer library.
-            flags: Some(0x34),
+            flags: Some(FlushFlags::new(FlushInitiator::Library, FlushReason::Explicit).0),
             ..Default::default()
         });
         self.call(request, None, limit).map(drop)

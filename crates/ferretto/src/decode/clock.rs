@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::clock;
 use ferretto_proto::fields::clock_snapshot::{self, clock as field};
 use ferretto_wire::Fields;
-
-/// Numbers of clocks that only a sequence knows.
-const SEQUENCE_CLOCKS: std::ops::RangeInclusive<u64> = 64..=127;
 
 /// The clocks of one sequence.
 #[derive(Debug, Default)]
@@ -42,7 +40,7 @@ impl Clocks {
                 shown.push(read(clock));
             }
         }
-        let is_own = |id: &u64| SEQUENCE_CLOCKS.contains(id);
+        let is_own = |id: &u64| u32::try_from(*id).is_ok_and(|id| clock::SEQUENCE.contains(&id));
         let Some(&(_, reference)) = shown.iter().find(|(id, _)| !is_own(id)) else {
             return;
         };

@@ -12,6 +12,7 @@ pub use value::Value;
 
 use std::collections::HashMap;
 
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::{
     interned_data, trace_packet, trace_packet_defaults, track_event as field, track_event_defaults,
 };
@@ -20,10 +21,6 @@ use ferretto_wire::{Field, Fields};
 use self::clock::Clocks;
 pub(crate) use self::tracks::Tracks;
 pub use crate::track_event::CounterValue;
-
-/// Flags of a packet: what was interned before is void; or: what was interned before is needed.
-const CLEARED: u64 = 1;
-const NEEDS_STATE: u64 = 2;
 
 /// The field that tells the number of an interned entry, and the one with its text, in all kinds of entries used here.
 const IID: u32 = 1;
@@ -92,7 +89,7 @@ impl Sequence {
         if number(trace_packet::PREVIOUS_PACKET_DROPPED).is_some() {
             self.is_valid = false;
         }
-        if flags & CLEARED != 0 {
+        if flags & INCREMENTAL_STATE_CLEARED != 0 {
             *self = Self {
                 is_valid: true,
                 ..Self::default()
@@ -116,7 +113,7 @@ impl Sequence {
         }
         // An incremental clock goes on with every packet.
         let time = time.map_or(0, |time| self.clocks.resolve(clock, time));
-        if flags & NEEDS_STATE != 0 && !self.is_valid {
+        if flags & NEEDS_INCREMENTAL_STATE != 0 && !self.is_valid {
             return None;
         }
         self.event(time, event?, tracks)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use ferretto_client::ExhaustedPolicy;
+pub use ferretto_format::{FlushFlags, FlushReason};
 use ferretto_proto::data_source_config::BufferExhaustedPolicy;
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 use ferretto_shm::fork::{AppendList, PerProcess};
@@ -63,40 +64,6 @@ pub trait Source: Send + Sync {
     /// This is a forked child, where nothing is recorded yet. Must not use locks that a thread of the parent may have
     /// held.
     fn forked(&self);
-}
-
-/// Why a service wants a flush.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlushFlags(pub u64);
-
-/// What made a service ask for a flush.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FlushReason {
-    /// It does not say.
-    #[default]
-    Unknown,
-    /// It does so now and then.
-    Periodic,
-    /// The recording ends.
-    Stop,
-    /// The recording is copied.
-    Clone,
-    /// Somebody asked for it.
-    Explicit,
-}
-
-impl FlushFlags {
-    /// What made the service ask.
-    pub fn reason(self) -> FlushReason {
-        match self.0 & 0xf {
-            1 => FlushReason::Periodic,
-            2 => FlushReason::Stop,
-            3 => FlushReason::Clone,
-            4 => FlushReason::Explicit,
-            _ => FlushReason::Unknown,
-        }
-    }
 }
 
 /// A data source to be registered.

@@ -6,16 +6,13 @@ use std::time::Duration;
 
 use ferretto_client::Packets;
 use ferretto_client::consumer_port::{Reply, Request};
+use ferretto_format::Preamble;
 use ferretto_proto::{Message as _, TracingServiceState};
-use ferretto_wire::{MAX_VARINT_LENGTH, encode_varint};
 use rustix::fd::OwnedFd;
 
 use super::SessionError;
 use super::call::{Completer, Deadline};
 use super::inbox::Inbox;
-
-/// The tag of `Trace.packet`.
-const PACKET_TAG: u8 = 0x0a;
 
 /// A request, and what becomes of the answer.
 pub(super) struct Question {
@@ -196,9 +193,7 @@ impl<W: Write> Trace<W> {
     fn add_slice(&mut self, data: &[u8], is_last: bool) {
         let writer = &mut self.writer;
         let written = self.packets.add(data, is_last, |packet| {
-            let mut header = [PACKET_TAG; 1 + MAX_VARINT_LENGTH];
-            let length = encode_varint(packet.len() as u64, &mut header[1..]);
-            writer.write_all(&header[..1 + length])?;
+            writer.write_all(Preamble::new(packet.len()).as_bytes())?;
             writer.write_all(packet)
         });
         self.error = match written {

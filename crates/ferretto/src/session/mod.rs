@@ -47,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferretto_client::consumer_port::{Reply, Request};
+use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
 use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::{
     ChangeTraceConfigRequest, CloneSessionRequest, FlushRequest, GetTraceStatsRequest,
@@ -58,8 +59,8 @@ use self::answer::{Answer, Needs, Question, Single, State, Trace};
 use self::driver::Driver;
 use self::inbox::{Command, Finish, Inbox};
 
-/// Reason and initiator of a flush: asked for, by a consumer library.
-const FLUSH_FLAGS: u64 = 0x34;
+/// A flush that a program asks for.
+const FLUSH_FLAGS: FlushFlags = FlushFlags::new(FlushInitiator::Library, FlushReason::Explicit);
 
 /// The name of sessions' threads.
 const THREAD: &str = "ferretto-session";
@@ -154,7 +155,7 @@ impl Session {
         let timeout = limit.saturating_sub(limit / 10).as_millis();
         let request = Request::Flush(FlushRequest {
             timeout_ms: Some(u32::try_from(timeout).unwrap_or(u32::MAX).max(1)),
-            flags: Some(FLUSH_FLAGS),
+            flags: Some(FLUSH_FLAGS.0),
             ..Default::default()
         });
         self.ask("flush", limit, request, None, Needs::Running, |_| Ok(()))

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ferretto_format::Fnv1a;
+
 use super::buffer::EventEncoder;
 use super::time::Timestamp;
 use super::track::Track;
@@ -110,7 +112,7 @@ impl Flow {
     /// Sets the chain apart from those of the same number with other names or none.
     #[must_use]
     pub const fn named(mut self, scope: &str) -> Self {
-        self.id ^= super::identity::fnv(super::identity::FNV_BASIS, scope.as_bytes());
+        self.id ^= Fnv1a::hash(scope.as_bytes());
         self
     }
 

@@ -1,5 +1,6 @@
 //! Who records: this process and its threads, and the numbers of their tracks.
 
+use ferretto_format::Fnv1a;
 use ferretto_shm::fork::{PerProcess, forks};
 
 use crate::engine::settings;
@@ -105,21 +106,8 @@ fn substitute_start_time() -> u64 {
 
 /// The number of a process's track: the same in every library that a process may contain.
 fn process_track(start_time: u64, pid: i32) -> u64 {
-    let hash = fnv(FNV_BASIS, &start_time.to_le_bytes());
-    fnv(hash, &pid.to_le_bytes())
-}
-
-/// Where the hash that is taken of names begins.
-pub(crate) const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// Goes on with the hash of 64 bits that Fowler, Noll and Vo describe (variant 1a).
-pub(crate) const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
-    let mut index = 0;
-    while index < bytes.len() {
-        hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
-        index += 1;
-    }
-    hash
+    let hash = Fnv1a::new().update(&start_time.to_le_bytes());
+    hash.update(&pid.to_le_bytes()).finish()
 }
 
 #[cfg(test)]
@@ -129,7 +117,6 @@ mod tests {
     #[test]
     fn track_numbers_are_those_of_other_libraries() {
         assert_eq!(process_track(123_456, 4242), 0x61a6_0838_098c_0914);
-        assert_eq!(fnv(FNV_BASIS, b"MyTrack"), 0x1056_8bfe_b6ff_d272);
     }
 
     #[test]

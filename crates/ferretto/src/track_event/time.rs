@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use ferretto_format::clock::{BOOTTIME, INCREMENTAL, MONOTONIC};
+
 use super::clock;
 
 /// A time of an event, other than now.
@@ -18,9 +20,6 @@ pub struct Timestamp {
     pub(super) clock: u32,
     pub(super) value: u64,
 }
-
-/// The number of the clock that counts from the packet before, on each sequence.
-pub(super) const INCREMENTAL: u32 = 64;
 
 impl Timestamp {
     /// Now, by the clock of all events.
@@ -39,12 +38,12 @@ impl Timestamp {
 
     /// A time of the kernel's clock `CLOCK_BOOTTIME`, in nanoseconds, written in full.
     pub const fn boottime(nanoseconds: u64) -> Self {
-        Self::of_clock(6, nanoseconds)
+        Self::of_clock(BOOTTIME, nanoseconds)
     }
 
     /// A time of the kernel's clock `CLOCK_MONOTONIC`, in nanoseconds, written in full.
     pub const fn monotonic(nanoseconds: u64) -> Self {
-        Self::of_clock(3, nanoseconds)
+        Self::of_clock(MONOTONIC, nanoseconds)
     }
 
     /// A time of any clock, written in full. Numbers below 64 are those of upstream's `BuiltinClock`, which the service

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::perf_sample as field;
 use ferretto_proto::fields::stack_sample::{execution_context, task_context};
 use ferretto_proto::fields::{stack_sample, trace_packet};
@@ -17,10 +18,6 @@ use super::remark;
 use super::{Content, Defaults, Format, Sample, Stack};
 use crate::record::CpuMode;
 
-/// The sequence begins anew here: nothing before is referred to.
-pub(super) const CLEARED: u64 = 1;
-/// The packet refers to others of its sequence.
-pub(super) const NEEDS_STATE: u64 = 2;
 /// Number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
 
@@ -97,12 +94,12 @@ impl<S: PacketSink> SourceOutput<S> {
         self.frames.clear();
         let defaults = encode(|out| {
             timed_now(out, Clock::Boottime.now());
-            out.varint(trace_packet::SEQUENCE_FLAGS, CLEARED);
+            out.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
             out.bytes(trace_packet::TRACE_PACKET_DEFAULTS, &self.defaults.encoded);
         });
         self.sink.write_packet(&defaults);
         let fixed = encode(|out| {
-            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
             out.nested(trace_packet::INTERNED_DATA, |out| {
                 for role in Role::ALL {
                     write_string(out, role, 0, b"");
@@ -139,7 +136,7 @@ impl<S: PacketSink> SourceOutput<S> {
         self.packet.clear();
         let mut out = Encoder::new(&mut self.packet);
         out.varint(trace_packet::TIMESTAMP, sample.time);
-        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
         if !self.interned.is_empty() {
             out.bytes(trace_packet::INTERNED_DATA, &self.interned);
             self.interned.clear();
@@ -183,7 +180,7 @@ impl<S: PacketSink> SourceOutput<S> {
         self.keep_readable();
         let packet = encode(|out| {
             timed_now(out, Clock::Boottime.now());
-            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
             out.nested(trace_packet::PERF_SAMPLE, fields);
         });
         self.sink.write_packet(&packet);

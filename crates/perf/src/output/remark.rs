@@ -3,13 +3,14 @@
 //! The schema has no sentences of profilers, so they are instants on a track that has the data source's name, in a category
 //! that `ferretto summary` looks for.
 
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::perf_sample as sample;
 use ferretto_proto::fields::{trace_packet, track_descriptor, track_event};
 use ferretto_shm::{Clock, TraceWriter};
 use ferretto_wire::encode;
 
 use super::defaults::timed_now;
-use super::packets::{CLEARED, NEEDS_STATE, PacketSink};
+use super::packets::PacketSink;
 use crate::registration::LINUX_PERF;
 
 /// Category of such instants.
@@ -23,15 +24,19 @@ const STOPPED: u64 = 0;
 
 /// Writes a sentence into a sequence that has begun.
 pub(super) fn write(sink: &mut impl PacketSink, text: &str) {
-    write_flagged(sink, NEEDS_STATE, text);
+    write_flagged(sink, NEEDS_INCREMENTAL_STATE, text);
 }
 
 /// Writes that a data source has not started: all of its sequence.
 pub(super) fn not_started(mut writer: TraceWriter, reason: &str) {
-    write_flagged(&mut writer, CLEARED, &format!("not started: {reason}"));
+    write_flagged(
+        &mut writer,
+        INCREMENTAL_STATE_CLEARED,
+        &format!("not started: {reason}"),
+    );
     let stopped = encode(|out| {
         timed_now(out, Clock::Boottime.now());
-        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
         out.nested(trace_packet::PERF_SAMPLE, |out| {
             out.nested(sample::PRODUCER_EVENT, |out| {
                 out.varint(sample::producer_event::SOURCE_STOP_REASON, STOPPED);
@@ -55,7 +60,7 @@ fn write_flagged(sink: &mut impl PacketSink, flags: u64, text: &str) {
     sink.write_packet(&track);
     let instant = encode(|out| {
         timed_now(out, now);
-        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
         out.nested(trace_packet::TRACK_EVENT, |out| {
             out.varint(track_event::TYPE, INSTANT);
             out.varint(track_event::TRACK_UUID, TRACK);

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
+use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
 use ferretto_proto::fields::{interned_data, interned_string, trace_packet};
 use ferretto_symbols::{KernelSymbols, LoadError};
 
 use super::bytes::Out;
 use super::metadata::Metadata;
-
-/// `TracePacket.SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED`.
-const STATE_CLEARED: u64 = 1;
 
 /// The kernel's symbols, if a data source wants them, or why there are none.
 pub(crate) type Wanted = Option<Result<Arc<KernelSymbols>, LoadError>>;
@@ -26,7 +24,7 @@ pub(crate) fn write_new(symbols: &KernelSymbols, metadata: &mut Metadata, packet
         return;
     }
     if first == 0 {
-        packet.varint(trace_packet::SEQUENCE_FLAGS, STATE_CLEARED);
+        packet.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
     }
     packet.nested(trace_packet::INTERNED_DATA, |data| {
         for (index, name) in named {

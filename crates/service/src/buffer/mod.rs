@@ -34,7 +34,8 @@ mod write;
 
 use std::collections::VecDeque;
 
-pub use packet::{Fragments, Loss, Packet};
+pub use ferretto_format::Loss;
+pub use packet::{Fragments, Packet};
 pub use patch::Patch;
 pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
 

@@ -1,7 +1,8 @@
 //! Reading packets, and taking them apart when they are overwritten.
 
+use super::Loss;
 use super::fragment::{self, Fragment, Next, Part};
-use super::packet::{Loss, Packet};
+use super::packet::Packet;
 use super::ring::{ChunkHeader, Record, flag};
 use super::sequence::Consumed;
 use super::{Semantics, TraceBuffer};

@@ -1,7 +1,7 @@
 //! Storing chunks and making room for them.
 
+use super::Loss;
 use super::fragment::{Measure, measure};
-use super::packet::Loss;
 use super::read::Mode;
 use super::ring::{ChunkHeader, Record, bytes, flag, units_for};
 use super::sequence::{Entry, Place};

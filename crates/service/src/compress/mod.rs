@@ -2,18 +2,13 @@
 
 mod codec;
 
+use ferretto_format::Preamble;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::CompressionType;
 use ferretto_wire::{Fields, MAX_VARINT_LENGTH, Value, encode_varint};
 
 use crate::limits::FILE_BATCH;
 use codec::Codec;
-
-/// Tag of `Trace.packet`.
-pub(crate) const PACKET_TAG: u8 = 0x0a;
-
-/// Room for the tag of a packet and its length.
-const PREAMBLE: usize = 1 + MAX_VARINT_LENGTH;
 
 /// Memory kept for the next batch; more is only needed after a very large packet.
 const KEPT_BYTES: usize = 2 * FILE_BATCH;
@@ -109,19 +104,13 @@ pub(crate) fn append_packet<'a>(
     pieces: impl Iterator<Item = &'a [u8]> + Clone,
 ) {
     let length: usize = pieces.clone().map(<[u8]>::len).sum();
-    let (preamble, size) = packet_preamble(length);
-    trace.reserve(size + length);
-    trace.extend_from_slice(preamble.get(..size).unwrap_or_default());
+    let preamble = Preamble::new(length);
+    let preamble = preamble.as_bytes();
+    trace.reserve(preamble.len() + length);
+    trace.extend_from_slice(preamble);
     for piece in pieces {
         trace.extend_from_slice(piece);
     }
-}
-
-/// What stands before a packet in a file, and how long it is.
-pub(crate) fn packet_preamble(length: usize) -> ([u8; PREAMBLE], usize) {
-    let mut preamble = [PACKET_TAG; PREAMBLE];
-    let size = 1 + encode_varint(length as u64, &mut preamble[1..]);
-    (preamble, size)
 }
 
 /// The packets of a trace.

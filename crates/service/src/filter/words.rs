@@ -1,5 +1,6 @@
 //! Filter bytecode: 32-bit words as varints, the last one a checksum of the others.
 
+use ferretto_format::Fnv1a;
 use ferretto_wire::{decode_varint, varint_length};
 
 /// The words without the checksum; `None` if there is none, it is wrong, or a varint is not in its
@@ -21,11 +22,8 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<u32>> {
 
 /// The lower half of FNV-1a 64 over the words as little-endian bytes.
 pub(super) fn checksum(words: &[u32]) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash as u32
+    let add = |hash: Fnv1a, word: &u32| hash.update(&word.to_le_bytes());
+    words.iter().fold(Fnv1a::new(), add).finish() as u32
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Writing the trace into a file while it is recorded.
 
+use ferretto_format::Preamble;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::FFlushMode;
 
 use super::read::PacketSink;
 use super::{FlushPlan, State};
 use crate::command::Command;
-use crate::compress::{append_packet, packet_preamble};
+use crate::compress::append_packet;
 use crate::event::FileId;
 use crate::limits::{DEFAULT_WRITE_PERIOD_MS, FILE_BATCH, MIN_WRITE_PERIOD_MS, SessionId};
 use crate::service::{Service, Timer};
@@ -269,7 +270,7 @@ impl FileSink {
 impl PacketSink for FileSink {
     fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = pieces.clone().map(<[u8]>::len).sum();
-        let (_, size) = packet_preamble(length);
+        let size = Preamble::new(length).as_bytes().len();
         let after = self.before + (self.bytes.len() + size + length) as u64;
         self.full = self.full || (self.max_bytes > 0 && after >= self.max_bytes);
         if self.full {

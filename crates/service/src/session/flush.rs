@@ -8,6 +8,8 @@ use ferretto_proto::trace_config::WriteFlushMode;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_proto::{FlushRequest, TraceConfig};
 
+use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
+
 use super::start_stop::encode_sources;
 use super::{EventKind, State};
 use crate::event::ClientId;
@@ -19,16 +21,9 @@ use crate::service::{Service, Timer};
 use crate::session::file::write_period_ms;
 use crate::timers::{TimeBase, TimerKey, aligned_delay_ms};
 
-/// Why and on whose behalf, as producers are told. Reason in bits 0 to 3, initiator in 4 to 7.
-mod flags {
-    pub(super) const PERIODIC: u64 = 0x11;
-    pub(super) const STOP: u64 = 0x12;
-    pub(super) const CLONE: u64 = 0x13;
-    /// In bits 8 to 11: what the clone is for.
-    pub(super) const FOR_BUGREPORT: u64 = 0x100;
-    pub(super) const REASON: u64 = 0xf;
-    pub(super) const REASON_STOP: u64 = 2;
-    pub(super) const REASON_CLONE: u64 = 3;
+/// A flush that the service begins.
+const fn by_service(reason: FlushReason) -> FlushFlags {
+    FlushFlags::new(FlushInitiator::Service, reason)
 }
 
 /// When a session flushes by itself.
@@ -92,7 +87,7 @@ pub(crate) enum Then {
 #[derive(Debug)]
 pub(crate) struct PendingFlush {
     producers: BTreeSet<ProducerId>,
-    flags: u64,
+    flags: FlushFlags,
     then: Then,
     timer: TimerKey,
 }
@@ -114,20 +109,21 @@ impl Service {
         };
         let timeout_ms = request.timeout_ms.unwrap_or(0).into();
         let then = Then::Reply { client, request_id };
-        self.flush(session, timeout_ms, request.flags.unwrap_or(0), then);
+        let flags = FlushFlags(request.flags.unwrap_or(0));
+        self.flush(session, timeout_ms, flags, then);
     }
 
     pub(crate) fn flush_before_writing(&mut self, id: SessionId) {
-        self.flush(id, 0, flags::PERIODIC, Then::WriteFile);
+        self.flush(id, 0, by_service(FlushReason::Periodic), Then::WriteFile);
     }
 
     /// Collects what producers hold, then ends the session.
     pub(crate) fn flush_and_stop(&mut self, id: SessionId) {
-        self.flush(id, 0, flags::STOP, Then::Stop);
+        self.flush(id, 0, by_service(FlushReason::Stop), Then::Stop);
     }
 
     /// Asks every producer that takes part to commit. `timeout_ms` 0 is the session's own.
-    fn flush(&mut self, id: SessionId, timeout_ms: u64, flags: u64, then: Then) {
+    fn flush(&mut self, id: SessionId, timeout_ms: u64, flags: FlushFlags, then: Then) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -146,20 +142,21 @@ impl Service {
         asked: BTreeMap<ProducerId, Vec<InstanceId>>,
         for_bugreport: bool,
     ) {
-        let target = if for_bugreport {
-            flags::FOR_BUGREPORT
+        let flags = by_service(FlushReason::Clone);
+        let flags = if for_bugreport {
+            flags.for_bugreport()
         } else {
-            0
+            flags
         };
         let then = Then::Clone { clone, transferred };
-        self.flush_instances(id, 0, flags::CLONE | target, asked, then);
+        self.flush_instances(id, 0, flags, asked, then);
     }
 
     fn flush_instances(
         &mut self,
         id: SessionId,
         timeout_ms: u64,
-        flags: u64,
+        flags: FlushFlags,
         asked: BTreeMap<ProducerId, Vec<InstanceId>>,
         then: Then,
     ) {
@@ -200,7 +197,7 @@ impl Service {
             let command = Flush {
                 data_source_ids,
                 request_id: Some(flush),
-                flags: Some(flags),
+                flags: Some(flags.0),
                 ..Default::default()
             };
             self.command_producer(producer, command);
@@ -266,9 +263,9 @@ impl Service {
         let Some(pending) = self.take_pending_flush(id, flush) else {
             return;
         };
-        let reason = pending.flags & flags::REASON;
+        let reason = pending.flags.reason();
         if let Some(session) = self.sessions.get_mut(&id)
-            && (reason == flags::REASON_STOP || reason == flags::REASON_CLONE)
+            && matches!(reason, FlushReason::Stop | FlushReason::Clone)
         {
             let slow = session
                 .instances
@@ -358,7 +355,7 @@ impl Service {
             .is_some_and(|session| session.state == State::Started)
         {
             self.arm_periodic_flush(id);
-            self.flush(id, 0, flags::PERIODIC, Then::Nothing);
+            self.flush(id, 0, by_service(FlushReason::Periodic), Then::Nothing);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The packets the service itself puts into a trace.
 
+use ferretto_format::clock;
 use ferretto_proto::fields::{
     clock_snapshot, concurrent_session_event, extension_descriptor, remote_clock_sync,
     trace_packet, trace_provenance, trace_uuid, tracing_service_event, trigger,
@@ -14,7 +15,6 @@ use crate::clocks::Clocks;
 use crate::options::{ExtensionDescriptor, ServiceOptions};
 use crate::packet::SequenceIds;
 use crate::relay::Exchange;
-use crate::snapshot::clock;
 
 /// What every packet of the service says about itself.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ type Fields<'a> = Encoder<'a, Vec<u8>>;
 impl Header {
     fn write(self, packet: &mut Fields<'_>) {
         self.write_without_clock(packet);
-        packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+        packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME.into());
     }
 
     fn write_without_clock(self, packet: &mut Fields<'_>) {
@@ -227,10 +227,10 @@ impl Header {
 }
 
 /// Readings of a `ClockSnapshot`.
-fn write_clocks(snapshot: &mut Fields<'_>, clocks: impl Iterator<Item = (u64, u64)>) {
+fn write_clocks(snapshot: &mut Fields<'_>, clocks: impl Iterator<Item = (u32, u64)>) {
     for (id, timestamp) in clocks {
         snapshot.nested(clock_snapshot::CLOCKS, |reading| {
-            reading.varint(clock_snapshot::clock::CLOCK_ID, id);
+            reading.varint(clock_snapshot::clock::CLOCK_ID, id.into());
             reading.varint(clock_snapshot::clock::TIMESTAMP, timestamp);
         });
     }

@@ -24,6 +24,8 @@ mod value;
 
 use std::io::Read;
 
+use ferretto_format::clock;
+use ferretto_format::sequence::{Fault, PacketContext, PacketHeader, SequenceReader};
 use ferretto_proto::fields::{thread_descriptor, trace_packet as field};
 use ferretto_wire::{Field, Fields};
 
@@ -36,7 +38,6 @@ use self::event::OldTime;
 use self::slices::Slices;
 use self::state::State;
 use crate::reader::{ReadError, TraceReader};
-use crate::sequence::{Context, Fault, Header, MONOTONIC, OF_A_SEQUENCE, Sequences};
 
 /// The track events of a trace.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
 /// Decodes track events packet by packet.
 #[derive(Debug, Default)]
 pub struct EventReader {
-    sequences: Sequences<State>,
+    sequences: SequenceReader<State>,
     tracks: Tracks,
     slices: Slices,
     problems: Problems,
@@ -111,7 +112,7 @@ impl EventReader {
     /// Reads one encoded `TracePacket` and returns the track event in it.
     pub fn add(&mut self, packet: &[u8]) -> Option<Event> {
         let mut content = Content::default();
-        let Some(packet) = Header::read(packet, |part| content.take(&part)) else {
+        let Some(packet) = PacketHeader::read(packet, |part| content.take(&part)) else {
             self.problems.add(Problem::MalformedPacket);
             return None;
         };
@@ -152,12 +153,12 @@ impl EventReader {
     }
 
     /// A packet that nothing but itself explains.
-    fn add_without_sequence(&mut self, packet: &Header<'_>, content: &Content<'_>) {
+    fn add_without_sequence(&mut self, packet: &PacketHeader<'_>, content: &Content<'_>) {
         if packet.concerns_sequence() {
             self.problems.add(Problem::NoSequence);
         }
         let clock = packet.clock.filter(|_| packet.snapshot.is_none());
-        if clock.is_some_and(|clock| OF_A_SEQUENCE.contains(&clock)) {
+        if clock.is_some_and(|clock| clock::SEQUENCE.contains(&clock)) {
             self.problems.add(Problem::UnknownClock);
         }
         if let Some(descriptor) = content.descriptor {
@@ -180,11 +181,11 @@ impl EventReader {
 fn event(
     bytes: &[u8],
     number: u32,
-    context: Context<'_, State>,
+    context: PacketContext<'_, State>,
     tracks: &Tracks,
     problems: &mut Problems,
 ) -> Option<Event> {
-    let Context {
+    let PacketContext {
         state,
         clocks,
         time,
@@ -200,7 +201,7 @@ fn event(
         };
         state.old_time_us = at;
         let ns = (at as u64).wrapping_mul(1000);
-        Some(clocks.to_boot(ns, MONOTONIC))
+        Some(clocks.to_boot(ns, clock::MONOTONIC))
     });
     parsed.event.time = match time {
         Some(Ok(time)) => Some(time),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sequence::Fault;
+use ferretto_format::sequence::Fault;
 
 /// Why a viewer drops something of a trace, or shows it differently from what was meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub enum Problem {
     /// A packet of a sequence beyond the number that are told apart; it is skipped.
     TooManySequences,
     /// An entry of the dictionary without a number.
-    EntryWithoutNumber,
+    EntryWithoutIid,
     /// A number of the dictionary that is defined again as something else; the first definition holds.
     Redefined,
     /// A number that the dictionary does not have.
@@ -84,7 +84,7 @@ impl Problem {
             Self::StateInvalid => "packet that needs what was lost",
             Self::NoSequence => "packet that needs a sequence and names none",
             Self::TooManySequences => "packet of one sequence too many",
-            Self::EntryWithoutNumber => "dictionary entry without a number",
+            Self::EntryWithoutIid => "dictionary entry without a number",
             Self::Redefined => "dictionary entry defined as something else",
             Self::NotDefined => "number that the dictionary does not have",
             Self::EventWithoutSequence => "event without a sequence",
@@ -132,7 +132,7 @@ impl From<Fault> for Problem {
             Fault::NoSequence => Self::NoSequence,
             Fault::StateInvalid => Self::StateInvalid,
             Fault::TooManySequences => Self::TooManySequences,
-            Fault::EntryWithoutNumber => Self::EntryWithoutNumber,
+            Fault::EntryWithoutIid => Self::EntryWithoutIid,
             Fault::Redefined => Self::Redefined,
             Fault::UnknownClock => Self::UnknownClock,
             Fault::InvalidTime => Self::InvalidTime,

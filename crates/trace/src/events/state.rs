@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::sequence::{Fault, FaultSink, SequenceState};
 use ferretto_proto::fields::{trace_packet_defaults, track_event_defaults};
 use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
-use crate::sequence::{self, Fault, Told};
 
 /// What the packets of one writer left behind.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Incremental {
     sums: HashMap<u64, i64>,
 }
 
-impl sequence::State for State {
+impl SequenceState for State {
     fn restart(&mut self) {
         self.incremental = Incremental::default();
     }
@@ -46,14 +46,14 @@ impl sequence::State for State {
         }
     }
 
-    fn intern(&mut self, interned: &[u8], told: Told<'_>) {
+    fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
         for table in Fields::new(interned).map_while(Result::ok) {
             let Some(entry) = table.as_bytes() else {
                 continue;
             };
             let iid = Fields::find(1, entry).and_then(|iid| iid.as_u64());
             let Some(iid) = iid.filter(|iid| *iid != 0) else {
-                told(Fault::EntryWithoutNumber);
+                faults(Fault::EntryWithoutIid);
                 continue;
             };
             let content = Fields::find(2, entry)
@@ -62,7 +62,7 @@ impl sequence::State for State {
             let known = self.incremental.interned.entry((table.number, iid));
             let known = known.or_insert_with(|| content.to_vec());
             if known != content {
-                told(Fault::Redefined);
+                faults(Fault::Redefined);
             }
         }
     }

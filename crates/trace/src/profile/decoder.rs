@@ -1,5 +1,6 @@
 //! From packets to samples.
 
+use ferretto_format::sequence::{Fault, FaultSink, PacketHeader, SequenceReader, SequenceState};
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::{Field, Fields};
@@ -10,7 +11,6 @@ use super::sample::{self, Sample};
 use super::session::{Session, SessionId};
 use super::symbols::Symbols;
 use super::tables::Tables;
-use crate::sequence::{self, Fault, Header, Sequences, Told};
 
 /// What the packets of one writer left behind.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct State {
     session: Option<SessionId>,
 }
 
-impl sequence::State for State {
+impl SequenceState for State {
     fn restart(&mut self) {
         self.defaults.clear();
         self.interned = Interned::default();
@@ -30,15 +30,15 @@ impl sequence::State for State {
         self.defaults = profile_defaults(defaults);
     }
 
-    fn intern(&mut self, interned: &[u8], told: Told<'_>) {
-        self.interned.read(interned, told);
+    fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
+        self.interned.read(interned, faults);
     }
 }
 
 /// What the samples of all writers mean.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    sequences: Sequences<State>,
+    sequences: SequenceReader<State>,
     pub(super) sessions: Vec<Session>,
     pub(super) tables: Tables,
     pub(super) symbols: Symbols,
@@ -84,7 +84,7 @@ impl Decoder {
     /// Reads one encoded `TracePacket` and returns the sample in it.
     pub(crate) fn add(&mut self, packet: &[u8]) -> Option<Sample> {
         let mut content = Content::default();
-        let Some(packet) = Header::read(packet, |part| content.take(&part)) else {
+        let Some(packet) = PacketHeader::read(packet, |part| content.take(&part)) else {
             self.problems.add(Problem::MalformedPacket);
             return None;
         };
@@ -94,7 +94,7 @@ impl Decoder {
         self.sample(&packet, &content)
     }
 
-    fn sample(&mut self, packet: &Header<'_>, content: &Content<'_>) -> Option<Sample> {
+    fn sample(&mut self, packet: &PacketHeader<'_>, content: &Content<'_>) -> Option<Sample> {
         let problems = &mut self.problems;
         let context = self.sequences.read(packet, &mut |fault| {
             // What is wrong with clocks is not the matter here.
@@ -183,7 +183,7 @@ fn why_lost(fault: Fault) -> Problem {
         Fault::NoSequence => Problem::NoSequence,
         Fault::StateInvalid => Problem::StateInvalid,
         Fault::TooManySequences => Problem::TooMany,
-        Fault::EntryWithoutNumber | Fault::Redefined => Problem::Redefined,
+        Fault::EntryWithoutIid | Fault::Redefined => Problem::Redefined,
         Fault::UnknownClock
         | Fault::InvalidTime
         | Fault::SnapshotWithoutSequence

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use ferretto_format::sequence::{Fault, FaultSink};
 use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
 use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId, Tables};
-use crate::sequence::{Fault, Told};
 
 /// Frames of a callstack beyond this number are left out.
 const MAX_DEPTH: usize = 1 << 13;
@@ -55,13 +55,13 @@ fn define<K: Eq + std::hash::Hash, V: PartialEq>(
     table: &mut HashMap<K, V>,
     key: K,
     value: V,
-    told: Told<'_>,
+    faults: FaultSink<'_>,
 ) {
     match table.entry(key) {
         Entry::Vacant(entry) => {
             entry.insert(value);
         }
-        Entry::Occupied(entry) if *entry.get() != value => told(Fault::Redefined),
+        Entry::Occupied(entry) if *entry.get() != value => faults(Fault::Redefined),
         Entry::Occupied(_) => {}
     }
 }
@@ -73,7 +73,7 @@ fn number(field: u32, entry: &[u8]) -> u64 {
 
 impl Interned {
     /// Reads an `InternedData`.
-    pub(super) fn read(&mut self, bytes: &[u8], told: Told<'_>) {
+    pub(super) fn read(&mut self, bytes: &[u8], faults: FaultSink<'_>) {
         for table in Fields::new(bytes).map_while(Result::ok) {
             let Some(entry) = table.as_bytes() else {
                 continue;
@@ -88,22 +88,22 @@ impl Interned {
                     let text = Fields::find(interned_string::STR, entry);
                     let text = text.and_then(|text| text.as_bytes()).unwrap_or_default();
                     let key = (table.number, iid);
-                    define(&mut self.strings, key, text.into(), told);
+                    define(&mut self.strings, key, text.into(), faults);
                 }
                 interned_data::MAPPINGS => {
-                    define(&mut self.mappings, iid, read_mapping(entry), told);
+                    define(&mut self.mappings, iid, read_mapping(entry), faults);
                 }
                 interned_data::FRAMES => {
-                    define(&mut self.frames, iid, read_frame(entry), told);
+                    define(&mut self.frames, iid, read_frame(entry), faults);
                 }
                 interned_data::CALLSTACKS => {
-                    define(&mut self.callstacks, iid, read_callstack(entry), told);
+                    define(&mut self.callstacks, iid, read_callstack(entry), faults);
                 }
                 interned_data::STACK_SAMPLE_TASK_CONTEXTS
                 | interned_data::STACK_SAMPLE_EXECUTION_CONTEXTS
                 | interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS => {
                     let key = (table.number, iid);
-                    define(&mut self.contexts, key, entry.into(), told);
+                    define(&mut self.contexts, key, entry.into(), faults);
                 }
                 _ => {}
             }

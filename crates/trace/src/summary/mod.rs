@@ -19,6 +19,7 @@ mod track_events;
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use ferretto_format::clock;
 use ferretto_proto::fields::{trace_packet as packet_field, tracing_service_event};
 use ferretto_wire::Fields;
 
@@ -41,10 +42,6 @@ use self::stats::Stats;
 use self::track_events::TrackEvents;
 use crate::profile::{Decoder, Module, Profile, StackCounts};
 use crate::reader::{ReadError, TraceReader};
-
-/// `BuiltinClock` ids.
-const CLOCK_MONOTONIC: u32 = 3;
-const CLOCK_BOOTTIME: u32 = 6;
 
 /// Packet kinds beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_KINDS: usize = 1 << 12;
@@ -320,9 +317,9 @@ impl Summarizer {
 
     /// Converts a timestamp to boot time, which is what kernel events carry.
     fn boot_time(&self, at: u64, clock: Option<u32>) -> Option<u64> {
-        match clock.or(self.primary_clock).unwrap_or(CLOCK_BOOTTIME) {
-            CLOCK_BOOTTIME => Some(at),
-            CLOCK_MONOTONIC => at.checked_add_signed(self.monotonic_to_boot?),
+        match clock.or(self.primary_clock).unwrap_or(clock::BOOTTIME) {
+            clock::BOOTTIME => Some(at),
+            clock::MONOTONIC => at.checked_add_signed(self.monotonic_to_boot?),
             _ => None,
         }
     }
@@ -335,8 +332,8 @@ impl Summarizer {
                     let id = Fields::find(1, clock).and_then(|f| f.as_u32());
                     let reading = Fields::find(2, clock).and_then(|f| f.as_u64());
                     match id {
-                        Some(CLOCK_BOOTTIME) => boot = reading,
-                        Some(CLOCK_MONOTONIC) => monotonic = reading,
+                        Some(clock::BOOTTIME) => boot = reading,
+                        Some(clock::MONOTONIC) => monotonic = reading,
                         _ => {}
                     }
                 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use ferretto_format::Fnv1a;
 use ferretto_proto::DataSourceConfig;
 use ferretto_proto::console_config::Output;
 
@@ -293,9 +294,7 @@ type Rgb = (u8, u8, u8);
 
 /// The colour of a name, and a brighter one.
 fn colours(name: &str) -> (Rgb, Rgb) {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = Fnv1a::hash(name.as_bytes());
     let (r, g, b) = hue((hash % 360) as u16);
     let brighter = |part: u8| part / 2 + 128;
     ((r, g, b), (brighter(r), brighter(g), brighter(b)))

@@ -5,14 +5,11 @@ mod line;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferretto_format::clock::{BOOTTIME, MONOTONIC, MONOTONIC_RAW};
 use ferretto_shm::Clock;
 
 use self::counter::Counter;
 
-/// The clocks there are, by upstream's numbers (`BuiltinClock`).
-const MONOTONIC: u32 = 3;
-const MONOTONIC_RAW: u32 = 5;
-const BOOTTIME: u32 = 6;
 /// The counter that shows the time of clock 6. Upstream has no such number.
 const COUNTER: u32 = u32::MAX;
 

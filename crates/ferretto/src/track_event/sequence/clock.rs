@@ -1,15 +1,13 @@
 //! How timestamps are written.
 
+use ferretto_format::clock::{INCREMENTAL, SCALED};
+use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_proto::fields::{clock_snapshot, trace_packet};
 use ferretto_wire::Mark;
 
-use super::NEEDS_STATE;
 use crate::track_event::buffer::{EventBuffer, EventEncoder, short_timestamp};
 use crate::track_event::filter::Filter;
-use crate::track_event::time::{INCREMENTAL, Timestamp};
-
-/// The clock of absolute times in units other than nanoseconds.
-const SCALED: u32 = 65;
+use crate::track_event::time::Timestamp;
 
 /// The clocks of one sequence.
 #[derive(Debug)]
@@ -99,7 +97,7 @@ impl Clock {
         time: Option<Timestamp>,
     ) -> Mark {
         buffer.clear();
-        self.write(buffer, now, time, NEEDS_STATE);
+        self.write(buffer, now, time, NEEDS_INCREMENTAL_STATE);
         buffer.begin_nested(trace_packet::TRACK_EVENT)
     }
 

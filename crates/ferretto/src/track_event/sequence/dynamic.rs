@@ -1,7 +1,8 @@
 //! Categories that are named at run time.
 
+use ferretto_format::Fnv1a;
+
 use crate::track_event::filter::Filter;
-use crate::track_event::identity::{FNV_BASIS, fnv};
 
 /// How many decisions are remembered.
 const PLACES: usize = 64;
@@ -18,7 +19,7 @@ impl Decisions {
         if self.places.is_empty() {
             self.places.resize(PLACES, None);
         }
-        let hash = fnv(FNV_BASIS, names.as_bytes());
+        let hash = Fnv1a::hash(names.as_bytes());
         let place = &mut self.places[(hash ^ hash >> 32) as usize % PLACES];
         if let Some((known, decision)) = place
             && **known == *names

@@ -30,10 +30,6 @@ use super::interner::Interner;
 use super::time::Timestamp;
 use super::track::{Marker, Track};
 
-/// Flags of a packet: what was interned before is void; or: what was interned before is needed.
-const CLEARED: u64 = 1;
-const NEEDS_STATE: u64 = 2;
-
 /// Most incremental counters whose last value is remembered.
 const MAX_COUNTERS: usize = 1 << 14;
 

@@ -1,8 +1,9 @@
 //! What comes before the first event, and before the first one after a loss.
 
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 
-use super::{CLEARED, NEEDS_STATE, RENEWAL, Sequence, When};
+use super::{RENEWAL, Sequence, When};
 use crate::engine::settings;
 use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
@@ -52,7 +53,8 @@ impl Sequence {
 
     fn write_defaults(&mut self, buffer: &mut EventBuffer, when: When) {
         buffer.clear();
-        self.clock.write(buffer, when.now, when.given, CLEARED);
+        self.clock
+            .write(buffer, when.now, when.given, INCREMENTAL_STATE_CLEARED);
         let thread_time = self.thread_time.as_ref().map(|_| {
             CounterTrack::thread_time(1)
                 .track
@@ -89,7 +91,8 @@ impl Sequence {
         }
         let registered = track::description(uuid);
         buffer.clear();
-        self.clock.write(buffer, when.now, when.given, NEEDS_STATE);
+        self.clock
+            .write(buffer, when.now, when.given, NEEDS_INCREMENTAL_STATE);
         let mut packet = EventEncoder::new(buffer);
         match registered {
             Some(description) => packet.bytes(trace_packet::TRACK_DESCRIPTOR, &description),
@@ -113,7 +116,7 @@ impl Sequence {
             return;
         }
         buffer.clear();
-        self.clock.write(buffer, now, None, NEEDS_STATE);
+        self.clock.write(buffer, now, None, NEEDS_INCREMENTAL_STATE);
         EventEncoder::new(buffer).bytes(trace_packet::TRACK_DESCRIPTOR, description);
         self.writer.write_packet(buffer.written());
         self.settle();

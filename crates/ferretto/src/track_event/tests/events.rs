@@ -96,7 +96,7 @@ fn trackevent_024_flows_are_fixed_numbers() {
         ];
         thread.instant("a", &fields);
     });
-    let scope = crate::track_event::identity::fnv(0xcbf2_9ce4_8422_2325, b"scope");
+    let scope = ferretto_format::Fnv1a::hash(b"scope");
     let address = std::ptr::from_ref(&value).addr() as u64;
     let flows = all(&packets[0], &[EVENT, 47]);
     let flows: Vec<_> = flows

@@ -1,6 +1,8 @@
 //! Tracks that show a number or a state instead of slices.
 
-use super::{FNV_BASIS, Parent, Shape, Track, fnv};
+use ferretto_format::Fnv1a;
+
+use super::{Parent, Shape, Track};
 use crate::track_event::event::Name;
 
 /// Set the numbers of counters and states apart from others.
@@ -54,7 +56,7 @@ impl<'a> CounterTrack<'a> {
     }
 
     const fn of(name: Name<'a>, text: &'a str) -> Self {
-        let number = fnv(FNV_BASIS, text.as_bytes()) ^ COUNTER;
+        let number = Fnv1a::hash(text.as_bytes()) ^ COUNTER;
         Self {
             track: Track::of(Shape::Custom, Some(name), number, Parent::Process),
             unit: None,
@@ -149,7 +151,7 @@ impl<'a> StateTrack<'a> {
     }
 
     const fn of(name: Name<'a>, text: &'a str) -> Self {
-        let number = fnv(FNV_BASIS, text.as_bytes()) ^ STATE;
+        let number = Fnv1a::hash(text.as_bytes()) ^ STATE;
         Self {
             track: Track::of(Shape::Custom, Some(name), number, Parent::Process),
         }

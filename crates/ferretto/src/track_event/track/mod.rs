@@ -8,8 +8,10 @@ pub use counter::{AsCounter, AsState, CounterTrack, StateTrack, Unit};
 pub(super) use describe::{Marker, describe};
 pub(super) use registered::description;
 
+use ferretto_format::Fnv1a;
+
 use super::event::Name;
-use super::identity::{FNV_BASIS, Identity, fnv};
+use super::identity::Identity;
 
 /// Sets the numbers of named tracks apart from others.
 const NAMED: u64 = 0xcd57_1ec5_ead3_7024;
@@ -115,7 +117,7 @@ impl Track<'static> {
 
     /// A track with a name and a number, below the process.
     pub const fn named(name: &'static str, id: u64) -> Self {
-        let number = id ^ fnv(FNV_BASIS, name.as_bytes()) ^ NAMED;
+        let number = id ^ Fnv1a::hash(name.as_bytes()) ^ NAMED;
         Self::of(
             Shape::Custom,
             Some(Name::Static(name)),
@@ -134,7 +136,7 @@ impl Track<'static> {
 impl<'a> Track<'a> {
     /// As [`Track::named`], with a name made at run time.
     pub const fn with_name(name: &'a str, id: u64) -> Self {
-        let number = id ^ fnv(FNV_BASIS, name.as_bytes()) ^ NAMED;
+        let number = id ^ Fnv1a::hash(name.as_bytes()) ^ NAMED;
         Self::of(
             Shape::Custom,
             Some(Name::Dynamic(name)),

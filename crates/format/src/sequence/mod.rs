@@ -1,8 +1,8 @@
-//! Sequences of packets: what earlier packets of a writer say for its later ones, what is lost with a lost packet, and
-//! times converted to one clock. The rules are those of upstream's trace processor.
+//! Reading sequences of packets: the incremental state that earlier packets of a sequence leave for its later ones, what
+//! a lost packet makes void, and times converted to one clock. The rules are those of upstream's trace processor.
 //!
-//! A reader of some kind of packets brings a [`State`], which is what its packets leave behind, and is told by
-//! [`Sequences::read`] whether a packet can be understood, and when it was.
+//! A reader of some kind of packets brings a [`SequenceState`], the incremental state of its kind. For each packet
+//! [`SequenceReader::read`] returns that state and the packet's time, or the [`Fault`] that makes the packet void.
 
 mod clock;
 mod fault;
@@ -13,30 +13,31 @@ use std::collections::BTreeMap;
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::Fields;
 
-pub(crate) use self::clock::{BOOTTIME, Clocks, MONOTONIC, OF_A_SEQUENCE};
-pub(crate) use self::fault::{Fault, Told};
-pub(crate) use self::packet::Header;
+pub use self::clock::Clocks;
+pub use self::fault::{Fault, FaultSink};
+pub use self::packet::PacketHeader;
 
 use self::clock::SequenceClock;
+use crate::clock::BOOTTIME;
 
 /// Sequences beyond this number are left out, so that memory stays in proportion on any input.
 const MAX_SEQUENCES: usize = 1 << 18;
 
-/// What the packets of one sequence leave behind for later ones.
-pub(crate) trait State: Default {
-    /// What earlier packets said holds no more.
+/// The incremental state of one sequence, as one kind of packets needs it.
+pub trait SequenceState: Default {
+    /// Forgets everything: what earlier packets said is void.
     fn restart(&mut self);
 
     /// Reads a `TracePacketDefaults`, which replaces what was before.
     fn set_defaults(&mut self, defaults: &[u8]);
 
     /// Reads an `InternedData`.
-    fn intern(&mut self, interned: &[u8], told: Told<'_>);
+    fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>);
 }
 
-/// All writers of a trace.
+/// The sequences of a trace, with their clocks and incremental state.
 #[derive(Debug, Default)]
-pub(crate) struct Sequences<S> {
+pub struct SequenceReader<S> {
     all: BTreeMap<u32, Sequence<S>>,
     clocks: Clocks,
 }
@@ -53,34 +54,37 @@ struct Sequence<S> {
     state: S,
 }
 
-/// What a packet that can be understood is to be understood by.
-pub(crate) struct Context<'a, S> {
-    pub(crate) state: &'a mut S,
-    pub(crate) clocks: &'a Clocks,
-    /// When the packet was written, in nanoseconds of boot time, if it says so.
-    pub(crate) time: Option<Result<u64, Fault>>,
+/// The context in which a packet is to be read.
+#[derive(Debug)]
+pub struct PacketContext<'a, S> {
+    /// The incremental state of its sequence.
+    pub state: &'a mut S,
+    /// The clocks that all sequences share.
+    pub clocks: &'a Clocks,
+    /// The packet's timestamp in nanoseconds of boot time, if it has one.
+    pub time: Option<Result<u64, Fault>>,
 }
 
-impl<S: State> Sequences<S> {
-    /// The clocks that all sequences share.
-    pub(crate) fn clocks(&self) -> &Clocks {
+impl<S: SequenceState> SequenceReader<S> {
+    /// Returns the clocks that all sequences share.
+    pub fn clocks(&self) -> &Clocks {
         &self.clocks
     }
 
-    /// Takes in what a packet says for others. `None` for a snapshot of clocks: whatever else is in it, a viewer does not
-    /// look at.
+    /// Takes in what a packet says for later ones, and returns the context to read it in. `None` for a clock snapshot:
+    /// whatever else is in it is not looked at. Faults that leave the rest of the packet valid go to `faults`.
     ///
     /// # Errors
     ///
     /// If nothing in the packet can be understood but what needs no sequence.
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
-        packet: &Header<'_>,
-        told: Told<'_>,
-    ) -> Result<Option<Context<'_, S>>, Fault> {
+        packet: &PacketHeader<'_>,
+        faults: FaultSink<'_>,
+    ) -> Result<Option<PacketContext<'_, S>>, Fault> {
         if packet.sequence == 0 {
             if let Some(snapshot) = packet.snapshot {
-                self.clocks.snapshot(snapshot, None, told);
+                self.clocks.snapshot(snapshot, None, faults);
             }
             return Err(Fault::NoSequence);
         }
@@ -89,10 +93,10 @@ impl<S: State> Sequences<S> {
             return Err(Fault::TooManySequences);
         }
         let sequence = self.all.entry(packet.sequence).or_default();
-        sequence.update(packet, told)?;
+        sequence.update(packet, faults)?;
         if let Some(snapshot) = packet.snapshot {
             self.clocks
-                .snapshot(snapshot, Some(&mut sequence.clocks), told);
+                .snapshot(snapshot, Some(&mut sequence.clocks), faults);
             return Ok(None);
         }
         // Every packet moves a clock that counts from the one before.
@@ -100,7 +104,7 @@ impl<S: State> Sequences<S> {
         let clocks = &mut sequence.clocks;
         let to_boot = |value| self.clocks.packet_to_boot(value, clock, clocks);
         let time = packet.timestamp.map(to_boot);
-        Ok(Some(Context {
+        Ok(Some(PacketContext {
             state: &mut sequence.state,
             clocks: &self.clocks,
             time,
@@ -108,8 +112,8 @@ impl<S: State> Sequences<S> {
     }
 }
 
-impl<S: State> Sequence<S> {
-    fn update(&mut self, packet: &Header<'_>, told: Told<'_>) -> Result<(), Fault> {
+impl<S: SequenceState> Sequence<S> {
+    fn update(&mut self, packet: &PacketHeader<'_>, faults: FaultSink<'_>) -> Result<(), Fault> {
         if packet.is_cleared {
             self.is_valid = true;
             self.clock = None;
@@ -126,7 +130,7 @@ impl<S: State> Sequence<S> {
             self.state.set_defaults(defaults);
         }
         if let Some(interned) = packet.interned {
-            self.state.intern(interned, told);
+            self.state.intern(interned, faults);
         }
         Ok(())
     }

@@ -5,15 +5,11 @@ use std::collections::BTreeMap;
 use ferretto_proto::fields::clock_snapshot::{self, clock};
 use ferretto_wire::Fields;
 
-use super::fault::{Fault, Told};
+use crate::clock::{BOOTTIME, SEQUENCE};
 
-/// Clocks of a sequence alone.
-pub(crate) const OF_A_SEQUENCE: std::ops::RangeInclusive<u32> = 64..=127;
-/// The clock that times are converted to.
-pub(crate) const BOOTTIME: u32 = 6;
-/// The clock of old times.
-pub(crate) const MONOTONIC: u32 = 3;
-/// Clocks beyond this number are not told apart, so that memory stays bounded on any input.
+use super::fault::{Fault, FaultSink};
+
+/// Clocks beyond this number are not faults apart, so that memory stays bounded on any input.
 const MAX_CLOCKS: usize = 1 << 10;
 
 /// A clock that the packets of one sequence use.
@@ -44,15 +40,15 @@ type OfSequence = BTreeMap<u32, SequenceClock>;
 
 /// Clocks of all sequences.
 #[derive(Debug, Default)]
-pub(crate) struct Clocks {
+pub struct Clocks {
     /// How far boot time is ahead of each.
     ahead: BTreeMap<u32, u64>,
     start: Option<u64>,
 }
 
 impl Clocks {
-    /// The boot time of the first snapshot.
-    pub(crate) fn start(&self) -> Option<u64> {
+    /// Returns the boot time of the first snapshot, in nanoseconds.
+    pub fn start(&self) -> Option<u64> {
         self.start
     }
 
@@ -61,19 +57,19 @@ impl Clocks {
         &mut self,
         bytes: &[u8],
         mut sequence: Option<&mut OfSequence>,
-        told: Told<'_>,
+        faults: FaultSink<'_>,
     ) {
         let mut readings: Vec<Reading> = Vec::new();
         let clocks = Fields::new(bytes).map_while(Result::ok);
         for clock in clocks.filter(|field| field.number == clock_snapshot::CLOCKS) {
             let reading = Reading::read(clock.as_bytes().unwrap_or_default());
             if readings.iter().any(|other| other.clock == reading.clock) {
-                told(Fault::SnapshotDuplicate);
+                faults(Fault::SnapshotDuplicate);
             } else if readings.len() < MAX_CLOCKS {
                 readings.push(reading);
             }
         }
-        let of_all = |reading: &&Reading| !OF_A_SEQUENCE.contains(&reading.clock);
+        let of_all = |reading: &&Reading| !SEQUENCE.contains(&reading.clock);
         let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
         self.start = self.start.or(boot.map(|boot| boot.ns));
         for reading in readings.iter().filter(of_all) {
@@ -87,7 +83,7 @@ impl Clocks {
         let other = boot.or_else(|| readings.iter().find(of_all));
         for reading in readings.iter().filter(|reading| !of_all(reading)) {
             match (&mut sequence, other) {
-                (None, _) => told(Fault::SnapshotWithoutSequence),
+                (None, _) => faults(Fault::SnapshotWithoutSequence),
                 (Some(sequence), Some(other)) => {
                     sequence.insert(reading.clock, reading.beside(other));
                 }
@@ -96,8 +92,12 @@ impl Clocks {
         }
     }
 
-    /// A time on a clock that all sequences share, in nanoseconds of boot time.
-    pub(crate) fn to_boot(&self, ns: u64, clock: u32) -> Result<u64, Fault> {
+    /// Converts a time on a clock that all sequences share to nanoseconds of boot time.
+    ///
+    /// # Errors
+    ///
+    /// If no snapshot relates the clock to boot time, or the result is no time.
+    pub fn to_boot(&self, ns: u64, clock: u32) -> Result<u64, Fault> {
         let ahead = match clock {
             BOOTTIME => 0,
             clock => *self.ahead.get(&clock).ok_or(Fault::UnknownClock)?,
@@ -114,7 +114,7 @@ impl Clocks {
         clock: u32,
         sequence: &mut OfSequence,
     ) -> Result<u64, Fault> {
-        if !OF_A_SEQUENCE.contains(&clock) {
+        if !SEQUENCE.contains(&clock) {
             return self.to_boot(value, clock);
         }
         let clock = sequence.get_mut(&clock).ok_or(Fault::UnknownClock)?;

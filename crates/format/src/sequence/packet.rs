@@ -1,31 +1,38 @@
-//! What a packet says of the sequence it is in.
+//! The fields of a packet that concern its sequence.
 
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::{Field, Fields};
 
-/// Flags of a packet.
-const CLEARED: u64 = 1;
-const NEEDS_STATE: u64 = 2;
+use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
 /// The fields of a packet that matter whatever is in it.
 #[derive(Debug, Default)]
-pub(crate) struct Header<'a> {
-    pub(crate) timestamp: Option<u64>,
-    pub(crate) clock: Option<u32>,
-    /// The writer; 0 is none.
-    pub(crate) sequence: u32,
-    pub(crate) machine: u32,
-    pub(crate) is_cleared: bool,
-    pub(crate) needs_state: bool,
-    pub(crate) is_after_loss: bool,
-    pub(crate) interned: Option<&'a [u8]>,
-    pub(crate) defaults: Option<&'a [u8]>,
-    pub(crate) snapshot: Option<&'a [u8]>,
+pub struct PacketHeader<'a> {
+    /// The timestamp as it stands.
+    pub timestamp: Option<u64>,
+    /// The id of the timestamp's clock, if the packet names one.
+    pub clock: Option<u32>,
+    /// The sequence id; 0 is none.
+    pub sequence: u32,
+    /// The machine id; 0 is the host.
+    pub machine: u32,
+    /// Incremental state starts anew.
+    pub is_cleared: bool,
+    /// The packet relies on incremental state.
+    pub needs_state: bool,
+    /// Packets are missing before it.
+    pub is_after_loss: bool,
+    /// The encoded `InternedData`.
+    pub interned: Option<&'a [u8]>,
+    /// The encoded `TracePacketDefaults`.
+    pub defaults: Option<&'a [u8]>,
+    /// The encoded `ClockSnapshot`.
+    pub snapshot: Option<&'a [u8]>,
 }
 
-impl<'a> Header<'a> {
+impl<'a> PacketHeader<'a> {
     /// Reads an encoded `TracePacket`, and gives all other fields to `content`. `None` if the packet is not well-formed.
-    pub(crate) fn read(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> Option<Self> {
+    pub fn read(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> Option<Self> {
         let mut header = Self::default();
         let mut flags = 0;
         for part in Fields::new(bytes) {
@@ -45,13 +52,13 @@ impl<'a> Header<'a> {
                 _ => content(part),
             }
         }
-        header.is_cleared |= flags & CLEARED != 0;
-        header.needs_state = flags & NEEDS_STATE != 0;
+        header.is_cleared |= flags & INCREMENTAL_STATE_CLEARED != 0;
+        header.needs_state = flags & NEEDS_INCREMENTAL_STATE != 0;
         Some(header)
     }
 
-    /// Whether it says something for later packets of its sequence, or relies on what earlier ones said.
-    pub(crate) fn concerns_sequence(&self) -> bool {
+    /// Returns true if it says something for later packets of its sequence, or relies on earlier ones.
+    pub fn concerns_sequence(&self) -> bool {
         self.is_cleared || self.needs_state || self.interned.is_some() || self.defaults.is_some()
     }
 }

@@ -1,0 +1,24 @@
+//! Trace contents: the vocabulary and rules that writers and readers of packets share.
+//!
+//! - [`clock`]: the ids of clocks.
+//! - [`sequence_flags`]: the flags by which a packet refers to earlier ones of its sequence.
+//! - [`Loss`]: the value of `previous_packet_dropped`.
+//! - [`FlushFlags`]: the reason and initiator of a flush.
+//! - [`Preamble`]: the bytes before each packet of a trace file.
+//! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
+//! - `sequence` (feature `read`): what earlier packets of a sequence say for its later ones.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+mod flush;
+mod framing;
+mod hash;
+mod loss;
+#[cfg(feature = "read")]
+pub mod sequence;
+pub mod sequence_flags;
+
+pub use flush::{FlushFlags, FlushInitiator, FlushReason};
+pub use framing::{PACKET_TAG, Preamble};
+pub use hash::Fnv1a;
+pub use loss::Loss;
