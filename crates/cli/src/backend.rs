@@ -159,6 +159,7 @@ impl Own {
                 // Nobody listens any more after the first time.
                 let _ = ready.send(());
             })),
+            ..ProbesOptions::default()
         };
         let probes = Probes::new(options).context("cannot set up the data sources")?;
         let stopper = probes.stopper();

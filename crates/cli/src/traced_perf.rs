@@ -9,7 +9,7 @@ use ferretto_perf::{Format, Options, Profiler};
 use ferretto_symbols::kernel::KernelSymbols;
 use lexopt::Parser;
 
-use crate::daemon::{self, Complaint, Daemon, Taken};
+use crate::daemon::{self, Complaint, Daemon, Service, Taken};
 use crate::{errors, privileges};
 
 const USAGE: &str = "\
@@ -21,6 +21,8 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
   --stack-samples             write StackSample packets instead of PerfSample
   --stack-bytes N             copy so much of each stack (default 65280, or less where memory
                               for rings is short); less is cheaper at high rates
+  --service-uid UID           let a tracing service of this user have what is recorded, not only
+                              one of root or this user; may be repeated
   --descriptor-socket PATH    where processes may hand over their maps and memory
   --version                   show the version
 
@@ -35,6 +37,7 @@ pub(crate) struct TracedPerf {
     stack_samples: bool,
     stack_bytes: Option<u32>,
     descriptor_socket: Option<PathBuf>,
+    service: Service,
 }
 
 impl Daemon for TracedPerf {
@@ -46,7 +49,7 @@ impl Daemon for TracedPerf {
             "stack-samples" => self.stack_samples = true,
             "stack-bytes" => self.stack_bytes = Some(stack_bytes(parser)?),
             "descriptor-socket" => self.descriptor_socket = Some(parser.value()?.into()),
-            _ => return Ok(Taken::Unknown),
+            _ => return self.service.option(name, parser),
         }
         Ok(Taken::Known)
     }
@@ -66,9 +69,11 @@ impl Daemon for TracedPerf {
             Self::NAME,
             "TRACED_PERF_NOTIFY_FD",
             "perf-reader",
+            self.service,
             |connection| {
                 let profiler = Profiler::new(Options {
                     address: connection.address,
+                    trusted_users: connection.trusted_users,
                     on_notice: connection.on_notice,
                     on_ready: connection.on_ready,
                     format: if self.stack_samples {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use ferretto_probes::Probes;
 use lexopt::Parser;
 
-use crate::daemon::{self, Complaint, Daemon, Taken};
+use crate::daemon::{self, Complaint, Daemon, Service, Taken};
 
 const USAGE: &str = "\
 Usage: traced_probes [OPTIONS]
@@ -12,6 +12,8 @@ The data sources of the system: kernel events, processes, counters. Needs access
 tracefs for kernel events; the others work for every user.
 
   --background            go on in the background, print the process id
+  --service-uid UID       let a tracing service of this user have what is recorded, not
+                          only one of root or this user; may be repeated
   --reset-ftrace          reset the kernel's tracing first
   --cleanup-after-crash   reset the kernel's tracing and end
   --version               show the version
@@ -25,17 +27,18 @@ Environment:
 #[derive(Debug, Default)]
 pub(crate) struct TracedProbes {
     reset: bool,
+    service: Service,
 }
 
 impl Daemon for TracedProbes {
     const NAME: &'static str = "traced_probes";
     const USAGE: &'static str = USAGE;
 
-    fn option(&mut self, name: &str, _: &mut Parser) -> Result<Taken, Complaint> {
+    fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint> {
         match name {
             "reset-ftrace" => self.reset = true,
             "cleanup-after-crash" => return Ok(Taken::Instead(reset)),
-            _ => return Ok(Taken::Unknown),
+            _ => return self.service.option(name, parser),
         }
         Ok(Taken::Known)
     }
@@ -51,6 +54,7 @@ impl Daemon for TracedProbes {
             Self::NAME,
             "TRACED_PROBES_NOTIFY_FD",
             "probes",
+            self.service,
             |connection| {
                 let probes = Probes::new(connection)?;
                 Ok((probes.stopper(), move || probes.run()))

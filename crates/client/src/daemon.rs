@@ -61,6 +61,9 @@ pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
 pub struct DaemonOptions {
     /// Producer socket of the service; `None` for the one the environment names, or the default.
     pub address: Option<Address>,
+    /// Users whose services may have what is recorded, beside those that [`AtAddress`](crate::transport::AtAddress)
+    /// trusts anyway.
+    pub trusted_users: Vec<u32>,
     /// Told of what happens; `None` to ignore it.
     pub on_notice: Option<NoticeHandler>,
     /// Called when the service has processed the registration of every data source, each time a connection is made.
@@ -125,6 +128,7 @@ impl Daemon {
     ) -> io::Result<Self> {
         let mut producer = Producer::new(ProducerOptions {
             address: options.address.clone(),
+            trusted_users: options.trusted_users.clone(),
             ..producer
         })?;
         for source in sources {

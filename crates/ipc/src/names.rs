@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::{Access, access};
@@ -42,6 +43,11 @@ impl Role {
     fn name(self, variable: Option<OsString>, run_directory: bool) -> OsString {
         variable.unwrap_or_else(|| self.default_name(run_directory).into())
     }
+}
+
+/// Whether sockets in this folder are where everybody looks for them first.
+pub fn is_run_directory(folder: &Path) -> bool {
+    folder == Path::new(RUN_DIRECTORY)
 }
 
 /// Whether the run directory can be used. Decided once per process, so that a

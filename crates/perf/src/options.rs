@@ -17,6 +17,8 @@ use crate::output::Format;
 pub struct Options {
     /// Producer socket of the service; `None` for the one the environment names, or the default.
     pub address: Option<Address>,
+    /// Users whose services may have what is recorded, see [`DaemonOptions`].
+    pub trusted_users: Vec<u32>,
     /// Told of what happens; `None` to ignore it.
     pub on_notice: Option<NoticeHandler>,
     /// Called when the service has processed the registration of every data source, each time a connection is made.
@@ -64,6 +66,7 @@ impl Options {
     pub(crate) fn daemon(&self) -> DaemonOptions {
         DaemonOptions {
             address: self.address.clone(),
+            trusted_users: self.trusted_users.clone(),
             on_notice: self.on_notice.clone(),
             on_ready: self.on_ready.clone(),
         }

@@ -45,6 +45,7 @@ impl World {
             on_notice: Some(std::sync::Arc::new(move |notice: &Notice| {
                 let _ = noticed.lock().expect("not poisoned").send(notice.clone());
             })),
+            ..Default::default()
         };
         let probes = Probes::new(options).expect("probes");
         let mut world = Self {

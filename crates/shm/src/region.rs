@@ -140,22 +140,12 @@ impl Region {
         region
     }
 
-    /// Maps memory received from a process that is trusted not to shrink it: the service.
+    /// Maps memory received from another process, which is not trusted: the other side of a connection, whichever that is.
     ///
     /// # Errors
     ///
-    /// If `fd` is not a regular file of a valid size, or cannot be mapped.
-    pub fn from_fd(fd: OwnedFd) -> Result<Self, RegionError> {
-        let size = file_size(&fd)?;
-        Self::map(fd, size)
-    }
-
-    /// Maps memory received from a process that is not trusted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Region::from_fd`], and if `fd` is not sealed against shrinking, growing and further sealing: a sender that
-    /// could shrink it could crash this process.
+    /// If `fd` is not a regular file of a valid size or cannot be mapped, and if it is not sealed against shrinking,
+    /// growing and further sealing: a sender that could shrink it could crash this process.
     pub fn from_untrusted_fd(fd: OwnedFd) -> Result<Self, RegionError> {
         let size = file_size(&fd)?;
         let seals = fs::fcntl_get_seals(&fd).map_err(|_| RegionError::NotSealed)?;

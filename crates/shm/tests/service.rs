@@ -119,7 +119,8 @@ fn a_chunk_that_is_kept_to_be_patched_is_scraped_with_those_after_it() {
 #[test]
 fn shm_053_a_chunk_changed_while_it_is_read_is_counted() {
     let shared = Arc::new(Region::create(4096).unwrap());
-    let hostile = Region::from_fd(shared.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
+    let hostile =
+        Region::from_untrusted_fd(shared.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
     let service = ServiceRegion::new(shared, PageSize::DEFAULT).unwrap();
     let file = Raw::new(&hostile);
     for word in [0u32, 0x1000_0000, 0x1000_0003, 0x5000_0002, 0xffff_ffff] {

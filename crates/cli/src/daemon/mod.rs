@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use lexopt::{Arg, Parser};
 
-pub(crate) use self::producer::serve;
+pub(crate) use self::producer::{Service, serve};
 use crate::errors;
 
 /// A daemon; the value holds its options.

@@ -2,15 +2,40 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use ferretto_client::{DaemonOptions, Notice, Stopper};
 use ferretto_shm::take_inherited;
+use lexopt::Parser;
 
+use super::{Complaint, Taken};
 use crate::errors;
 use crate::session::Signals;
+
+/// To whom the data sources are offered: options that these daemons share.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    trusted_users: Vec<u32>,
+}
+
+impl Service {
+    /// Takes the option `--name`, if it is one of these.
+    pub(crate) fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint> {
+        if name != "service-uid" {
+            return Ok(Taken::Unknown);
+        }
+        let value = parser.value()?;
+        let user = value.to_str().and_then(|text| text.parse().ok());
+        self.trusted_users.push(user.ok_or_else(|| {
+            Complaint::Option(format!(
+                "--service-uid takes the number of a user, not {value:?}"
+            ))
+        })?);
+        Ok(Taken::Known)
+    }
+}
 
 /// Runs the data sources that `set_up` makes until SIGTERM or SIGINT. It gives something to end them with, and what is to
 /// run on a thread named `thread`. `variable` names the descriptor to which `1` is written when every data source is
@@ -19,14 +44,16 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
     name: &'static str,
     variable: &'static str,
     thread: &str,
+    service: Service,
     set_up: impl FnOnce(DaemonOptions) -> io::Result<(Stopper, R)>,
 ) -> Result<()> {
     let mut signals = Signals::new().context("cannot take over signals")?;
-    let is_disconnected = AtomicBool::new(false);
+    let last_reason = Mutex::default();
     let is_ready = AtomicBool::new(false);
     let options = DaemonOptions {
         address: None,
-        on_notice: Some(Arc::new(move |notice| say(name, notice, &is_disconnected))),
+        trusted_users: service.trusted_users,
+        on_notice: Some(Arc::new(move |notice| say(name, notice, &last_reason))),
         on_ready: Some(Arc::new(move || {
             if !is_ready.swap(true, Ordering::Relaxed) {
                 tell_ready(name, variable);
@@ -47,19 +74,17 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
         .map_err(|_| anyhow::anyhow!("crashed; please report this"))
 }
 
-/// Says what happens, but not again and again that there is no service: it is tried for ever.
-fn say(name: &str, notice: &Notice, is_disconnected: &AtomicBool) {
-    let disconnected = matches!(notice, Notice::Disconnected(_));
-    let before = match notice {
-        Notice::Connected | Notice::Disconnected(_) => {
-            is_disconnected.swap(disconnected, Ordering::Relaxed)
-        }
+/// Says what happens, but not again and again that there is no service for the same reason: it is tried for ever.
+fn say(name: &str, notice: &Notice, last_reason: &Mutex<Option<String>>) {
+    let mut last = last_reason.lock().unwrap_or_else(PoisonError::into_inner);
+    match notice {
+        Notice::Connected => *last = None,
+        Notice::Disconnected(reason) if last.as_ref() == Some(reason) => return,
+        Notice::Disconnected(reason) => *last = Some(reason.clone()),
         Notice::Started { .. } => return,
-        Notice::Remark { .. } | Notice::Failed { .. } => false,
-    };
-    if !(disconnected && before) {
-        eprintln!("{name}: {}", errors::without_numbers(&notice.to_string()));
+        Notice::Remark { .. } | Notice::Failed { .. } => {}
     }
+    eprintln!("{name}: {}", errors::without_numbers(&notice.to_string()));
 }
 
 /// Tells whoever started this program that every data source is registered.

@@ -80,3 +80,48 @@ fn cli_024_another_user_has_no_access_and_root_has() {
         .returned(0)
         .complained("bytes into clone");
 }
+
+/// A service of nobody in the folder of a test, where it may make sockets; `None` if there cannot be one.
+fn service_of_nobody(world: &World) -> Option<Running> {
+    set_permissions(world.path(""), Permissions::from_mode(0o1777)).unwrap();
+    as_nobody(world.command("perfetto", &["--version"]))?;
+    let group = USER.to_string();
+    let permissions = format!("{group}:0666:{group}:0666");
+    let mut command = world.command("traced", &["--set-socket-permissions", &permissions]);
+    let mut service = Running::new(command.uid(USER).gid(USER).spawn().ok()?);
+    service.wait_for_complaint("Started traced");
+    Some(service)
+}
+
+#[test]
+fn data_sources_of_root_tell_nothing_to_a_service_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = World::new();
+    let Some(_service) = service_of_nobody(&world) else {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    };
+    for daemon in ["traced_probes", "traced_perf"] {
+        let mut refusing = world.start(daemon, &[] as &[&str]);
+        refusing.wait_for_complaint("is run by user 65534");
+        refusing.wait_for_complaint("set FERRETTO_SERVICE_UID=65534");
+        // Whoever knows better says so.
+        let mut trusting = world.start(daemon, &["--service-uid", "65534"]);
+        trusting.wait_for_complaint("connected to the tracing service");
+    }
+    let mut command = world.command("traced_probes", &[] as &[&str]);
+    let command = command.env("FERRETTO_SERVICE_UID", "1,65534");
+    let mut trusting = Running::new(command.spawn().unwrap());
+    trusting.wait_for_complaint("connected to the tracing service");
+    // Nobody himself need not.
+    let mut command = world.command("traced_probes", &[] as &[&str]);
+    let mut own = Running::new(command.uid(USER).gid(USER).spawn().unwrap());
+    own.wait_for_complaint("connected to the tracing service");
+    world
+        .run("traced_perf", &["--service-uid", "nobody"])
+        .returned(1)
+        .complained("--service-uid takes the number of a user");
+}

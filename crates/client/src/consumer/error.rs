@@ -82,6 +82,10 @@ impl From<ConnectFailure> for CallError {
             ConnectFailure::Address(error) => Self::Address(error),
             ConnectFailure::Connect(error) => Self::Connect(error),
             ConnectFailure::System(error) => Self::System(error),
+            ConnectFailure::Untrusted(error) => Self::System(std::io::Error::new(
+                std::io::ErrorKind::PermissionDenied,
+                error.to_string(),
+            )),
         }
     }
 }

@@ -6,7 +6,7 @@ use ferretto_ipc::client::DisconnectReason;
 use ferretto_ipc::socket::ConnectError;
 use ferretto_proto::DataSourceConfig;
 
-use crate::transport::ConnectFailure;
+use crate::transport::{ConnectFailure, Untrusted};
 
 /// The number of one instance of a data source; unique for the life of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +73,8 @@ pub enum LostReason {
     Address(ferretto_ipc::address::AddressError),
     /// Nobody listens there.
     Connect(ConnectError),
+    /// Anybody may be who listens there.
+    Untrusted(Untrusted),
     /// It was there and is gone.
     Lost(DisconnectReason),
     /// What listens there has no producer port.
@@ -91,6 +93,7 @@ ferretto_wire::error_text! {
     LostReason {
         Self::Address(error) => "invalid address of the tracing service: {error}",
         Self::Connect(error) => "{error}",
+        Self::Untrusted(error) => "{error}",
         Self::Lost(error) => "{error}",
         Self::NoProducerPort => "the tracing service does not accept producers on this socket",
         Self::Refused => "the tracing service refused the producer",
@@ -101,6 +104,7 @@ ferretto_wire::error_text! {
     source {
         Self::Address(error) => error,
         Self::Connect(error) => error,
+        Self::Untrusted(error) => error,
         Self::Lost(error) => error,
         Self::Memory(error) => error,
         Self::System(error) => error,
@@ -113,6 +117,7 @@ impl From<ConnectFailure> for LostReason {
         match failure {
             ConnectFailure::Address(error) => Self::Address(error),
             ConnectFailure::Connect(error) => Self::Connect(error),
+            ConnectFailure::Untrusted(error) => Self::Untrusted(error),
             ConnectFailure::System(error) => Self::System(error),
         }
     }

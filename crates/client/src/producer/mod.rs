@@ -89,7 +89,7 @@ impl Producer {
     ///
     /// If the process has no descriptors left.
     pub fn new(options: ProducerOptions) -> io::Result<Self> {
-        let mut connector = AtAddress::from_environment();
+        let mut connector = AtAddress::from_environment().trusting(&options.trusted_users);
         if let Some(address) = &options.address {
             connector = connector.producers_at(address.clone());
         }
@@ -507,7 +507,9 @@ impl Producer {
         let emulated = accepted.use_shmem_emulation == Some(true);
         let direct = accepted.direct_smb_patching_supported == Some(true);
         let region = match memory {
-            Some(Attachment::Descriptor(fd)) if !emulated => Arc::new(Region::from_fd(fd)?),
+            Some(Attachment::Descriptor(fd)) if !emulated => {
+                Arc::new(Region::from_untrusted_fd(fd)?)
+            }
             Some(Attachment::Memory(region)) if !emulated => region,
             None if emulated => Arc::new(Region::heap(EMULATED_SIZE)?),
             Some(_) => return Err(LostReason::Protocol("it sent shared memory over a network")),

@@ -26,6 +26,9 @@ pub struct ProducerOptions {
     pub name: String,
     /// Where the service is; `None` for the environment's or the default place.
     pub address: Option<Address>,
+    /// Users whose services may have what is recorded, beside those that [`AtAddress`](crate::transport::AtAddress)
+    /// trusts anyway.
+    pub trusted_users: Vec<u32>,
     /// Wanted size of the shared memory in bytes; 0 for what suits the transport, for sockets the service's default of
     /// 256 KiB.
     pub memory_size_hint: u32,

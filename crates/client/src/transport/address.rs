@@ -5,13 +5,19 @@ use ferretto_ipc::client::Connection;
 use ferretto_ipc::socket::Socket;
 use ferretto_ipc::{Address, names};
 
+use super::trust::Trust;
 use super::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
 
 /// The service at an address: connects to its sockets, as often as need be.
+///
+/// Producers tell nothing to a service on this machine that belongs to another user than root or their own, unless that
+/// user is named ([`trusting`](Self::trusting), [`SERVICE_USER_VARIABLE`](super::SERVICE_USER_VARIABLE)) or root has
+/// appointed him, as the account `traced` or as the owner of `/run/perfetto`.
 #[derive(Clone, Debug, Default)]
 pub struct AtAddress {
     producers: Option<Address>,
     consumers: Option<Address>,
+    trusted: Vec<u32>,
 }
 
 impl AtAddress {
@@ -35,6 +41,13 @@ impl AtAddress {
         self
     }
 
+    /// Lets services of these users have what producers record.
+    #[must_use]
+    pub fn trusting(mut self, users: &[u32]) -> Self {
+        self.trusted.extend(users);
+        self
+    }
+
     fn producer_address(&self) -> Result<Address, AddressError> {
         match &self.producers {
             Some(address) => Ok(address.clone()),
@@ -52,7 +65,11 @@ impl AtAddress {
 
 impl Connect<ProducerPort> for AtAddress {
     fn connect(&self) -> Result<Box<dyn Link<ProducerPort>>, ConnectFailure> {
-        let socket = Socket::connect(&self.producer_address()?)?;
+        let address = self.producer_address()?;
+        let socket = Socket::connect(&address)?;
+        let mut trust = Trust::from_environment();
+        trust.add(&self.trusted);
+        trust.check(&address, &socket)?;
         Ok(Box::new(Connection::new(socket)))
     }
 

@@ -17,6 +17,7 @@
 
 mod address;
 mod socket;
+mod trust;
 
 use std::fmt;
 use std::io;
@@ -36,6 +37,7 @@ pub use ferretto_ipc::port::consumer::Port as ConsumerPort;
 pub use ferretto_ipc::port::producer::Port as ProducerPort;
 pub use ferretto_ipc::port::{PortMessage, consumer, producer};
 pub use socket::OverSocket;
+pub use trust::{SERVICE_USER_VARIABLE, Untrusted};
 
 use crate::producer::ProducerOptions;
 
@@ -169,6 +171,8 @@ pub enum ConnectFailure {
     Address(AddressError),
     /// Nobody listens there.
     Connect(ConnectError),
+    /// Anybody may be who listens there.
+    Untrusted(Untrusted),
     /// The system, or the transport, refused.
     System(io::Error),
 }
@@ -178,6 +182,7 @@ impl fmt::Display for ConnectFailure {
         match self {
             Self::Address(error) => write!(f, "invalid address of the tracing service: {error}"),
             Self::Connect(error) => error.fmt(f),
+            Self::Untrusted(error) => error.fmt(f),
             Self::System(error) => {
                 write!(f, "cannot connect to the tracing service: {error}")
             }
@@ -190,6 +195,7 @@ impl std::error::Error for ConnectFailure {
         match self {
             Self::Address(error) => Some(error),
             Self::Connect(error) => error.source(),
+            Self::Untrusted(error) => error.source(),
             Self::System(error) => Some(error),
         }
     }
@@ -204,6 +210,12 @@ impl From<AddressError> for ConnectFailure {
 impl From<ConnectError> for ConnectFailure {
     fn from(error: ConnectError) -> Self {
         Self::Connect(error)
+    }
+}
+
+impl From<Untrusted> for ConnectFailure {
+    fn from(error: Untrusted) -> Self {
+        Self::Untrusted(error)
     }
 }
 

@@ -189,7 +189,10 @@ impl Driver {
         self.queue.set_progress(link, Progress::Absent);
         if matches!(
             reason,
-            LostReason::Address(_) | LostReason::Connect(_) | LostReason::System(_)
+            LostReason::Address(_)
+                | LostReason::Connect(_)
+                | LostReason::Untrusted(_)
+                | LostReason::System(_)
         ) {
             // There was no connection, so nothing has ended with it.
             return;

@@ -1,0 +1,175 @@
+//! Whom a producer takes for the tracing service.
+//!
+//! Whoever listens at the right address gets what a producer records. In a folder that everybody may write to, such as
+//! `/tmp`, that can be any user of the machine; so the kernel is asked who listens.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use ferretto_ipc::Address;
+use ferretto_ipc::names::is_run_directory;
+use ferretto_ipc::socket::Socket;
+use rustix::process::{getegid, geteuid, getgid, getuid};
+
+/// Names users whose services are trusted, beside root and the program's own: their numbers, with commas between them.
+pub const SERVICE_USER_VARIABLE: &str = "FERRETTO_SERVICE_UID";
+
+/// The account under which packages run the service.
+const SERVICE_ACCOUNT: &str = "traced";
+
+/// Everybody may write to it.
+const WRITABLE_BY_ALL: u32 = 0o002;
+/// Names in it belong to who made them.
+const STICKY: u32 = 0o1000;
+
+/// Users whose services get what this process records, beside those that everybody trusts: root, the user of the
+/// process itself, the account `traced`, and in `/run/perfetto` whoever root gave that folder to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trust {
+    users: Vec<u32>,
+}
+
+impl Trust {
+    /// Also those that the environment names, unless it is that of a less privileged user.
+    pub(super) fn from_environment() -> Self {
+        let is_borrowed = getuid() != geteuid() || getgid() != getegid();
+        let named = env::var(SERVICE_USER_VARIABLE).ok();
+        let named = named.filter(|_| !is_borrowed).unwrap_or_default();
+        Self {
+            users: named
+                .split(',')
+                .filter_map(|user| user.trim().parse().ok())
+                .collect(),
+        }
+    }
+
+    pub(super) fn add(&mut self, users: &[u32]) {
+        self.users.extend(users);
+    }
+
+    /// Whether what listens at `address` may have what this process records. Other machines cannot be asked: whoever
+    /// named them decided that.
+    pub(super) fn check(&self, address: &Address, socket: &Socket) -> Result<(), Untrusted> {
+        if !socket.is_unix() {
+            return Ok(());
+        }
+        let untrusted = |why| Untrusted {
+            address: address.clone(),
+            why,
+        };
+        let folder = match address {
+            Address::Path(path) => Some(folder_of(path)),
+            _ => None,
+        };
+        let found = folder.and_then(|folder| Some((folder, fs::metadata(folder).ok()?)));
+        // Only root can make it, and gives it to whom it appoints.
+        let appointed = found
+            .as_ref()
+            .filter(|(folder, _)| is_run_directory(folder))
+            .map(|(_, status)| status.uid());
+        let peer = socket.credentials().map(|peer| peer.uid);
+        if !peer.is_some_and(|user| self.includes(user) || appointed == Some(user)) {
+            return Err(untrusted(Reason::User(peer)));
+        }
+        let Some((folder, status)) = found.filter(|_| appointed.is_none()) else {
+            return Ok(());
+        };
+        if !self.includes(status.uid()) {
+            return Err(untrusted(Reason::Folder(folder.into(), status.uid())));
+        }
+        if status.mode() & (WRITABLE_BY_ALL | STICKY) == WRITABLE_BY_ALL {
+            return Err(untrusted(Reason::Writable(folder.into())));
+        }
+        Ok(())
+    }
+
+    fn includes(&self, user: u32) -> bool {
+        user == 0
+            || user == ferretto_shm::user_id()
+            || self.users.contains(&user)
+            || name_of(user).as_deref() == Some(SERVICE_ACCOUNT)
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// The name of an account of this machine. Those of a directory service are not in the file.
+fn name_of(user: u32) -> Option<String> {
+    let accounts = fs::read_to_string("/etc/passwd").ok()?;
+    accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        (id.parse() == Ok(user)).then(|| name.to_owned())
+    })
+}
+
+/// What listens where the service is expected may belong to anybody.
+#[derive(Debug)]
+pub struct Untrusted {
+    address: Address,
+    why: Reason,
+}
+
+#[derive(Debug)]
+enum Reason {
+    /// It listens.
+    User(Option<u32>),
+    /// The folder of the socket is his.
+    Folder(PathBuf, u32),
+    /// Everybody can put another socket there.
+    Writable(PathBuf),
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = &self.address;
+        match &self.why {
+            Reason::User(Some(user)) => write!(
+                f,
+                "what listens at {address} is run by {}, and not by root or the user of this program, so it is told \
+                 nothing; if that user may see everything, set {SERVICE_USER_VARIABLE}={user}",
+                Named(*user)
+            ),
+            Reason::User(None) => write!(
+                f,
+                "the kernel does not say who listens at {address}, so it is told nothing"
+            ),
+            Reason::Folder(folder, user) => write!(
+                f,
+                "the socket {address} lies in a folder of {}, who can put any other socket there, so what listens \
+                 is told nothing; use a folder of root or of the user of this program, or if that user may see \
+                 everything, set {SERVICE_USER_VARIABLE}={user} ({})",
+                Named(*user),
+                folder.display()
+            ),
+            Reason::Writable(folder) => write!(
+                f,
+                "the socket {address} lies in {}, where everybody can put any other socket, so what listens is told \
+                 nothing; take that away with: chmod o-w {}",
+                folder.display(),
+                folder.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
+/// A user by name, if there is one, and number.
+struct Named(u32);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match name_of(self.0) {
+            Some(name) => write!(f, "user {} ({name})", self.0),
+            None => write!(f, "user {}", self.0),
+        }
+    }
+}
