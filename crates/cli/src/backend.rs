@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ferretto_client::Notice;
+use ferretto_client::transport::SERVICE_USER_VARIABLE;
 use ferretto_host::{Host, HostOptions, Stopper};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::names;
@@ -120,7 +121,12 @@ impl Own {
     /// What a command needs in its environment to find the service.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let address = self.producer.to_string().into();
-        vec![(names::PRODUCER_SOCKET_VARIABLE, address)]
+        let user = rustix::process::geteuid().as_raw();
+        vec![
+            (names::PRODUCER_SOCKET_VARIABLE, address),
+            // The command may run programs of other users.
+            (SERVICE_USER_VARIABLE, user.to_string().into()),
+        ]
     }
 
     fn start(

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,10 +39,16 @@ pub(crate) struct DescriptorSocket {
 }
 
 impl DescriptorSocket {
-    /// Listens at `path`, where every user may connect. A file that nobody listens at is replaced.
+    /// Listens at `path`, where every user may connect. A socket that nobody listens at is replaced, any other file is not.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if !is_socket(path) {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        format!("{} is there and is not a socket", path.display()),
+                    ));
+                }
                 if UnixStream::connect(path).is_ok() {
                     return Err(error);
                 }
@@ -96,8 +103,14 @@ impl DescriptorSocket {
 impl Drop for DescriptorSocket {
     fn drop(&mut self) {
         // If somebody else has removed it that is fine.
-        let _ = std::fs::remove_file(&self.path);
+        if is_socket(&self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
 /// What a process has sent; `None` if it is of no use.
@@ -155,6 +168,28 @@ mod tests {
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
         let byte = [std::io::IoSlice::new(&[1])];
         sendmsg(&stream, &byte, &mut ancillary, SendFlags::empty()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_never_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "text").unwrap();
+        let error = DescriptorSocket::bind(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("precious is there and is not a socket"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"text");
+        // Nor what a link leads to, or what took the place of the socket.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(DescriptorSocket::bind(&link).is_err());
+        let moved = folder.path().join("socket");
+        let socket = DescriptorSocket::bind(&moved).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        drop(socket);
+        assert_eq!(std::fs::read(&moved).unwrap(), b"text");
     }
 
     #[test]
