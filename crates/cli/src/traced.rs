@@ -1,5 +1,7 @@
 //! `traced`: the tracing service as a daemon.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use ferretto_host::{
     Host, HostError, HostOptions, PermissionsError, RelayEndpoints, SocketPermissions,
@@ -17,6 +19,9 @@ The tracing service. It needs no privileges.
   --set-socket-permissions PG:PM:CG:CM
                                     group and mode of the producer and of the
                                     consumer sockets, e.g. traced:0660:tracing:0660
+  --output-folder DIR               folder below which configs of other users than root and the
+                                    service's own may have files created (output_path);
+                                    none without; may be repeated
   --enable-relay-endpoint           let relays of other machines compare clocks, on every
                                     producer socket
   --enable-relay-endpoint-on SOCKET the same, on this producer socket only; may be repeated
@@ -34,6 +39,7 @@ Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told w
 pub(crate) struct Traced {
     permissions: Option<SocketPermissions>,
     relays: RelayEndpoints,
+    output_folders: Vec<PathBuf>,
 }
 
 impl Daemon for Traced {
@@ -47,6 +53,15 @@ impl Daemon for Traced {
                 let permissions =
                     permissions.map_err(|error| Complaint::Alone(permissions_message(&error)))?;
                 self.permissions = Some(permissions);
+            }
+            "output-folder" => {
+                let folder = PathBuf::from(parser.value()?);
+                if !folder.is_absolute() {
+                    return Err(Complaint::Option(format!(
+                        "--output-folder takes an absolute path, not {folder:?}"
+                    )));
+                }
+                self.output_folders.push(folder);
             }
             "enable-relay-endpoint" => self.relays = RelayEndpoints::Everywhere,
             "enable-relay-endpoint-on" => {
@@ -69,6 +84,7 @@ impl Daemon for Traced {
             .context("Failed to start the traced service: a socket name is wrong")?;
         host.permissions = self.permissions;
         host.relays = self.relays;
+        host.service.output_folders = self.output_folders;
         match ferretto_host::traced::run(host, say_listening) {
             Ok(()) => Ok(()),
             Err(HostError::NoRelayAddress { address, producers }) => bail!(

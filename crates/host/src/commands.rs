@@ -76,7 +76,7 @@ impl Reactor {
             Command::AdoptSharedMemory { client, fd } => {
                 self.share_memory(now, client, Region::from_untrusted_fd(fd));
             }
-            Command::OpenFile { file, path } => self.files.create(file, path),
+            Command::OpenFile { file, place } => self.files.create(file, place),
             Command::AdoptFile { file, fd } => self.files.adopt(file, fd),
             Command::CopyFile { from, file, fd } => self.files.copy(from, file, fd),
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),

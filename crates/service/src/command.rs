@@ -1,6 +1,7 @@
 //! What the service asks the outside world to do.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use ferretto_ipc::port::{consumer, producer, relay};
 
@@ -78,13 +79,13 @@ pub enum Command {
         /// Its memory.
         fd: OwnedFd,
     },
-    /// Create the file at `path`, which must not exist yet (`O_EXCL`), with mode 0644. Answered with
+    /// Create a file, which must not exist yet (`O_EXCL`), with mode 0600. Answered with
     /// `FileOpened` or `FileFailed`.
     OpenFile {
         /// Name of the file in later commands.
         file: FileId,
-        /// Path, relative ones from the working directory of the service.
-        path: Vec<u8>,
+        /// Where.
+        place: FilePlace,
     },
     /// Use this descriptor as the file, at its current offset. Not answered.
     AdoptFile {
@@ -128,4 +129,15 @@ pub enum Command {
         /// The connection.
         client: ClientId,
     },
+}
+
+/// Where a file is to be created, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePlace {
+    /// The folder that the file must really be below, whatever links others have put there; `None` if any place will do.
+    pub folder: Option<PathBuf>,
+    /// Its path: from `folder` on if there is one, and absolute if not. Each part is a name.
+    pub path: PathBuf,
+    /// The user whom it is to belong to, if the service may give it away; `None` for that of the service.
+    pub owner: Option<u32>,
 }

@@ -59,7 +59,7 @@ mod snapshot;
 mod timers;
 
 pub use clocks::Clocks;
-pub use command::Command;
+pub use command::{Command, FilePlace};
 pub use event::{ClientId, Event, FileId, Peer};
 pub use inventory::Inventory;
 pub use options::{DEFAULT_VERSION, ExtensionDescriptor, ServiceOptions};

@@ -1,5 +1,7 @@
 //! What a service must know about its surroundings.
 
+use std::path::PathBuf;
+
 use ferretto_proto::SystemInfo;
 
 use crate::quota::Quotas;
@@ -32,6 +34,9 @@ pub struct ServiceOptions {
     /// Tells how many minutes local time is ahead of UTC at a `CLOCK_REALTIME` reading in nanoseconds, for
     /// the trace's `system_info` packet; `None`, or an answer of `None`, if that is not known.
     pub utc_offset_minutes: Option<fn(u64) -> Option<i32>>,
+    /// Folders below which files may be created for consumers that are neither root nor the service's own user
+    /// (`output_path`). Those two may name any place.
+    pub output_folders: Vec<PathBuf>,
     /// Go into every trace that does not refuse them.
     pub extension_descriptors: Vec<ExtensionDescriptor>,
 }
@@ -60,6 +65,7 @@ impl Default for ServiceOptions {
             quotas: Quotas::default(),
             stopwatch: None,
             utc_offset_minutes: None,
+            output_folders: Vec::new(),
             extension_descriptors: Vec::new(),
         }
     }

@@ -1,10 +1,12 @@
-//! As much of HTTP as it takes to hand out one file, once.
+//! As much of HTTP as it takes to hand out one file, once, to one page.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::net::{Shutdown, TcpStream};
-use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use super::peer;
 
 /// Most bytes of a request.
 const MAX_HEAD: usize = 16 << 10;
@@ -14,12 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is handed out, and to whom.
 #[derive(Debug)]
 pub(super) struct Site {
-    pub(super) file: PathBuf,
-    /// The only path that there is.
-    pub(super) name: Vec<u8>,
+    /// Locked by who gets it; `None` once somebody has it all.
+    pub(super) file: Mutex<Option<File>>,
+    /// The only path that there is. Nobody can guess it.
+    pub(super) path: String,
     /// The page that may read it.
     pub(super) origin: String,
     pub(super) port: u16,
+    /// The user whose browser it is, if that is known.
+    pub(super) user: Option<u32>,
 }
 
 /// What came of a connection.
@@ -46,7 +51,15 @@ impl Site {
         let Some(head) = read_head(stream)? else {
             return Ok(Served::Nothing);
         };
-        let served = match self.parse(&head) {
+        let is_stranger = self.user.is_some_and(|user| {
+            // Root could read the file anyway.
+            peer::user(stream).is_some_and(|peer| peer != user && peer != 0)
+        });
+        let request = match is_stranger {
+            true => Request::Other,
+            false => self.parse(&head),
+        };
+        let served = match request {
             Request::Get => self.send_trace(stream)?,
             Request::Preflight => {
                 self.send_head(
@@ -75,27 +88,42 @@ impl Site {
             .map(|line| line.trim_ascii_end());
         let mut words = lines.next().unwrap_or_default().split(|byte| *byte == b' ');
         let (method, path) = (words.next(), words.next().unwrap_or_default());
+        let (mut host, mut origin) = (None, None);
+        for line in lines {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+                continue;
+            };
+            let value = line[colon + 1..].trim_ascii();
+            match line[..colon].to_ascii_lowercase().as_slice() {
+                b"host" => host = host.or(Some(value)),
+                b"origin" => origin = origin.or(Some(value)),
+                _ => {}
+            }
+        }
         // A page of a foreign name that leads here is not the UI.
-        let host = lines.find_map(|line| {
-            let (name, value) = line.split_at_checked(5)?;
-            name.eq_ignore_ascii_case(b"host:")
-                .then(|| value.trim_ascii())
-        });
         let here = [
             format!("127.0.0.1:{}", self.port),
             format!("localhost:{}", self.port),
         ];
         let is_here = host.is_some_and(|host| here.iter().any(|here| host == here.as_bytes()));
-        let is_trace = path.strip_prefix(b"/").and_then(decode).as_deref() == Some(&self.name);
+        // Browsers name the page in every request to another site.
+        let is_page = origin == Some(self.origin.as_bytes());
+        let is_trace = path == self.path.as_bytes();
         match method {
-            Some(b"GET") if is_here && is_trace => Request::Get,
-            Some(b"OPTIONS") if is_here && is_trace => Request::Preflight,
+            Some(b"GET") if is_here && is_page && is_trace => Request::Get,
+            Some(b"OPTIONS") if is_here && is_page && is_trace => Request::Preflight,
             _ => Request::Other,
         }
     }
 
     fn send_trace(&self, stream: &TcpStream) -> io::Result<Served> {
-        let file = File::open(&self.file)?;
+        // Whoever asks while another gets it waits and sees what came of it: a transfer that broke off can be repeated.
+        let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut file) = guard.as_ref() else {
+            self.send_head(stream, "404 Not Found", "", 0)?;
+            return Ok(Served::Nothing);
+        };
+        file.rewind()?;
         let length = file.metadata()?.len();
         self.send_head(
             stream,
@@ -104,10 +132,11 @@ impl Site {
             length,
         )?;
         let sent = io::copy(&mut file.take(length), &mut &*stream)?;
-        Ok(match sent == length {
-            true => Served::Trace,
-            false => Served::Nothing,
-        })
+        if sent != length {
+            return Ok(Served::Nothing);
+        }
+        *guard = None;
+        Ok(Served::Trace)
     }
 
     fn send_head(
@@ -163,71 +192,49 @@ pub(super) fn encode(name: &[u8]) -> String {
     encoded
 }
 
-/// The name that part of a URL's path stands for; `None` if it is none, for example because a query follows.
-fn decode(path: &[u8]) -> Option<Vec<u8>> {
-    let mut name = Vec::new();
-    let mut rest = path;
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        match byte {
-            b'?' | b'#' | b'/' => return None,
-            b'%' => {
-                let (digits, after) = rest.split_at_checked(2)?;
-                let digits = std::str::from_utf8(digits).ok()?;
-                name.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = after;
-            }
-            byte => name.push(*byte),
-        }
-    }
-    Some(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(line: &str, host: &str) -> Request {
+    fn request(line: &str, host: &str, origin: &str) -> Request {
         let site = Site {
-            file: PathBuf::new(),
-            name: b"a b.pftrace".to_vec(),
-            origin: String::new(),
+            file: Mutex::new(None),
+            path: "/0123/a%20b.pftrace".to_owned(),
+            origin: "https://ui.perfetto.dev".to_owned(),
             port: 9001,
+            user: None,
         };
-        site.parse(format!("{line}\r\nX: y\r\nHost: {host}\r\n\r\n").as_bytes())
+        site.parse(format!("{line}\r\nX: y\r\nHost: {host}\r\n{origin}\r\n\r\n").as_bytes())
     }
 
     #[test]
-    fn cli_039_only_the_exact_path_is_there() {
+    fn cli_039_only_the_exact_path_is_there_and_only_for_the_page() {
         let here = "127.0.0.1:9001";
-        assert_eq!(request("GET /a%20b.pftrace HTTP/1.1", here), Request::Get);
-        assert_eq!(
-            request("OPTIONS /a%20b.pftrace HTTP/1.1", here),
-            Request::Preflight
+        let page = "origin: https://ui.perfetto.dev";
+        let (get, options) = (
+            "GET /0123/a%20b.pftrace HTTP/1.1",
+            "OPTIONS /0123/a%20b.pftrace HTTP/1.1",
         );
+        assert_eq!(request(get, here, page), Request::Get);
+        assert_eq!(request(options, here, page), Request::Preflight);
         for line in [
-            "POST /a%20b.pftrace HTTP/1.1",
-            "GET /a%20b.pftrace?x HTTP/1.1",
-            "GET /a%20b.pftrac HTTP/1.1",
-            "GET /x/a%20b.pftrace HTTP/1.1",
-            "GET a%20b.pftrace HTTP/1.1",
+            "POST /0123/a%20b.pftrace HTTP/1.1",
+            "GET /0123/a%20b.pftrace?x HTTP/1.1",
+            "GET /0123/a%20b.pftrac HTTP/1.1",
+            "GET /0124/a%20b.pftrace HTTP/1.1",
+            "GET /a%20b.pftrace HTTP/1.1",
+            "GET 0123/a%20b.pftrace HTTP/1.1",
             "GET / HTTP/1.1",
-            "GET /%2 HTTP/1.1",
             "GET",
             "",
         ] {
-            assert_eq!(request(line, here), Request::Other, "{line}");
+            assert_eq!(request(line, here, page), Request::Other, "{line}");
         }
         // Another site's name that leads to this address.
-        assert_eq!(
-            request("GET /a%20b.pftrace HTTP/1.1", "evil.example:9001"),
-            Request::Other
-        );
-    }
-
-    #[test]
-    fn names_survive_encoding() {
-        let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
-        assert_eq!(decode(encode(&name).as_bytes()), Some(name));
+        assert_eq!(request(get, "evil.example:9001", page), Request::Other);
+        for origin in ["Origin: https://evil.example", "Origin: null", "X: y"] {
+            assert_eq!(request(get, here, origin), Request::Other, "{origin}");
+            assert_eq!(request(options, here, origin), Request::Other, "{origin}");
+        }
     }
 }

@@ -4,15 +4,16 @@
 //! security policy allows that from one port only.
 
 mod http;
+mod peer;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
@@ -26,28 +27,44 @@ const MAX_CONNECTIONS: usize = 16;
 
 pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
     let shown = args.file.display();
-    let file = std::fs::metadata(&args.file).with_context(|| format!("cannot open {shown}"))?;
-    if !file.is_file() {
+    let status = std::fs::metadata(&args.file).with_context(|| format!("cannot open {shown}"))?;
+    if !status.is_file() {
         bail!("cannot open {shown}: it is not a file");
     }
-    std::fs::File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
+    let file = std::fs::File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
     let name = args.file.file_name().context("the file has no name")?;
     let listener = listen(args.port)?;
     let port = listener.local_addr()?.port();
-    let address = address(&args.origin, port, name);
+    let path = format!("/{}/{}", secret()?, http::encode(name.as_bytes()));
+    let address = address(&args.origin, port, &path);
     println!("{address}");
-    if args.no_browser || !browse(&address) {
+    let has_browser = !args.no_browser && browse(&address);
+    if !has_browser {
         eprintln!("Open this address in a browser on this machine.");
     }
     eprintln!("Waiting for the browser to fetch {shown}; Ctrl-C ends it.");
     let site = Site {
-        file: args.file.clone(),
-        name: name.as_bytes().to_vec(),
+        file: Mutex::new(Some(file)),
+        path,
         origin: origin(&args.origin).to_owned(),
         port,
+        // Everybody sees with which address the browser was started, but its user alone may go there.
+        user: has_browser.then(|| rustix::process::geteuid().as_raw()),
     };
     serve(&listener, site)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What nobody can guess: every user of the machine can connect to the port.
+fn secret() -> Result<String> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
+            .context("cannot get random numbers")?;
+    }
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
 fn listen(port: u16) -> Result<TcpListener> {
@@ -117,10 +134,10 @@ fn start(
 }
 
 /// What the browser is to show. The UI takes the URL of the trace out of a query string, so a name is encoded twice.
-fn address(ui: &str, port: u16, name: &OsStr) -> String {
+fn address(ui: &str, port: u16, path: &str) -> String {
     let ui = ui.trim_end_matches('/');
-    let name = http::encode(name.as_bytes()).replace('%', "%25");
-    format!("{ui}/#!/?url=http://127.0.0.1:{port}/{name}&referrer=open_trace_in_ui")
+    let path = path.replace('%', "%25");
+    format!("{ui}/#!/?url=http://127.0.0.1:{port}{path}&referrer=open_trace_in_ui")
 }
 
 /// Scheme, host and port of an address, as browsers name a page's origin.
@@ -160,7 +177,7 @@ mod tests {
     #[test]
     fn the_address_survives_any_name() {
         let ui = "https://ui.perfetto.dev";
-        let of = |name: &str| address(ui, 9001, OsStr::new(name));
+        let of = |name: &str| address(ui, 9001, &format!("/{}", http::encode(name.as_bytes())));
         assert_eq!(
             of("trace.pftrace"),
             "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/trace.pftrace&referrer=open_trace_in_ui"

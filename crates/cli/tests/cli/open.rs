@@ -2,14 +2,20 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
-use crate::world::World;
+use crate::world::{Running, World};
 
 const NAME: &str = "a trace.pftrace";
 
-fn ask(port: u16, request: &str) -> Vec<u8> {
+/// The page of the UI that these tests name.
+const PAGE: &str = "Origin: http://localhost:10000";
+
+fn ask(port: u16, request: &str, origin: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let request = format!("{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: x\r\n\r\n");
+    let request = format!("{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{origin}\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -33,22 +39,30 @@ fn cli_039_the_trace_is_handed_out_once() {
         .strip_prefix(url)
         .and_then(|rest| rest.split_once('/'))
         .unwrap_or_else(|| panic!("{address}"));
+    let (secret, rest) = rest.split_once('/').unwrap();
+    assert!(secret.len() == 32 && secret.bytes().all(|digit| digit.is_ascii_hexdigit()));
     assert_eq!(rest, "a%2520trace.pftrace&referrer=open_trace_in_ui\n");
     let port = port.parse().unwrap();
 
     // A connection that asks for nothing is in nobody's way.
     let _idle = TcpStream::connect(("127.0.0.1", port)).unwrap();
     for wrong in [
-        "GET /other",
-        "GET /",
-        "GET /a%20trace.pftrace?query",
-        "POST /a%20trace.pftrace",
+        "GET /other".to_owned(),
+        "GET /".to_owned(),
+        "GET /a%20trace.pftrace".to_owned(),
+        format!("GET /{secret}/a%20trace.pftrace?query"),
+        format!("POST /{secret}/a%20trace.pftrace"),
     ] {
-        let answer = ask(port, wrong);
+        let answer = ask(port, &wrong, PAGE);
         assert!(answer.starts_with(b"HTTP/1.1 404 "), "{wrong}");
     }
-    assert!(ask(port, "OPTIONS /a%20trace.pftrace").starts_with(b"HTTP/1.1 204 "));
-    let answer = ask(port, "GET /a%20trace.pftrace");
+    let trace_of = |method: &str| format!("{method} /{secret}/a%20trace.pftrace");
+    for origin in ["Origin: https://ui.perfetto.dev", "X: y"] {
+        let answer = ask(port, &trace_of("GET"), origin);
+        assert!(answer.starts_with(b"HTTP/1.1 404 "), "{origin}");
+    }
+    assert!(ask(port, &trace_of("OPTIONS"), PAGE).starts_with(b"HTTP/1.1 204 "));
+    let answer = ask(port, &trace_of("GET"), PAGE);
     let end = answer
         .windows(4)
         .position(|part| part == b"\r\n\r\n")
@@ -63,6 +77,48 @@ fn cli_039_the_trace_is_handed_out_once() {
     }
     assert_eq!(answer[end + 4..], trace);
     // That was the one download.
+    running.finish().returned(0);
+}
+
+#[test]
+fn a_browser_that_was_started_is_the_only_one() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = World::new();
+    world.write(NAME, "trace");
+    // Everybody can see which address it is given.
+    let browser = world.write("xdg-open", "#!/bin/sh\n");
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", world.path("").display());
+    let mut command = world.command("ferretto", &["open", "--port", "0", NAME]);
+    let command = command.env("PATH", path).env("DISPLAY", ":99");
+    let mut running = Running::new(command.spawn().unwrap());
+    let mut address = String::new();
+    BufReader::new(running.child().stdout.as_mut().unwrap())
+        .read_line(&mut address)
+        .unwrap();
+    let (_, rest) = address.split_once("url=http://127.0.0.1:").unwrap();
+    let (rest, _) = rest.split_once('&').unwrap();
+    let (port, path) = rest.split_once('/').unwrap();
+    let path = path.replace("%25", "%");
+    let request = format!(
+        "GET /{path} HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nOrigin: https://ui.perfetto.dev\\r\\n\\r\\n"
+    );
+    let ask = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; cat <&3");
+    let mut stranger = Command::new("bash");
+    stranger
+        .args(["-c", &ask.replace('%', "%%")])
+        .uid(65_534)
+        .gid(65_534);
+    let said = stranger.output().unwrap();
+    assert!(said.stdout.starts_with(b"HTTP/1.1 404 "), "{said:?}");
+    let own = Command::new("bash")
+        .args(["-c", &ask.replace('%', "%%")])
+        .output()
+        .unwrap();
+    assert!(own.stdout.ends_with(b"\r\n\r\ntrace"), "{own:?}");
     running.finish().returned(0);
 }
 

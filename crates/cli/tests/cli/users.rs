@@ -1,7 +1,7 @@
 //! What another user of the machine may do.
 
 use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -124,4 +124,54 @@ fn data_sources_of_root_tell_nothing_to_a_service_of_another_user() {
         .run("traced_perf", &["--service-uid", "nobody"])
         .returned(1)
         .complained("--service-uid takes the number of a user");
+}
+
+#[test]
+fn files_of_others_are_created_only_in_folders_given_for_them() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = World::new();
+    set_permissions(world.path(""), Permissions::from_mode(0o755)).unwrap();
+    if as_nobody(world.command("perfetto", &["--version"])).is_none() {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    }
+    let folder = world.path("traces");
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(world.path(""), folder.join("out")).unwrap();
+    let given = folder.to_str().unwrap();
+    let allowed = ["--set-socket-permissions", "0:0666:0:0666"];
+    let allowed = [&allowed[..], &["--output-folder", given]].concat();
+    let _service = world.start_daemon("traced", &allowed, "TRACED_NOTIFY_FD");
+    let record = |path: &str| {
+        let config = "buffers { size_kb: 64 } duration_ms: 50 write_into_file: true";
+        world.write("config", format!("{config} output_path: \"{path}\""));
+        world.command("perfetto", &["--txt", "-c", "config"])
+    };
+    let outside = world.path("outside");
+    for path in [
+        outside.to_str().unwrap(),
+        "outside",
+        &format!("{given}/../outside"),
+    ] {
+        as_nobody(record(path))
+            .unwrap()
+            .complained("The service does not create the trace file");
+    }
+    // By way of a link that leads out of the folder.
+    as_nobody(record(&format!("{given}/out/outside")))
+        .unwrap()
+        .complained("Failed to create the trace file");
+    assert!(!outside.exists());
+
+    as_nobody(record(&format!("{given}/theirs"))).unwrap();
+    let status = std::fs::metadata(folder.join("theirs")).unwrap();
+    assert_eq!((status.uid(), status.mode() & 0o777), (USER, 0o600));
+    assert!(status.len() > 0);
+    // Root may write anywhere.
+    Running::new(record(outside.to_str().unwrap()).spawn().unwrap()).finish();
+    let status = std::fs::metadata(&outside).unwrap();
+    assert_eq!((status.uid(), status.mode() & 0o777), (0, 0o600));
 }

@@ -2,23 +2,21 @@
 //! full pipe holds up nothing else.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::{Event, FileId};
+use super::place;
+use crate::{Event, FileId, FilePlace};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
@@ -115,10 +113,9 @@ impl Files {
     }
 
     /// Creates a file that must not exist yet.
-    pub fn create(&mut self, file: FileId, path: Vec<u8>) {
+    pub fn create(&mut self, file: FileId, place: FilePlace) {
         self.pending += 1;
-        let path = PathBuf::from(OsString::from_vec(path));
-        self.spawn(file, move |reporter| match create_file(&path) {
+        self.spawn(file, move |reporter| match place::create(&place) {
             Ok(fd) => {
                 reporter.report(Event::FileOpened { file });
                 Some(fd)
@@ -256,12 +253,6 @@ impl Files {
             Err(error) => self.reporter.failed(file, &error),
         }
     }
-}
-
-fn create_file(path: &std::path::Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    Ok(rustix::fs::open(path, flags, mode)?)
 }
 
 fn not_open() -> io::Error {

@@ -6,6 +6,7 @@
 mod alarm;
 pub mod clocks;
 mod files;
+mod place;
 mod system;
 
 pub use alarm::Alarm;

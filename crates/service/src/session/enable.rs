@@ -8,6 +8,7 @@ use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::{EnableTracingRequest, TraceConfig};
 
+use super::output_path;
 use super::triggers::trigger_mode;
 use super::validate::{self, CheckedConfig, EnableError};
 use super::{
@@ -15,7 +16,7 @@ use super::{
     State, Triggers, Uuid,
 };
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
-use crate::command::Command;
+use crate::command::{Command, FilePlace};
 use crate::consumer::{Opening, WaitsFor};
 use crate::event::{ClientId, FileId};
 use crate::limits::{BufferId, SessionId};
@@ -28,7 +29,7 @@ use crate::snapshot::SnapshotRing;
 pub(crate) enum Destination {
     Memory,
     Descriptor(OwnedFd),
-    Path(Vec<u8>),
+    Path(FilePlace),
 }
 
 impl Service {
@@ -58,7 +59,7 @@ impl Service {
         fd: Option<OwnedFd>,
     ) -> Result<Option<()>, EnableError> {
         let checked = self.check_enable(client, config, fd.is_some())?;
-        let destination = destination(&checked.config, fd)?;
+        let destination = self.destination(client, &checked.config, fd)?;
         if let Some(priority) = checked.priority
             && self.must_boost(checked.priority)
         {
@@ -73,6 +74,24 @@ impl Service {
             return Ok(None);
         }
         self.open_destination(client, request_id, checked, destination)
+    }
+
+    fn destination(
+        &self,
+        client: ClientId,
+        config: &TraceConfig,
+        fd: Option<OwnedFd>,
+    ) -> Result<Destination, EnableError> {
+        if !config.write_into_file.unwrap_or(false) {
+            return Ok(Destination::Memory);
+        }
+        match config.output_path.as_deref().unwrap_or_default() {
+            [] => fd.map(Destination::Descriptor).ok_or(EnableError::NoOutput),
+            path => {
+                let consumer = self.consumers.get(&client).ok_or(EnableError::NoOutput)?;
+                output_path::place(path, &consumer.peer, &self.options).map(Destination::Path)
+            }
+        }
     }
 
     fn wait_for_driver(&mut self, client: ClientId, opening: Opening) {
@@ -97,7 +116,7 @@ impl Service {
                 // Nothing is written before the first period is over.
                 self.commands.push_back(Command::AdoptFile { file, fd });
             }
-            Destination::Path(path) => {
+            Destination::Path(place) => {
                 let file = self.new_file_id();
                 let opening = Opening {
                     request_id,
@@ -106,7 +125,7 @@ impl Service {
                     waits_for: WaitsFor::File(file),
                 };
                 self.wait_for_driver(client, opening);
-                self.commands.push_back(Command::OpenFile { file, path });
+                self.commands.push_back(Command::OpenFile { file, place });
                 return Ok(None);
             }
         }
@@ -377,16 +396,6 @@ fn source_names(config: &TraceConfig) -> BTreeMap<Vec<u8>, Vec<usize>> {
         names.entry(name).or_default().push(index);
     }
     names
-}
-
-fn destination(config: &TraceConfig, fd: Option<OwnedFd>) -> Result<Destination, EnableError> {
-    if !config.write_into_file.unwrap_or(false) {
-        return Ok(Destination::Memory);
-    }
-    match config.output_path.as_deref().unwrap_or_default() {
-        [] => fd.map(Destination::Descriptor).ok_or(EnableError::NoOutput),
-        path => Ok(Destination::Path(path.to_vec())),
-    }
 }
 
 fn choose_uuid(config: &TraceConfig, mut random: impl FnMut() -> i64) -> Uuid {

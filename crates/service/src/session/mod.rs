@@ -14,6 +14,7 @@ mod file;
 mod flush;
 mod instance_set;
 mod instances;
+mod output_path;
 mod packets;
 mod pipeline;
 mod pool;

@@ -86,6 +86,8 @@ pub(crate) enum EnableError {
     NoOutput,
     Compression(NoDeflate),
     CreateFile(String),
+    /// Upstream creates it.
+    OutputPath(String, String),
     BufferSizes,
     NoBuffers,
 
@@ -146,6 +148,7 @@ ferretto_wire::error_text! {
             "When write_into_file==true either a FD needs to be passed or output_path must be populated (but \
              not both)",
         Self::Compression(error) => "{error}",
+        Self::OutputPath(path, why) => "The service does not create the trace file {path}: {why}",
         Self::CreateFile(reason) => "Failed to create the trace file {reason}",
         Self::BufferSizes => "Failed to allocate tracing buffers: Invalid buffer sizes",
         Self::NoBuffers => "Failed to allocate tracing buffers: OOM or too many buffers",

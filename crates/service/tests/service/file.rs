@@ -6,7 +6,7 @@ use ferretto_proto::TraceConfig;
 use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::trace_config::{FFlushMode, WriteFlushMode};
-use ferretto_service::ClientId;
+use ferretto_service::{ClientId, ServiceOptions};
 use ferretto_shm::TraceWriter;
 
 use crate::world::{ConfigBuilder, File, IO_ERROR, World, WriteFault, split_file, texts};
@@ -117,12 +117,65 @@ fn service_032_where_to_write() {
 }
 
 #[test]
+fn files_of_other_users_are_created_only_where_the_service_was_told() {
+    let to_path = |path: &str| into_file().with(|c| c.output_path = Some(path.into()));
+    let refused = |world: &mut World, uid, path: &str| {
+        let consumer = world.consumer_of(uid);
+        let request = world.enable(consumer, to_path(path));
+        world.ended(consumer, request).unwrap()
+    };
+    let mut world = World::with(ServiceOptions {
+        uid: 7,
+        ..Default::default()
+    });
+    for uid in [0, 7] {
+        for path in ["trace", "../trace", "/tmp/../etc/trace", "/"] {
+            let said = refused(&mut world, uid, path);
+            assert!(said.contains("absolute path of a file"), "{said}");
+        }
+    }
+    let said = refused(&mut world, 1000, "/tmp/trace");
+    assert!(
+        said.contains("/tmp/trace: the service creates no files for user 1000"),
+        "{said}"
+    );
+    assert!(world.files.is_empty());
+
+    let mut world = World::with(ServiceOptions {
+        uid: 7,
+        output_folders: vec!["/var/traces".into()],
+        ..Default::default()
+    });
+    for path in [
+        "/tmp/trace",
+        "/var/traces",
+        "/var/traces/../x",
+        "/var/traces2/x",
+    ] {
+        refused(&mut world, 1000, path);
+    }
+    assert!(world.files.is_empty());
+    let consumer = world.consumer_of(1000);
+    world.enable(consumer, to_path("/var/traces/a/b"));
+    let file = world.files.values().next().unwrap();
+    let place = file.place.as_ref().unwrap();
+    assert_eq!(place.folder.as_deref(), Some("/var/traces".as_ref()));
+    assert_eq!(place.path, std::path::Path::new("a/b"));
+    assert_eq!(place.owner, Some(1000));
+    let own = world.consumer_of(7);
+    world.enable(own, to_path("/tmp/trace"));
+    let place = |file: &File| file.place.clone().filter(|place| place.owner.is_none());
+    let place = world.files.values().find_map(place).unwrap();
+    assert_eq!((place.folder, place.path), (None, "/tmp/trace".into()));
+}
+
+#[test]
 fn requests_wait_while_the_file_is_created() {
     use ferretto_ipc::port::consumer::Request;
     let mut world = World::new();
     let consumer = world.consumer();
     let config = into_file().with(|c| {
-        c.output_path = Some(b"out".to_vec());
+        c.output_path = Some(b"/out".to_vec());
         c.deferred_start = Some(true);
     });
     let request = ferretto_proto::EnableTracingRequest {
@@ -157,7 +210,7 @@ fn requests_wait_while_the_file_is_created() {
 fn a_consumer_that_leaves_while_its_file_is_created() {
     let mut world = World::new();
     let consumer = world.consumer();
-    let config = into_file().with(|c| c.output_path = Some(b"out".to_vec()));
+    let config = into_file().with(|c| c.output_path = Some(b"/out".to_vec()));
     let request = ferretto_proto::EnableTracingRequest {
         trace_config: config.0.into(),
         ..Default::default()

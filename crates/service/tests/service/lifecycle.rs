@@ -342,7 +342,7 @@ fn service_040_a_detached_session_ends_for_good() {
     let config = ConfigBuilder::new().source("p").with(|c| {
         c.duration_ms = Some(2000);
         c.write_into_file = Some(true);
-        c.output_path = Some(b"out".to_vec());
+        c.output_path = Some(b"/out".to_vec());
     });
     world.enable(consumer, config);
     assert!(detach(&mut world, consumer, "k"));
@@ -386,7 +386,7 @@ fn a_session_whose_file_is_being_finished_cannot_be_attached() {
     let config = ConfigBuilder::new().with(|c| {
         c.duration_ms = Some(1000);
         c.write_into_file = Some(true);
-        c.output_path = Some(b"out".to_vec());
+        c.output_path = Some(b"/out".to_vec());
     });
     world.enable(consumer, config);
     assert!(detach(&mut world, consumer, "k"));

@@ -96,7 +96,7 @@ fn a_priority_and_a_file_are_waited_for_one_after_the_other() {
             c.output_path = Some(path.into());
         })
     };
-    world.enable(consumer, config("one"));
+    world.enable(consumer, config("/one"));
     assert_eq!((world.priorities.len(), world.files.len()), (1, 0));
     world.deliver_late();
     assert_eq!(world.sessions(), 1);
@@ -106,7 +106,7 @@ fn a_priority_and_a_file_are_waited_for_one_after_the_other() {
     world.deliver_late();
     assert_eq!(world.priorities, [Some(Priority::Normal(1)), None]);
     // A file that cannot be made gives the priority back.
-    world.enable(consumer, config("two"));
+    world.enable(consumer, config("/two"));
     world.event(Event::PrioritySet { client: consumer });
     let file = *world.files.keys().last().unwrap();
     let error = "File exists (os error 17)".into();

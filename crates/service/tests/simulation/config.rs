@@ -78,7 +78,7 @@ fn draw_life(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
 
 fn draw_file(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
     c.write_into_file = Some(r.one_in(3));
-    c.output_path = r.one_in(4).then(|| r.of(&[b"out1", b"out2"]).to_vec());
+    c.output_path = r.one_in(4).then(|| r.of(&[b"/out1", b"/out2"]).to_vec());
     c.file_write_period_ms = Some(period(r));
     if r.one_in(6) {
         c.max_file_size_bytes = Some(20_000);

@@ -1,0 +1,90 @@
+//! Creating a file where the service says.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
+
+use rustix::fs::{Mode, OFlags, Uid, fchown, open, openat};
+use rustix::io::Errno;
+
+use crate::FilePlace;
+
+/// Creates the file, readable and writable by its owner only.
+pub(super) fn create(place: &FilePlace) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let fd = match &place.folder {
+        None => open(&place.path, flags, mode)?,
+        Some(folder) => {
+            let name = place.path.file_name().ok_or(Errno::INVAL)?;
+            let parents = place.path.parent().unwrap_or(Path::new(""));
+            openat(descend(folder, parents)?, name, flags, mode)?
+        }
+    };
+    if let Some(user) = place.owner {
+        // Without the privilege it stays the service's, and the consumer has to ask for it.
+        let _ = fchown(&fd, Some(Uid::from_raw(user)), None);
+    }
+    Ok(fd)
+}
+
+/// Goes down from a folder by names alone: a link on the way, which somebody else may have put there, leads nowhere.
+fn descend(folder: &Path, parents: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = open(folder, flags, Mode::empty())?;
+    for part in parents.components() {
+        match part {
+            Component::Normal(name) => {
+                at = openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            }
+            Component::CurDir => {}
+            _ => return Err(Errno::INVAL.into()),
+        }
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn place(folder: Option<&Path>, path: impl AsRef<Path>) -> FilePlace {
+        FilePlace {
+            folder: folder.map(Path::to_owned),
+            path: path.as_ref().to_owned(),
+            owner: None,
+        }
+    }
+
+    #[test]
+    fn a_file_is_for_its_owner_and_never_behind_a_link() {
+        let outer = std::env::temp_dir().join(format!("ferretto-place-{}", std::process::id()));
+        let (folder, elsewhere) = (outer.join("folder"), outer.join("elsewhere"));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+
+        create(&place(None, folder.join("one"))).unwrap();
+        create(&place(Some(&folder), "sub/two")).unwrap();
+        for name in ["one", "sub/two"] {
+            let status = std::fs::metadata(folder.join(name)).unwrap();
+            assert_eq!(status.permissions().mode() & 0o777, 0o600, "{name}");
+        }
+        symlink(&elsewhere, folder.join("link")).unwrap();
+        symlink(elsewhere.join("file"), folder.join("file")).unwrap();
+        for name in [
+            "link/file",
+            "file",
+            "one",
+            "../elsewhere/file",
+            "sub/two/three",
+        ] {
+            assert!(create(&place(Some(&folder), name)).is_err(), "{name}");
+        }
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+        // The folder itself is root's to choose.
+        create(&place(Some(&folder.join("link")), "file")).unwrap();
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
+        std::fs::remove_dir_all(&outer).unwrap();
+    }
+}
