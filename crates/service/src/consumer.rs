@@ -73,6 +73,14 @@ impl Consumer {
             deferred: VecDeque::new(),
         }
     }
+
+    /// It has no session any more.
+    pub(crate) fn leave_session(&mut self) {
+        self.session = None;
+        if let Some(observer) = &mut self.observer {
+            observer.leave_session();
+        }
+    }
 }
 
 impl Service {

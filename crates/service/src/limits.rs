@@ -61,9 +61,8 @@ pub(crate) const MAX_TRIGGER_HISTORY: usize = 65_536;
 /// but not told. Upstream tells the last one only.
 pub(crate) const MAX_PENDING_HITS: usize = 64;
 
-/// Longest name of a producer or data source. Upstream sets no bound; a longer one would not fit the
-/// replies it appears in.
-pub(crate) const MAX_NAME: usize = 16 * 1024;
+/// Longest name of a producer or data source. Upstream sets no bound; programs call themselves by their path, at most.
+pub(crate) const MAX_NAME: usize = 4096;
 /// Comparisons of clocks kept for each relay; the oldest go first.
 pub(crate) const MAX_EXCHANGES: usize = 5;
 /// Clocks of one comparison. Upstream's relays send seven, and upstream sets no bound.

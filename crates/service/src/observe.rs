@@ -1,17 +1,18 @@
 //! Events of a session for the consumer that watches it.
 
+mod changes;
+
 use std::collections::VecDeque;
 
 use ferretto_ipc::port::consumer::Reply;
-use ferretto_proto::observable_events::{
-    CloneTriggerHit, DataSourceInstanceState, DataSourceInstanceStateChange, Type,
-};
+use ferretto_proto::observable_events::{CloneTriggerHit, Type};
 use ferretto_proto::{Message, ObservableEvents, ObserveEventsResponse};
 
 use crate::event::ClientId;
 use crate::limits::{MAX_PENDING_HITS, REPLY_BYTES, SessionId};
 use crate::service::Service;
-use crate::session::{Instance, InstanceState};
+use crate::session::{Instance, InstanceKey};
+use changes::Changes;
 
 /// State changes put into one reply, to keep it well below a frame.
 const CHANGE_BYTES_PER_REPLY: usize = 64 * 1024;
@@ -26,7 +27,7 @@ pub(crate) struct Observer {
     instances: bool,
     all_started: bool,
     clone_triggers: bool,
-    changes: VecDeque<DataSourceInstanceStateChange>,
+    changes: Changes,
     started: bool,
     hits: VecDeque<CloneTriggerHit>,
 }
@@ -57,7 +58,7 @@ impl Service {
             instances: types.contains(&Type::TYPE_DATA_SOURCES_INSTANCES),
             all_started: types.contains(&Type::TYPE_ALL_DATA_SOURCES_STARTED),
             clone_triggers: types.contains(&Type::TYPE_CLONE_TRIGGER_HIT),
-            changes: VecDeque::new(),
+            changes: Changes::default(),
             started: false,
             hits: VecDeque::new(),
         };
@@ -84,28 +85,35 @@ impl Service {
         else {
             return;
         };
-        for instance in session.instances.values() {
-            observer.note_change(instance);
+        for (key, instance) in session.instances.iter() {
+            observer.note_change(*key, instance, false);
         }
         observer.started |= observer.all_started && session.all_started;
     }
 
     /// Tells whoever watches the session about an instance's new state.
-    pub(crate) fn notify_instance(&mut self, id: SessionId, instance: &Instance) {
-        if let Some(observer) = self.observer_of(id) {
-            observer.note_change(instance);
+    pub(crate) fn notify_instance(&mut self, id: SessionId, key: InstanceKey, instance: &Instance) {
+        if let Some((observer, held)) = self.observer_of(id) {
+            observer.note_change(key, instance, held);
+        }
+    }
+
+    /// The instance is no more; that it stopped was told before.
+    pub(crate) fn notify_instance_gone(&mut self, id: SessionId, key: InstanceKey) {
+        if let Some((observer, held)) = self.observer_of(id).filter(|(o, _)| o.instances) {
+            observer.changes.forget(key, held);
         }
     }
 
     pub(crate) fn notify_all_started(&mut self, id: SessionId) {
-        if let Some(observer) = self.observer_of(id) {
+        if let Some((observer, _)) = self.observer_of(id) {
             observer.started |= observer.all_started;
         }
     }
 
     /// Asks the session's consumer to clone it. One that does not read is told later.
     pub(crate) fn notify_clone_trigger(&mut self, id: SessionId, mut hit: CloneTriggerHit) {
-        let Some(observer) = self.observer_of(id).filter(|o| o.clone_triggers) else {
+        let Some((observer, _)) = self.observer_of(id).filter(|(o, _)| o.clone_triggers) else {
             return;
         };
         let fits = |hit: &CloneTriggerHit| hit.encoded_len() as usize + HIT_OVERHEAD <= REPLY_BYTES;
@@ -117,27 +125,36 @@ impl Service {
         }
     }
 
-    fn observer_of(&mut self, id: SessionId) -> Option<&mut Observer> {
+    /// Who watches the session, and whether it has to read first what was sent before.
+    fn observer_of(&mut self, id: SessionId) -> Option<(&mut Observer, bool)> {
         let client = self.sessions.get(&id)?.consumer?;
         self.observed = true;
-        self.consumers.get_mut(&client)?.observer.as_mut()
+        let consumer = self.consumers.get_mut(&client)?;
+        Some((consumer.observer.as_mut()?, consumer.blocked))
     }
 
-    /// Sends what was noted while one event was handled, together.
+    /// Sends what was noted while one event was handled, together. Any producer can cause it, so those that do not
+    /// read it are told later.
     pub(crate) fn deliver_observed(&mut self) {
         // Looked at after every event, of which most concern no observer.
         if !std::mem::take(&mut self.observed) {
             return;
         }
-        let mut replies = Vec::new();
-        for (client, consumer) in &mut self.consumers {
-            if let Some(observer) = &mut consumer.observer {
-                while let Some(events) = observer.take_reply(consumer.blocked) {
-                    replies.push((*client, observer.request_id, events));
-                }
-            }
+        let consumers = self.consumers.iter();
+        let watching = consumers.filter(|(_, consumer)| consumer.observer.is_some());
+        let watching: Vec<ClientId> = watching.map(|(client, _)| *client).collect();
+        for client in watching {
+            self.deliver_observed_to(client);
         }
-        for (client, request_id, events) in replies {
+    }
+
+    fn deliver_observed_to(&mut self, client: ClientId) {
+        while let Some(consumer) = self.consumers.get_mut(&client)
+            && !consumer.blocked
+            && let Some(observer) = &mut consumer.observer
+            && let Some(events) = observer.take_reply()
+        {
+            let request_id = observer.request_id;
             let reply = ObserveEventsResponse {
                 events: events.into(),
                 ..Default::default()
@@ -150,31 +167,23 @@ impl Service {
 }
 
 impl Observer {
-    fn note_change(&mut self, instance: &Instance) {
-        let state = match instance.state {
-            InstanceState::Configured | InstanceState::Stopped => {
-                DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STOPPED
-            }
-            InstanceState::Started => DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STARTED,
-            InstanceState::Starting | InstanceState::Stopping => return,
-        };
+    /// What was noted of its session is told; nothing more will come.
+    pub(crate) fn leave_session(&mut self) {
+        self.changes.forget_all();
+    }
+
+    fn note_change(&mut self, key: InstanceKey, instance: &Instance, held: bool) {
         if self.instances {
-            self.changes.push_back(DataSourceInstanceStateChange {
-                producer_name: Some(instance.producer_name.to_vec()),
-                data_source_name: Some(instance.name().to_vec()),
-                state: Some(state),
-                ..Default::default()
-            });
+            self.changes.note(key, instance, held);
         }
     }
 
-    /// The next reply, if anything happened. Any producer can cause hits: `blocked` holds them back.
-    fn take_reply(&mut self, blocked: bool) -> Option<ObservableEvents> {
+    /// The next reply, if anything happened.
+    fn take_reply(&mut self) -> Option<ObservableEvents> {
         let started = std::mem::take(&mut self.started);
         if self.changes.is_empty() && !started {
-            let hit = (!blocked).then(|| self.hits.pop_front()).flatten()?;
             return Some(ObservableEvents {
-                clone_trigger_hit: hit.into(),
+                clone_trigger_hit: self.hits.pop_front()?.into(),
                 ..Default::default()
             });
         }
@@ -183,7 +192,7 @@ impl Observer {
             ..Default::default()
         };
         let mut size = 0;
-        while let Some(change) = self.changes.pop_front() {
+        while let Some(change) = self.changes.take() {
             size += change.encoded_len() as usize;
             events.instance_state_changes.push(change);
             if size >= CHANGE_BYTES_PER_REPLY {

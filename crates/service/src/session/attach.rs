@@ -30,7 +30,7 @@ impl Service {
         };
         session.consumer = None;
         session.detach_key = Some(key);
-        consumer.session = None;
+        consumer.leave_session();
         true
     }
 

@@ -118,6 +118,7 @@ impl Service {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.instances.remove(key);
             }
+            self.notify_instance_gone(id, *key);
         }
         self.finish_if_all_stopped(id);
         self.check_all_started(id);
@@ -207,7 +208,7 @@ impl Service {
             config: (*instance.config).clone().into(),
             ..Default::default()
         };
-        self.notify_instance(id, &instance);
+        self.notify_instance(id, key, &instance);
         let session = self.sessions.get_mut(&id)?;
         session.machines.insert(producer_id, machine);
         session.instances.insert(key, instance);
@@ -275,7 +276,7 @@ impl Service {
         };
         if instance.state != state {
             instance.state = state;
-            self.notify_instance(id, &instance);
+            self.notify_instance(id, key, &instance);
         }
         if let Some(session) = self.sessions.get_mut(&id) {
             session.instances.insert(key, instance);

@@ -49,7 +49,7 @@ pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
 pub(crate) use instance_set::Instances;
-pub(crate) use instances::{Instance, InstanceState};
+pub(crate) use instances::{Instance, InstanceState, Key as InstanceKey};
 pub(crate) use pipeline::SessionFilter;
 pub(crate) use pool::BufferPool;
 pub(crate) use state_query::StateQueries;

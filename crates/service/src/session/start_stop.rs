@@ -265,7 +265,7 @@ impl Service {
         session.instances.clear();
         let mut end_request = None;
         if let Some(consumer) = client.and_then(|client| self.consumers.get_mut(&client)) {
-            consumer.session = None;
+            consumer.leave_session();
             end_request = consumer.end_request.take();
         }
         session.retiring = Some(Retiring {

@@ -8,7 +8,7 @@ use crate::world::{Behaviour, ConfigBuilder, World};
 #[test]
 fn names_and_descriptors_of_any_size_never_exceed_a_frame() {
     let mut world = World::new();
-    let name = "n".repeat(16 * 1024);
+    let name = "n".repeat(4096);
     let producer = world.producer(&name);
     world.register_with(producer, &name, |descriptor| {
         descriptor.id = Some(1);
@@ -17,7 +17,7 @@ fn names_and_descriptors_of_any_size_never_exceed_a_frame() {
         let unknown = ferretto_proto::UnknownFields::decode_from_slice(&unknown).unwrap();
         descriptor.unknown_fields = unknown;
     });
-    world.register(producer, &"n".repeat(16 * 1024 + 1));
+    world.register(producer, &"n".repeat(4096 + 1));
     let consumer = world.consumer();
     let state = world.state(consumer);
     assert_eq!(state.data_sources.len(), 1);
@@ -35,7 +35,7 @@ fn names_and_descriptors_of_any_size_never_exceed_a_frame() {
     );
     let stranger = world.connect_producer(Behaviour::default());
     let request = InitializeConnectionRequest {
-        producer_name: Some(vec![b'n'; 16 * 1024 + 1]),
+        producer_name: Some(vec![b'n'; 4096 + 1]),
         ..Default::default()
     };
     let id = world.produce(stranger, Request::InitializeConnection(request));

@@ -1,5 +1,7 @@
 //! Sessions from beginning to end, by every way there is.
 
+use std::collections::BTreeMap;
+
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::observable_events::{DataSourceInstanceState, Type};
@@ -435,6 +437,62 @@ fn ipc_061_instances_are_observed() {
         assert!(world.answer(consumer, none).is_some());
         assert!(!world.answers(consumer, late).last().unwrap().1);
     }
+}
+
+#[test]
+fn an_observer_that_does_not_read_learns_the_newest_state_of_each_instance() {
+    use DataSourceInstanceState as S;
+    let mut world = World::new();
+    let steady: Vec<_> = (0..300)
+        .map(|index| {
+            let producer = world.producer(&format!("steady {index} {}", "s".repeat(4000)));
+            world.register(producer, "s");
+            producer
+        })
+        .collect();
+    let hostile = world.producer(&"h".repeat(4096));
+    let consumer = world.consumer();
+    let types = [
+        Type::TYPE_DATA_SOURCES_INSTANCES,
+        Type::TYPE_ALL_DATA_SOURCES_STARTED,
+    ];
+    let events = observe(&mut world, consumer, &types);
+    world.consumers.get_mut(&consumer).unwrap().stuck = true;
+    // More is to be told at once than anyone may leave unread.
+    let session = world.enable(consumer, ConfigBuilder::new().source("s"));
+    for _ in 0..2_000 {
+        world.register(hostile, "s");
+        world.unregister(hostile, "s");
+    }
+    world.disconnect(steady[299]);
+    assert!(world.sent_bytes(consumer, events) < 512 * 1024);
+    world.unstick(consumer);
+    // The flood goes on while it reads.
+    for _ in 0..100 {
+        world.register(hostile, "s");
+        world.unregister(hostile, "s");
+    }
+    let mut last = BTreeMap::new();
+    let mut of_hostile = 0;
+    for event in world.observed(consumer, events) {
+        for change in event.instance_state_changes {
+            let name = change.producer_name.unwrap();
+            of_hostile += usize::from(name[0] == b'h');
+            last.insert(name, change.state.unwrap());
+        }
+    }
+    assert_eq!(
+        of_hostile, 300,
+        "none of the instances that came and went meanwhile"
+    );
+    assert_eq!(last.len(), 301);
+    let started = last
+        .iter()
+        .filter(|(_, state)| **state == S::DATA_SOURCE_INSTANCE_STATE_STARTED);
+    assert_eq!(started.count(), 299);
+    assert_eq!(started_events(&world, consumer, events), 1);
+    assert_eq!(world.ended(consumer, session), None);
+    assert!(world.disconnects.is_empty());
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn names_have_a_length_and_are_told() {
     };
     assert_eq!(
         reply.error.as_deref().unwrap(),
-        b"names of data sources may have 16384 bytes, this one has 20000"
+        b"names of data sources may have 4096 bytes, this one has 20000"
     );
 }
 
