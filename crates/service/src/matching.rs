@@ -1,141 +1,191 @@
 //! Regular expressions of configs: which producers a data source is meant for, which strings are
-//! redacted. Matching takes time linear in the string; size and so time to compile are bounded.
+//! redacted. Matching takes time linear in the string; how many there are, and what they take once compiled, is bounded
+//! by session and by user ([`Budget`]).
 
-#[cfg(not(feature = "regex"))]
-use none::compile;
-#[cfg(not(feature = "regex"))]
-pub(crate) use none::{CaptureLocations, Regex};
 #[cfg(feature = "regex")]
-pub(crate) use regex::bytes::{CaptureLocations, Regex};
+mod compile;
+#[cfg(not(feature = "regex"))]
+mod none;
 
-/// Compiled size allowed for one pattern, in bytes. A config may hold many.
 #[cfg(feature = "regex")]
-const MAX_PATTERN_BYTES: usize = 256 * 1024;
+pub(crate) use compile::{Captures, Regex};
+#[cfg(feature = "regex")]
+use compile::{check, compile, size};
+#[cfg(not(feature = "regex"))]
+pub(crate) use none::{Captures, Regex};
+#[cfg(not(feature = "regex"))]
+use none::{check, compile, size};
+
+/// Longest expression, in bytes. Each of its bytes may become a large table while it is compiled.
+const MAX_LENGTH: usize = 4096;
+/// Compiled size allowed for one expression, in bytes.
+const MAX_COMPILED: usize = 256 * 1024;
+/// What the expressions of one session may take.
+const SESSION: Weight = Weight {
+    count: 256,
+    bytes: 4 << 20,
+};
+/// What those of all sessions of a user may take.
+const USER: Weight = Weight {
+    count: 512,
+    bytes: 8 << 20,
+};
+/// How much of an expression is quoted in errors, in characters.
+const QUOTED: usize = 80;
 
 /// Why a pattern was refused.
 #[derive(Debug)]
 pub(crate) struct PatternError(pub(crate) String);
+
+/// How many expressions, and their compiled size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    count: usize,
+    bytes: usize,
+}
+
+impl Weight {
+    pub(crate) fn of(regex: &Regex) -> Self {
+        Self {
+            count: 1,
+            bytes: size(regex),
+        }
+    }
+}
+
+impl std::iter::Sum for Weight {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            count: sum.count + one.count,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+}
+
+/// What a session may still compile.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: Weight,
+    used: Weight,
+}
+
+impl Budget {
+    /// Of a session that has some already, and whose user has others in other sessions.
+    pub(crate) fn beside(own: Weight, others: Weight) -> Self {
+        let left =
+            |session: usize, user: usize, others: usize| session.min(user.saturating_sub(others));
+        Self {
+            limit: Weight {
+                count: left(SESSION.count, USER.count, others.count),
+                bytes: left(SESSION.bytes, USER.bytes, others.bytes),
+            },
+            used: own,
+        }
+    }
+
+    /// Of a session alone.
+    pub(crate) fn of_session() -> Self {
+        Self::beside(Weight::default(), Weight::default())
+    }
+
+    /// Compiles what `complete` makes of an expression.
+    fn compile(
+        &mut self,
+        pattern: &[u8],
+        purpose: Purpose,
+        complete: fn(&str) -> String,
+    ) -> Result<Regex, PatternError> {
+        if pattern.len() > MAX_LENGTH {
+            let length = pattern.len();
+            let reason = format!("it has {length} bytes, at most {MAX_LENGTH} are allowed");
+            return Err(PatternError(reason));
+        }
+        self.used.count += 1;
+        let left = self.limit.bytes.saturating_sub(self.used.bytes);
+        if self.used.count > self.limit.count || left == 0 {
+            return Err(too_much());
+        }
+        let pattern = std::str::from_utf8(pattern).map_err(|e| PatternError(e.to_string()))?;
+        let unicode = purpose == Purpose::Names || check(pattern, false).is_err();
+        if unicode {
+            check(pattern, true)?;
+        }
+        let limit = left.min(MAX_COMPILED);
+        let compiled = compile(&complete(pattern), unicode, purpose, limit);
+        // Those that are too large were work as well.
+        self.used.bytes += compiled.as_ref().map_or(limit, size);
+        match compiled {
+            Ok(_) if self.used.bytes > self.limit.bytes => Err(too_much()),
+            Err(_) if limit < MAX_COMPILED => Err(too_much()),
+            compiled => compiled,
+        }
+    }
+}
+
+fn too_much() -> PatternError {
+    let kb = |weight: Weight| weight.bytes / 1024;
+    PatternError(format!(
+        "one session may have {} expressions of {} kB compiled, all sessions of a user {} of {} kB",
+        SESSION.count,
+        kb(SESSION),
+        USER.count,
+        kb(USER),
+    ))
+}
+
+/// An expression as it is quoted in errors: its beginning, if it is long.
+pub(crate) fn quoted(pattern: &[u8]) -> String {
+    let text = String::from_utf8_lossy(pattern);
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.into_owned(),
+    }
+}
+
+/// What a compiled expression is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Names, now and then: as small as can be.
+    Names,
+    /// Strings of packets, as fast as can be.
+    Strings,
+}
 
 /// A regular expression that must match a whole name.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Regex);
 
 impl Pattern {
-    pub(crate) fn new(pattern: &[u8]) -> Result<Self, PatternError> {
-        whole(pattern, |pattern| compile(pattern, true)).map(Self)
+    pub(crate) fn new(pattern: &[u8], budget: &mut Budget) -> Result<Self, PatternError> {
+        budget.compile(pattern, Purpose::Names, whole).map(Self)
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         self.0.is_match(name)
     }
+
+    pub(crate) fn weight(&self) -> Weight {
+        Weight::of(&self.0)
+    }
 }
 
 /// Compiles a pattern for searching strings of any encoding: `.` is any byte but a line feed, and `\w`
 /// and the like are ASCII, unless the pattern itself makes sense for UTF-8 only.
-pub(crate) fn compile_bytes(pattern: &[u8]) -> Result<Regex, PatternError> {
-    compile_text_or_bytes(utf8(pattern)?)
+pub(crate) fn compile_bytes(pattern: &[u8], budget: &mut Budget) -> Result<Regex, PatternError> {
+    budget.compile(pattern, Purpose::Strings, str::to_owned)
 }
 
 /// The same, but only whole strings match.
-pub(crate) fn compile_whole_bytes(pattern: &[u8]) -> Result<Regex, PatternError> {
-    whole(pattern, compile_text_or_bytes)
-}
-
-fn compile_text_or_bytes(pattern: &str) -> Result<Regex, PatternError> {
-    compile(pattern, false).or_else(|_| compile(pattern, true))
-}
-
-fn whole(
+pub(crate) fn compile_whole_bytes(
     pattern: &[u8],
-    compile: impl Fn(&str) -> Result<Regex, PatternError>,
+    budget: &mut Budget,
 ) -> Result<Regex, PatternError> {
-    let pattern = utf8(pattern)?;
-    // Alone first, so that an unbalanced parenthesis cannot pair up with ours.
-    compile(pattern)?;
-    compile(&format!("^(?:{pattern})$"))
+    budget.compile(pattern, Purpose::Strings, whole)
 }
 
-fn utf8(pattern: &[u8]) -> Result<&str, PatternError> {
-    std::str::from_utf8(pattern).map_err(|e| PatternError(e.to_string()))
-}
-
-#[cfg(feature = "regex")]
-fn compile(pattern: &str, unicode: bool) -> Result<Regex, PatternError> {
-    let mut builder = regex::bytes::RegexBuilder::new(pattern);
-    builder
-        .unicode(unicode)
-        .size_limit(MAX_PATTERN_BYTES)
-        .dfa_size_limit(MAX_PATTERN_BYTES)
-        .build()
-        .map_err(short_reason)
-}
-
-/// The last line of the parser's message; the others draw the pattern with arrows below it.
-#[cfg(feature = "regex")]
-fn short_reason(error: regex::Error) -> PatternError {
-    let all = error.to_string();
-    let last = all.lines().last().unwrap_or_default();
-    PatternError(last.trim_start_matches("error: ").to_owned())
-}
-
-/// What is in place of regular expressions in a service built without them: a type without values.
-#[cfg(not(feature = "regex"))]
-mod none {
-    use super::PatternError;
-
-    #[derive(Debug, Clone)]
-    pub(crate) enum Regex {}
-
-    #[derive(Debug, Clone)]
-    pub(crate) struct CaptureLocations;
-
-    #[derive(Debug)]
-    pub(crate) enum Match {}
-
-    pub(super) fn compile(_pattern: &str, _unicode: bool) -> Result<Regex, PatternError> {
-        Err(PatternError(
-            "this service was built without regular expressions (feature \"regex\" of ferretto-service)".into(),
-        ))
-    }
-
-    impl Regex {
-        pub(crate) fn is_match(&self, _string: &[u8]) -> bool {
-            match *self {}
-        }
-
-        pub(crate) fn capture_locations(&self) -> CaptureLocations {
-            match *self {}
-        }
-
-        pub(crate) fn captures_read_at(
-            &self,
-            _groups: &mut CaptureLocations,
-            _string: &[u8],
-            _start: usize,
-        ) -> Option<Match> {
-            match *self {}
-        }
-    }
-
-    impl Match {
-        pub(crate) fn start(&self) -> usize {
-            match *self {}
-        }
-
-        pub(crate) fn end(&self) -> usize {
-            match *self {}
-        }
-    }
-
-    impl CaptureLocations {
-        pub(crate) fn len(&self) -> usize {
-            0
-        }
-
-        pub(crate) fn get(&self, _group: usize) -> Option<(usize, usize)> {
-            None
-        }
-    }
+/// The expression, to be checked alone first: an unbalanced parenthesis must not pair up with ours.
+fn whole(pattern: &str) -> String {
+    format!("^(?:{pattern})$")
 }
 
 #[cfg(all(test, feature = "regex"))]
@@ -144,11 +194,12 @@ mod tests {
 
     #[test]
     fn matches_whole_names_only() {
-        let pattern = Pattern::new(b"a|bc").unwrap();
+        let new = |pattern: &[u8]| Pattern::new(pattern, &mut Budget::of_session());
+        let pattern = new(b"a|bc").unwrap();
         assert!(pattern.matches(b"a") && pattern.matches(b"bc"));
         assert!(!pattern.matches(b"ac") && !pattern.matches(b"xa") && !pattern.matches(b"a\n"));
-        assert_eq!(Pattern::new(b"a(").unwrap_err().0, "unclosed group");
-        assert!(Pattern::new(b"a)(b").is_err());
-        assert!(Pattern::new(b"\xff").is_err());
+        assert_eq!(new(b"a(").unwrap_err().0, "unclosed group");
+        assert!(new(b"a)(b").is_err());
+        assert!(new(b"\xff").is_err());
     }
 }

@@ -11,7 +11,7 @@ mod words;
 
 use ferretto_proto::trace_config;
 
-use crate::matching::PatternError;
+use crate::matching::{Budget, PatternError, Weight, quoted};
 use program::{Program, Rule};
 use run::Scratch;
 use strings::StringRules;
@@ -37,13 +37,6 @@ pub enum FilterError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Upstream has no bound.
-    TooManyRules {
-        /// How many there are.
-        count: usize,
-        /// How many there may be.
-        limit: usize,
-    },
 }
 
 ferretto_wire::error_text! {
@@ -54,14 +47,12 @@ ferretto_wire::error_text! {
         Self::Root => "Failed to set filter root.",
         Self::Pattern { pattern, reason } =>
             "Invalid regular expression \"{pattern}\" in trace_filter: {reason}",
-        Self::TooManyRules { count, limit } =>
-            "Trace filter has too many string filtering rules ({count}, at most {limit})",
     }
 }
 
 impl FilterError {
     fn pattern(pattern: &[u8], PatternError(reason): PatternError) -> Self {
-        let pattern = String::from_utf8_lossy(pattern).into_owned();
+        let pattern = quoted(pattern);
         Self::Pattern { pattern, reason }
     }
 }
@@ -71,7 +62,7 @@ impl FilterError {
 pub struct Malformed;
 
 /// A config's filter, ready for use.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TraceFilter {
     program: Program,
     strings: StringRules,
@@ -84,8 +75,17 @@ impl TraceFilter {
     /// # Errors
     /// If it does not make sense, see [`FilterError`].
     pub fn load(config: &trace_config::TraceFilter) -> Result<Self, FilterError> {
+        Self::load_within(config, &mut Budget::of_session())
+    }
+
+    /// The same, if its expressions do not take more than there is left for them.
+    pub(crate) fn load_within(
+        config: &trace_config::TraceFilter,
+        budget: &mut Budget,
+    ) -> Result<Self, FilterError> {
         let base = config.string_filter_chain.rules.iter();
-        let strings = StringRules::load(base.chain(&config.string_filter_chain_v54.rules))?;
+        let rules = base.chain(&config.string_filter_chain_v54.rules);
+        let strings = StringRules::load(rules, budget)?;
         let bytes = |field: &'_ Option<Vec<u8>>| field.clone().unwrap_or_default();
         let newer = bytes(&config.bytecode_v2);
         let code = match newer.is_empty() {
@@ -103,6 +103,11 @@ impl TraceFilter {
             strings,
             scratch: Scratch::default(),
         })
+    }
+
+    /// What the expressions of its rules take.
+    pub(crate) fn weight(&self) -> Weight {
+        self.strings.weight()
     }
 
     /// Filters a packet given in pieces. The result is never longer than the packet.

@@ -48,7 +48,7 @@ struct Message {
 }
 
 /// A compiled filter.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Program {
     /// One for each message, and one for the end of the last.
     messages: Vec<Message>,

@@ -30,7 +30,7 @@ struct Open {
 }
 
 /// Buffers kept from packet to packet.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Scratch {
     input: Vec<u8>,
     output: Vec<u8>,

@@ -7,10 +7,7 @@ use ferretto_proto::trace_config::trace_filter::{StringFilterPolicy, StringFilte
 use ferretto_wire::Value;
 
 use super::FilterError;
-use crate::matching::{CaptureLocations, Regex, compile_bytes, compile_whole_bytes};
-
-/// Rules in one filter. Upstream sets no bound; a filter of this size is slow already.
-const MAX_RULES: usize = 1024;
+use crate::matching::{Budget, Captures, Regex, Weight, compile_bytes, compile_whole_bytes};
 
 /// Semantic types rules can name. Fields of a higher type are subject to every rule.
 const MAX_SEMANTIC_TYPES: u32 = 128;
@@ -31,36 +28,31 @@ enum Action {
     RedactAll,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct StringRule {
     action: Action,
     /// If set, the rule is for atrace strings whose text begins like this.
     atrace_prefix: Option<Vec<u8>>,
     regex: Regex,
-    groups: CaptureLocations,
+    groups: Captures,
     name: Vec<u8>,
     /// One bit for each semantic type.
     semantic_types: u128,
 }
 
 /// The rules of a filter, in order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct StringRules(Vec<StringRule>);
 
 impl StringRules {
     /// A rule with the name of an earlier one replaces it.
     pub(super) fn load<'a>(
         config: impl Iterator<Item = &'a StringFilterRule>,
+        budget: &mut Budget,
     ) -> Result<Self, FilterError> {
         let mut rules: Vec<StringRule> = Vec::new();
-        let mut count = 0;
         for rule in config {
-            count += 1;
-            if count > MAX_RULES {
-                let limit = MAX_RULES;
-                return Err(FilterError::TooManyRules { count, limit });
-            }
-            let rule = StringRule::load(rule)?;
+            let rule = StringRule::load(rule, budget)?;
             let named = |other: &&mut StringRule| !rule.name.is_empty() && other.name == rule.name;
             match rules.iter_mut().find(named) {
                 Some(replaced) => *replaced = rule,
@@ -68,6 +60,11 @@ impl StringRules {
             }
         }
         Ok(Self(rules))
+    }
+
+    /// What the expressions take.
+    pub(super) fn weight(&self) -> Weight {
+        self.0.iter().map(|rule| Weight::of(&rule.regex)).sum()
     }
 
     /// Overwrites what must not be seen of a string.
@@ -122,7 +119,7 @@ fn atrace_payload(string: &[u8]) -> Option<usize> {
 }
 
 impl StringRule {
-    fn load(config: &StringFilterRule) -> Result<Self, FilterError> {
+    fn load(config: &StringFilterRule, budget: &mut Budget) -> Result<Self, FilterError> {
         use StringFilterPolicy as Policy;
         let unknown = |field: u32| {
             let fields = config.unknown_fields.iter();
@@ -154,8 +151,8 @@ impl StringRule {
         }
         let pattern = config.regex_pattern.as_deref().unwrap_or_default();
         let regex = match action {
-            Action::Redact | Action::Break => compile_whole_bytes(pattern),
-            Action::RedactAll => compile_bytes(pattern),
+            Action::Redact | Action::Break => compile_whole_bytes(pattern, budget),
+            Action::RedactAll => compile_bytes(pattern, budget),
         };
         let regex = regex.map_err(|error| FilterError::pattern(pattern, error))?;
         let prefix = || {
@@ -167,7 +164,7 @@ impl StringRule {
         Ok(Self {
             action,
             atrace_prefix: atrace.then(prefix),
-            groups: regex.capture_locations(),
+            groups: regex.captures(),
             regex,
             name: config.name.clone().unwrap_or_default(),
             semantic_types,
@@ -202,10 +199,7 @@ impl StringRule {
         if from > string.len() {
             return None;
         }
-        let found = self
-            .regex
-            .captures_read_at(&mut self.groups, string, from)?;
-        let place = (found.start(), found.end());
+        let place = self.regex.find(string, from, &mut self.groups)?;
         for group in 1..self.groups.len() {
             let Some((begin, end)) = self.groups.get(group) else {
                 continue;

@@ -4,13 +4,18 @@ use ferretto_proto::TraceConfig;
 
 use super::{Session, State};
 use crate::limits::{ProducerId, SessionId};
-use crate::matching::Pattern;
+use crate::matching::{Budget, Pattern};
 use crate::service::Service;
 
 impl Service {
     /// Takes over the producer filters of the data sources both configs name, and sets up those
     /// producers that take no part yet. All other differences are ignored; nothing is ever stopped.
     pub(crate) fn change_trace_config(&mut self, id: SessionId, new: &TraceConfig) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        let others = self.expressions_of_user(session.consumer_uid, Some(id));
+        let mut budget = Budget::beside(session.expressions(), others);
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -29,7 +34,7 @@ impl Service {
             let patterns: Result<Vec<Pattern>, _> = other
                 .producer_name_regex_filter
                 .iter()
-                .map(|p| Pattern::new(p))
+                .map(|p| Pattern::new(p, &mut budget))
                 .collect();
             // A filter that cannot be understood changes nothing.
             let Ok(patterns) = patterns else { continue };

@@ -13,6 +13,7 @@ use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_proto::{CloneSessionRequest, CloneSessionResponse};
 
+use super::admit::max_sessions;
 use super::clone_error::CloneError;
 use super::pool::memory_needed;
 use super::triggers::{Received, trigger_mode};
@@ -22,7 +23,7 @@ use crate::command::Command;
 use crate::compress::Compressor;
 use crate::event::{ClientId, FileId};
 use crate::filter::TraceFilter;
-use crate::limits::{BufferId, InstanceId, MAX_SESSIONS, ProducerId, SessionId};
+use crate::limits::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::service::Service;
 
 /// Selects the session most worth a bug report.
@@ -168,7 +169,7 @@ impl Service {
         }
         let pending: usize = self.sessions.values().map(|s| s.clones.len()).sum();
         let total = self.sessions.len() + pending;
-        if total >= MAX_SESSIONS {
+        if total >= max_sessions(uid) {
             return Err(CloneError::TooManySessions(total));
         }
         Ok(())
@@ -525,11 +526,7 @@ impl Session {
         consumer_uid: u32,
         buffers: Vec<BufferId>,
     ) -> Self {
-        // It was compiled before, from the same bytes.
-        let filter = self.config.trace_filter.as_option();
-        let filter = filter
-            .filter(|_| pending.filtered)
-            .and_then(|filter| TraceFilter::load(filter).ok());
+        let filter = pending.filtered.then(|| self.filter_for_clone()).flatten();
         let final_outcome = match pending.all_flushed {
             true => FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED,
             false => FinalFlushOutcome::FINAL_FLUSH_FAILED,
@@ -568,7 +565,7 @@ impl Session {
                 false => ReadProgress::of_clone(),
             },
             sequences: self.sequences.clone(),
-            filter: filter.map(SessionFilter::new),
+            filter,
             // The config was accepted, so what it asks for is there.
             compressor: Compressor::for_config(&self.config).unwrap_or_default(),
             invalid_packets: self.invalid_packets,
@@ -583,5 +580,15 @@ impl Session {
             error: None,
             retiring: None,
         }
+    }
+
+    /// A filter as the config has it.
+    fn filter_for_clone(&self) -> Option<SessionFilter> {
+        let known = self.filter.as_ref().map(SessionFilter::duplicate);
+        // Clones that were to be read unfiltered have none to give away.
+        known.or_else(|| {
+            let config = self.config.trace_filter.as_option()?;
+            TraceFilter::load(config).ok().map(SessionFilter::new)
+        })
     }
 }

@@ -20,6 +20,7 @@ use crate::command::{Command, FilePlace};
 use crate::consumer::{Opening, WaitsFor};
 use crate::event::{ClientId, FileId};
 use crate::limits::{BufferId, SessionId};
+use crate::matching::{Budget, Weight};
 use crate::packet::SequenceIds;
 use crate::service::Service;
 use crate::snapshot::SnapshotRing;
@@ -144,9 +145,11 @@ impl Service {
             return Err(EnableError::AlreadyActive);
         }
         let uid = consumer.map_or(0, |consumer| consumer.peer.uid);
-        let mut checked = validate::check_config(config)?;
+        let others = self.expressions_of_user(uid, None);
+        let mut budget = Budget::beside(Weight::default(), others);
+        let mut checked = validate::check_config(config, &mut budget)?;
         self.check_admission(&checked.config, uid)?;
-        validate::check_late(&mut checked)?;
+        validate::check_late(&mut checked, &mut budget)?;
         validate::check_output(&checked.config, has_fd)?;
         validate::check_buffer_sizes(&checked.config)?;
         Ok(checked)
@@ -280,7 +283,8 @@ impl Service {
             trigger_patterns,
         } = checked;
         let buffers = self.create_buffers(&config)?;
-        self.apply_side_effects(&config);
+        let uid = self.consumers.get(&client).map_or(0, |c| c.peer.uid);
+        self.apply_side_effects(&config, uid);
         self.last.session += 1;
         let Some(id) = SessionId::new(self.last.session) else {
             return Ok(());
@@ -338,7 +342,7 @@ impl Service {
     }
 
     /// What a config changes besides its own session. Only once nothing can be refused any more.
-    fn apply_side_effects(&mut self, config: &TraceConfig) {
+    fn apply_side_effects(&mut self, config: &TraceConfig, uid: u32) {
         match config.lockdown_mode {
             Some(LockdownModeOperation::LOCKDOWN_SET) => self.lockdown = true,
             Some(LockdownModeOperation::LOCKDOWN_CLEAR) => self.lockdown = false,
@@ -346,14 +350,11 @@ impl Service {
         }
         self.begin_cooldown(config);
         let priority = config.exclusive_prio.unwrap_or(0);
-        if priority > 0 {
-            let others: Vec<_> = self.sessions.keys().copied().collect();
+        for other in self.sessions_to_end(config, uid) {
             let reason = format!(
                 "Aborted due to user requested higher-priority ({priority}) exclusive session."
             );
-            for other in others {
-                self.free_session(other, Some(reason.clone()));
-            }
+            self.free_session(other, Some(reason));
         }
     }
 

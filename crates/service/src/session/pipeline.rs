@@ -6,6 +6,7 @@ use crate::buffer::Packet;
 use crate::compress::{Compressor, packets};
 use crate::filter::{FilterCounters, TraceFilter};
 use crate::limits::MAX_SLICE;
+use crate::matching::Weight;
 
 /// A session's filter and what it did.
 #[derive(Debug)]
@@ -18,6 +19,15 @@ impl SessionFilter {
     pub(crate) fn new(filter: TraceFilter) -> Self {
         let counters = FilterCounters::default();
         Self { filter, counters }
+    }
+
+    /// The same for another trace.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self::new(self.filter.clone())
+    }
+
+    pub(crate) fn weight(&self) -> Weight {
+        self.filter.weight()
     }
 }
 

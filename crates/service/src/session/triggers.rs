@@ -63,6 +63,10 @@ impl Triggers {
         }
     }
 
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.patterns.iter().flatten()
+    }
+
     fn receive(&mut self, trigger: Received) {
         self.hit = true;
         if self.received.len() >= MAX_RECEIVED_TRIGGERS {

@@ -13,7 +13,7 @@ use crate::limits::{
     MAX_BUFFERS_PER_SESSION, MAX_DURATION_MS, MAX_GUARDED_BUFFERS_KB, MAX_GUARDED_DURATION_MS,
     REPLY_BYTES,
 };
-use crate::matching::{Pattern, PatternError};
+use crate::matching::{Budget, Pattern, PatternError, quoted};
 use crate::priority::{InvalidPriority, Priority};
 
 /// Why a session was refused. The texts of the first group are upstream's, to the letter: tools
@@ -189,11 +189,14 @@ pub(crate) struct Source {
 }
 
 /// Checks everything that depends on the config alone, in upstream's order.
-pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableError> {
+pub(crate) fn check_config(
+    config: TraceConfig,
+    budget: &mut Budget,
+) -> Result<CheckedConfig, EnableError> {
     let guarded = config.enable_extra_guardrails.unwrap_or(false);
     check_durations(&config, guarded)?;
     check_bugreport_filename(&config)?;
-    let trigger_patterns = check_triggers(&config)?;
+    let trigger_patterns = check_triggers(&config, budget)?;
     if guarded {
         check_guardrails(&config)?;
     }
@@ -204,7 +207,7 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
         let patterns = source
             .producer_name_regex_filter
             .iter()
-            .map(|pattern| compile("producer_name_regex_filter", pattern))
+            .map(|pattern| compile("producer_name_regex_filter", pattern, budget))
             .collect::<Result<_, _>>()?;
         if source.config.encoded_len() as usize > MAX_SOURCE_CONFIG {
             let name = text(source.config.name.as_deref().unwrap_or_default());
@@ -227,9 +230,13 @@ pub(crate) fn check_config(config: TraceConfig) -> Result<CheckedConfig, EnableE
 }
 
 /// The checks upstream makes after those against other sessions.
-pub(crate) fn check_late(checked: &mut CheckedConfig) -> Result<(), EnableError> {
+pub(crate) fn check_late(
+    checked: &mut CheckedConfig,
+    budget: &mut Budget,
+) -> Result<(), EnableError> {
     let filter = checked.config.trace_filter.as_option();
-    checked.filter = filter.map(TraceFilter::load).transpose()?;
+    let filter = filter.map(|filter| TraceFilter::load_within(filter, budget));
+    checked.filter = filter.transpose()?;
     let boost = checked.config.priority_boost.as_option();
     checked.priority = boost.map(Priority::from_config).transpose()?;
     checked.compressor = Compressor::for_config(&checked.config)?;
@@ -332,7 +339,10 @@ fn check_bugreport_filename(config: &TraceConfig) -> Result<(), EnableError> {
     }
 }
 
-fn check_triggers(config: &TraceConfig) -> Result<Vec<Option<Pattern>>, EnableError> {
+fn check_triggers(
+    config: &TraceConfig,
+    budget: &mut Budget,
+) -> Result<Vec<Option<Pattern>>, EnableError> {
     let triggers = &*config.trigger_config;
     let stops = matches!(
         triggers.trigger_mode,
@@ -351,7 +361,7 @@ fn check_triggers(config: &TraceConfig) -> Result<Vec<Option<Pattern>>, EnableEr
         let pattern = trigger.producer_name_regex.as_deref().unwrap_or_default();
         patterns.push(match pattern {
             [] => None,
-            pattern => Some(compile("producer_name_regex", pattern)?),
+            pattern => Some(compile("producer_name_regex", pattern, budget)?),
         });
     }
     Ok(patterns)
@@ -438,10 +448,14 @@ fn resolve_buffer(
     Ok(resolved)
 }
 
-fn compile(field: &'static str, pattern: &[u8]) -> Result<Pattern, EnableError> {
-    Pattern::new(pattern).map_err(|PatternError(reason)| EnableError::Pattern {
+fn compile(
+    field: &'static str,
+    pattern: &[u8],
+    budget: &mut Budget,
+) -> Result<Pattern, EnableError> {
+    Pattern::new(pattern, budget).map_err(|PatternError(reason)| EnableError::Pattern {
         field,
-        pattern: text(pattern),
+        pattern: quoted(pattern),
         reason,
     })
 }

@@ -1,5 +1,6 @@
 //! Which sessions may be beside which others, and whose producers may take part.
 
+use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_proto::trace_config::{LockdownModeOperation, SessionSemaphore};
@@ -52,6 +53,95 @@ fn an_exclusive_session_that_is_refused_ends_no_other() {
     let refused = world.enable(second, bad);
     assert!(world.ended(second, refused).is_some());
     assert_eq!(world.ended(first, session), None);
+}
+
+#[test]
+fn an_exclusive_session_concerns_its_own_user_and_one_of_root_everyone() {
+    let mut world = World::new();
+    let aborted = "Aborted due to user requested higher-priority";
+    let [own, second_own, other] = [7, 7, 8].map(|uid| world.consumer_of(uid));
+    let of_own = world.enable(own, ConfigBuilder::new());
+    let of_other = world.enable(other, ConfigBuilder::new());
+    let high = world.enable(second_own, exclusive(9));
+    assert!(world.ended(own, of_own).unwrap().starts_with(aborted));
+    assert_eq!(world.ended(other, of_other), None);
+    let refused = world.enable(own, ConfigBuilder::new());
+    assert!(
+        world
+            .ended(own, refused)
+            .unwrap()
+            .starts_with("An exclusive session")
+    );
+    let another = world.consumer_of(8);
+    let beside = world.enable(another, exclusive(1));
+    assert!(world.ended(other, of_other).unwrap().starts_with(aborted));
+    assert_eq!(world.ended(another, beside), None);
+
+    // Root is in nobody's way, nor is anyone in his.
+    let root = world.consumer_of(0);
+    let plain = world.enable(root, ConfigBuilder::new());
+    assert_eq!(world.ended(root, plain), None);
+    assert_eq!(world.ended(second_own, high), None);
+    world.free(root);
+    let of_root = world.enable(root, exclusive(1));
+    assert_eq!(world.ended(root, of_root), None);
+    assert!(world.ended(second_own, high).unwrap().starts_with(aborted));
+    assert!(world.ended(another, beside).unwrap().starts_with(aborted));
+    let refused = world.enable(other, exclusive(1));
+    assert!(
+        world
+            .ended(other, refused)
+            .unwrap()
+            .starts_with("An exclusive session")
+    );
+}
+
+#[test]
+fn what_an_exclusive_session_does_not_end_may_be_in_its_way() {
+    let mut world = World::new();
+    let other = world.consumer_of(8);
+    world.enable(other, named("taken"));
+    let own = world.consumer_of(7);
+    let refused = world.enable(
+        own,
+        exclusive(1).with(|c| c.unique_session_name = Some(b"taken".to_vec())),
+    );
+    assert!(
+        world
+            .ended(own, refused)
+            .unwrap()
+            .contains("already exists")
+    );
+}
+
+#[test]
+fn sessions_of_others_do_not_keep_root_out() {
+    let mut world = World::new();
+    for user in 1..=3 {
+        for _ in 0..5 {
+            let consumer = world.consumer_of(user);
+            world.enable(consumer, ConfigBuilder::new());
+        }
+    }
+    let fourth = world.consumer_of(4);
+    let refused = world.enable(fourth, ConfigBuilder::new());
+    assert!(world.ended(fourth, refused).is_some());
+    for _ in 0..4 {
+        let root = world.consumer_of(0);
+        let session = world.enable(root, ConfigBuilder::new());
+        assert_eq!(world.ended(root, session), None);
+    }
+    let root = world.consumer_of(0);
+    let id = world.call_with(root, Request::CloneSession(by_id(1)), None);
+    assert!(
+        matches!(world.answer(root, id), Some(Reply::CloneSession(r)) if r.success == Some(true))
+    );
+    let root = world.consumer_of(0);
+    let refused = world.enable(root, ConfigBuilder::new());
+    assert!(
+        world.ended(root, refused).is_some(),
+        "but he has a limit, too"
+    );
 }
 
 fn named(name: &str) -> ConfigBuilder {

@@ -15,6 +15,8 @@ mod configs;
 mod connections;
 mod enabling;
 mod endurance;
+#[cfg(feature = "regex")]
+mod expressions;
 mod file;
 mod filtering;
 mod flushing;
