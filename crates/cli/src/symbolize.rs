@@ -93,6 +93,7 @@ impl Names {
         let mut packets = Vec::new();
         for (module, outcome) in modules.iter().zip(&outcomes) {
             packets.extend(module_symbols(module, &outcome.names));
+            packets.extend(module_symbols(module, &outcome.starts));
         }
         let found = modules.into_iter().zip(outcomes).collect();
         Self { found, packets }

@@ -15,6 +15,7 @@ mod demangle;
 pub mod kernel;
 #[cfg(feature = "user")]
 mod packets;
+mod place;
 #[cfg(feature = "user")]
 pub mod user;
 
@@ -23,5 +24,6 @@ pub use demangle::demangle;
 pub use kernel::{KernelSymbols, LoadError};
 #[cfg(feature = "user")]
 pub use packets::module_symbols;
+pub use place::{is_place, place};
 #[cfg(feature = "user")]
 pub use user::{Frame, Module, Named, Options, Outcome, Symbolizer};

@@ -2,6 +2,8 @@
 
 mod profile;
 
+pub(crate) use self::profile::sampled_by;
+
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -282,7 +284,7 @@ pub(crate) fn duration(ns: u64) -> String {
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ferretto_trace::profile::{Count, HotFunction, Interval, Share};
+use ferretto_trace::profile::{Count, Event, HotFunction, Interval, Share};
 use ferretto_trace::summary::ProfileSummary;
 
 use super::{DIM, cut, duration, grouped, heading};
@@ -35,18 +35,26 @@ fn title(profile: &ProfileSummary) -> String {
     if profile.is_off_cpu {
         return "off the CPU, by callstack".to_owned();
     }
-    let event = match profile.event.name.as_str() {
+    format!(
+        "callstacks by {}",
+        sampled_by(&profile.event, profile.interval)
+    )
+}
+
+/// `cpu-clock, 99 times a second`.
+pub(crate) fn sampled_by(event: &Event, interval: Interval) -> String {
+    let name = match event.name.as_str() {
         "" => "samples",
         name => name,
     };
-    let event = shown(event);
-    let interval = match profile.interval {
+    let name = shown(name);
+    let interval = match interval {
         Interval::Frequency(hz) => format!(", {} times a second", grouped(hz)),
         Interval::Period(1) => ", each time".to_owned(),
         Interval::Period(period) => format!(", every {} counts", grouped(period)),
         Interval::Poll(_) | Interval::Unknown => String::new(),
     };
-    format!("callstacks by {event}{interval}")
+    format!("{name}{interval}")
 }
 
 fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
@@ -89,7 +97,12 @@ fn functions(
     profile: &ProfileSummary,
     width: Option<usize>,
 ) -> io::Result<()> {
-    let top: Vec<&HotFunction> = profile.functions.iter().take(TOP_FUNCTIONS).collect();
+    let is_hot = |function: &&HotFunction| share(function.own, profile) != percent(0, 1);
+    let top = profile.functions.iter().filter(is_hot);
+    let top: Vec<&HotFunction> = top.take(TOP_FUNCTIONS).collect();
+    if top.is_empty() {
+        return Ok(());
+    }
     let module_width = top
         .iter()
         .map(|function| function.module.chars().count().min(MODULE_WIDTH))

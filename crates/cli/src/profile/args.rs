@@ -70,7 +70,7 @@ impl From<ByArg> for By {
 /// Draw the callstacks of a trace as a flamegraph
 ///
 /// Writes an SVG image that a browser shows: the width of a function is its share of the samples, what it called stands
-/// above it. A click enlarges, Ctrl-F searches. Kernel functions are orange, inlined ones blue.
+/// above it. A click enlarges, Ctrl-F searches.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -100,6 +100,9 @@ pub(crate) struct FlamegraphArgs {
     /// Turn it around: the innermost functions at the bottom, what called them above
     #[arg(long)]
     pub(super) inverted: bool,
+    /// Begin at the top: what a function called hangs below it
+    #[arg(long)]
+    pub(super) icicle: bool,
 }
 
 /// Print the callstacks of a trace as folded lines

@@ -4,6 +4,7 @@ mod accuracy;
 mod daemons;
 mod detach;
 mod files;
+mod flamegraph;
 mod open;
 mod outputs;
 mod perfetto;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ferretto_proto::fields::clock_snapshot::{self, clock};
 use ferretto_wire::Fields;
 
-use crate::clock::{BOOTTIME, SEQUENCE};
+use crate::clock::{BOOTTIME, REALTIME, SEQUENCE};
 
 use super::fault::{Fault, FaultSink};
 
@@ -105,6 +105,12 @@ impl Clocks {
         let ns = ns.wrapping_add(ahead);
         i64::try_from(ns).map_err(|_| Fault::InvalidTime)?;
         Ok(ns)
+    }
+
+    /// A boot time in nanoseconds since 1970.
+    pub fn boot_to_real(&self, ns: u64) -> Option<u64> {
+        let ahead = *self.ahead.get(&REALTIME)?;
+        Some(ns.wrapping_sub(ahead))
     }
 
     /// A time on any clock, as a packet of the sequence with these clocks says it, in nanoseconds of boot time.

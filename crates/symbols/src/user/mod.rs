@@ -5,6 +5,7 @@ mod dwarf;
 mod image;
 mod options;
 mod search;
+mod starts;
 mod table;
 mod vdso;
 
@@ -59,6 +60,8 @@ pub struct Named {
 pub struct Outcome {
     /// The addresses that have a name, in ascending order.
     pub names: Vec<Named>,
+    /// The addresses without a name of which it is known where their functions begin: named by these [places](crate::place).
+    pub starts: Vec<Named>,
     /// The files that names come from.
     pub used: Vec<PathBuf>,
     /// Files that were looked at and are not used, and why.
@@ -184,16 +187,17 @@ impl Symbolizer {
                 cache.store(&known);
             }
         }
+        let mut unnamed = Vec::new();
         for &(address, rel_pc) in addresses {
-            if let Some(frames) = known
-                .names
-                .get(&address)
-                .filter(|frames| !frames.is_empty())
-            {
-                let frames = frames.clone();
-                outcome.names.push(Named { rel_pc, frames });
+            match known.names.get(&address) {
+                Some(frames) if !frames.is_empty() => {
+                    let frames = frames.clone();
+                    outcome.names.push(Named { rel_pc, frames });
+                }
+                _ => unnamed.push((address, rel_pc)),
             }
         }
+        outcome.starts = starts(found, module, &unnamed);
         let used = found
             .images
             .iter()
@@ -202,4 +206,28 @@ impl Symbolizer {
         let used = used.map(|(image, _)| image.path.clone());
         outcome.used.extend(used);
     }
+}
+
+/// Names addresses (as the files state them, with what the trace calls them) by where their functions begin.
+fn starts(found: &Found, module: &Module, unnamed: &[(u64, u64)]) -> Vec<Named> {
+    if unnamed.is_empty() {
+        return Vec::new();
+    }
+    let addresses: Vec<u64> = unnamed.iter().map(|(address, _)| *address).collect();
+    let starts = starts::starts(&found.images, &addresses).into_iter();
+    starts
+        .zip(unnamed)
+        .filter_map(|(start, &(address, rel_pc))| {
+            let start = rel_pc.wrapping_sub(address.wrapping_sub(start?));
+            let function = crate::place(&module.path, start).into();
+            Some(Named {
+                rel_pc,
+                frames: vec![Frame {
+                    function,
+                    file: None,
+                    line: 0,
+                }],
+            })
+        })
+        .collect()
 }

@@ -348,3 +348,22 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
     );
     assert_named(&recorded);
 }
+
+#[test]
+fn functions_of_stripped_programs_are_told_by_where_they_begin() {
+    let world = World::new();
+    let flags = ["-O1", "-fasynchronous-unwind-tables"];
+    let program = world.compile(SOURCE, "program", &flags);
+    let (outer, size) = function(&elf(&program), "outer");
+    world.run("strip", &["program"]);
+    let end = outer + size - 1;
+    let outcome = symbolize(system(), &module(&program, &[outer, end, 1]));
+    assert_eq!(outcome.names, []);
+    let starts: Vec<_> = outcome
+        .starts
+        .iter()
+        .map(|named| (named.rel_pc, named.frames[0].function.to_string()))
+        .collect();
+    let place = format!("program+{outer:#x}");
+    assert_eq!(starts, [(outer, place.clone()), (end, place)]);
+}

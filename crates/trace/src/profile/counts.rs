@@ -79,6 +79,8 @@ impl Count {
 pub struct StackCounts {
     selection: Selection,
     counts: HashMap<StackKey, Count>,
+    /// When the last sample was, in nanoseconds of boot time.
+    last: Option<u64>,
     /// Samples that were not told apart any more.
     pub left_out: u64,
     /// Samples of idle CPUs.
@@ -115,6 +117,7 @@ impl StackCounts {
             self.idle += 1;
             return;
         }
+        self.last = self.last.max(Some(sample.time));
         let key = StackKey {
             session: sample.session,
             machine: sample.machine,
@@ -131,6 +134,12 @@ impl StackCounts {
             samples: 1,
             weight: sample.weight.unwrap_or(0),
         });
+    }
+
+    /// The selected part of a trace that begins at `start`, until the last sample, in nanoseconds of boot time.
+    pub(super) fn span(&self, start: Option<u64>) -> Option<(u64, u64)> {
+        let begin = start?.saturating_add(self.selection.from.unwrap_or(0));
+        Some((begin, self.last?.max(begin)))
     }
 
     /// Selects samples of waiting, or of running.

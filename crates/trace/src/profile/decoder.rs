@@ -81,6 +81,11 @@ impl Decoder {
         self.sequences.clocks().start()
     }
 
+    /// A boot time in nanoseconds since 1970, if the trace has both clocks.
+    pub(super) fn wall_time(&self, ns: u64) -> Option<u64> {
+        self.sequences.clocks().boot_to_real(ns)
+    }
+
     /// Reads one encoded `TracePacket` and returns the sample in it.
     pub(crate) fn add(&mut self, packet: &[u8]) -> Option<Sample> {
         let mut content = Content::default();

@@ -4,26 +4,12 @@ use std::collections::BTreeMap;
 
 use super::Profile;
 use super::counts::{StackCounts, StackKey, Value};
-use super::function::{Function, Line, Origin};
-
-/// What stands before the functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum By {
-    /// The name of the program; processes of one program are added up.
-    #[default]
-    Program,
-    /// The program with its process id.
-    Process,
-    /// The program with its process id, and the thread with its own.
-    Thread,
-    /// Nothing.
-    Function,
-}
+use super::label::{By, Label, LabelKind};
 
 /// How callstacks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FoldOptions {
-    /// What stands before the functions.
+    /// The labels before the functions.
     pub by: By,
     /// What is counted.
     pub value: Value,
@@ -34,13 +20,15 @@ pub struct FoldOptions {
 
 /// Lines of folded callstacks, the outermost function first, each callstack once, in the order of the text.
 pub fn folded(profile: &Profile, counts: &StackCounts, options: &FoldOptions) -> Vec<String> {
+    let is_off_cpu = counts.is_off_cpu(profile);
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (key, count) in counts.iter(profile) {
         let value = count.value(options.value);
         if value == 0 {
             continue;
         }
-        let total = lines.entry(stack(profile, key, options)).or_default();
+        let text = stack(profile, key, options, is_off_cpu);
+        let total = lines.entry(text).or_default();
         *total = total.saturating_add(value);
     }
     let lines = lines.into_iter();
@@ -49,41 +37,29 @@ pub fn folded(profile: &Profile, counts: &StackCounts, options: &FoldOptions) ->
         .collect()
 }
 
-fn stack(profile: &Profile, key: &StackKey, options: &FoldOptions) -> String {
+fn stack(profile: &Profile, key: &StackKey, options: &FoldOptions, is_off_cpu: bool) -> String {
     let mut text = String::new();
-    match options.by {
-        By::Program => push(&mut text, &profile.program(key.machine, key.pid)),
-        By::Process => push(&mut text, &process(profile, key)),
-        By::Thread => {
-            push(&mut text, &process(profile, key));
-            let name = profile
-                .thread_name(key.machine, key.tid)
-                .unwrap_or("thread");
-            push(&mut text, &format!("{name} [{}]", key.tid));
-        }
-        By::Function => {}
+    for label in profile.task_labels(key, options.by) {
+        push(&mut text, &label.name);
     }
-    for line in profile.functions(key.stack) {
+    for line in profile.lines(profile.shown_stack(key.stack, is_off_cpu)) {
         let Some(function) = profile.function(line.function) else {
             continue;
         };
-        push(&mut text, &function.name);
+        let label = Label::function(function, line.is_inlined);
+        push(&mut text, &label.name);
         if options.annotate {
-            text.push_str(annotation(function, line));
+            text.push_str(annotation(label.kind));
         }
     }
     text
 }
 
-fn process(profile: &Profile, key: &StackKey) -> String {
-    format!("{} [{}]", profile.program(key.machine, key.pid), key.pid)
-}
-
-fn annotation(function: &Function, line: Line) -> &'static str {
-    match function.origin {
-        Origin::Kernel => "_[k]",
-        Origin::Jit => "_[j]",
-        _ if line.is_inlined => "_[i]",
+fn annotation(kind: LabelKind) -> &'static str {
+    match kind {
+        LabelKind::Kernel => "_[k]",
+        LabelKind::Jit => "_[j]",
+        LabelKind::Inlined => "_[i]",
         _ => "",
     }
 }
@@ -98,32 +74,4 @@ fn push(text: &mut String, part: &str) {
         c if c.is_control() => ' ',
         c => c,
     }));
-}
-
-impl Profile {
-    /// The name of the program that a process runs, without folder and arguments.
-    pub fn program(&self, machine: u32, pid: i32) -> String {
-        match self.process_name(machine, pid) {
-            Some(name) => program(name).to_owned(),
-            None if pid == 0 => "[idle]".to_owned(),
-            None => format!("pid {pid}"),
-        }
-    }
-}
-
-/// `/usr/bin/cc -c x.c` is `cc`; kernel threads such as `kworker/0:1` keep their names.
-fn program(command_line: &str) -> &str {
-    if !command_line.starts_with(['/', '.']) {
-        let first = command_line.split(' ').next().unwrap_or_default();
-        return if first.is_empty() {
-            command_line
-        } else {
-            first
-        };
-    }
-    let path = command_line.split(' ').next().unwrap_or_default();
-    path.rsplit('/')
-        .next()
-        .filter(|name| !name.is_empty())
-        .unwrap_or(path)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ferretto_symbols::demangle;
+use ferretto_symbols::{demangle, is_place, place};
 
 use super::symbols::{SymbolLine, Symbols};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, Tables};
@@ -22,7 +22,9 @@ pub enum Origin {
     Kernel,
     /// Compiled at run time.
     Jit,
-    /// No name is known; [`Function::name`] tells the place.
+    /// No name is known; [`Function::name`] tells the place where it begins.
+    Unnamed,
+    /// Not even where the function begins is known; [`Function::name`] tells the place in it.
     Unknown,
     /// No function: the callstack could not be followed further out.
     Truncated,
@@ -116,7 +118,10 @@ impl Functions {
         let mut resolved = Vec::with_capacity(lines.len());
         for (number, line) in lines.iter().enumerate() {
             let source = line.source.clone();
-            let origin = origin(frame, mapping);
+            let origin = match mapping {
+                Some(mapping) if is_place(&line.function, &mapping.path) => Origin::Unnamed,
+                _ => origin(frame, mapping),
+            };
             let function = self.named(&line.function, source, origin, mapping);
             resolved.push(Line {
                 function,
@@ -186,10 +191,7 @@ impl Functions {
             Some(mapping) if mapping.path.is_empty() => {
                 ("[anonymous memory]".to_owned(), Origin::Unknown)
             }
-            Some(mapping) => {
-                let name = format!("{}+{:#x}", mapping.file_name(), frame.rel_pc);
-                (name, Origin::Unknown)
-            }
+            Some(mapping) => (place(&mapping.path, frame.rel_pc), Origin::Unknown),
             None => ("[unknown]".to_owned(), Origin::Unknown),
         };
         self.add(Function {

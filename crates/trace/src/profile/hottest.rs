@@ -32,18 +32,6 @@ pub struct Share {
     pub count: Count,
 }
 
-/// How the kernel switches to another thread. A thread that waits does so in what called these.
-const SWITCHING: [&str; 8] = [
-    "__traceiter_sched_switch",
-    "finish_task_switch",
-    "__schedule",
-    "schedule",
-    "schedule_timeout",
-    "schedule_hrtimeout_range",
-    "schedule_hrtimeout_range_clock",
-    "io_schedule",
-];
-
 /// Functions by their own samples, the hottest first. A function that calls itself counts once for each sample; where no
 /// name is known the addresses of one file count together. Time off the CPU is that of what waited, and not of the kernel's
 /// scheduler.
@@ -58,16 +46,14 @@ pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Hot
     for (stack, count) in by_stack {
         seen.clear();
         let mut innermost = None;
-        for line in profile.functions(stack) {
+        for line in profile.lines(profile.shown_stack(stack, is_off_cpu)) {
             let Some(group) = groups.of(profile, line.function) else {
                 continue;
             };
             if seen.insert(group) {
                 groups.hot[group].total.add(count);
             }
-            if !(is_off_cpu && is_switching(profile, line.function)) {
-                innermost = Some(group);
-            }
+            innermost = Some(group);
         }
         if let Some(group) = innermost {
             groups.hot[group].own.add(count);
@@ -121,14 +107,6 @@ impl Groups {
             hot.len() - 1
         }))
     }
-}
-
-fn is_switching(profile: &Profile, id: FunctionId) -> bool {
-    profile.function(id).is_some_and(|function| {
-        // Compilers add to the names of what they have split off, as in `finish_task_switch.isra.0`.
-        let name = function.name.split('.').next().unwrap_or_default();
-        function.origin == Origin::Kernel && SWITCHING.contains(&name)
-    })
 }
 
 /// Processes by their samples, the most first.

@@ -17,12 +17,14 @@
 //!
 //! Samples may be in the format of `linux.perf` or in the common one. The rules are those of upstream's trace processor.
 
+mod call_tree;
 mod counts;
 mod decoder;
 mod folded;
 mod function;
 mod hottest;
 mod interned;
+mod label;
 mod pprof;
 mod problem;
 mod sample;
@@ -38,10 +40,12 @@ use std::sync::Arc;
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
 
+pub use self::call_tree::{CallNode, CallTree, LabelId, NodeId, TreeOptions};
 pub use self::counts::{Count, Selection, StackCounts, StackKey, Value};
-pub use self::folded::{By, FoldOptions, folded};
+pub use self::folded::{FoldOptions, folded};
 pub use self::function::{Function, FunctionId, Line, Location, Origin};
 pub use self::hottest::{HotFunction, Share, hottest, processes, threads};
+pub use self::label::{By, Label, LabelKind};
 pub use self::pprof::pprof;
 pub use self::problem::{Problem, Problems};
 pub use self::sample::{Mode, Sample};
@@ -196,8 +200,11 @@ impl Profile {
 
     /// The functions of a callstack, the outermost first, inlined ones inside those that they are inlined into.
     pub fn functions(&self, stack: StackId) -> impl Iterator<Item = Line> + '_ {
-        let frames = self.stack(stack).iter();
-        let locations = frames.filter_map(|frame| self.location(*frame));
+        self.lines(self.stack(stack))
+    }
+
+    fn lines<'a>(&'a self, frames: &'a [FrameId]) -> impl Iterator<Item = Line> + 'a {
+        let locations = frames.iter().filter_map(|frame| self.location(*frame));
         locations.flat_map(|location| location.lines.iter().rev().copied())
     }
 
@@ -232,7 +239,7 @@ impl Decoder {
             let Some(mapping) = mapping.filter(|mapping| is_file(mapping)) else {
                 continue;
             };
-            if self.symbols.at(mapping, frame.rel_pc).is_none() {
+            if !self.symbols.is_named(mapping, frame.rel_pc) {
                 let key = (mapping.path.clone(), mapping.build_id.clone());
                 let (_, rel_pcs) = modules.entry(key).or_insert((mapping, BTreeSet::new()));
                 rel_pcs.insert(frame.rel_pc);

@@ -18,6 +18,7 @@ mod profile_field {
     pub(super) const FUNCTION: u32 = 5;
     pub(super) const STRING_TABLE: u32 = 6;
     pub(super) const TIME_NANOS: u32 = 9;
+    pub(super) const DURATION_NANOS: u32 = 10;
     pub(super) const PERIOD_TYPE: u32 = 11;
     pub(super) const PERIOD: u32 = 12;
     pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
@@ -74,7 +75,7 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
 
 /// The samples of all processes, or of `pid` alone, as an encoded `perftools.profiles.Profile`, to be compressed with gzip.
 ///
-/// Sample types are the number of samples and what they stand for; labels tell process and thread; functions that were
+/// Sample types are the number of samples and what they stand for; its time is that of the calendar; labels tell process and thread; functions that were
 /// inlined are lines of the place that they were inlined at, and names are demangled.
 pub fn pprof(profile: &Profile, counts: &StackCounts, pid: Option<(u32, i32)>) -> Vec<u8> {
     let mut writer = Writer {
@@ -140,8 +141,12 @@ impl Writer<'_> {
             _ => 0,
         };
         out.varint(profile_field::PERIOD, period);
-        if let Some(start) = self.profile.decoder.start() {
-            out.varint(profile_field::TIME_NANOS, start);
+        let decoder = &self.profile.decoder;
+        if let Some((begin, end)) = counts.span(decoder.start()) {
+            if let Some(time) = decoder.wall_time(begin) {
+                out.varint(profile_field::TIME_NANOS, time);
+            }
+            out.varint(profile_field::DURATION_NANOS, end - begin);
         }
         let shown = match counts.is_off_cpu(self.profile) {
             true => weight[0],
@@ -156,6 +161,7 @@ impl Writer<'_> {
         pid: Option<(u32, i32)>,
         out: &mut Encoder<'_, Vec<u8>>,
     ) {
+        let is_off_cpu = counts.is_off_cpu(self.profile);
         let mut rows: std::collections::BTreeMap<Row, Count> = Default::default();
         for (key, count) in counts.iter(self.profile) {
             if pid.is_none_or(|pid| pid == (key.machine, key.pid)) {
@@ -169,7 +175,7 @@ impl Writer<'_> {
             self.strings.number("thread"),
         );
         for ((machine, pid, tid, stack), count) in rows {
-            let frames = self.profile.stack(stack).iter().rev();
+            let frames = self.profile.shown_stack(stack, is_off_cpu).iter().rev();
             let locations: Vec<u64> = frames.map(|frame| self.locations.number(*frame)).collect();
             let process = self.profile.process_name(machine, pid).unwrap_or_default();
             let process = self.strings.number(process);

@@ -1,10 +1,10 @@
 //! Symbols that were put into the trace after the recording.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use ferretto_proto::fields::{address_symbols, line, module_symbols};
+use ferretto_symbols::is_place;
 use ferretto_wire::Fields;
 
 use super::tables::{Mapping, Tables};
@@ -39,10 +39,10 @@ impl Symbols {
         };
         let path = tables.text(text(module_symbols::PATH));
         let build_id = tables.build_id(text(module_symbols::BUILD_ID));
-        let module = self.modules.entry((path, build_id)).or_default();
+        let module = self.modules.entry((path.clone(), build_id)).or_default();
         for field in Fields::new(bytes).map_while(Result::ok) {
             if field.number == module_symbols::ADDRESS_SYMBOLS {
-                add_address(module, field.as_bytes().unwrap_or_default(), tables);
+                add_address(module, &path, field.as_bytes().unwrap_or_default(), tables);
             }
         }
     }
@@ -53,13 +53,24 @@ impl Symbols {
         self.modules.get(&key)?.get(&rel_pc).map(|lines| &**lines)
     }
 
+    /// Whether an address of a file has the name of a function.
+    pub(super) fn is_named(&self, mapping: &Mapping, rel_pc: u64) -> bool {
+        let lines = self.at(mapping, rel_pc);
+        lines.is_some_and(|lines| !is_start(lines, &mapping.path))
+    }
+
     /// The files that there are symbols of.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<[u8]>)> {
         self.modules.keys().map(|(path, build_id)| (path, build_id))
     }
 }
 
-fn add_address(module: &mut Module, bytes: &[u8], tables: &mut Tables) {
+/// Whether an address has no name, and only the place where its function begins is told.
+fn is_start(lines: &[SymbolLine], path: &str) -> bool {
+    matches!(lines, [line] if is_place(&line.function, path))
+}
+
+fn add_address(module: &mut Module, path: &str, bytes: &[u8], tables: &mut Tables) {
     let mut address = 0;
     let mut lines = Vec::new();
     for field in Fields::new(bytes).map_while(Result::ok) {
@@ -73,10 +84,12 @@ fn add_address(module: &mut Module, bytes: &[u8], tables: &mut Tables) {
     }
     lines.retain(|line| !line.function.is_empty());
     // The first symbols hold, as those of a frame that has some are not replaced.
-    if let Entry::Vacant(entry) = module.entry(address)
-        && !lines.is_empty()
-    {
-        entry.insert(lines.into());
+    let is_better = match module.get(&address) {
+        None => true,
+        Some(known) => is_start(known, path) && !is_start(&lines, path),
+    };
+    if is_better && !lines.is_empty() {
+        module.insert(address, lines.into());
     }
 }
 

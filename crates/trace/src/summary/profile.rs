@@ -74,7 +74,10 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
         }
         let innermost = profile.functions(key.stack).last();
         let function = innermost.and_then(|line| profile.function(line.function));
-        if function.is_some_and(|function| function.origin == Origin::Unknown) {
+        let is_unnamed = |function: &crate::profile::Function| {
+            matches!(function.origin, Origin::Unnamed | Origin::Unknown)
+        };
+        if function.is_some_and(is_unnamed) {
             unnamed.add(count);
         }
     }

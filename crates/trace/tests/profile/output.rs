@@ -212,6 +212,8 @@ fn pprof_has_locations_from_the_innermost_with_inlined_lines() {
         .collect();
     assert_eq!(types, [("samples", "count"), ("cpu-clock", "nanoseconds")]);
     assert_eq!(number(&bytes, 12), 10_000_000, "the period of 100 Hz");
+    assert_eq!(number(&bytes, 9), 99, "the time of the calendar");
+    assert_eq!(number(&bytes, 10), 110, "until the last sample");
     let by_id = |field: u32, id: u64| {
         let all = messages(&bytes, field);
         *all.iter()
@@ -311,4 +313,47 @@ fn long_names_of_the_kernels_rust_are_demangled_whole() {
     let lines = folded(&profile, &counts, &FoldOptions::default());
     let expected = format!("kernel::{module}::sync::lock");
     assert!(lines[0].contains(&expected), "{lines:?}");
+}
+
+/// Symbols that say where functions begin which have no name.
+fn starts(trace: Trace, name: &str) -> Trace {
+    trace.packet(|p| {
+        p.nested(61, |module| {
+            module.string(1, "/usr/libfoo.so");
+            module.nested(3, |address| {
+                address.varint(1, 0x1234);
+                address.nested(2, |at| at.string(1, name));
+            });
+        });
+    })
+}
+
+#[test]
+fn functions_without_a_name_are_told_by_where_they_begin() {
+    let begun = || Trace::begun().interned().sample(100, 101, 12);
+    let fold = |trace: &Trace| lines(trace, Selection::default(), FoldOptions::default());
+    let truncated = "server;[truncated: memory invalid]";
+    let trace = starts(begun(), "libfoo.so+0x1200");
+    assert_eq!(fold(&trace), [format!("{truncated};libfoo.so+0x1200 1")]);
+    let (profile, counts) = trace.read();
+    assert_eq!(
+        hottest(&profile, &counts, Value::Samples)[0].name,
+        "libfoo.so+0x1200"
+    );
+    // That is no name: one is still looked for, and holds once it is there.
+    assert_eq!(profile.modules()[0].rel_pcs, [0x1234]);
+    assert_eq!(
+        fold(&trace.symbols()),
+        [format!("{truncated};outer;inner 1")]
+    );
+    let named = starts(begun().symbols(), "libfoo.so+0x1200");
+    assert_eq!(fold(&named), [format!("{truncated};outer;inner 1")]);
+    assert!(
+        named
+            .read()
+            .0
+            .modules()
+            .iter()
+            .all(|module| &*module.path != "/usr/libfoo.so")
+    );
 }

@@ -1,5 +1,6 @@
 //! Callstack samples in the summary of a trace.
 
+use ferretto_trace::profile::{FoldOptions, Value, folded};
 use ferretto_trace::summary::{Cause, Loss};
 use ferretto_trace::{Summary, summarize};
 
@@ -171,4 +172,11 @@ fn time_off_the_cpu_is_that_of_what_waited() {
         (&first.name[..], first.own.weight),
         ("do_nanosleep", 5_000_000)
     );
+    let (profile, counts) = trace.read();
+    let options = FoldOptions {
+        value: Value::Weight,
+        ..FoldOptions::default()
+    };
+    let lines = folded(&profile, &counts, &options);
+    assert_eq!(lines, ["server;main;do_nanosleep 5000000"]);
 }

@@ -1,0 +1,136 @@
+//! `ferretto flamegraph FILE`.
+
+mod layout;
+mod name;
+mod picture;
+mod svg;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ferretto_trace::profile::{CallTree, TreeOptions, Value};
+
+use self::picture::Picture;
+use self::svg::{Style, Texts, svg};
+use super::{FlamegraphArgs, Samples, output};
+use crate::output::write;
+use crate::print::{duration, grouped, sampled_by};
+
+/// Boxes of an image at first; more of them than anybody looks at.
+const MAX_BOXES: usize = 20_000;
+/// An image has fewer boxes if it would be larger than this, so that browsers open it at once.
+const MAX_BYTES: usize = 1_000_000;
+
+pub(crate) fn run(args: &FlamegraphArgs) -> Result<()> {
+    let samples = Samples::read(&args.file, &args.selection)?;
+    let baseline = match &args.before {
+        Some(before) => Some(Samples::read(before, &args.selection)?),
+        None => None,
+    };
+    let tree = tree(&samples, args);
+    let baseline_tree = baseline.as_ref().map(|samples| self::tree(samples, args));
+    let texts = texts(args, &samples, baseline.as_ref());
+    let style = Style {
+        icicle: args.icicle,
+        is_time: samples.value() == Value::Weight,
+    };
+    let path = output(args.output.as_deref(), &args.file, "svg");
+    let mut limit = MAX_BOXES;
+    let image = loop {
+        let image = svg(
+            &Picture::new(&tree, baseline_tree.as_ref(), limit),
+            &texts,
+            style,
+        );
+        if image.len() <= MAX_BYTES || limit < 2 {
+            break image;
+        }
+        limit = limit * 2 / 3;
+    };
+    let inputs: Vec<&Path> = [Some(&args.file), args.before.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    write(&path, &inputs, |out| {
+        out.write_all(image.as_bytes())
+            .context("cannot write the flamegraph")
+    })?;
+    if path.as_os_str() != "-" {
+        eprintln!("{}: open it in a browser", path.display());
+    }
+    Ok(())
+}
+
+fn tree(samples: &Samples, args: &FlamegraphArgs) -> CallTree {
+    let options = TreeOptions {
+        by: args.by.into(),
+        value: samples.value(),
+        inverted: args.inverted,
+    };
+    CallTree::new(&samples.profile, &samples.counts, &options)
+}
+
+fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -> Texts {
+    let off_cpu = samples.value() == Value::Weight;
+    let title = match (off_cpu, baseline.is_some()) {
+        (false, false) => "CPU flamegraph: where the time was spent",
+        (false, true) => "CPU flamegraph: what has changed",
+        (true, false) => "Off-CPU flamegraph: where threads waited",
+        (true, true) => "Off-CPU flamegraph: what has changed",
+    };
+    let of = |file: &Path, samples: &Samples| format!("{} ({})", file.display(), amount(samples));
+    let now = of(&args.file, samples);
+    let subtitle = match (&args.before, baseline) {
+        (Some(file), Some(before)) => {
+            format!("{now}, compared with the baseline {}", of(file, before))
+        }
+        _ => now,
+    };
+    let what = if off_cpu {
+        "the time waited"
+    } else {
+        "the samples"
+    };
+    let beside = match (args.icicle, args.inverted) {
+        (false, false) => "On top of it is what it called",
+        (false, true) => "On top of it is what called it",
+        (true, false) => "Below it is what it called",
+        (true, true) => "Below it is what called it",
+    };
+    Texts {
+        title: args.title.clone().unwrap_or_else(|| title.to_owned()),
+        subtitle,
+        hint: format!(
+            "The width of a function is its share of {what}. {beside}, the widest first. Click a box to enlarge it; \
+             point at it for numbers."
+        ),
+    }
+}
+
+/// `5,243 samples, cpu-clock, 999 times a second`.
+fn amount(samples: &Samples) -> String {
+    let (profile, counts) = (&samples.profile, &samples.counts);
+    let mut sessions: Vec<_> = counts.iter(profile).map(|(key, _)| key.session).collect();
+    sessions.sort_unstable();
+    let session = sessions.first().and_then(|id| profile.session(*id));
+    let total = |value| -> u64 {
+        counts
+            .iter(profile)
+            .map(|(_, count)| count.value(value))
+            .sum()
+    };
+    match (samples.value(), session) {
+        (Value::Weight, _) => format!(
+            "{} in {} waits",
+            duration(total(Value::Weight)),
+            grouped(total(Value::Samples))
+        ),
+        (Value::Samples, Some(session)) => format!(
+            "{} samples of {}",
+            grouped(total(Value::Samples)),
+            sampled_by(&session.event, session.interval)
+        ),
+        (Value::Samples, None) => format!("{} samples", grouped(total(Value::Samples))),
+    }
+}

@@ -1,0 +1,110 @@
+//! Names of functions as they fit into boxes.
+
+/// A name without arguments of templates: `Vec<T>::push` is `Vec::push`, `<Vec<T> as Extend<T>>::extend` is
+/// `Vec::extend`.
+pub(super) fn short_name(name: &str) -> String {
+    let name = without_qualification(name);
+    let mut short = String::new();
+    // Arguments are left out; where their brackets do not close, they are no arguments.
+    let mut open: Vec<usize> = Vec::new();
+    let mut before = '\0';
+    for c in name.chars() {
+        short.push(c);
+        match c {
+            '<' if !short[..short.len() - 1].ends_with("operator") => open.push(short.len() - 1),
+            // Not that of an arrow.
+            '>' if before != '-' => {
+                if let Some(start) = open.pop() {
+                    short.truncate(start);
+                    if short.ends_with("::") {
+                        short.truncate(start - 2);
+                    }
+                }
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    let short = short.trim_end();
+    match short.strip_prefix("::").unwrap_or(short) {
+        "" => name,
+        short => short.to_owned(),
+    }
+}
+
+/// `<A as B>::c` is `A::c`, as often as that is nested.
+fn without_qualification(name: &str) -> String {
+    let mut name = name.to_owned();
+    while let Some(inside) = name.strip_prefix('<') {
+        let Some(end) = closing(inside) else { break };
+        let subject = inside[..end].split(" as ").next().unwrap_or_default();
+        // Those of arguments inside do not count.
+        let closed = subject.matches('>').count() - subject.matches("->").count();
+        let subject = match subject.matches('<').count() == closed {
+            true => subject,
+            false => &inside[..end],
+        };
+        let subject = subject
+            .trim_start_matches(['&', '*'])
+            .trim_start_matches("mut ");
+        let shorter = format!("{subject}{}", &inside[end + 1..]);
+        if shorter.len() >= name.len() {
+            break;
+        }
+        name = shorter;
+    }
+    name
+}
+
+/// The place of the bracket that closes one before the text.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut before = '\0';
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' => match depth.checked_sub(1) {
+                Some(less) => depth = less,
+                None => return Some(at),
+            },
+            _ => {}
+        }
+        before = c;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_name;
+
+    #[test]
+    fn names_are_told_without_arguments() {
+        let cases = [
+            ("main", "main"),
+            (
+                "std::vector<int, std::allocator<int>>::push_back",
+                "std::vector::push_back",
+            ),
+            (
+                "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend",
+                "alloc::vec::Vec::extend",
+            ),
+            (
+                "<dyn Fn(A) -> B as FnOnce<A>>::call_once",
+                "dyn Fn(A) -> B::call_once",
+            ),
+            ("run::<fn(A) -> B, C>::{closure#0}", "run::{closure#0}"),
+            ("<<A as B>::C as D>::e", "A::C::e"),
+            ("std::operator< <char>", "std::operator<"),
+            ("std::operator<< <char>", "std::operator<<"),
+            ("a < b", "a < b"),
+            ("<", "<"),
+            ("<>", "<>"),
+            ("", ""),
+        ];
+        for (name, short) in cases {
+            assert_eq!(short_name(name), short, "of {name}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Places in files, told where no name is known.
+
+/// A place in the file at `path`, as `libfoo.so+0x1234`.
+#[must_use]
+pub fn place(path: &str, rel_pc: u64) -> String {
+    format!("{}+{rel_pc:#x}", file_name(path))
+}
+
+/// Whether `name` is no name of a function but a [`place`] in the file at `path`.
+#[must_use]
+pub fn is_place(name: &str, path: &str) -> bool {
+    let digits = name
+        .strip_prefix(file_name(path))
+        .and_then(|rest| rest.strip_prefix("+0x"));
+    digits.is_some_and(|digits| {
+        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_from_names() {
+        let path = "/usr/lib/libfoo.so";
+        assert_eq!(place(path, 0x1234), "libfoo.so+0x1234");
+        assert!(is_place("libfoo.so+0x1234", path));
+        for name in [
+            "main",
+            "libfoo.so",
+            "libfoo.so+0x",
+            "libbar.so+0x1",
+            "libfoo.so+0xfoo",
+        ] {
+            assert!(!is_place(name, path), "{name}");
+        }
+    }
+}
