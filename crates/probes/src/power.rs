@@ -4,10 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use ferretto_metatrace::Event as Activity;
 use ferretto_proto::fields::{battery_counters as field, trace_packet};
 
 use crate::PacketSink;
 use crate::clock::boottime_ns;
+use crate::source::{DataSource, Kind};
+
+/// Name of the battery data source.
+pub const SYSFS_POWER: &str = "linux.sysfs_power";
 
 /// Time between readings, milliseconds.
 const PERIOD_MS: u32 = 1000;
@@ -46,13 +51,22 @@ impl Batteries {
         }
     }
 
-    /// Time between calls of [`Batteries::poll`], milliseconds; `None` if there is no battery.
-    pub fn poll_period_ms(&self) -> Option<u32> {
+    pub(crate) const KIND: Kind = Kind {
+        name: SYSFS_POWER,
+        create: |_, sink, _| Ok(Box::new(Self::new(sink))),
+        starting: None,
+        polling: Some(Activity::LinuxPowerSysfsTick),
+        on_metadata: None,
+        has_incremental_state: false,
+    };
+}
+
+impl DataSource for Batteries {
+    fn poll_period_ms(&self) -> Option<u32> {
         (!self.found.is_empty()).then_some(PERIOD_MS)
     }
 
-    /// Reads every battery and writes a packet for each.
-    pub fn poll(&mut self) {
+    fn poll(&mut self) {
         let named = self.found.len() > 1;
         for (name, folder) in &self.found {
             let timestamp = boottime_ns();
@@ -76,8 +90,7 @@ impl Batteries {
         }
     }
 
-    /// Hands everything written so far to the service.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         self.sink.flush();
     }
 }

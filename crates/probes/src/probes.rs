@@ -10,15 +10,14 @@ use ferretto_client::{
 };
 use ferretto_metatrace::{Collector, Counter, Event as Activity, METATRACE};
 use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
-use ferretto_proto::{DataSourceConfig, SystemInfoConfig, decode_lazy};
+use ferretto_proto::{DataSourceConfig, decode_lazy};
 
+use crate::PacketSink;
 use crate::clock::monotonic_ns;
-use crate::ftrace::Controller;
-use crate::registration::{
-    FTRACE, PROCESS_STATS, SYS_STATS, SYSFS_POWER, SYSTEM_INFO, descriptors,
-};
+use crate::ftrace::{Controller, FTRACE};
+use crate::registration::descriptors;
 use crate::schedule::Timer;
-use crate::{Batteries, PacketSink, ProcessStats, SysStats, system_info};
+use crate::source::{DataSource, Kind};
 
 /// Name under which the producer is known.
 const PRODUCER_NAME: &str = "perfetto.traced_probes";
@@ -65,34 +64,33 @@ struct Instance {
 enum Source {
     /// Lives in the controller.
     Ftrace,
-    Batteries(Batteries),
-    ProcessStats(ProcessStats),
-    SysStats(Box<SysStats>),
-    SystemInfo(SystemInfoConfig, Box<dyn PacketSink>),
     /// Lives in the collector.
-    Metatrace {
-        target: u32,
-    },
+    Metatrace { target: u32 },
+    /// Lives here.
+    Own(&'static Kind, Box<dyn DataSource>),
 }
 
 impl Source {
     fn name(&self) -> &'static str {
         match self {
             Self::Ftrace => FTRACE,
-            Self::Batteries(_) => SYSFS_POWER,
-            Self::ProcessStats(_) => PROCESS_STATS,
-            Self::SysStats(_) => SYS_STATS,
-            Self::SystemInfo(..) => SYSTEM_INFO,
             Self::Metatrace { .. } => METATRACE,
+            Self::Own(kind, _) => kind.name,
+        }
+    }
+
+    /// The data source, if it lives here.
+    fn own(&mut self) -> Option<&mut dyn DataSource> {
+        match self {
+            Self::Own(_, source) => Some(source.as_mut()),
+            Self::Ftrace | Self::Metatrace { .. } => None,
         }
     }
 
     fn poll_period_ms(&self) -> Option<u32> {
         match self {
-            Self::Batteries(source) => source.poll_period_ms(),
-            Self::ProcessStats(source) => source.poll_period_ms(),
-            Self::SysStats(source) => source.poll_period_ms(),
-            Self::Ftrace | Self::SystemInfo(..) | Self::Metatrace { .. } => None,
+            Self::Own(_, source) => source.poll_period_ms(),
+            Self::Ftrace | Self::Metatrace { .. } => None,
         }
     }
 }
@@ -185,12 +183,8 @@ impl Probes {
             }
             Event::ClearIncrementalState { instances } => {
                 for id in instances {
-                    if let Some(Instance {
-                        source: Source::ProcessStats(source),
-                        started: true,
-                        ..
-                    }) = self.instances.get_mut(&id)
-                    {
+                    let instance = self.instances.get_mut(&id).filter(|it| it.started);
+                    if let Some(source) = instance.and_then(|it| it.source.own()) {
                         source.clear_incremental_state();
                     }
                 }
@@ -225,7 +219,8 @@ impl Probes {
             .handle()
             .create_writer(target, ExhaustedPolicy::StallThenDrop);
         let sink: Box<dyn PacketSink> = Box::new(writer);
-        match &*source_name(config) {
+        let name = source_name(config);
+        match &*name {
             FTRACE => {
                 let wanted = decode_lazy(&config.ftrace_config).map_err(unusable)?;
                 self.ftrace
@@ -233,30 +228,13 @@ impl Probes {
                     .map_err(|error| error.to_string())?;
                 Ok(Source::Ftrace)
             }
-            SYSFS_POWER => Ok(Source::Batteries(Batteries::new(sink))),
-            PROCESS_STATS => {
-                let wanted = decode_lazy(&config.process_stats_config).map_err(unusable)?;
-                Ok(Source::ProcessStats(ProcessStats::new(&wanted, sink)))
-            }
-            SYS_STATS => {
-                let wanted = decode_lazy(&config.sys_stats_config).map_err(unusable)?;
-                let log = |problem: &str| self.failed(SYS_STATS, problem.to_owned());
-                let source = SysStats::new(&wanted, sink, &log);
-                for path in source.unreadable() {
-                    log(&format!("{} cannot be read", path.display()));
-                }
-                Ok(Source::SysStats(Box::new(source)))
-            }
-            SYSTEM_INFO => {
-                let wanted = config
-                    .system_info_config
-                    .clone()
-                    .into_option()
-                    .unwrap_or_default();
-                Ok(Source::SystemInfo(wanted, sink))
-            }
             METATRACE => Ok(Source::Metatrace { target }),
-            _ => Err("not a data source of this program".to_owned()),
+            name => {
+                let kind = Kind::find(name).ok_or("not a data source of this program")?;
+                let problems = |problem: &str| self.failed(kind.name, problem.to_owned());
+                let source = (kind.create)(config, sink, &problems).map_err(unusable)?;
+                Ok(Source::Own(kind, source))
+            }
         }
     }
 
@@ -304,8 +282,8 @@ impl Probes {
                     });
                 }
             }
-            Source::ProcessStats(source) => {
-                let _scope = recorder.scope(Activity::PsWriteAllProcesses);
+            Source::Own(kind, source) => {
+                let _scope = kind.starting.map(|activity| recorder.scope(activity));
                 source.start();
             }
             Source::Metatrace { target } => {
@@ -313,8 +291,6 @@ impl Probes {
                 let writer = handle.create_writer(*target, ExhaustedPolicy::StallThenDrop);
                 self.metatrace.start(id, writer);
             }
-            Source::Batteries(_) | Source::SysStats(_) => {}
-            Source::SystemInfo(config, sink) => system_info::write(config, sink.as_mut()),
         }
         instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
         self.tell_sessions();
@@ -337,10 +313,7 @@ impl Probes {
                 self.tell_sessions();
                 self.reset_drain_timer();
             }
-            Source::Batteries(mut source) => source.flush(),
-            Source::ProcessStats(mut source) => source.flush(),
-            Source::SysStats(mut source) => source.flush(),
-            Source::SystemInfo(_, mut sink) => sink.flush(),
+            Source::Own(_, mut source) => source.flush(),
             Source::Metatrace { .. } => return self.ending.push(id),
         }
         self.daemon.handle().notify_stopped(id);
@@ -372,16 +345,9 @@ impl Probes {
             self.pass_metadata_on();
         }
         for id in ids {
-            let Some(instance) = self.instances.get_mut(id) else {
-                continue;
-            };
-            match &mut instance.source {
-                Source::Ftrace => {}
-                Source::Batteries(source) => source.flush(),
-                Source::ProcessStats(source) => source.flush(),
-                Source::SysStats(source) => source.flush(),
-                Source::SystemInfo(_, sink) => sink.flush(),
-                Source::Metatrace { .. } => {}
+            let instance = self.instances.get_mut(id);
+            if let Some(source) = instance.and_then(|instance| instance.source.own()) {
+                source.flush();
             }
         }
         // Last, as it tells of the others.
@@ -401,15 +367,13 @@ impl Probes {
             else {
                 return;
             };
-            for instance in instances.values_mut() {
-                let Source::ProcessStats(source) = &mut instance.source else {
-                    continue;
-                };
-                if instance.session == session && instance.started {
-                    let _scope = recorder.scope(Activity::PsOnPids);
-                    source.on_renamed(metadata.renamed());
-                    source.on_pids(metadata.pids());
-                    source.on_fds(metadata.fds());
+            let of_session = |it: &&mut Instance| it.session == session && it.started;
+            for instance in instances.values_mut().filter(of_session) {
+                if let Source::Own(kind, source) = &mut instance.source
+                    && let Some(activity) = kind.on_metadata
+                {
+                    let _scope = recorder.scope(activity);
+                    source.on_metadata(metadata);
                 }
             }
         });
@@ -460,20 +424,9 @@ impl Probes {
             if !instance.poll.is_some_and(|timer| timer.is_due(now)) {
                 continue;
             }
-            match &mut instance.source {
-                Source::Batteries(source) => {
-                    let _scope = recorder.scope(Activity::LinuxPowerSysfsTick);
-                    source.poll();
-                }
-                Source::ProcessStats(source) => {
-                    let _scope = recorder.scope(Activity::PsWriteAllProcessStats);
-                    source.poll();
-                }
-                Source::SysStats(source) => {
-                    let _scope = recorder.scope(Activity::ReadSysStats);
-                    source.poll();
-                }
-                Source::Ftrace | Source::SystemInfo(..) | Source::Metatrace { .. } => {}
+            if let Source::Own(kind, source) = &mut instance.source {
+                let _scope = kind.polling.map(|activity| recorder.scope(activity));
+                source.poll();
             }
             let period = instance.source.poll_period_ms();
             instance.poll = period.map(|period| Timer::next(monotonic_ns(), period));

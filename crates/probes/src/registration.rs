@@ -2,26 +2,27 @@
 
 use ferretto_proto::{DataSourceDescriptor, FtraceDescriptor, Message};
 
-/// Name of the ftrace data source.
-pub const FTRACE: &str = "linux.ftrace";
-/// Name of the battery data source.
-pub const SYSFS_POWER: &str = "linux.sysfs_power";
-/// Name of the process data source.
-pub const PROCESS_STATS: &str = "linux.process_stats";
-/// Name of the system counter data source.
-pub const SYS_STATS: &str = "linux.sys_stats";
-/// Name of the system information data source.
-pub const SYSTEM_INFO: &str = "linux.system_info";
+use crate::ftrace::FTRACE;
+use crate::source::KINDS;
 
-/// Every data source of this crate, in the order they are registered.
+/// Returns a descriptor of every data source of this crate, in the order they are registered.
 pub fn descriptors() -> Vec<DataSourceDescriptor> {
-    [FTRACE, SYSFS_POWER, PROCESS_STATS, SYS_STATS, SYSTEM_INFO]
-        .map(descriptor)
+    let ftrace = DataSourceDescriptor {
+        ftrace_descriptor: Some(FtraceDescriptor::default().encode_to_vec()),
+        ..descriptor(FTRACE)
+    };
+    let kinds = KINDS.iter().map(|kind| DataSourceDescriptor {
+        handles_incremental_state_clear: kind.has_incremental_state.then_some(true),
+        ..descriptor(kind.name)
+    });
+    let metatrace = DataSourceDescriptor {
+        will_notify_on_start: Some(true),
+        ..ferretto_metatrace::descriptor()
+    };
+    [ftrace]
         .into_iter()
-        .chain([DataSourceDescriptor {
-            will_notify_on_start: Some(true),
-            ..ferretto_metatrace::descriptor()
-        }])
+        .chain(kinds)
+        .chain([metatrace])
         .collect()
 }
 
@@ -30,11 +31,6 @@ fn descriptor(name: &str) -> DataSourceDescriptor {
         name: Some(name.as_bytes().to_vec()),
         will_notify_on_start: Some(true),
         will_notify_on_stop: Some(true),
-        handles_incremental_state_clear: (name == PROCESS_STATS).then_some(true),
-        ftrace_descriptor: match name {
-            FTRACE => Some(FtraceDescriptor::default().encode_to_vec()),
-            _ => None,
-        },
         ..Default::default()
     }
 }

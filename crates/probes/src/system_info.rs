@@ -10,10 +10,41 @@ use ferretto_wire::Encoder;
 use crate::PacketSink;
 use crate::clock::boottime_ns;
 use crate::procfs::{entries, number, words};
+use crate::source::{DataSource, Kind};
 
-/// Writes the packets of a `linux.system_info` data source: CPUs, and interrupt names if wanted.
-pub(crate) fn write(config: &SystemInfoConfig, sink: &mut dyn PacketSink) {
-    write_from(Path::new("/"), config, sink);
+/// Name of the system information data source.
+pub const SYSTEM_INFO: &str = "linux.system_info";
+
+/// A `linux.system_info` data source: CPUs, and interrupt names if wanted, once.
+#[derive(Debug)]
+pub(crate) struct SystemInfo {
+    config: SystemInfoConfig,
+    sink: Box<dyn PacketSink>,
+}
+
+impl SystemInfo {
+    pub(crate) const KIND: Kind = Kind {
+        name: SYSTEM_INFO,
+        create: |config, sink, _| {
+            let config = config.system_info_config.clone();
+            let config = config.into_option().unwrap_or_default();
+            Ok(Box::new(Self { config, sink }))
+        },
+        starting: None,
+        polling: None,
+        on_metadata: None,
+        has_incremental_state: false,
+    };
+}
+
+impl DataSource for SystemInfo {
+    fn start(&mut self) {
+        write_from(Path::new("/"), &self.config, self.sink.as_mut());
+    }
+
+    fn flush(&mut self) {
+        self.sink.flush();
+    }
 }
 
 fn write_from(root: &Path, config: &SystemInfoConfig, sink: &mut dyn PacketSink) {
@@ -233,7 +264,7 @@ mod tests {
                 irq_names,
                 ..Default::default()
             };
-            write(&config, &mut sink);
+            write_from(Path::new("/"), &config, &mut sink);
             let decode = |bytes: &Vec<u8>| TracePacket::decode_from_slice(bytes).expect("a packet");
             sink.iter().map(decode).collect::<Vec<_>>()
         };

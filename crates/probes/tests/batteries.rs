@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::Packets;
-use ferretto_probes::Batteries;
+use ferretto_probes::{Batteries, DataSource};
 use ferretto_proto::fields::{battery_counters as field, trace_packet};
 use ferretto_wire::{Fields, Value};
 

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::Packets;
-use ferretto_probes::{ProcessStats, SysStats};
+use ferretto_probes::{DataSource, ProcessStats, SysStats};
 use ferretto_proto::process_stats::Process as Counters;
 use ferretto_proto::process_tree::{Process, Thread};
 use ferretto_proto::trace_packet::Data;

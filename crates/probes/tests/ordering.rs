@@ -14,7 +14,7 @@ use ferretto_client::Address;
 use ferretto_ipc::host::{self, Action, Connection, Incoming, Peer};
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::port::producer::{Reply, Request};
-use ferretto_probes::{Batteries, Probes, ProbesOptions, Stopper};
+use ferretto_probes::{Batteries, DataSource, Probes, ProbesOptions, Stopper};
 use ferretto_proto::get_async_command_response::{
     Cmd, Flush, SetupDataSource, SetupTracing, StartDataSource, StopDataSource,
 };

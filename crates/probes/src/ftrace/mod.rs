@@ -30,6 +30,9 @@ mod tracefs;
 mod translator;
 mod watermark;
 
+/// Name of the ftrace data source.
+pub const FTRACE: &str = "linux.ftrace";
+
 pub use bundle::{Action, Batch, Bundler, ClockSnapshot, CpuState, Plan};
 pub use compact::{CompactFormat, NAME_THRESHOLD};
 pub use config::{ConfigError, EventPattern, FtraceOptions};

@@ -49,7 +49,7 @@ impl Cached {
 impl ProcessStats {
     /// Reads the counters of every process and writes those that changed; then describes processes
     /// that are new.
-    pub fn poll(&mut self) {
+    pub(super) fn read_counters(&mut self) {
         let started = boottime_ns();
         let pids = self.proc.pids();
         let mut message = Vec::new();

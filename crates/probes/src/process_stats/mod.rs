@@ -5,15 +5,21 @@ mod tree;
 
 use std::collections::{HashMap, HashSet};
 
-use ferretto_proto::ProcessStatsConfig;
+use ferretto_metatrace::Event as Activity;
 use ferretto_proto::fields::{process_stats, process_tree, trace_packet};
 use ferretto_proto::process_stats_config::Quirks;
+use ferretto_proto::{ProcessStatsConfig, decode_lazy};
 use ferretto_wire::Encoder;
 
 use crate::PacketSink;
 use crate::clock::boottime_ns;
+use crate::ftrace::Metadata;
 use crate::procfs::Proc;
+use crate::source::{DataSource, Kind};
 use counters::Cached;
+
+/// Name of the process data source.
+pub const PROCESS_STATS: &str = "linux.process_stats";
 
 /// Shortest polling period, milliseconds.
 const MIN_POLL_MS: u32 = 100;
@@ -73,7 +79,54 @@ impl Options {
     }
 }
 
+impl DataSource for ProcessStats {
+    /// Describes every process if the config asks for it.
+    fn start(&mut self) {
+        if self.options.scan_at_start {
+            self.scan_all();
+        }
+    }
+
+    fn poll_period_ms(&self) -> Option<u32> {
+        (self.options.poll_ms > 0).then_some(self.options.poll_ms)
+    }
+
+    fn poll(&mut self) {
+        self.read_counters();
+    }
+
+    fn flush(&mut self) {
+        self.sink.flush();
+    }
+
+    fn clear_incremental_state(&mut self) {
+        self.seen.clear();
+        self.without_memory.clear();
+        self.cache.clear();
+        self.polls_since_clear = 0;
+        self.state_cleared = true;
+    }
+
+    fn on_metadata(&mut self, metadata: &Metadata) {
+        self.on_renamed(metadata.renamed());
+        self.on_pids(metadata.pids());
+        self.on_fds(metadata.fds());
+    }
+}
+
 impl ProcessStats {
+    pub(crate) const KIND: Kind = Kind {
+        name: PROCESS_STATS,
+        create: |config, sink, _| {
+            let config = decode_lazy(&config.process_stats_config)?;
+            Ok(Box::new(Self::new(&config, sink)))
+        },
+        starting: Some(Activity::PsWriteAllProcesses),
+        polling: Some(Activity::PsWriteAllProcessStats),
+        on_metadata: Some(Activity::PsOnPids),
+        has_incremental_state: true,
+    };
+
     /// A data source that reads the `/proc` of this process.
     pub fn new(config: &ProcessStatsConfig, sink: Box<dyn PacketSink>) -> Self {
         Self::with_root("/proc", config, sink)
@@ -96,18 +149,6 @@ impl ProcessStats {
             ticks_per_second: rustix::param::clock_ticks_per_second(),
             sink,
         }
-    }
-
-    /// Describes every process if the config asks for it.
-    pub fn start(&mut self) {
-        if self.options.scan_at_start {
-            self.scan_all();
-        }
-    }
-
-    /// Time between calls of [`ProcessStats::poll`], milliseconds; `None` if it is not to be called.
-    pub fn poll_period_ms(&self) -> Option<u32> {
-        (self.options.poll_ms > 0).then_some(self.options.poll_ms)
     }
 
     /// Whether the config wants file descriptors resolved.
@@ -149,20 +190,6 @@ impl ProcessStats {
             push_process(pid, &process, &mut message);
         }
         self.finish_stats(started, message);
-    }
-
-    /// Forgets all that was written, so that a reader that begins here knows all it needs.
-    pub fn clear_incremental_state(&mut self) {
-        self.seen.clear();
-        self.without_memory.clear();
-        self.cache.clear();
-        self.polls_since_clear = 0;
-        self.state_cleared = true;
-    }
-
-    /// Hands everything written so far to the service.
-    pub fn flush(&mut self) {
-        self.sink.flush();
     }
 
     fn finish_tree(&mut self, started: u64, mut tree: Vec<u8>) {

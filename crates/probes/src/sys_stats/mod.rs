@@ -6,15 +6,20 @@ mod sysfs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use ferretto_proto::SysStatsConfig;
+use ferretto_metatrace::Event as Activity;
 use ferretto_proto::fields::{sys_stats as field, trace_packet};
 use ferretto_proto::sys_stats_config::StatCounters;
+use ferretto_proto::{SysStatsConfig, decode_lazy};
 use ferretto_wire::Encoder;
 
 use crate::PacketSink;
 use crate::clock::boottime_ns;
+use crate::source::{DataSource, Kind};
 use parse::{Keys, StatParts};
 use sysfs::Sysfs;
+
+/// Name of the system counter data source.
+pub const SYS_STATS: &str = "linux.sys_stats";
 
 /// Shortest period, milliseconds.
 const MIN_PERIOD_MS: u32 = 10;
@@ -200,11 +205,6 @@ impl SysStats {
         }
     }
 
-    /// Time between calls of [`SysStats::poll`], milliseconds; `None` if nothing was asked for.
-    pub fn poll_period_ms(&self) -> Option<u32> {
-        (self.tick_ms > 0).then_some(self.tick_ms)
-    }
-
     /// Files that were asked for but cannot be read.
     pub fn unreadable(&self) -> impl Iterator<Item = &Path> {
         let single = [
@@ -222,8 +222,28 @@ impl SysStats {
             .map(|p| p.path.as_path())
     }
 
-    /// Reads what is due and writes one packet.
-    pub fn poll(&mut self) {
+    pub(crate) const KIND: Kind = Kind {
+        name: SYS_STATS,
+        create: |config, sink, problems| {
+            let source = Self::new(&decode_lazy(&config.sys_stats_config)?, sink, problems);
+            for path in source.unreadable() {
+                problems(&format!("{} cannot be read", path.display()));
+            }
+            Ok(Box::new(source))
+        },
+        starting: None,
+        polling: Some(Activity::ReadSysStats),
+        on_metadata: None,
+        has_incremental_state: false,
+    };
+}
+
+impl DataSource for SysStats {
+    fn poll_period_ms(&self) -> Option<u32> {
+        (self.tick_ms > 0).then_some(self.tick_ms)
+    }
+
+    fn poll(&mut self) {
         let mut message = Vec::new();
         let timestamp = boottime_ns();
         let mut out = Encoder::new(&mut message);
@@ -263,8 +283,7 @@ impl SysStats {
         }));
     }
 
-    /// Hands everything written so far to the service.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         self.sink.flush();
     }
 }

@@ -1,0 +1,83 @@
+//! The data sources that read files: how they are made, and what the producer asks of them.
+//!
+//! `linux.ftrace` and `perfetto.metatrace` are not among them: what they read belongs to all recordings together.
+
+use std::fmt;
+
+use ferretto_metatrace::Event as Activity;
+use ferretto_proto::{DataSourceConfig, DecodeError};
+
+use crate::PacketSink;
+use crate::ftrace::Metadata;
+use crate::power::Batteries;
+use crate::process_stats::ProcessStats;
+use crate::sys_stats::SysStats;
+use crate::system_info::SystemInfo;
+
+/// An instance of a data source, made for one recording and dropped when that ends.
+///
+/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) as often as the instance wants it, and
+/// [`flush`](Self::flush) whenever the service asks and at the end.
+pub trait DataSource: fmt::Debug + Send {
+    /// Begins: writes what is recorded once.
+    fn start(&mut self) {}
+
+    /// Returns the time between calls of [`poll`](Self::poll) in milliseconds; `None` if it is not to be called.
+    fn poll_period_ms(&self) -> Option<u32> {
+        None
+    }
+
+    /// Reads what is read again and again, and writes it.
+    fn poll(&mut self) {}
+
+    /// Hands everything written so far to the service.
+    fn flush(&mut self);
+
+    /// Forgets what was written, so that a reader who begins here learns all that later packets rely on.
+    fn clear_incremental_state(&mut self) {}
+
+    /// Learns of the processes that kernel events of the same recording were about.
+    fn on_metadata(&mut self, _metadata: &Metadata) {}
+}
+
+/// Takes problems that do not keep a data source from recording.
+pub(crate) type Problems<'a> = &'a dyn Fn(&str);
+
+/// Makes an instance from a config.
+type Create = fn(
+    &DataSourceConfig,
+    Box<dyn PacketSink>,
+    Problems<'_>,
+) -> Result<Box<dyn DataSource>, DecodeError>;
+
+/// A kind of data source.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// The name that configs ask for.
+    pub(crate) name: &'static str,
+    /// Makes an instance from a config.
+    pub(crate) create: Create,
+    /// The activity that starting an instance is in the metatrace.
+    pub(crate) starting: Option<Activity>,
+    /// The activity that polling an instance is in the metatrace.
+    pub(crate) polling: Option<Activity>,
+    /// The activity that learning of processes from kernel events is in the metatrace, for kinds that do.
+    pub(crate) on_metadata: Option<Activity>,
+    /// Packets rely on earlier ones.
+    pub(crate) has_incremental_state: bool,
+}
+
+/// Every kind, in the order they are registered.
+pub(crate) const KINDS: [Kind; 4] = [
+    Batteries::KIND,
+    ProcessStats::KIND,
+    SysStats::KIND,
+    SystemInfo::KIND,
+];
+
+impl Kind {
+    /// Returns the kind with this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+}
