@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use ferretto_host::{
-    Host, HostError, HostOptions, PermissionsError, RelayEndpoints, SocketPermissions,
+    CpuAllowance, Host, HostError, HostOptions, PermissionsError, RelayEndpoints,
+    SocketPermissions, WatchdogLimits, WatchdogScope,
 };
 use ferretto_ipc::Address;
 use lexopt::Parser;
@@ -25,6 +26,11 @@ The tracing service. It needs no privileges.
   --enable-relay-endpoint           let relays of other machines compare clocks, on every
                                     producer socket
   --enable-relay-endpoint-on SOCKET the same, on this producer socket only; may be repeated
+  --user-cpu PERCENT                share of one CPU that the programs of one user may make the
+                                    service use for long, 80 unless given; 0 for any
+  --watchdog own|process            when the service ends itself: for faults of its own (own, the
+                                    default), or, as upstream's, also when programs make the process
+                                    use 90 % of a CPU for ten minutes or 64 MiB more than it should
   --version                         show the version
 
 Environment:
@@ -40,6 +46,8 @@ pub(crate) struct Traced {
     permissions: Option<SocketPermissions>,
     relays: RelayEndpoints,
     output_folders: Vec<PathBuf>,
+    user_cpu: Option<u64>,
+    watchdog: WatchdogScope,
 }
 
 impl Daemon for Traced {
@@ -74,6 +82,30 @@ impl Daemon for Traced {
                     RelayEndpoints::Nowhere => self.relays = RelayEndpoints::At(vec![address]),
                 }
             }
+            "user-cpu" => {
+                let value = parser.value()?;
+                let percent = value.to_str().and_then(|text| text.parse().ok());
+                let percent = percent.filter(|percent| *percent <= 100);
+                self.user_cpu = Some(percent.ok_or_else(|| {
+                    let value = value.to_string_lossy();
+                    Complaint::Alone(format!(
+                        "--user-cpu takes percent of one CPU, 0 to 100, and not \"{value}\""
+                    ))
+                })?);
+            }
+            "watchdog" => {
+                let value = parser.value()?;
+                self.watchdog = match value.to_str() {
+                    Some("own") => WatchdogScope::Own,
+                    Some("process") => WatchdogScope::Process,
+                    _ => {
+                        let value = value.to_string_lossy();
+                        return Err(Complaint::Alone(format!(
+                            "--watchdog is own or process, and not \"{value}\""
+                        )));
+                    }
+                };
+            }
             _ => return Ok(Taken::Unknown),
         }
         Ok(Taken::Known)
@@ -85,15 +117,31 @@ impl Daemon for Traced {
         host.permissions = self.permissions;
         host.relays = self.relays;
         host.service.output_folders = self.output_folders;
+        host.watchdog = Some(WatchdogLimits {
+            scope: self.watchdog,
+            ..WatchdogLimits::default()
+        });
+        host.limits.cpu_per_user = match self.user_cpu {
+            Some(0) => None,
+            percent => Some(allowance(percent)),
+        };
         match ferretto_host::traced::run(host, say_listening) {
             Ok(()) => Ok(()),
             Err(HostError::NoRelayAddress { address, producers }) => bail!(
                 "--enable-relay-endpoint-on={address} does not match any socket in PERFETTO_PRODUCER_SOCK_NAME or the \
                  default producer socket ({producers}). It must be one of them, written the same way."
             ),
+            // It did start, and says itself what happened.
+            Err(HostError::RunWild(wild)) => Err(wild.into()),
             Err(error) => Err(error).context("Failed to start the traced service"),
         }
     }
+}
+
+fn allowance(percent: Option<u64>) -> CpuAllowance {
+    let default = CpuAllowance::default();
+    let percent = percent.unwrap_or(default.percent);
+    CpuAllowance { percent, ..default }
 }
 
 /// A line that scripts wait for.

@@ -14,7 +14,7 @@ use crate::reactor::Reactor;
 const FEW_CONNECTIONS: u64 = 16;
 
 /// Whose connections are counted together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// A user of this machine.
     User(u32),

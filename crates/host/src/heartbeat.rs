@@ -38,8 +38,9 @@ impl Heartbeat {
         })
     }
 
-    pub(crate) fn begin_turn(&self) {
-        self.shared.busy_since.store(monotonic(), Ordering::SeqCst);
+    /// `now` is `CLOCK_MONOTONIC`.
+    pub(crate) fn begin_turn(&self, now: u64) {
+        self.shared.busy_since.store(now, Ordering::SeqCst);
         self.shared.turns.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.swap(false, Ordering::SeqCst) {
             self.watcher.unpark();
@@ -105,7 +106,7 @@ mod tests {
         while !heartbeat.shared.asleep.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        heartbeat.begin_turn();
+        heartbeat.begin_turn(monotonic());
         told.recv().unwrap();
     }
 
@@ -115,7 +116,7 @@ mod tests {
         let hour = 3_600_000_000_000;
         let heartbeat = Heartbeat::new(hour, move || hung.send(()).unwrap()).unwrap();
         for _ in 0..1000 {
-            heartbeat.begin_turn();
+            heartbeat.begin_turn(monotonic());
             heartbeat.end_turn();
         }
         drop(heartbeat);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ferretto_ipc::Address;
 use ferretto_ipc::socket::{BindError, Listener};
 use ferretto_service::Service;
-use ferretto_service::driver::{Alarm, Files};
+use ferretto_service::driver::{Alarm, Files, clocks};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
@@ -246,13 +246,12 @@ impl Host {
                     }
                 }
             }
-            self.reactor
-                .heartbeat
-                .iter()
-                .for_each(Heartbeat::begin_turn);
-            self.reactor.turn();
+            let begin = clocks::monotonic();
+            let heartbeat = self.reactor.heartbeat.iter();
+            heartbeat.for_each(|heartbeat| heartbeat.begin_turn(begin));
+            let end = self.reactor.turn(begin);
             self.reactor.heartbeat.iter().for_each(Heartbeat::end_turn);
-            if let Err(wild) = self.reactor.check_usage() {
+            if let Err(wild) = self.reactor.check_usage(end) {
                 stopped();
                 self.reactor.finish();
                 return Err(io::Error::other(wild));

@@ -84,6 +84,26 @@ pub enum Notice {
         /// How much may be held for them together.
         limit: usize,
     },
+    /// The clients of a user cause too much work, and are read from less often for as long as that lasts.
+    #[error("clients of {origin} are held back: they use more than {percent} % of a CPU")]
+    HeldBack {
+        /// Whose.
+        origin: Origin,
+        /// How much they may use.
+        percent: u64,
+    },
+    /// The clients of a user were held back for long, and the one with the most work was disconnected.
+    #[error(
+        "{client} was disconnected: clients of {origin} have been held back for {seconds} s, most of all because of it"
+    )]
+    TooMuchWork {
+        /// Who.
+        client: ClientName,
+        /// Whose it is.
+        origin: Origin,
+        /// For how long.
+        seconds: u64,
+    },
     /// An installed description of fields could not be read; traces are made without it.
     #[error("{} is not put into traces: {error}", path.display())]
     ExtensionDescriptor {

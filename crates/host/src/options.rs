@@ -88,9 +88,34 @@ pub struct Limits {
     /// Bytes of unread commands and replies and of unfinished frames that they may have together,
     /// before the one with the most is disconnected.
     pub held_per_user: usize,
+    /// How much CPU time the clients of one user may cause; `None`, the default, is any, but never to the harm of other
+    /// users. For processes that are nothing but the service.
+    pub cpu_per_user: Option<CpuAllowance>,
     /// How long a pipe that nobody reads may hold its last bytes when its
     /// session, or the host, ends.
     pub file_patience: Duration,
+}
+
+/// How much CPU time the clients of one user may cause. When it is used up, nothing is read from them for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuAllowance {
+    /// Share of one CPU, in percent, that they may have for ever.
+    pub percent: u64,
+    /// What they may have beyond that, in nanoseconds, once they had less for long enough.
+    pub burst: u64,
+    /// How long, in nanoseconds, they may go on using all they may, before the one that uses most is disconnected.
+    pub patience: u64,
+}
+
+impl Default for CpuAllowance {
+    /// A whole CPU for a minute, and 80 % of it for ten more.
+    fn default() -> Self {
+        Self {
+            percent: 80,
+            burst: 12_000_000_000,
+            patience: 600_000_000_000,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -103,6 +128,7 @@ impl Default for Limits {
             consumer_stall: 10_000_000_000,
             connections_per_user: None,
             held_per_user: 64 << 20,
+            cpu_per_user: None,
             file_patience: Duration::from_secs(5),
         }
     }

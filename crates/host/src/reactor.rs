@@ -4,7 +4,7 @@
 //! do, and nothing for the others. A client that keeps the service busy thus
 //! waits for its next turn like everyone else.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -16,19 +16,24 @@ use ferretto_ipc::port::PortKind;
 use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
 use ferretto_priority::ThreadBoost;
 use ferretto_service::driver::{Alarm, Files, clocks};
-use ferretto_service::{ClientId, Clocks, Event, Service};
+use ferretto_service::{ClientId, Clocks, Event, FileId, Service};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Origin};
 use crate::client::{Client, Role};
 use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
-use crate::watchdog::{self, RunWild, Usage, Watchdog, WatchdogLimits};
+use crate::schedule::{Excess, Schedule};
+use crate::watchdog::{Explained, RunWild, Watchdog, WatchdogLimits};
 
-/// How many bytes are read from one client in a turn.
+/// How many bytes are read from one client in a turn, at most.
 const READ_PER_TURN: usize = 32 * 1024;
+/// How long clients are read from, in nanoseconds, before it is looked what else there is to do. The last may take longer.
+const READING: u64 = 1_000_000;
+/// How much work is done, in nanoseconds, before it is taken off what users may have.
+const SETTLED: u64 = 5_000_000;
 /// How many bytes are read from a consumer before its answers are looked at:
 /// a short request can have a long answer.
 const CONSUMER_READ: usize = 4 * 1024;
@@ -37,7 +42,11 @@ const PER_CLIENT: u64 = 8 * 1024;
 /// For how many calls memory is kept from one receive to the next.
 const KEPT_ACTIONS: usize = 256;
 /// How many connections one socket accepts in a turn.
-const ACCEPT_PER_TURN: usize = 64;
+const ACCEPT_PER_TURN: usize = 16;
+/// How long after the end of a connection, in nanoseconds, the memory it took is given back to the system.
+const RELEASE_AFTER: u64 = 1_000_000_000;
+/// Less than this is not worth the effort, in bytes.
+const WORTH_RELEASING: u64 = 4 << 20;
 /// How long to wait after accepting failed for want of descriptors.
 const ACCEPT_RETRY: u64 = 100_000_000;
 /// How long the end waits for files that are still being written.
@@ -84,8 +93,14 @@ pub(crate) struct Reactor {
     pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) clients: HashMap<ClientId, Client>,
     next_client: u64,
-    /// Clients with something to read, in the order of their turns.
-    readers: VecDeque<ClientId>,
+    /// Clients with something to read.
+    schedule: Schedule,
+    /// Until when work was counted, `CLOCK_MONOTONIC`.
+    counted: u64,
+    /// CPU time of this thread that was settled.
+    settled_cpu: u64,
+    /// Part of it that was spent for nobody.
+    own_cpu: u64,
     /// Clients with something new to send.
     pub(crate) dirty: BTreeSet<ClientId>,
     /// Clients whose socket took no more.
@@ -93,6 +108,8 @@ pub(crate) struct Reactor {
     /// Clients that are gone but of which the service was not told yet.
     gone: Vec<ClientId>,
     accept_again: Option<u64>,
+    /// When free memory is given back, `CLOCK_MONOTONIC`.
+    release_at: Option<u64>,
     buffer: Vec<u8>,
     actions: Vec<(Option<Peer>, Action)>,
 }
@@ -114,6 +131,7 @@ impl Reactor {
             files,
             timer,
             admission: Admission::new(&limits),
+            schedule: Schedule::new(limits.cpu_per_user.clone()),
             limits,
             notices,
             boost: ThreadBoost::new(),
@@ -121,11 +139,14 @@ impl Reactor {
             heartbeat: None,
             clients: HashMap::new(),
             next_client: 1,
-            readers: VecDeque::new(),
+            counted: 0,
+            settled_cpu: 0,
+            own_cpu: 0,
             dirty: BTreeSet::new(),
             unsent: BTreeSet::new(),
             gone: Vec::new(),
             accept_again: None,
+            release_at: None,
             buffer: vec![0; RECEIVE_BUFFER_SIZE.min(READ_PER_TURN)],
             actions: Vec::new(),
         }
@@ -173,10 +194,8 @@ impl Reactor {
 
     /// Has a client read from in the next turn.
     pub(crate) fn line_up(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id)
-            && !std::mem::replace(&mut client.in_turn, true)
-        {
-            self.readers.push_back(id);
+        if let Some(client) = self.clients.get_mut(&id) {
+            self.schedule.line_up(client.origin, id, &mut client.place);
         }
     }
 
@@ -189,45 +208,138 @@ impl Reactor {
     pub(crate) fn prepare_to_wait(&mut self) -> io::Result<bool> {
         let can_accept =
             self.accept_again.is_none() && self.listeners.iter().any(|state| state.ready);
-        if can_accept || !self.readers.is_empty() || !self.dirty.is_empty() {
+        if can_accept || self.schedule.has_work() || !self.dirty.is_empty() {
             return Ok(true);
         }
         let stall = self.next_stall();
-        let deadlines = [self.service.poll_timeout(), self.accept_again, stall];
+        let awake = [self.schedule.next_release(), self.release_at];
+        let awake = awake.into_iter().flatten().min().map(|at| {
+            let now = clocks::read();
+            now.boottime + at.saturating_sub(now.monotonic)
+        });
+        let deadlines = [self.service.poll_timeout(), self.accept_again, stall, awake];
         self.timer.set(deadlines.into_iter().flatten().min())?;
         Ok(false)
     }
 
-    /// Does what there is to do, a bounded amount for each client.
-    pub(crate) fn turn(&mut self) {
+    /// Does what there is to do, a bounded amount for each client. `now` is `CLOCK_MONOTONIC`, and so is what it
+    /// returns.
+    pub(crate) fn turn(&mut self, now: u64) -> u64 {
+        self.counted = now;
         self.accept();
         while let Some(event) = self.files.next_event() {
+            let user = file_of(&event).and_then(|file| self.service.user_of_file(file));
             self.tell(&clocks::read(), event);
+            self.count(user.map(Origin::User));
         }
-        for _ in 0..self.readers.len() {
-            let Some(id) = self.readers.pop_front() else {
-                break;
-            };
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.in_turn = false;
-                self.read(id);
-            }
-        }
+        self.serve();
         if self
             .service
             .poll_timeout()
             .is_some_and(|at| at <= clocks::boottime())
         {
             let now = clocks::read();
+            let user = self.service.user_of_timeout();
             self.service.handle_timeout(&now);
             self.carry_out(&now);
+            self.count(user.map(Origin::User));
         }
         for id in std::mem::take(&mut self.dirty) {
+            let origin = self.clients.get(&id).map(|client| client.origin);
             self.flush(id);
+            self.count(origin);
         }
         self.drop_stalled();
         if !self.gone.is_empty() {
             self.carry_out(&clocks::read());
+        }
+        if self.schedule.unsettled() >= SETTLED {
+            self.settle();
+        }
+        if self.release_at.is_some_and(|at| at <= self.counted) {
+            self.release_memory();
+        }
+        self.counted
+    }
+
+    /// Reads from clients whose turn it is.
+    fn serve(&mut self) {
+        self.schedule.release(self.counted);
+        let end = self.counted + READING;
+        // Each once, so that answers are not held up.
+        for _ in 0..self.schedule.waiting() {
+            let Some((origin, id, piece)) = self.schedule.next() else {
+                return;
+            };
+            let more = self.read(id, piece);
+            // What the end of a connection costs is part of what it cost.
+            if !self.gone.is_empty() {
+                self.carry_out(&clocks::read());
+            }
+            let work = self.lap();
+            let place = self.clients.get_mut(&id).map(|client| &mut client.place);
+            self.schedule.served((origin, id), place, work, more);
+            if self.counted >= end {
+                return;
+            }
+        }
+    }
+
+    /// Returns the time since the last call, in nanoseconds.
+    fn lap(&mut self) -> u64 {
+        let now = clocks::monotonic();
+        now.saturating_sub(std::mem::replace(&mut self.counted, now))
+    }
+
+    /// Counts what was done since the last call for a user, if it was for one.
+    fn count(&mut self, origin: Option<Origin>) {
+        let work = self.lap();
+        if let Some(origin) = origin {
+            self.schedule.charge(origin, work);
+        }
+    }
+
+    /// Takes what users had off what they may have.
+    fn settle(&mut self) {
+        let cpu = clocks::thread_cpu();
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.settled_cpu, cpu));
+        let mut told = Vec::new();
+        self.own_cpu += self
+            .schedule
+            .settle(self.counted, used, |excess| told.push(excess));
+        for excess in told {
+            self.restrain(excess);
+        }
+    }
+
+    /// Tells of a user who is held back, and ends what is worst of it.
+    fn restrain(&mut self, excess: Excess) {
+        let Some(allowance) = &self.limits.cpu_per_user else {
+            return;
+        };
+        match excess {
+            Excess::Begins { origin } => {
+                let percent = allowance.percent;
+                self.notices.report(&Notice::HeldBack { origin, percent });
+            }
+            Excess::Lasts { origin, epoch } => {
+                let seconds = allowance.patience / 1_000_000_000;
+                let of_origin = self.clients.values().filter(|c| c.origin == origin);
+                let worst = of_origin
+                    .filter(|client| client.place.excess(epoch) > 0)
+                    .max_by_key(|client| client.place.excess(epoch));
+                if let Some(worst) = worst {
+                    let (id, client) = (worst.id, worst.name());
+                    self.notices.report(&Notice::TooMuchWork {
+                        client,
+                        origin,
+                        seconds,
+                    });
+                    self.lose(id);
+                    self.carry_out(&clocks::read());
+                    self.count(Some(origin));
+                }
+            }
         }
     }
 
@@ -242,24 +354,34 @@ impl Reactor {
         self.watchdog = Some(Watchdog::new(limits));
     }
 
-    /// Whether the process stays within its limits, now and then.
-    pub(crate) fn check_usage(&mut self) -> Result<(), RunWild> {
-        let Some(watchdog) = &mut self.watchdog else {
-            return Ok(());
-        };
-        let now = clocks::monotonic();
-        if !watchdog.is_due(now) {
+    /// Whether the process stays within its limits, now and then. `now` is `CLOCK_MONOTONIC`.
+    pub(crate) fn check_usage(&mut self, now: u64) -> Result<(), RunWild> {
+        if !self.watchdog.as_ref().is_some_and(|dog| dog.is_due(now)) {
             return Ok(());
         }
+        self.settle();
+        self.release_memory();
         let held: usize = self.clients.values().map(|c| c.accounted).sum();
-        let explained = self.service.memory_needed()
-            + self.files.memory_needed()
-            + held as u64
-            + self.clients.len() as u64 * PER_CLIENT;
-        watchdog.check(Usage {
-            explained,
-            ..watchdog::usage(now)
-        })
+        let explained = Explained {
+            private: self.service.memory_needed()
+                + self.files.memory_needed()
+                + held as u64
+                + self.clients.len() as u64 * PER_CLIENT,
+            shared: self.service.memory_shared(),
+            clients_cpu: self.settled_cpu.saturating_sub(self.own_cpu),
+        };
+        match &mut self.watchdog {
+            Some(watchdog) => watchdog.check(now, &explained),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the system back what was freed.
+    fn release_memory(&mut self) {
+        self.release_at = None;
+        if ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {
+            ferretto_malloc::release();
+        }
     }
 
     /// Closes every connection and completes the files.
@@ -297,9 +419,11 @@ impl Reactor {
                         self.next_client += 1;
                         let services = Arc::clone(&state.services);
                         let client = Client::new(id, state.role, services, socket, &self.limits);
+                        let origin = client.as_ref().map(|client| client.origin);
                         if let Some(client) = client {
                             self.add(client);
                         }
+                        self.count(origin);
                     }
                     Err(error) => {
                         self.accept_again = Some(clocks::boottime() + ACCEPT_RETRY);
@@ -333,20 +457,20 @@ impl Reactor {
         }
     }
 
-    /// Reads from a client and passes on what it asks for.
-    fn read(&mut self, id: ClientId) {
+    /// Reads some bytes from a client and passes on what it asks for. Returns whether there may be more.
+    fn read(&mut self, id: ClientId, piece: usize) -> bool {
         let mut total = 0;
-        while total < READ_PER_TURN {
+        while total < piece {
             let Some(client) = self.clients.get_mut(&id) else {
-                return;
+                return false;
             };
             if !client.may_read(&self.limits) {
                 // `flush` resumes it.
-                return;
+                return false;
             }
             let size = match client.role {
-                Role::Producer { .. } => self.buffer.len(),
-                Role::Consumer => CONSUMER_READ,
+                Role::Producer { .. } => piece.min(self.buffer.len()),
+                Role::Consumer => piece.min(CONSUMER_READ),
             };
             match client.socket.receive(&mut self.buffer[..size]) {
                 Ok(Received::Data { len, fd }) => {
@@ -355,24 +479,29 @@ impl Reactor {
                     // receive also ends behind a descriptor, and the end of the stream comes by itself.
                     if len < size && fd.is_none() && !client.peer_closed {
                         client.readable = false;
-                        return self.receive(id, len, fd);
+                        self.receive(id, len, fd);
+                        return false;
                     }
                     self.receive(id, len, fd);
                 }
                 Ok(Received::WouldBlock) => {
                     client.readable = false;
-                    return;
+                    return false;
                 }
-                Ok(Received::Closed) => return self.lose(id),
+                Ok(Received::Closed) => {
+                    self.lose(id);
+                    return false;
+                }
                 Err(error) => {
                     let client = client.name();
                     self.notices
                         .report(&Notice::ReceiveFailed { client, error });
-                    return self.lose(id);
+                    self.lose(id);
+                    return false;
                 }
             }
         }
-        self.line_up(id);
+        true
     }
 
     /// Takes `len` bytes in the buffer, received from a client.
@@ -442,6 +571,10 @@ impl Reactor {
         if client.announced {
             self.gone.push(id);
         }
+        if self.watchdog.is_some() {
+            self.release_at
+                .get_or_insert_with(|| clocks::monotonic() + RELEASE_AFTER);
+        }
         // There may be a descriptor to accept with now.
         self.accept_again = None;
     }
@@ -449,6 +582,16 @@ impl Reactor {
     /// A client that is gone and of which the service must be told.
     pub(crate) fn next_gone(&mut self) -> Option<ClientId> {
         self.gone.pop()
+    }
+}
+
+/// The file that an event is about.
+fn file_of(event: &Event) -> Option<FileId> {
+    match event {
+        Event::FileOpened { file }
+        | Event::FileWritten { file, .. }
+        | Event::FileFailed { file, .. } => Some(*file),
+        _ => None,
     }
 }
 

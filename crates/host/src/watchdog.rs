@@ -1,5 +1,9 @@
 //! Ends a service that uses more than it can account for, before the machine suffers from it.
 //!
+//! What clients make a service use is bounded, user by user, where it is used. So what is judged here is what is left:
+//! memory that is allocated and belongs to nobody, and time that was spent for nobody. Either is a fault
+//! of the service. [`WatchdogScope::Process`] judges all that the process uses instead, as upstream does.
+//!
 //! Samples are taken when the service does something anyway, so that an idle one stays asleep: what does
 //! not run takes neither memory nor time.
 
@@ -7,14 +11,28 @@ use std::collections::VecDeque;
 
 use ferretto_service::driver::clocks;
 
-/// When a service counts as run wild. The defaults are upstream's.
+/// What is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WatchdogScope {
+    /// What no client can cause: allocated memory that nothing explains, and CPU time of the service's thread that was
+    /// spent for no client. Memory that was freed does not count, whether or not the system has it back.
+    #[default]
+    Own,
+    /// All pages the process occupies, and the CPU time of all its threads, whoever caused it. As upstream's: whoever
+    /// has the service compute for long enough ends it.
+    Process,
+}
+
+/// When a service counts as run wild. The numbers are upstream's by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchdogLimits {
+    /// What is judged.
+    pub scope: WatchdogScope,
     /// Bytes of memory in use beyond what buffers, shared memory and clients' queues explain.
     pub memory_slack: u64,
     /// How long that may last, in nanoseconds.
     pub memory_window: u64,
-    /// Share of one CPU, in percent, that all threads together may use.
+    /// Share of one CPU, in percent, that may be used.
     pub cpu_percent: u64,
     /// Over which time that is measured, in nanoseconds.
     pub cpu_window: u64,
@@ -27,6 +45,7 @@ pub struct WatchdogLimits {
 impl Default for WatchdogLimits {
     fn default() -> Self {
         Self {
+            scope: WatchdogScope::Own,
             memory_slack: 64 << 20,
             memory_window: 30 * SECOND,
             cpu_percent: 90,
@@ -71,11 +90,22 @@ pub(crate) struct Usage {
     /// `CLOCK_MONOTONIC`.
     pub(crate) at: u64,
     /// Bytes of memory.
-    pub(crate) resident: u64,
+    pub(crate) memory: u64,
     /// Bytes of memory it is known to need.
     pub(crate) explained: u64,
     /// Nanoseconds of CPU time since it began.
     pub(crate) cpu: u64,
+}
+
+/// What is known of why the process uses what it does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Explained {
+    /// Bytes that are allocated, at most.
+    pub(crate) private: u64,
+    /// Bytes that are shared with clients.
+    pub(crate) shared: u64,
+    /// CPU time of this thread that was spent for clients, in nanoseconds.
+    pub(crate) clients_cpu: u64,
 }
 
 /// Watches one process.
@@ -100,8 +130,26 @@ impl Watchdog {
         last.is_none_or(|last| now.saturating_sub(last.at) >= self.limits.interval)
     }
 
-    /// Takes a sample and looks back.
-    pub(crate) fn check(&mut self, usage: Usage) -> Result<(), RunWild> {
+    /// Takes a sample and looks back. `now` is `CLOCK_MONOTONIC`.
+    pub(crate) fn check(&mut self, now: u64, explained: &Explained) -> Result<(), RunWild> {
+        let cpu = match self.limits.scope {
+            WatchdogScope::Own => clocks::thread_cpu().saturating_sub(explained.clients_cpu),
+            WatchdogScope::Process => clocks::process_cpu(),
+        };
+        let heap = ferretto_malloc::heap().filter(|_| self.limits.scope == WatchdogScope::Own);
+        let (memory, explained) = match heap {
+            Some(heap) => (heap.in_use, explained.private),
+            None => (resident(), explained.private + explained.shared),
+        };
+        self.judge(Usage {
+            at: now,
+            memory,
+            explained,
+            cpu,
+        })
+    }
+
+    fn judge(&mut self, usage: Usage) -> Result<(), RunWild> {
         self.samples.push_back(usage);
         self.check_memory(usage)?;
         self.check_cpu(usage)?;
@@ -132,7 +180,7 @@ impl Watchdog {
         for sample in samples {
             begin = begin.min(sample.at);
             count += 1;
-            used = used.saturating_add(sample.resident);
+            used = used.saturating_add(sample.memory);
             explained = explained.saturating_add(sample.explained);
         }
         let (used, explained) = (used / count, explained / count);
@@ -166,16 +214,11 @@ impl Watchdog {
     }
 }
 
-/// What this process uses; `explained` is left to the caller. What cannot be read counts as nothing.
-pub(crate) fn usage(at: u64) -> Usage {
+/// Bytes of memory that this process occupies. What cannot be read counts as nothing.
+fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-    Usage {
-        at,
-        resident: pages.unwrap_or(0) * rustix::param::page_size() as u64,
-        explained: 0,
-        cpu: clocks::process_cpu(),
-    }
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
 #[cfg(test)]
@@ -203,9 +246,9 @@ mod tests {
         /// Lets time pass; afterwards so much memory is in use and explained.
         fn after(&mut self, seconds: u64, mib: u64, explained: u64) -> Result<(), RunWild> {
             self.now.at += seconds * SECOND;
-            self.now.resident = mib * MIB;
+            self.now.memory = mib * MIB;
             self.now.explained = explained * MIB;
-            self.watchdog.check(self.now)
+            self.watchdog.judge(self.now)
         }
 
         /// Lets time pass in which it computes for so long.
@@ -307,10 +350,42 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_uses_can_be_read() {
-        let usage = usage(5);
-        assert_eq!(usage.at, 5);
-        assert!(usage.resident > MIB && usage.resident < 1 << 40);
-        assert!(usage.cpu > 0);
+    fn what_clients_are_accountable_for_is_not_judged() {
+        // With nothing to spare, whatever is not explained counts.
+        let limits = |scope| WatchdogLimits {
+            scope,
+            memory_slack: 0,
+            memory_window: 1,
+            cpu_percent: 0,
+            cpu_window: 1,
+            ..WatchdogLimits::default()
+        };
+        let explained = Explained {
+            private: 1 << 40,
+            shared: 0,
+            clients_cpu: u64::MAX,
+        };
+        let mut own = Watchdog::new(limits(WatchdogScope::Own));
+        own.check(1, &explained).unwrap();
+        own.check(2, &explained).unwrap();
+        let mut all = Watchdog::new(limits(WatchdogScope::Process));
+        all.check(1, &explained).unwrap();
+        // Time has passed for the process, in a clock that is ours.
+        let error = all.check(2, &explained).unwrap_err();
+        assert!(matches!(error, RunWild::Cpu { .. }), "{error}");
+        let unexplained = Explained {
+            private: 0,
+            ..explained
+        };
+        let error = own
+            .check(3, &unexplained)
+            .and_then(|()| own.check(4, &unexplained));
+        assert!(matches!(error, Err(RunWild::Memory { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn what_this_process_occupies_can_be_read() {
+        let resident = resident();
+        assert!(resident > MIB && resident < 1 << 40);
     }
 }

@@ -1,34 +1,102 @@
 //! A host that watches what it uses.
 
+mod common;
+
 use std::os::unix::net::UnixStream;
 
-use ferretto_host::{Host, HostOptions, RunWild, WatchdogLimits};
+use common::TestHost;
+use ferretto_host::{
+    CpuAllowance, Host, HostOptions, RelayEndpoints, RunWild, WatchdogLimits, WatchdogScope,
+};
+use ferretto_ipc::Address;
+use ferretto_ipc::client::Event;
+use ferretto_ipc::port::producer;
+use ferretto_ipc::socket::Socket;
 
-#[test]
-fn a_service_that_runs_wild_ends_itself_and_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = HostOptions::in_folder(folder.path());
-    // Every process needs more than nothing.
-    options.watchdog = Some(WatchdogLimits {
-        memory_slack: 0,
+const MIB: usize = 1 << 20;
+
+/// Looks whenever something happens.
+fn attentive(scope: WatchdogScope, slack: usize) -> WatchdogLimits {
+    WatchdogLimits {
+        scope,
+        memory_slack: slack as u64,
         memory_window: 1,
         interval: 0,
         ..WatchdogLimits::default()
+    }
+}
+
+#[test]
+fn a_service_that_runs_wild_ends_itself_and_says_why() {
+    for scope in [WatchdogScope::Own, WatchdogScope::Process] {
+        // Memory that nobody accounts for.
+        let leak = vec![1_u8; 100 * MIB];
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = HostOptions::in_folder(folder.path());
+        options.watchdog = Some(attentive(scope, 64 * MIB));
+        let host = Host::bind(options).unwrap();
+        let path = folder.path().join("producer.sock");
+        // It looks only when something happens.
+        let knocking = std::thread::spawn(move || while UnixStream::connect(&path).is_ok() {});
+        let error = host.run().unwrap_err();
+        knocking.join().unwrap();
+        let text = error.to_string();
+        let RunWild::Memory { used_mib, .. } = error.downcast().unwrap() else {
+            panic!("{text}");
+        };
+        assert!(
+            text.starts_with("the service ended itself: for 0 s it used "),
+            "{text}"
+        );
+        assert!(used_mib >= 100);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        drop(leak);
+    }
+}
+
+#[test]
+fn a_user_who_exceeds_the_allowance_is_held_back_and_then_disconnected_by_name() {
+    let host = TestHost::start_with(|options| {
+        options.limits.cpu_per_user = Some(CpuAllowance {
+            percent: 1,
+            burst: 40_000_000,
+            patience: 1,
+        });
+        options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.relays = RelayEndpoints::Everywhere;
     });
-    let host = Host::bind(options).unwrap();
-    let path = folder.path().join("producer.sock");
-    // It looks only when something happens.
-    let knocking = std::thread::spawn(move || while UnixStream::connect(&path).is_ok() {});
-    let error = host.run().unwrap_err();
-    knocking.join().unwrap();
-    let text = error.to_string();
-    let RunWild::Memory { used_mib, .. } = error.downcast().unwrap() else {
-        panic!("{text}");
-    };
-    assert!(
-        text.starts_with("the service ended itself: for 0 s it used "),
-        "{text}"
+    let mut busy = host.producer();
+    busy.initialize("busy");
+    let sync = producer::Request::Sync(Default::default());
+    'connected: loop {
+        for _ in 0..100 {
+            if busy.0.invoke(&sync, None, true).is_err() {
+                break 'connected;
+            }
+        }
+        for _ in 0..100 {
+            if let Event::Disconnected(_) = busy.event() {
+                break 'connected;
+            }
+        }
+    }
+    let name = format!("producer 1 (pid {})", std::process::id());
+    let me = format!("user {}", rustix::process::getuid().as_raw());
+    let held_back = format!("clients of {me} are held back: they use more than 1 % of a CPU");
+    let disconnected = format!(
+        "{name} was disconnected: clients of {me} have been held back for 0 s, most of all because of it"
     );
-    assert!(used_mib > 0);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(host.notice(), held_back);
+    // On a busy machine it may have had some rest in between.
+    let mut notices = std::iter::from_fn(|| Some(host.notice()));
+    assert_eq!(notices.find(|it| *it != held_back), Some(disconnected));
+    // Others are served all the while.
+    let address = Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: host.port.unwrap(),
+    };
+    let other = Socket::connect(&address).unwrap();
+    let mut other = common::Client::<producer::Port>::bind(other);
+    other.initialize("other");
+    assert!(other.call(&sync).result.is_ok());
 }

@@ -45,6 +45,7 @@ mod memory;
 mod observe;
 mod options;
 mod outbox;
+mod owner;
 pub mod packet;
 mod priority;
 mod producer;

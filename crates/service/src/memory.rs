@@ -16,8 +16,8 @@ const PER_SESSION: u64 = 4 << 20;
 const COMPILED: u64 = 1024;
 
 impl Service {
-    /// Bytes that buffers, shared memory and what clients made the service keep account for, at most. A
-    /// process that uses much more than that has a leak.
+    /// Bytes that buffers and what clients made the service keep account for, at most, without memory that is shared
+    /// with them. A process that has allocated much more than that has a leak.
     pub fn memory_needed(&self) -> u64 {
         let holdings = self.inventory();
         let objects = holdings.producers
@@ -27,7 +27,6 @@ impl Service {
             + holdings.permissions
             + holdings.instances
             + holdings.timers;
-        let shared = self.producers.values().map(|p| p.memory.size());
         let unsent = self.producers.values().map(|p| p.outbox.bytes() as u64);
         self.buffers.memory_needed()
             + self
@@ -35,9 +34,13 @@ impl Service {
                 .values()
                 .map(Session::memory_needed)
                 .sum::<u64>()
-            + shared.sum::<u64>()
             + (self.registry.bytes() + unsent.sum::<u64>()) * DECODED
             + objects as u64 * PER_OBJECT
+    }
+
+    /// Bytes of memory that are shared with producers.
+    pub fn memory_shared(&self) -> u64 {
+        self.producers.values().map(|p| p.memory.size()).sum()
     }
 }
 

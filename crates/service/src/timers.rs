@@ -83,6 +83,15 @@ impl<T> Timers<T> {
             .min()
     }
 
+    /// What that deadline is for.
+    pub(crate) fn next(&self, now: &Clocks) -> Option<&T> {
+        let key = [TimeBase::Monotonic, TimeBase::Boottime]
+            .into_iter()
+            .filter_map(|base| self.first(base))
+            .min_by_key(|key| remaining(now, key))?;
+        self.pending.get(&key)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }

@@ -145,6 +145,35 @@ fn cli_033_modes_of_the_sockets() {
 }
 
 #[test]
+fn what_users_may_use_and_when_the_service_ends_itself_can_be_said() {
+    let world = World::new();
+    let options = ["--user-cpu", "0", "--watchdog", "process"];
+    let running = world.start("traced", &options);
+    until("it listens", || {
+        world.path("consumer.sock").exists().then_some(())
+    });
+    drop(running);
+    for (option, wrong, expected) in [
+        (
+            "--user-cpu",
+            "101",
+            "percent of one CPU, 0 to 100, and not \"101\"",
+        ),
+        (
+            "--user-cpu",
+            "much",
+            "percent of one CPU, 0 to 100, and not \"much\"",
+        ),
+        ("--watchdog", "off", "own or process, and not \"off\""),
+    ] {
+        world
+            .run("traced", &[option, wrong])
+            .returned(1)
+            .complained(expected);
+    }
+}
+
+#[test]
 fn cli_034_and_cli_035_all_sockets_of_a_list_accept_when_the_descriptor_says_so() {
     let world = World::new();
     let names = [world.path("one.sock"), world.path("two.sock")];

@@ -22,6 +22,11 @@ pub fn process_cpu() -> u64 {
     Clock::ProcessTime.now()
 }
 
+/// CPU time of this thread since it began, in nanoseconds.
+pub fn thread_cpu() -> u64 {
+    Clock::ThreadTime.now()
+}
+
 /// Reads `CLOCK_BOOTTIME`, in nanoseconds.
 pub fn boottime() -> u64 {
     Clock::Boottime.now()

@@ -236,7 +236,7 @@ impl Service {
         self.disable_tracing(id, false);
     }
 
-    fn session_of_file(&self, file: FileId) -> Option<SessionId> {
+    pub(crate) fn session_of_file(&self, file: FileId) -> Option<SessionId> {
         let is_it = |output: &Output| output.file == file;
         let mut sessions = self.sessions.iter();
         sessions
