@@ -2,8 +2,8 @@
 
 /// A name without arguments of templates: `Vec<T>::push` is `Vec::push`, `<Vec<T> as Extend<T>>::extend` is
 /// `Vec::extend`.
-pub(super) fn short_name(name: &str) -> String {
-    let name = without_qualification(name);
+pub(super) fn short_name(whole: &str) -> String {
+    let name = without_qualification(whole);
     let mut short = String::new();
     // Arguments are left out; where their brackets do not close, they are no arguments.
     let mut open: Vec<usize> = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn short_name(name: &str) -> String {
     }
     let short = short.trim_end();
     match short.strip_prefix("::").unwrap_or(short) {
-        "" => name,
+        "" => whole.to_owned(),
         short => short.to_owned(),
     }
 }
@@ -37,13 +37,11 @@ fn without_qualification(name: &str) -> String {
     let mut name = name.to_owned();
     while let Some(inside) = name.strip_prefix('<') {
         let Some(end) = closing(inside) else { break };
-        let subject = inside[..end].split(" as ").next().unwrap_or_default();
-        // Those of arguments inside do not count.
-        let closed = subject.matches('>').count() - subject.matches("->").count();
-        let subject = match subject.matches('<').count() == closed {
-            true => subject,
-            false => &inside[..end],
-        };
+        let parts = inside[..end].match_indices(" as ");
+        let outer = parts
+            .map(|(at, _)| &inside[..at])
+            .find(|subject| is_balanced(subject));
+        let subject = outer.unwrap_or(&inside[..end]);
         let subject = subject
             .trim_start_matches(['&', '*'])
             .trim_start_matches("mut ");
@@ -54,6 +52,12 @@ fn without_qualification(name: &str) -> String {
         name = shorter;
     }
     name
+}
+
+/// Whether all brackets that open in a text close in it.
+fn is_balanced(text: &str) -> bool {
+    let arrows = text.matches("->").count();
+    text.matches('<').count() + arrows == text.matches('>').count()
 }
 
 /// The place of the bracket that closes one before the text.

@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(fit("std::vector::push_back", 18), "vector::push_back");
         assert_eq!(fit("a::main::{closure#0}", 16), "main::{closure#…");
         assert_eq!(fit("extraordinarily_long", 8), "extraor…");
-        assert_eq!(fit("llvm::RepeatedPass::run", 14), "…eatedPass::run");
+        assert_eq!(fit("llvm::RepeatedPass::run", 14), "…atedPass::run");
     }
 
     #[test]
