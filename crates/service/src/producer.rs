@@ -20,10 +20,11 @@ use crate::limits::{
     BufferId, MAX_DEFERRED_REQUESTS, MAX_NAME, MAX_PRODUCERS, ProducerId, WriterId,
 };
 use crate::outbox::{Outbox, Outgoing};
+use crate::quota::User;
 use crate::registry::Ignored;
 use crate::service::Service;
 use crate::session::Copied;
-use crate::smb_size::SmbSize;
+use crate::smb_size::{self, SmbSize};
 
 /// A connection to the producer socket.
 #[derive(Debug)]
@@ -93,11 +94,12 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    /// Bytes shared with it.
+    /// Bytes shared with it, or about to be.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Shared(region) => region.region().size() as u64,
-            Self::None | Self::Requested(_) | Self::Inline => 0,
+            Self::Requested(size) => size.size,
+            Self::None | Self::Inline => 0,
         }
     }
 }
@@ -298,6 +300,8 @@ impl Service {
                 .unwrap_or(0)
                 .into(),
         };
+        let brought =
+            brought.filter(|region| self.may_share(User::of(&peer), region.size() as u64));
         let adopted = brought.and_then(|region| adopt(region, size_hint.page));
         let reply = InitializeConnectionResponse {
             using_shmem_provided_by_producer: Some(adopted.is_some()),
@@ -394,6 +398,16 @@ impl Service {
         self.send_pending_commands(id);
     }
 
+    /// Whether producers of this user may have so much more shared memory.
+    fn may_share(&self, user: User, size: u64) -> bool {
+        let of_user = self
+            .producers
+            .values()
+            .filter(|p| User::of(&p.peer) == user);
+        let shared: u64 = of_user.map(|producer| producer.memory.size()).sum();
+        shared + size <= self.options.quotas.shared_memory_per_user
+    }
+
     /// Makes sure the producer has somewhere to write, or will have before the next command reaches
     /// it. `config_kb` is what the session asks for: size and page size.
     pub(crate) fn provide_memory(&mut self, id: ProducerId, config_kb: (u32, u32)) {
@@ -403,12 +417,19 @@ impl Service {
         if !matches!(producer.memory, Memory::None) {
             return;
         }
-        let size = SmbSize::choose(config_kb, producer.size_hint);
+        let mut size = SmbSize::choose(config_kb, producer.size_hint);
         if producer.is_emulated() {
             producer.memory = Memory::Inline;
             let page_kb = (size.page / 1024) as u32;
             return producer.outbox.push(setup_tracing(Some(page_kb)));
         }
+        let user = User::of(&producer.peer);
+        if !self.may_share(user, size.size) {
+            size = smb_size::DEFAULT;
+        }
+        let Some(producer) = self.producers.get_mut(&id) else {
+            return;
+        };
         producer.memory = Memory::Requested(size);
         let (client, size) = (producer.client, size.size as usize);
         self.commands

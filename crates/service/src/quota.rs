@@ -16,6 +16,9 @@ pub struct Quotas {
     pub descriptor_bytes_per_producer: usize,
     /// Size of the descriptors of all producers of one user, in bytes.
     pub descriptor_bytes_per_user: usize,
+    /// Shared memory that all producers of one user may have, in bytes. Those that come later get the least there is, and none
+    /// that they bring is used.
+    pub shared_memory_per_user: u64,
     /// Activations of triggers by one user that are heeded in 24 hours, whatever their names. Requests
     /// with more are rejected.
     pub triggers_per_user: usize,
@@ -32,6 +35,7 @@ impl Default for Quotas {
             data_sources_per_user: 65_536,
             descriptor_bytes_per_producer: 16 << 20,
             descriptor_bytes_per_user: 64 << 20,
+            shared_memory_per_user: 256 << 20,
             triggers_per_user: 16_384,
             pending_commands: 4096,
             pending_command_bytes: 4 << 20,

@@ -7,7 +7,7 @@ pub(crate) struct SmbSize {
     pub(crate) page: u64,
 }
 
-const DEFAULT: SmbSize = SmbSize {
+pub(crate) const DEFAULT: SmbSize = SmbSize {
     size: 256 * 1024,
     page: 4096,
 };

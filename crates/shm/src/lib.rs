@@ -24,6 +24,7 @@ mod chunk;
 mod clock;
 mod commit;
 mod counter;
+mod extents;
 mod finder;
 pub mod fork;
 mod ids;

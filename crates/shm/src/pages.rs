@@ -100,10 +100,15 @@ impl Pages {
         self.page_size
     }
 
+    /// Where a page begins in the region, with its word.
+    pub(crate) fn offset(&self, page: u32) -> usize {
+        page as usize * self.page_size.bytes()
+    }
+
     /// The word of a page; panics if there is no such page.
     fn word(&self, page: u32) -> &AtomicU32 {
         assert!(page < self.count);
-        self.region.word(page as usize * self.page_size.bytes())
+        self.region.word(self.offset(page))
     }
 
     pub(crate) fn load(&self, page: u32, ordering: Ordering) -> u32 {

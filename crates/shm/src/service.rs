@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use crate::extents::Extents;
 use crate::layout::{ChunkHeader, Layout, PageSize};
 use crate::pages::{Pages, Place, State};
 use crate::primitive::{Arc, AtomicU64, Ordering};
@@ -72,13 +73,15 @@ impl ServiceRegion {
     /// in them yet that may be read: whoever reads the chunk has to wait for these. What writers begin meanwhile may be
     /// left out.
     ///
+    /// Memory the producer has not touched is not touched here either: a large region costs what is in it.
+    ///
     /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so `visit` must not.
     pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
         let _reading = self.region().lock_reading();
         // Writers go on while this goes from page to page, and may begin a chunk in a page that was passed and the next
         // one in a page to come. So the last chunk of each is looked for first; all before that are there by then.
         let mut last: HashMap<u16, u32> = HashMap::new();
-        self.for_each_used(|chunk| {
+        self.for_each_used(&Extents::of(self.region()), |chunk| {
             if chunk.holds_something() {
                 let header = chunk.header;
                 let last = last.entry(header.writer_id).or_insert(header.chunk_id);
@@ -87,7 +90,11 @@ impl ServiceRegion {
                 }
             }
         });
-        self.for_each_used(|chunk| {
+        if last.is_empty() {
+            return;
+        }
+        // Looked up again: what was begun before those is to be found.
+        self.for_each_used(&Extents::of(self.region()), |chunk| {
             let Some(&last) = last.get(&chunk.header.writer_id) else {
                 return;
             };
@@ -99,15 +106,18 @@ impl ServiceRegion {
     }
 
     /// Visits every chunk that is not free.
-    fn for_each_used(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
+    fn for_each_used(&self, extents: &Extents, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
         for page in 0..self.pages.count() {
+            if !extents.hold(self.pages.offset(page)) {
+                continue;
+            }
             let word = self.pages.load(page, Ordering::Acquire);
             for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
                 let state = State::of_word(word, index);
                 let Some(place) = self.pages.place(word, page, index) else {
                     continue;
                 };
-                if state != State::Free {
+                if state != State::Free && extents.hold(place.offset) {
                     visit(&ScrapedChunk {
                         region: self,
                         place,
@@ -126,31 +136,45 @@ impl ServiceRegion {
             .copy_out(place.payload_offset(), &mut out[start..]);
     }
 
+    /// The parts of a chunk that have memory, as of now.
+    fn extents(&self, place: &Place) -> Extents {
+        Extents::within(self.region(), place.offset..place.offset + place.size)
+    }
+
+    /// As [`Self::copy_payload`], without touching what the producer has not.
+    fn copy_touched_payload(&self, place: &Place, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + place.payload_size(), 0);
+        let extents = self.extents(place);
+        extents.copy_out(self.region(), place.payload_offset(), &mut out[start..]);
+    }
+
     /// Copies the first `fragments` fragments with their lengths. What an honest producer has published stays as it
     /// is; what lies behind is being written to and must not be looked at.
     fn copy_fragments(&self, place: &Place, fragments: u16, out: &mut Vec<u8>) {
+        let extents = self.extents(place);
         let mut at = 0;
         for _ in 0..fragments {
-            let Some(end) = self.fragment_end(place, at) else {
+            let Some(end) = self.fragment_end(place, &extents, at) else {
                 break;
             };
             let start = out.len();
             out.resize(start + (end - at), 0);
-            self.region()
-                .copy_out(place.payload_offset() + at, &mut out[start..]);
+            let offset = place.payload_offset() + at;
+            extents.copy_out(self.region(), offset, &mut out[start..]);
             at = end;
         }
     }
 
     /// Where the fragment at `at` ends; `None` if its length is malformed or leads outside the chunk.
-    fn fragment_end(&self, place: &Place, at: usize) -> Option<usize> {
+    fn fragment_end(&self, place: &Place, extents: &Extents, at: usize) -> Option<usize> {
         let mut length = 0usize;
         for index in 0..4 {
             let byte_at = at + index;
             if byte_at >= place.payload_size() {
                 return None;
             }
-            let byte = self.region().byte(place.payload_offset() + byte_at);
+            let byte = extents.byte(self.region(), place.payload_offset() + byte_at);
             length |= usize::from(byte & 0x7f) << (7 * index);
             if byte < 0x80 {
                 let end = (byte_at + 1).checked_add(length)?;
@@ -269,7 +293,7 @@ impl ScrapedChunk<'_> {
     /// Appends to `out` the whole payload of a complete chunk, or all but the last counted fragment of another.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
         if self.complete {
-            self.region.copy_payload(&self.place, out);
+            self.region.copy_touched_payload(&self.place, out);
         } else {
             self.region
                 .copy_fragments(&self.place, self.header.count.saturating_sub(1), out);

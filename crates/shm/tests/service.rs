@@ -95,6 +95,65 @@ fn a_chunk_is_not_scraped_without_those_its_writer_began_before_it() {
     assert_eq!(seen, [0, 1, 2, 3, 4]);
 }
 
+/// Memory there is for a region, in bytes.
+fn allocated(region: &Region) -> u64 {
+    let stat = rustix::fs::fstat(region.fd().unwrap()).unwrap();
+    stat.st_blocks as u64 * 512
+}
+
+/// Sets bytes of a region from outside, as another process can.
+fn poke(region: &Region, offset: usize, bytes: &[u8]) {
+    let written = rustix::io::pwrite(region.fd().unwrap(), bytes, offset as u64);
+    assert_eq!(written, Ok(bytes.len()));
+}
+
+#[test]
+fn scraping_touches_no_memory_that_the_producer_did_not() {
+    const PAGE: usize = 32 * 1024;
+    let region = Arc::new(Region::create(32 << 20).unwrap());
+    let service = ServiceRegion::new(Arc::clone(&region), PageSize::new(PAGE).unwrap()).unwrap();
+    let scrape = || {
+        let mut found = Vec::new();
+        service.for_each_uncommitted(|chunk| {
+            let mut payload = Vec::new();
+            chunk.copy_payload(&mut payload);
+            found.push((chunk.location(), chunk.header().chunk_id, payload));
+        });
+        found
+    };
+    assert_eq!((scrape(), allocated(&region)), (Vec::new(), 0));
+
+    // A whole page as one complete chunk, of which little was written, and another of which nothing was: its state is all
+    // there is. In between, pages that were never touched.
+    let complete = |layout: u32, states: u32| (layout << 28 | states).to_le_bytes();
+    let header = |id: u32, count: u16| {
+        let mut header = id.to_le_bytes().to_vec();
+        header.extend(1u16.to_le_bytes());
+        header.extend(count.to_le_bytes());
+        header
+    };
+    poke(&region, 8, &header(7, 1));
+    poke(&region, 16, &[3, 0x0a, 1, b'x']);
+    poke(&region, 0, &complete(1, 3));
+    // Fourteen chunks, all complete, and no memory for the headers of most.
+    let far = 900 * PAGE;
+    poke(&region, far, &complete(5, 0xfff_ffff));
+    // Fragments that lead from hole to hole in a chunk that is being written.
+    let long = 950 * PAGE;
+    poke(&region, long + 8, &header(8, 60));
+    poke(&region, long + 16, &[0x90, 0x60]);
+    poke(&region, long, &complete(1, 1));
+    let before = allocated(&region);
+    let found = scrape();
+    assert_eq!(allocated(&region), before);
+    let (location, id, payload) = &found[0];
+    assert_eq!((*location, *id, payload.len()), ((0, 0), 7, PAGE - 16));
+    assert_eq!(payload[..4], [3, 0x0a, 1, b'x']);
+    assert!(payload[4..].iter().all(|byte| *byte == 0));
+    // Two of the fourteen have their headers where their page has its word.
+    assert_eq!(found.len(), 4);
+}
+
 #[test]
 fn a_chunk_that_is_kept_to_be_patched_is_scraped_with_those_after_it() {
     let options = ArbiterOptions {

@@ -8,7 +8,7 @@ use ferretto_proto::{
 };
 use ferretto_service::{ClientId, Quotas, ServiceOptions};
 
-use crate::world::{Behaviour, ConfigBuilder, World};
+use crate::world::{Behaviour, ConfigBuilder, Producer, World};
 
 fn world(change: impl FnOnce(&mut Quotas)) -> World {
     let mut options = ServiceOptions::default();
@@ -113,6 +113,42 @@ fn descriptors_of_one_producer_and_of_all_of_a_user() {
     assert!(!update(first, 3500));
     assert!(update(first, 100));
     assert!(update(second, 2000));
+}
+
+#[test]
+fn shared_memory_of_all_producers_of_a_user() {
+    let mut world = world(|quotas| quotas.shared_memory_per_user = 3 << 20);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("s"));
+    let producer = |world: &mut World, uid: u32, brings: Option<usize>| {
+        let behaviour = Behaviour {
+            uid,
+            size_hint: 2 << 20,
+            page_hint: 4096,
+            brings,
+            ..Default::default()
+        };
+        let producer = world.producer_with("p", behaviour);
+        world.register(producer, "s");
+        producer
+    };
+    let size = |world: &World, producer| {
+        let producer: &Producer = &world.producers[&producer];
+        let brought = producer.initialized.as_ref().unwrap();
+        let adopted = brought.using_shmem_provided_by_producer == Some(true);
+        (adopted, producer.region.as_ref().unwrap().size())
+    };
+    let first = producer(&mut world, 1, None);
+    assert_eq!(size(&world, first), (false, 2 << 20));
+    let second = producer(&mut world, 1, None);
+    assert_eq!(size(&world, second), (false, 256 << 10));
+    let brings = producer(&mut world, 1, Some(1 << 20));
+    assert_eq!(size(&world, brings), (false, 256 << 10));
+    let foreign = producer(&mut world, 2, Some(2 << 20));
+    assert_eq!(size(&world, foreign), (true, 2 << 20));
+    world.disconnect(first);
+    let third = producer(&mut world, 1, Some(2 << 20));
+    assert_eq!(size(&world, third), (true, 2 << 20));
 }
 
 #[test]
