@@ -2,16 +2,26 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use ferretto_service::ClientId;
 use rustix::process::{Resource, getrlimit};
 
+use crate::closer::Account;
 use crate::notice::Notice;
 use crate::options::Limits;
 use crate::reactor::Reactor;
 
 /// Connections that anyone may have, however few descriptors there are.
-const FEW_CONNECTIONS: u64 = 16;
+const FEW_CONNECTIONS: usize = 16;
+/// Descriptors that a connection takes: its own, and that of its memory or file.
+const PER_CONNECTION: usize = 2;
+/// Descriptors of the service itself, about.
+const OWN: usize = 64;
+/// Descriptors that are left for what may come: a message brings 253 at most.
+const RESERVE: usize = 256;
+/// How many times of what is held for one user may be held for all.
+const HELD_BY_ALL: usize = 2;
 
 /// Whose connections are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,96 +42,195 @@ impl fmt::Display for Origin {
 }
 
 /// The connections of each origin, and what is held for them.
+///
+/// What there is of descriptors and memory is shared by users first, and by the connections of a user then. One who comes
+/// when others have it all gets a share of it: those who have the most lose connections.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    most_connections: usize,
+    /// Connections that a user may have whatever others have, if the operator has said so.
+    most_connections: Option<usize>,
     most_held: usize,
+    /// How many descriptors there are for all clients.
+    descriptors: usize,
     origins: HashMap<Origin, Usage>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Usage {
     connections: usize,
     /// Bytes of what is not sent yet and of unfinished frames.
     held: usize,
+    /// What is to be closed, or was passed.
+    account: Arc<Account>,
     /// Whether the operator knows that connections are refused.
     is_told: bool,
 }
 
+impl Usage {
+    fn descriptors(&self) -> usize {
+        self.connections * PER_CONNECTION + self.account.descriptors()
+    }
+}
+
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Self {
-            most_connections: limits.connections_per_user.unwrap_or_else(affordable),
+            most_connections: limits.connections_per_user,
             most_held: limits.held_per_user,
+            descriptors: limit
+                .saturating_sub(OWN)
+                .max(FEW_CONNECTIONS * PER_CONNECTION),
             origins: HashMap::new(),
         }
     }
 
-    /// Counts a new connection, unless there are too many.
+    /// The account of an origin, which `new` opens if there is none.
+    fn account(&mut self, origin: Origin, new: impl FnOnce() -> Arc<Account>) -> Arc<Account> {
+        let usage = self.origins.entry(origin).or_insert_with(|| Usage {
+            connections: 0,
+            held: 0,
+            account: new(),
+            is_told: false,
+        });
+        Arc::clone(&usage.account)
+    }
+
+    /// Counts a new connection of an origin that has an account, unless there are too many.
     fn admit(&mut self, origin: Origin) -> Result<(), Refused> {
-        let usage = self.origins.entry(origin).or_default();
-        if usage.connections < self.most_connections {
+        self.origins
+            .retain(|known, usage| *known == origin || usage.descriptors() > 0);
+        let share = self.share();
+        let Some(usage) = self.origins.get_mut(&origin) else {
+            return Ok(());
+        };
+        let fits = match self.most_connections {
+            Some(most) => usage.connections < most,
+            None => usage.descriptors() + PER_CONNECTION <= share,
+        };
+        if fits {
             usage.connections += 1;
             return Ok(());
         }
         let is_first = !std::mem::replace(&mut usage.is_told, true);
         Err(Refused {
-            limit: self.most_connections,
+            connections: usage.connections,
             is_first,
         })
     }
 
     fn release(&mut self, origin: Origin) {
+        let most = self.share() / PER_CONNECTION;
+        let most = self.most_connections.unwrap_or(most);
         let Some(usage) = self.origins.get_mut(&origin) else {
             return;
         };
         usage.connections = usage.connections.saturating_sub(1);
         // Not at each connection that comes in place of one that left.
-        if usage.connections < self.most_connections / 2 {
+        if usage.connections < most / 2 {
             usage.is_told = false;
-        }
-        if usage.connections == 0 {
-            self.origins.remove(&origin);
         }
     }
 
-    /// Notes that what is held for a client changed, and returns whether it is too much for its user.
-    fn changed(&mut self, origin: Origin, before: usize, after: usize) -> bool {
-        let Some(usage) = self.origins.get_mut(&origin) else {
-            return false;
-        };
+    /// How many descriptors the clients of one origin may take: as many as each of those there are and one more could,
+    /// with some left over.
+    fn share(&self) -> usize {
+        let usable = self.descriptors - self.reserve();
+        (usable / (self.origins.len() + 1)).max(FEW_CONNECTIONS * PER_CONNECTION)
+    }
+
+    /// How many descriptors nobody is to take: more than one message can bring, if there are so many.
+    fn reserve(&self) -> usize {
+        RESERVE.min(self.descriptors / 4)
+    }
+
+    fn free(&self) -> usize {
+        let used: usize = self.origins.values().map(Usage::descriptors).sum();
+        self.descriptors.saturating_sub(used)
+    }
+
+    /// Whether so few descriptors are left that a message might bring more.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.most_connections.is_none() && self.free() < self.reserve()
+    }
+
+    /// Whether the clients of this origin take more descriptors than their share.
+    pub(crate) fn is_greedy(&self, origin: Origin) -> bool {
+        let usage = self.origins.get(&origin);
+        self.most_connections.is_none()
+            && usage.is_some_and(|usage| usage.descriptors() > self.share())
+    }
+
+    /// Whose connections have to go for others to have some.
+    fn greediest(&self) -> Option<Origin> {
+        if !self.is_scarce() {
+            return None;
+        }
+        let share = self.share();
+        let greedy = self.origins.iter().filter(|(_, usage)| {
+            // Not for what is going already.
+            usage.connections * PER_CONNECTION > share
+        });
+        let (origin, _) = greedy.max_by_key(|(_, usage)| usage.connections)?;
+        Some(*origin)
+    }
+
+    /// Notes that what is held for a client changed. If that is too much for its origin, or for all together, returns who
+    /// has to give some of it back, and how much there may be.
+    fn changed(&mut self, origin: Origin, before: usize, after: usize) -> Option<(Origin, usize)> {
+        let usage = self.origins.get_mut(&origin)?;
         usage.held = usage.held.saturating_sub(before).saturating_add(after);
-        usage.held > self.most_held
+        if usage.held > self.most_held {
+            return Some((origin, self.most_held));
+        }
+        let all: usize = self.origins.values().map(|usage| usage.held).sum();
+        let most = self.most_held.saturating_mul(HELD_BY_ALL);
+        if all <= most {
+            return None;
+        }
+        let (worst, _) = self.origins.iter().max_by_key(|(_, usage)| usage.held)?;
+        Some((*worst, most / self.origins.len()))
     }
 }
 
 #[derive(Debug)]
 struct Refused {
-    limit: usize,
+    connections: usize,
     is_first: bool,
 }
 
-/// As many connections as take half of the descriptors this process may open: with its memory, one takes
-/// two.
-fn affordable() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from((descriptors / 4).max(FEW_CONNECTIONS)).unwrap_or(usize::MAX)
-}
-
 impl Reactor {
-    /// Whether one more connection from there is served; if not, the operator is told, once.
+    /// The account of an origin.
+    pub(crate) fn account_of(&mut self, origin: Origin) -> Arc<Account> {
+        let closer = &self.closer;
+        self.admission.account(origin, || closer.account(origin))
+    }
+
+    /// Whether one more connection from there is served; if not, the operator is told, once. If descriptors become few,
+    /// those who have the most lose a connection or two.
     pub(crate) fn admit(&mut self, origin: Origin) -> bool {
-        match self.admission.admit(origin) {
-            Ok(()) => true,
-            Err(refused) => {
-                if refused.is_first {
-                    let limit = refused.limit;
-                    self.notices
-                        .report(&Notice::TooManyConnections { origin, limit });
-                }
-                false
+        if let Err(refused) = self.admission.admit(origin) {
+            if refused.is_first {
+                let limit = refused.connections;
+                self.notices
+                    .report(&Notice::TooManyConnections { origin, limit });
             }
+            return false;
         }
+        for _ in 0..PER_CONNECTION {
+            let Some(origin) = self.admission.greediest() else {
+                break;
+            };
+            let of_origin = self.clients.values().filter(|c| c.origin == origin);
+            let Some(newest) = of_origin.max_by_key(|client| client.id) else {
+                break;
+            };
+            let (id, client) = (newest.id, newest.name());
+            self.notices.report(&Notice::MadeRoom { client, origin });
+            self.lose(id);
+        }
+        true
     }
 
     /// To be called when a connection is over.
@@ -139,12 +248,15 @@ impl Reactor {
         let after = client.socket.queued() + client.connection.held();
         let origin = client.origin;
         let before = std::mem::replace(&mut client.accounted, after);
-        if before == after || !self.admission.changed(origin, before, after) {
+        if before == after {
             return;
         }
+        let Some((origin, limit)) = self.admission.changed(origin, before, after) else {
+            return;
+        };
         let of_origin = self.clients.values().filter(|c| c.origin == origin);
         if let Some(worst) = of_origin.max_by_key(|client| client.accounted) {
-            let (id, client, limit) = (worst.id, worst.name(), self.admission.most_held);
+            let (id, client) = (worst.id, worst.name());
             self.notices.report(&Notice::TooMuchHeld {
                 client,
                 origin,

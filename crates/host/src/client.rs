@@ -75,16 +75,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Takes an accepted connection; `None` if its peer is gone already.
+    /// Takes an accepted connection, or gives it back if it is not known whose it is.
     pub(crate) fn new(
         id: ClientId,
         role: Role,
         services: Arc<[PortKind]>,
         mut socket: Socket,
         limits: &Limits,
-    ) -> Option<Self> {
+    ) -> Result<Self, Socket> {
         let (origin, connection) = if socket.is_unix() {
-            let credentials = socket.credentials()?;
+            let Some(credentials) = socket.credentials() else {
+                return Err(socket);
+            };
             let peer = host::Peer {
                 uid: credentials.uid,
                 pid: credentials.pid,
@@ -101,7 +103,7 @@ impl Client {
             Role::Producer { .. } => limits.producer_queue,
             Role::Consumer => limits.consumer_queue,
         });
-        Some(Self {
+        Ok(Self {
             id,
             role,
             origin,

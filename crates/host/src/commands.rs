@@ -1,6 +1,6 @@
 //! Carrying out what the service asks for.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use ferretto_ipc::host::{rejection_frame, reply_frame};
@@ -20,9 +20,8 @@ impl Reactor {
             while let Some(command) = self.service.poll_command() {
                 self.execute(now, command);
             }
-            match self.next_gone() {
-                Some(client) => self.service.handle(now, Event::Disconnected { client }),
-                None => return,
+            if !self.tell_of_gone(now) {
+                return;
             }
         }
     }
@@ -74,7 +73,10 @@ impl Reactor {
                 self.share_memory(now, client, Region::create(size));
             }
             Command::AdoptSharedMemory { client, fd } => {
-                self.share_memory(now, client, Region::from_untrusted_fd(fd));
+                // What is no memory is not closed here.
+                let region = Region::inspect(fd.as_fd())
+                    .and_then(|_| Region::from_untrusted_fd(fd.into_fd()));
+                self.share_memory(now, client, region);
             }
             Command::OpenFile { file, place } => self.files.create(file, place),
             Command::AdoptFile { file, fd } => self.files.adopt(file, fd),

@@ -17,6 +17,7 @@
 
 mod admission;
 mod client;
+mod closer;
 mod commands;
 mod extensions;
 mod heartbeat;

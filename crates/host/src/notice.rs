@@ -104,6 +104,22 @@ pub enum Notice {
         /// For how long.
         seconds: u64,
     },
+    /// There were few descriptors left, and those who had the most lost one.
+    #[error("{client} was disconnected: {origin} has more connections than others leave room for")]
+    MadeRoom {
+        /// Who.
+        client: ClientName,
+        /// Whose it is.
+        origin: Origin,
+    },
+    /// A client passed a descriptor although too many are held for its user, most of them because closing them takes long.
+    #[error("{client} was disconnected: too many descriptors are held for clients of {origin}")]
+    TooManyDescriptors {
+        /// Who.
+        client: ClientName,
+        /// Whose it is.
+        origin: Origin,
+    },
     /// An installed description of fields could not be read; traces are made without it.
     #[error("{} is not put into traces: {error}", path.display())]
     ExtensionDescriptor {

@@ -83,10 +83,12 @@ pub struct Limits {
     /// nanoseconds of `CLOCK_MONOTONIC`. Upstream waits ten seconds.
     pub consumer_stall: u64,
     /// Connections that the processes of one user may have, and those of other machines together;
-    /// `None` for as many as leave half of this process's descriptors to everyone else.
+    /// `None` for a share of this process's descriptors: as much as each of the users there are and one more could have. If
+    /// few are left, those who have more than that lose connections.
     pub connections_per_user: Option<usize>,
     /// Bytes of unread commands and replies and of unfinished frames that they may have together,
-    /// before the one with the most is disconnected.
+    /// before the one with the most is disconnected. The clients of all users may have twice as much; then it is one of
+    /// the user with the most.
     pub held_per_user: usize,
     /// How much CPU time the clients of one user may cause; `None`, the default, is any, but never to the harm of other
     /// users. For processes that are nothing but the service.

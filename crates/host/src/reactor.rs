@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto_ipc::Address;
 use ferretto_ipc::host::{Action, Incoming, Peer, Request};
 use ferretto_ipc::port::PortKind;
-use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
+use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received, Socket};
+use ferretto_ipc::{Address, PassedFd};
 use ferretto_priority::ThreadBoost;
 use ferretto_service::driver::{Alarm, Files, clocks};
 use ferretto_service::{ClientId, Clocks, Event, FileId, Service};
@@ -22,6 +22,7 @@ use mio::{Interest, Registry, Token};
 
 use crate::admission::{Admission, Origin};
 use crate::client::{Client, Role};
+use crate::closer::{Account, Closer, Disposer, Remains};
 use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
@@ -77,6 +78,14 @@ impl ListenerState {
     }
 }
 
+/// What is left of a client of which the service was not told yet that it is gone.
+#[derive(Debug)]
+struct Gone {
+    id: ClientId,
+    account: Arc<Account>,
+    remains: Remains,
+}
+
 /// Everything between the event queue and the service.
 #[derive(Debug)]
 pub(crate) struct Reactor {
@@ -87,6 +96,7 @@ pub(crate) struct Reactor {
     timer: Alarm,
     pub(crate) limits: Limits,
     pub(crate) admission: Admission,
+    pub(crate) closer: Closer,
     pub(crate) notices: NoticeSink,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
@@ -106,7 +116,7 @@ pub(crate) struct Reactor {
     /// Clients whose socket took no more.
     pub(crate) unsent: BTreeSet<ClientId>,
     /// Clients that are gone but of which the service was not told yet.
-    gone: Vec<ClientId>,
+    gone: Vec<Gone>,
     accept_again: Option<u64>,
     /// When free memory is given back, `CLOCK_MONOTONIC`.
     release_at: Option<u64>,
@@ -132,6 +142,7 @@ impl Reactor {
             timer,
             admission: Admission::new(&limits),
             schedule: Schedule::new(limits.cpu_per_user.clone()),
+            closer: Closer::new(),
             limits,
             notices,
             boost: ThreadBoost::new(),
@@ -386,7 +397,12 @@ impl Reactor {
 
     /// Closes every connection and completes the files.
     pub(crate) fn finish(mut self) {
-        self.listeners.clear();
+        let account = self.account_of(Origin::Remote);
+        for state in self.listeners.drain(..) {
+            let mut listener = state.listener;
+            listener.remove_file();
+            account.dispose(Remains::Listener(listener));
+        }
         let mut clients: Vec<ClientId> = self.clients.keys().copied().collect();
         clients.sort_unstable();
         for id in clients {
@@ -399,6 +415,9 @@ impl Reactor {
             self.tell(&clocks::read(), event);
         }
         self.files.finish(deadline);
+        // With what it still holds.
+        drop(self.service);
+        self.closer.finish(deadline);
     }
 
     fn accept(&mut self) {
@@ -419,9 +438,10 @@ impl Reactor {
                         self.next_client += 1;
                         let services = Arc::clone(&state.services);
                         let client = Client::new(id, state.role, services, socket, &self.limits);
-                        let origin = client.as_ref().map(|client| client.origin);
-                        if let Some(client) = client {
-                            self.add(client);
+                        let origin = client.as_ref().ok().map(|client| client.origin);
+                        match client {
+                            Ok(client) => self.add(client),
+                            Err(socket) => self.turn_away(Origin::Remote, socket),
                         }
                         self.count(origin);
                     }
@@ -435,10 +455,12 @@ impl Reactor {
         }
     }
 
-    fn add(&mut self, client: Client) {
+    fn add(&mut self, mut client: Client) {
+        let account = self.account_of(client.origin);
         if !self.admit(client.origin) {
-            return;
+            return self.turn_away(client.origin, client.socket);
         }
+        client.socket.set_disposal(Arc::new(Disposer(account)));
         let token = Token(client.id.0 as usize);
         let fd = client.raw_fd();
         match self
@@ -452,8 +474,17 @@ impl Reactor {
             }
             Err(error) => {
                 self.release(client.origin, 0);
+                self.turn_away(client.origin, client.socket);
                 self.notices.report(&Notice::AcceptFailed(error));
             }
+        }
+    }
+
+    /// Ends a connection that is not served. It may bring something nevertheless.
+    fn turn_away(&mut self, origin: Origin, mut socket: Socket) {
+        if !socket.shut_down() {
+            self.account_of(origin)
+                .dispose(Remains::Connection(socket, None));
         }
     }
 
@@ -472,9 +503,20 @@ impl Reactor {
                 Role::Producer { .. } => piece.min(self.buffer.len()),
                 Role::Consumer => piece.min(CONSUMER_READ),
             };
+            // The kernel closes what there is no room for, on this thread.
+            if self.admission.is_scarce()
+                && client.socket.brings_descriptors(&mut self.buffer[..size])
+            {
+                self.refuse_descriptors(id);
+                return false;
+            }
             match client.socket.receive(&mut self.buffer[..size]) {
                 Ok(Received::Data { len, fd }) => {
                     total += len;
+                    if fd.is_some() && self.admission.is_greedy(client.origin) {
+                        self.refuse_descriptors(id);
+                        return false;
+                    }
                     // Less than there was room for: there is no more, and what comes is announced. A
                     // receive also ends behind a descriptor, and the end of the stream comes by itself.
                     if len < size && fd.is_none() && !client.peer_closed {
@@ -504,8 +546,17 @@ impl Reactor {
         true
     }
 
+    fn refuse_descriptors(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get(&id) {
+            let (origin, client) = (client.origin, client.name());
+            self.notices
+                .report(&Notice::TooManyDescriptors { client, origin });
+        }
+        self.lose(id);
+    }
+
     /// Takes `len` bytes in the buffer, received from a client.
-    fn receive(&mut self, id: ClientId, len: usize, fd: Option<OwnedFd>) {
+    fn receive(&mut self, id: ClientId, len: usize, fd: Option<PassedFd>) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
@@ -560,16 +611,25 @@ impl Reactor {
     /// Ends a connection now. The service is told by [`carry_out`](Self::carry_out), which
     /// every turn ends with.
     pub(crate) fn lose(&mut self, id: ClientId) {
-        let Some(client) = self.clients.remove(&id) else {
+        let Some(mut client) = self.clients.remove(&id) else {
             return;
         };
         self.unsent.remove(&id);
         self.dirty.remove(&id);
         self.release(client.origin, client.accounted);
-        // Closing the socket would do as well.
         let _ = self.registry.deregister(&mut SourceFd(&client.raw_fd()));
+        // The other side need not wait until it is closed.
+        client.socket.shut_down();
+        let account = self.account_of(client.origin);
+        let remains = Remains::Connection(client.socket, client.region);
         if client.announced {
-            self.gone.push(id);
+            self.gone.push(Gone {
+                id,
+                account,
+                remains,
+            });
+        } else {
+            account.dispose(remains);
         }
         if self.watchdog.is_some() {
             self.release_at
@@ -579,9 +639,16 @@ impl Reactor {
         self.accept_again = None;
     }
 
-    /// A client that is gone and of which the service must be told.
-    pub(crate) fn next_gone(&mut self) -> Option<ClientId> {
-        self.gone.pop()
+    /// Tells the service of a client that is gone. Returns whether there was one.
+    pub(crate) fn tell_of_gone(&mut self, now: &Clocks) -> bool {
+        let Some(gone) = self.gone.pop() else {
+            return false;
+        };
+        let client = gone.id;
+        self.service.handle(now, Event::Disconnected { client });
+        // Its memory, too, is freed elsewhere, unless the service still needs it.
+        gone.account.dispose(gone.remains);
+        true
     }
 }
 

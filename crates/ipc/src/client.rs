@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::frame::{self, Frame, FrameDecoder, FrameTooLarge, Identity, Message};
+use crate::passed::PassedFd;
 use crate::port::{Method as _, Port, PortMessage};
 use crate::socket::{QueueError, RECEIVE_BUFFER_SIZE, ReceiveError, Received, Socket};
 
@@ -314,11 +315,11 @@ impl<P: Port> Connection<P> {
         self.flush();
     }
 
-    fn consume(&mut self, bytes: &[u8], fd: Option<OwnedFd>) {
+    fn consume(&mut self, bytes: &[u8], fd: Option<PassedFd>) {
         let mut decoder = std::mem::take(&mut self.decoder);
         let result = decoder.decode(bytes, fd, |payload, fd| {
             if let Ok(frame) = Frame::decode(payload) {
-                self.handle(frame, fd);
+                self.handle(frame, fd.map(PassedFd::into_fd));
             }
         });
         self.decoder = decoder;

@@ -1,13 +1,13 @@
 //! The service's side of a connection: frames in, requests out; replies in,
 //! frames out. Knows nothing of sockets.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ferretto_format::Fnv1a;
 use ferretto_wire::DecodeError as WireError;
 
 use crate::frame::{self, Frame, FrameDecoder, FrameTooLarge, Identity, Message};
+use crate::passed::PassedFd;
 use crate::port::{self, Method as _, PortKind, PortMessage};
 
 /// The text upstream sends.
@@ -60,7 +60,7 @@ pub struct Incoming {
     /// The call.
     pub request: Request,
     /// The descriptor that came with the frame.
-    pub fd: Option<OwnedFd>,
+    pub fd: Option<PassedFd>,
 }
 
 /// What follows from received bytes, in order.
@@ -153,7 +153,7 @@ impl Connection {
     pub fn receive(
         &mut self,
         bytes: &[u8],
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
         mut act: impl FnMut(&Peer, Action),
     ) -> Result<(), FrameTooLarge> {
         let Self {
@@ -174,7 +174,7 @@ impl Connection {
 fn dispatch(
     services: &[PortKind],
     payload: &[u8],
-    fd: Option<OwnedFd>,
+    fd: Option<PassedFd>,
     identify: &mut dyn FnMut(&Identity<'_>),
 ) -> Result<Option<Action>, WireError> {
     let Frame {

@@ -7,7 +7,7 @@
 //! * No input from a peer makes it panic, block, or hold more memory than one
 //!   frame. Sending never blocks; what a peer does not read is held up to a
 //!   limit, beyond which the connection is given up.
-//! * A descriptor stays with the frame it was sent with.
+//! * A descriptor stays with the frame it was sent with, and is closed where that may take time.
 //!
 //! # Types to know
 //!
@@ -24,7 +24,9 @@ pub mod client;
 pub mod frame;
 pub mod host;
 pub mod names;
+mod passed;
 pub mod port;
 pub mod socket;
 
 pub use address::Address;
+pub use passed::{CloseHere, Disposal, PassedFd};

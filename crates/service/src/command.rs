@@ -1,8 +1,8 @@
 //! What the service asks the outside world to do.
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::{consumer, producer, relay};
 
 use crate::event::{ClientId, FileId};
@@ -77,7 +77,7 @@ pub enum Command {
         /// The producer.
         client: ClientId,
         /// Its memory.
-        fd: OwnedFd,
+        fd: PassedFd,
     },
     /// Create a file, which must not exist yet (`O_EXCL`), with mode 0600. Answered with
     /// `FileOpened` or `FileFailed`.
@@ -92,7 +92,7 @@ pub enum Command {
         /// Name of the file in later commands.
         file: FileId,
         /// The descriptor, may be a pipe.
-        fd: OwnedFd,
+        fd: PassedFd,
     },
     /// Copy all that was written to the open file `from` so far, from its beginning and whoever wrote
     /// it, into this descriptor at its current offset, and use that as the file `file` from then on.
@@ -104,7 +104,7 @@ pub enum Command {
         /// Name of the copy in later commands.
         file: FileId,
         /// Where it is copied to.
-        fd: OwnedFd,
+        fd: PassedFd,
     },
     /// Append `bytes` to the file. Answered with `FileWritten` once all of them are written, or with
     /// `FileFailed`. At most one write to each file is under way at a time.

@@ -1,8 +1,8 @@
 //! One consumer: its requests, its session, and the replies it still waits for.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 
+use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::enable_tracing_response::State;
 use ferretto_proto::{
@@ -36,7 +36,7 @@ pub(crate) struct Consumer {
     pub(crate) blocked: bool,
     /// An EnableTracing the driver is preparing something for; later requests wait.
     pub(crate) opening: Option<Box<Opening>>,
-    deferred: VecDeque<(Option<u64>, Request, Option<OwnedFd>)>,
+    deferred: VecDeque<(Option<u64>, Request, Option<PassedFd>)>,
 }
 
 /// EnableTracing, interrupted until the driver has done its part.
@@ -89,7 +89,7 @@ impl Service {
         client: ClientId,
         request_id: Option<u64>,
         request: Request,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) {
         let Some(consumer) = self.consumers.get_mut(&client) else {
             return;

@@ -1,8 +1,8 @@
 //! What the outside world tells the service.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::{consumer, producer, relay};
 use ferretto_shm::Region;
 
@@ -62,7 +62,7 @@ pub enum Event {
         /// Method and arguments.
         request: producer::Request,
         /// The descriptor that came with the frame. If the method takes none it is closed.
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     },
     /// A consumer invoked a method.
     ConsumerRequest {
@@ -73,7 +73,7 @@ pub enum Event {
         /// Method and arguments.
         request: consumer::Request,
         /// The descriptor that came with the frame. If the method takes none it is closed.
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     },
     /// A relay invoked a method, on a connection announced by `ProducerConnected`. It speaks for the
     /// machine that peer is on.

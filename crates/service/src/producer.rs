@@ -1,9 +1,9 @@
 //! One producer: its connection, its shared memory, and the commands on their way to it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::get_async_command_response::SetupTracing;
@@ -150,7 +150,7 @@ impl Service {
         client: ClientId,
         request_id: Option<u64>,
         request: Request,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) {
         let Some(connection) = self.producer_connections.get_mut(&client) else {
             return;
@@ -243,7 +243,7 @@ impl Service {
         client: ClientId,
         request_id: Option<u64>,
         request: InitializeConnectionRequest,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) {
         let Some(connection) = self.producer_connections.get_mut(&client) else {
             return;

@@ -22,6 +22,9 @@ pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
 /// Regions start and end on such a boundary.
 const GRANULE: usize = 4096;
 
+/// What the kernel calls the file system of ordinary memory files, see statfs(2).
+const TMPFS_MAGIC: fs::FsWord = 0x0102_1994;
+
 /// The seals that make a received descriptor safe to map: its size can never change.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
@@ -36,8 +39,11 @@ pub enum RegionError {
         /// The size asked for or found.
         size: u64,
     },
-    /// The descriptor is not a file that can be shared memory.
+    /// The descriptor is not a memory file.
     NotAFile,
+    /// The memory is of huge pages: where there are none left, one that was punched out of the file cannot be put back,
+    /// and whoever looks at it dies.
+    HugePages,
     /// The descriptor can still be resized by its sender.
     NotSealed,
     /// The system refused an operation.
@@ -52,7 +58,8 @@ pub enum RegionError {
 ferretto_wire::error_text! {
     RegionError {
         Self::Size { size } => "invalid shared memory size of {size} bytes",
-        Self::NotAFile => "the descriptor received as shared memory is not a regular file",
+        Self::NotAFile => "the descriptor received as shared memory is not a memory file (memfd)",
+        Self::HugePages => "the shared memory received is of huge pages, which its sender can take away",
         Self::NotSealed => "the shared memory received is not sealed against resizing",
         Self::System { action, error } => "cannot {action} shared memory: {error}",
     }
@@ -144,15 +151,26 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// If `fd` is not a regular file of a valid size or cannot be mapped, and if it is not sealed against shrinking,
-    /// growing and further sealing: a sender that could shrink it could crash this process.
+    /// If `fd` is not a memory file of ordinary pages and of a valid size, or cannot be mapped, and if it is not sealed
+    /// against shrinking, growing and further sealing: a sender that could shrink it could crash this process.
     pub fn from_untrusted_fd(fd: OwnedFd) -> Result<Self, RegionError> {
-        let size = file_size(&fd)?;
-        let seals = fs::fcntl_get_seals(&fd).map_err(|_| RegionError::NotSealed)?;
+        let size = Self::inspect(fd.as_fd())?;
+        Self::map(fd, size)
+    }
+
+    /// Returns the size of memory that [`from_untrusted_fd`](Self::from_untrusted_fd) would take, without taking it:
+    /// closing what is no memory may wait for whoever sent it. This never does.
+    ///
+    /// # Errors
+    ///
+    /// As there, except that it is not tried to map it.
+    pub fn inspect(fd: BorrowedFd<'_>) -> Result<usize, RegionError> {
+        let size = file_size(fd)?;
+        let seals = fs::fcntl_get_seals(fd).map_err(|_| RegionError::NotSealed)?;
         if !seals.contains(SEALS) {
             return Err(RegionError::NotSealed);
         }
-        Self::map(fd, size)
+        Ok(size)
     }
 
     fn map(fd: OwnedFd, size: usize) -> Result<Self, RegionError> {
@@ -339,7 +357,16 @@ fn check_size(size: u64) -> Result<usize, RegionError> {
     }
 }
 
-fn file_size(fd: &OwnedFd) -> Result<usize, RegionError> {
+/// The size of a memory file of ordinary pages.
+///
+/// Asks for its seals first: only memory files have any, and no other file's server or device is asked for anything,
+/// which could let this thread wait.
+fn file_size(fd: BorrowedFd<'_>) -> Result<usize, RegionError> {
+    fs::fcntl_get_seals(fd).map_err(|_| RegionError::NotAFile)?;
+    let system_of_file = fs::fstatfs(fd).map_err(system("inspect"))?;
+    if system_of_file.f_type != TMPFS_MAGIC {
+        return Err(RegionError::HugePages);
+    }
     let stat = fs::fstat(fd).map_err(system("inspect"))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(RegionError::NotAFile);

@@ -155,6 +155,29 @@ fn shm_058_descriptors_that_are_no_memory_are_refused() {
 }
 
 #[test]
+fn memory_whose_pages_can_vanish_is_refused() {
+    let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let fd = match rustix::fs::memfd_create("test", flags) {
+        Ok(fd) => fd,
+        Err(error) => return println!("skipped: no huge pages: {error}"),
+    };
+    // There need not be any: they are taken when they are touched.
+    rustix::fs::ftruncate(&fd, 2 << 20).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+        .unwrap();
+    assert!(matches!(
+        Region::from_untrusted_fd(fd),
+        Err(RegionError::HugePages)
+    ));
+    // Of a disk.
+    let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    assert!(matches!(
+        Region::from_untrusted_fd(file.into()),
+        Err(RegionError::NotAFile)
+    ));
+}
+
+#[test]
 fn shm_055_chunks_inside_commits_are_bounded() {
     for length in [0, 1, 7, 65536, 1 << 20] {
         assert_eq!(ChunkHeader::split(&vec![0; length]), None, "{length}");

@@ -141,7 +141,7 @@ impl Driver {
                     request_id: call.request_id,
                     request: call.request,
                     fd: match call.attachment {
-                        Some(Attachment::Descriptor(fd)) => Some(fd),
+                        Some(Attachment::Descriptor(fd)) => Some(fd.into()),
                         _ => None,
                     },
                 };
@@ -179,7 +179,7 @@ impl Driver {
             client,
             request_id: call.request_id,
             request: call.request,
-            fd,
+            fd: fd.map(Into::into),
         };
         self.tell(now, event);
     }

@@ -31,6 +31,8 @@ macro_rules! attacks {
 }
 
 attacks! {
+    descriptors
+    lingering
     unfinished_frames
 }
 

@@ -1,6 +1,8 @@
 //! A host on sockets in a temporary folder, and clients that wait.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod passing;
+
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

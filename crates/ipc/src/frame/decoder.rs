@@ -1,8 +1,7 @@
 //! Cutting a byte stream into frames, with each descriptor on its own frame.
 
-use std::os::fd::OwnedFd;
-
 use super::{HEADER_SIZE, MAX_PAYLOAD_SIZE};
+use crate::passed::PassedFd;
 
 /// A peer announced a frame larger than the limit. The connection is beyond
 /// repair and must be closed.
@@ -33,7 +32,7 @@ ferretto_wire::error_text! {
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     partial: Vec<u8>,
-    partial_fd: Option<OwnedFd>,
+    partial_fd: Option<PassedFd>,
 }
 
 impl FrameDecoder {
@@ -54,8 +53,8 @@ impl FrameDecoder {
     pub fn decode(
         &mut self,
         input: &[u8],
-        fd: Option<OwnedFd>,
-        mut deliver: impl FnMut(&[u8], Option<OwnedFd>),
+        fd: Option<PassedFd>,
+        mut deliver: impl FnMut(&[u8], Option<PassedFd>),
     ) -> Result<(), FrameTooLarge> {
         if input.is_empty() {
             return Ok(());
@@ -154,6 +153,11 @@ impl FrameDecoder {
         let end = HEADER_SIZE + header(&self.partial)? as usize;
         let missing = end - self.partial.len();
         let available = missing.min(input.len() - taken);
+        if self.partial.capacity() < self.partial.len() + available {
+            // Twice as much as before, but never more than the frame.
+            let wanted = available.max(self.partial.len()).min(missing);
+            self.partial.reserve_exact(wanted);
+        }
         self.partial
             .extend_from_slice(&input[taken..taken + available]);
         (available == missing).then_some(taken + available)
@@ -162,12 +166,12 @@ impl FrameDecoder {
 
 /// A received descriptor and the position of the frame it belongs to.
 struct Fd {
-    fd: Option<OwnedFd>,
+    fd: Option<PassedFd>,
     owner: usize,
 }
 
 impl Fd {
-    fn take_for(&mut self, start: usize) -> Option<OwnedFd> {
+    fn take_for(&mut self, start: usize) -> Option<PassedFd> {
         if start == self.owner {
             self.fd.take()
         } else {
@@ -199,8 +203,8 @@ mod tests {
     }
 
     /// A descriptor that can be told apart by its inode.
-    fn descriptor() -> OwnedFd {
-        rustix::pipe::pipe().unwrap().0
+    fn descriptor() -> PassedFd {
+        rustix::pipe::pipe().unwrap().0.into()
     }
 
     #[test]
@@ -292,7 +296,7 @@ mod tests {
             let mut decoder = FrameDecoder::new();
             let mut seen = Vec::new();
             let mut note =
-                |payload: &[u8], fd: Option<OwnedFd>| seen.push((payload.to_vec(), fd.is_some()));
+                |payload: &[u8], fd: Option<PassedFd>| seen.push((payload.to_vec(), fd.is_some()));
             let head = [frame(b"a"), whole[..split].to_vec()].concat();
             decoder
                 .decode(&head, Some(descriptor()), &mut note)

@@ -199,6 +199,20 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// Removes the socket file, if it is still ours. Nobody can connect then, except who did already.
+    pub fn remove_file(&mut self) {
+        if let Some((path, device, inode)) = self.file.take()
+            && rustix::fs::lstat(&path)
+                .is_ok_and(|status| (status.st_dev, status.st_ino) == (device, inode))
+        {
+            // Nobody is left to tell if this fails, and a stale file does no
+            // harm: the next service replaces it.
+            let _ = rustix::fs::unlink(&path);
+        }
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -207,14 +221,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some((path, device, inode)) = &self.file
-            && rustix::fs::lstat(path)
-                .is_ok_and(|status| (status.st_dev, status.st_ino) == (*device, *inode))
-        {
-            // Nobody is left to tell if this fails, and a stale file does no
-            // harm: the next service replaces it.
-            let _ = rustix::fs::unlink(path);
-        }
+        self.remove_file();
     }
 }
 

@@ -14,17 +14,19 @@ pub use out_queue::QueueError;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
 };
 
 use crate::address::Address;
 use crate::frame::MAX_FRAME_SIZE;
+use crate::passed::{CloseHere, Disposal, PassedFd};
 use out_queue::OutQueue;
 
 /// The out queue's limit unless set otherwise, in bytes.
@@ -47,17 +49,15 @@ fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)?)
 }
 
-/// Room for the control message of exactly one descriptor, which on 64-bit
-/// machines has padding for a second. More than two is thus noticed, and the
-/// alignment keeps the padding from growing.
-#[repr(C, align(8))]
-struct ControlBuffer([MaybeUninit<u8>; 24]);
-
-impl ControlBuffer {
-    fn new() -> Self {
-        Self([MaybeUninit::uninit(); 24])
-    }
-}
+/// The most descriptors that may come with one message: as many as fit where upstream makes room for one.
+const MOST_PASSED: usize = 2;
+/// The most that the kernel lets anyone send.
+const MOST_SENT: usize = 253;
+/// Room for all of them. What there is no room for is closed by the kernel before a receive returns, which may take as
+/// long as the sender likes.
+const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(MOST_SENT));
+/// How often a connection that ends is read from: more than its queue can hold.
+const MOST_UNREAD: usize = 4096;
 
 /// The process at the other end, as the kernel saw it when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub enum Received {
         /// How many.
         len: usize,
         /// The descriptor, closed on exec.
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     },
     /// Nothing to read now.
     WouldBlock,
@@ -112,6 +112,7 @@ pub struct Socket {
     fd: OwnedFd,
     is_unix: bool,
     out: OutQueue,
+    disposal: Option<Arc<dyn Disposal>>,
 }
 
 impl Socket {
@@ -133,6 +134,7 @@ impl Socket {
             fd,
             is_unix,
             out: OutQueue::new(DEFAULT_OUT_LIMIT),
+            disposal: None,
         })
     }
 
@@ -182,15 +184,15 @@ impl Socket {
     /// Reads what has arrived, at most as much as `buffer` holds.
     ///
     /// Of two descriptors received together the first is kept, as upstream
-    /// does.
+    /// does. All others are left to the [`Disposal`] that was set.
     ///
     /// # Errors
     ///
     /// See [`ReceiveError`].
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        let mut space = ControlBuffer::new();
+        let mut space = [MaybeUninit::uninit(); CONTROL_SIZE];
         let mut control = if self.is_unix {
-            RecvAncillaryBuffer::new(&mut space.0)
+            RecvAncillaryBuffer::new(&mut space)
         } else {
             RecvAncillaryBuffer::default()
         };
@@ -207,21 +209,71 @@ impl Socket {
             Err(Errno::AGAIN) => return Ok(Received::WouldBlock),
             Err(errno) => return Err(ReceiveError::Io(errno.into())),
         };
-        let mut fd = None;
+        let (mut fd, mut count) = (None, 0);
         for part in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = part {
-                // The rest is dropped, which closes it.
                 for received in fds {
+                    count += 1;
+                    let received = PassedFd::new(received, self.disposal.clone());
+                    // The rest is disposed of.
                     fd.get_or_insert(received);
                 }
             }
         }
-        if message.flags.contains(ReturnFlags::CTRUNC) {
+        if count > MOST_PASSED {
             return Err(ReceiveError::TooManyDescriptors);
+        }
+        if message.flags.contains(ReturnFlags::CTRUNC) {
+            // This process may not open as many as came.
+            return Err(ReceiveError::Io(Errno::MFILE.into()));
         }
         match message.bytes {
             0 => Ok(Received::Closed),
             len => Ok(Received::Data { len, fd }),
+        }
+    }
+
+    /// Whether what a receive into such a buffer would bring has descriptors with it. What is in the buffer afterwards is
+    /// still to be received.
+    pub fn brings_descriptors(&self, buffer: &mut [u8]) -> bool {
+        if !self.is_unix {
+            return false;
+        }
+        let mut slices = [IoSliceMut::new(buffer)];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        // There is no room for them.
+        let mut control = RecvAncillaryBuffer::default();
+        rustix::net::recvmsg(&self.fd, &mut slices, &mut control, flags)
+            .is_ok_and(|message| message.flags.contains(ReturnFlags::CTRUNC))
+    }
+
+    /// Has descriptors that arrive disposed of in this way, if they are not needed. Otherwise they are closed where they
+    /// are dropped.
+    pub fn set_disposal(&mut self, disposal: Arc<dyn Disposal>) {
+        self.disposal = Some(disposal);
+    }
+
+    /// Ends the connection for the other side. It can send nothing more from here on, and what it has sent is still to be
+    /// closed: by [`close`](Self::close), or by dropping this. What is queued is forgotten. Never blocks.
+    ///
+    /// Returns whether that is done at once, because nothing was sent.
+    pub fn shut_down(&mut self) -> bool {
+        self.out = OutQueue::new(0);
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+        !self.is_unix || rustix::io::ioctl_fionread(&self.fd).is_ok_and(|unread| unread == 0)
+    }
+
+    /// Closes this, and descriptors that the other side has sent and nobody has received. That may take time, if less
+    /// than the other side has asked for.
+    pub fn close(mut self) {
+        self.shut_down();
+        self.set_disposal(Arc::new(CloseHere));
+        let mut buffer = [0; 4096];
+        for _ in 0..MOST_UNREAD {
+            match self.receive(&mut buffer) {
+                Ok(Received::Data { .. }) | Err(ReceiveError::TooManyDescriptors) => {}
+                Ok(Received::Closed | Received::WouldBlock) | Err(ReceiveError::Io(_)) => return,
+            }
         }
     }
 
@@ -326,7 +378,7 @@ mod tests {
             panic!("{received:?}")
         };
         assert_eq!(inode(&fd), inode(&first));
-        assert_ne!(fd.as_raw_fd(), first.as_raw_fd());
+        assert_ne!(fd.as_fd().as_raw_fd(), first.as_raw_fd());
         assert!(
             rustix::io::fcntl_getfd(&fd)
                 .unwrap()

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ferretto_ipc::PassedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
@@ -128,12 +129,13 @@ impl Files {
     }
 
     /// Takes a descriptor as the file.
-    pub fn adopt(&mut self, file: FileId, fd: OwnedFd) {
-        self.spawn(file, move |_| Some(fd));
+    pub fn adopt(&mut self, file: FileId, fd: PassedFd) {
+        // On its own thread, which may wait, it is an ordinary one.
+        self.spawn(file, move |_| Some(fd.into_fd()));
     }
 
     /// Copies what was written to `from` up to now, and takes `fd`, which it is copied to, as the file.
-    pub fn copy(&mut self, from: FileId, file: FileId, fd: OwnedFd) {
+    pub fn copy(&mut self, from: FileId, file: FileId, fd: PassedFd) {
         let (sender, original) = mpsc::channel();
         if let Some(open) = self.open.get(&from) {
             // If that fails, the other end of the channel is told.

@@ -5,8 +5,8 @@
 //! point, so that nothing falls between them.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
+use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
@@ -36,7 +36,7 @@ pub(crate) struct PendingClone {
     filtered: bool,
     trigger: Option<Received>,
     /// Where the copy of the session's file goes, if it writes one.
-    pub(super) output: Option<OwnedFd>,
+    pub(super) output: Option<PassedFd>,
     /// `CLOCK_BOOTTIME`.
     started: u64,
     /// Flushes not over yet.
@@ -83,7 +83,7 @@ impl Service {
         client: ClientId,
         request_id: Option<u64>,
         request: CloneSessionRequest,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) {
         let requester = Requester { client, request_id };
         if let Err(error) = self.begin_clone(requester, request, fd) {
@@ -95,7 +95,7 @@ impl Service {
         &mut self,
         requester: Requester,
         request: CloneSessionRequest,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) -> Result<(), CloneError> {
         let is_bugreport = request.selector == Some(Selector::SessionId(BUGREPORT_SESSION));
         let id = self.select_source(request.selector.as_ref())?;

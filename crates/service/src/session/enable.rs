@@ -1,8 +1,8 @@
 //! EnableTracing: from a config to a session, or to a refusal.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
+use ferretto_ipc::PassedFd;
 use ferretto_proto::trace_config::LockdownModeOperation;
 use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
@@ -29,7 +29,7 @@ use crate::snapshot::SnapshotRing;
 #[derive(Debug)]
 pub(crate) enum Destination {
     Memory,
-    Descriptor(OwnedFd),
+    Descriptor(PassedFd),
     Path(FilePlace),
 }
 
@@ -39,7 +39,7 @@ impl Service {
         client: ClientId,
         request_id: Option<u64>,
         request: EnableTracingRequest,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) {
         if request.attach_notification_only.unwrap_or(false) {
             return self.rearm_end_notification(client, request_id);
@@ -57,7 +57,7 @@ impl Service {
         client: ClientId,
         request_id: Option<u64>,
         config: TraceConfig,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) -> Result<Option<()>, EnableError> {
         let checked = self.check_enable(client, config, fd.is_some())?;
         let destination = self.destination(client, &checked.config, fd)?;
@@ -81,7 +81,7 @@ impl Service {
         &self,
         client: ClientId,
         config: &TraceConfig,
-        fd: Option<OwnedFd>,
+        fd: Option<PassedFd>,
     ) -> Result<Destination, EnableError> {
         if !config.write_into_file.unwrap_or(false) {
             return Ok(Destination::Memory);

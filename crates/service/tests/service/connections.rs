@@ -1,5 +1,7 @@
 //! Producers come, offer things, and go.
 
+use std::os::fd::OwnedFd;
+
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::tracing_service_state::DataSource;
 use ferretto_proto::{
@@ -72,12 +74,12 @@ fn ipc_036_memory_that_cannot_be_mapped_is_refused() {
         producer_provided_shmem: Some(true),
         ..Default::default()
     };
-    let fd = std::fs::File::open("/dev/null").unwrap().into();
+    let fd = std::fs::File::open("/dev/null").unwrap();
     world.event(Event::ProducerRequest {
         client: producer,
         request_id: Some(1),
         request: Request::InitializeConnection(request),
-        fd: Some(fd),
+        fd: Some(OwnedFd::from(fd).into()),
     });
     let reply = world.producers[&producer].initialized.clone().unwrap();
     assert_eq!(reply.using_shmem_provided_by_producer, Some(false));
@@ -105,7 +107,7 @@ fn requests_wait_while_memory_is_being_mapped() {
         .into(),
         ..Default::default()
     };
-    let fd = std::fs::File::open("/dev/null").unwrap().into();
+    let fd = OwnedFd::from(std::fs::File::open("/dev/null").unwrap()).into();
     let requests = [
         (Request::InitializeConnection(initialize), Some(fd)),
         (Request::RegisterDataSource(register), None),

@@ -257,7 +257,7 @@ impl Life {
             client,
             request_id: None,
             request,
-            fd: self.random.one_in(4).then(null),
+            fd: self.random.one_in(4).then(null).map(Into::into),
         });
         // It may have begun a session of no label.
         let unknown = self.ledger.new_trace(None);

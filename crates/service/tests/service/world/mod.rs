@@ -169,7 +169,7 @@ impl World {
             client,
             request_id: Some(id),
             request,
-            fd,
+            fd: fd.map(Into::into),
         });
         id
     }

@@ -1,8 +1,11 @@
 //! Producers: real writers over real chunks, and the manners of a client library.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
@@ -98,7 +101,7 @@ impl World {
         let fd = brought.map(|region| {
             self.producers.get_mut(&client).unwrap().region = Some(Arc::clone(&region));
             self.brought.push_back(region);
-            std::fs::File::open("/dev/null").unwrap().into()
+            PassedFd::from(OwnedFd::from(File::open("/dev/null").unwrap()))
         });
         let request = InitializeConnectionRequest {
             producer_name: Some(name.into()),

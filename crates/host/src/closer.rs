@@ -1,0 +1,259 @@
+//! Closing what clients passed, and their connections, where it holds up nobody else.
+//!
+//! The last one to close a socket may wait for what it has not sent, the last one to close a file for its file system,
+//! which may be a program of the client, and with a connection go descriptors that nobody has received. So the service
+//! closes none of that itself. Threads do, a few for each user: one who makes them wait waits for himself.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::socket::{Listener, Socket};
+use ferretto_ipc::{CloseHere, Disposal};
+use ferretto_shm::Region;
+
+use crate::admission::Origin;
+
+/// How many threads may close what came from one user.
+const THREADS_PER_USER: usize = 4;
+/// With so many threads, a user gets one at most.
+const MANY_THREADS: usize = 32;
+/// With so many, none is added.
+const MOST_THREADS: usize = 256;
+
+/// What is to be closed.
+#[derive(Debug)]
+pub(crate) enum Remains {
+    /// What a client passed.
+    Descriptor(OwnedFd),
+    /// The connection of a client that is gone, and the memory shared with it.
+    Connection(Socket, Option<Arc<Region>>),
+    /// A socket at which clients may have been waiting.
+    Listener(Listener),
+}
+
+impl Remains {
+    fn close(self) {
+        match self {
+            Self::Descriptor(fd) => CloseHere.close(fd),
+            Self::Connection(socket, _memory) => socket.close(),
+            Self::Listener(listener) => {
+                while let Ok(Some(socket)) = listener.accept() {
+                    socket.close();
+                }
+            }
+        }
+    }
+}
+
+/// The threads that close, and what they have to do.
+#[derive(Debug)]
+pub(crate) struct Closer(Arc<Shared>);
+
+/// What came from one user and is not closed yet.
+#[derive(Debug)]
+pub(crate) struct Account {
+    origin: Origin,
+    descriptors: AtomicUsize,
+    closer: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to do, or something was done.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queues: HashMap<Origin, Queue>,
+    /// Users with something to do, in the order of their turns.
+    turns: VecDeque<Origin>,
+    threads: usize,
+    /// Threads that wait for something to do.
+    idle: usize,
+    over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(Arc<Account>, Remains)>,
+    /// How many threads are closing something of this user.
+    busy: usize,
+}
+
+impl Closer {
+    /// Has no threads before there is something to do.
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// The account of a user. There must be one for each.
+    pub(crate) fn account(&self, origin: Origin) -> Arc<Account> {
+        Arc::new(Account {
+            origin,
+            descriptors: AtomicUsize::new(0),
+            closer: Arc::clone(&self.0),
+        })
+    }
+
+    /// Waits until all is closed, or `deadline`. What is not is closed later, or with the process.
+    pub(crate) fn finish(self, deadline: Instant) {
+        let mut state = self.0.lock();
+        while !state.queues.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                break;
+            }
+            let waited = self.0.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.over = true;
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Account {
+    /// How many descriptors this user has the service hold, besides connections: some that were passed, some to be
+    /// closed.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.descriptors.load(Ordering::Relaxed)
+    }
+
+    /// Closes something on another thread.
+    pub(crate) fn dispose(self: &Arc<Self>, remains: Remains) {
+        self.descriptors.fetch_add(1, Ordering::Relaxed);
+        self.enqueue(remains);
+    }
+
+    fn enqueue(self: &Arc<Self>, remains: Remains) {
+        let mut state = self.closer.lock();
+        let queue = state.queues.entry(self.origin).or_default();
+        queue.waiting.push_back((Arc::clone(self), remains));
+        if queue.waiting.len() == 1 {
+            state.turns.push_back(self.origin);
+        }
+        if state.idle > 0 {
+            drop(state);
+            return self.closer.changed.notify_all();
+        }
+        Shared::add_thread(&self.closer, &mut state);
+    }
+}
+
+/// An [`Account`] as a disposal: that of what a connection of its user brings.
+#[derive(Debug)]
+pub(crate) struct Disposer(pub(crate) Arc<Account>);
+
+impl Disposal for Disposer {
+    fn arrived(&self) {
+        self.0.descriptors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn taken(&self) {
+        self.0.descriptors.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn close(&self, fd: OwnedFd) {
+        self.0.enqueue(Remains::Descriptor(fd));
+    }
+}
+
+impl State {
+    /// Whether there is something to do for which another thread may be started.
+    fn wants_thread(&self) -> bool {
+        self.idle == 0 && self.turns.iter().any(|origin| self.may_add_thread(*origin))
+    }
+
+    fn may_add_thread(&self, origin: Origin) -> bool {
+        let busy = self.queues.get(&origin).map_or(0, |queue| queue.busy);
+        let most = match self.threads {
+            ..MANY_THREADS => THREADS_PER_USER,
+            MANY_THREADS..MOST_THREADS => 1,
+            _ => 0,
+        };
+        busy < most
+    }
+
+    /// The next thing to close, of a user who does not keep too many threads busy.
+    fn next(&mut self) -> Option<(Origin, Arc<Account>, Remains)> {
+        for _ in 0..self.turns.len() {
+            let origin = self.turns.pop_front()?;
+            let Some(queue) = self.queues.get_mut(&origin) else {
+                continue;
+            };
+            if queue.busy >= THREADS_PER_USER {
+                self.turns.push_back(origin);
+                continue;
+            }
+            if let Some((account, remains)) = queue.waiting.pop_front() {
+                queue.busy += 1;
+                if !queue.waiting.is_empty() {
+                    self.turns.push_back(origin);
+                }
+                return Some((origin, account, remains));
+            }
+        }
+        None
+    }
+
+    fn done(&mut self, origin: Origin) {
+        if let Some(queue) = self.queues.get_mut(&origin) {
+            queue.busy -= 1;
+            if queue.busy == 0 && queue.waiting.is_empty() {
+                self.queues.remove(&origin);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_thread(this: &Arc<Self>, state: &mut State) {
+        if !state.wants_thread() {
+            return;
+        }
+        state.threads += 1;
+        let shared = Arc::clone(this);
+        let builder = thread::Builder::new().name("closer".to_owned());
+        // Without a thread it waits for the next one.
+        if builder.spawn(move || Self::work(&shared)).is_err() {
+            state.threads -= 1;
+        }
+    }
+
+    /// A thread's life: one stays to wait for what comes, the others end when there is nothing to do.
+    fn work(this: &Arc<Self>) {
+        let mut state = this.lock();
+        loop {
+            while let Some((origin, account, remains)) = state.next() {
+                // This one may take long.
+                Self::add_thread(this, &mut state);
+                drop(state);
+                remains.close();
+                account.descriptors.fetch_sub(1, Ordering::Relaxed);
+                state = this.lock();
+                state.done(origin);
+                if state.queues.is_empty() {
+                    this.changed.notify_all();
+                }
+            }
+            if state.over || state.idle > 0 {
+                state.threads -= 1;
+                return;
+            }
+            state.idle += 1;
+            let waited = this.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}

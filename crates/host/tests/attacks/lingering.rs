@@ -1,0 +1,50 @@
+//! Sockets that linger when they are closed, passed wherever a descriptor can be.
+
+use std::collections::VecDeque;
+
+use crate::common::bind_frame;
+use crate::common::passing::{Lingering, borrow, pass};
+use crate::frame::{Attack, TWO, Target};
+
+pub(crate) const ATTACK: Attack = Attack {
+    users: TWO,
+    ..Attack::by_nobody(run)
+};
+
+/// How many connections each has at a time.
+const CONNECTIONS: usize = 50;
+
+fn run(target: &Target) {
+    let mut lingering = Lingering::default();
+    let bind = bind_frame("ProducerPort");
+    let mut sockets = VecDeque::new();
+    let mut passed = 0_u64;
+    loop {
+        for (bytes, count) in [
+            // An answer comes back, or half a frame stays, or the connection ends.
+            (&bind[..], 1),
+            (&bind[..9], 1),
+            (&bind[..], 3),
+            (&[0xff; 4][..], 2),
+        ] {
+            let fds: Vec<_> = (0..count).map(|_| lingering.socket()).collect();
+            let before = passed;
+            for socket in [target.producer_socket(), target.consumer_socket()] {
+                let Some(socket) = socket else { continue };
+                passed += u64::from(pass(&socket, bytes, &borrow(&fds)));
+                sockets.push_back(socket);
+            }
+            if passed == before {
+                // This process would wait for them itself.
+                std::mem::forget(fds);
+            }
+        }
+        while sockets.len() > CONNECTIONS {
+            sockets.pop_front();
+        }
+        if !target.goes_on() {
+            break;
+        }
+    }
+    assert!(passed > 0);
+}
