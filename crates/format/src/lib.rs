@@ -6,19 +6,23 @@
 //! - [`FlushFlags`]: the reason and initiator of a flush.
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
-//! - `sequence` (feature `read`): what earlier packets of a sequence say for its later ones.
+//! - [`IncrementalState`] and [`EventClocks`]: when a writer has to begin its sequence anew, and how it writes timestamps.
+//! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
 pub mod clock;
+mod event_clocks;
 mod flush;
 mod framing;
 mod hash;
+mod incremental;
 mod loss;
-#[cfg(feature = "read")]
 pub mod sequence;
 pub mod sequence_flags;
 
+pub use event_clocks::EventClocks;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};
 pub use framing::{PACKET_TAG, Preamble};
 pub use hash::Fnv1a;
+pub use incremental::IncrementalState;
 pub use loss::Loss;

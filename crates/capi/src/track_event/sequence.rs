@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ferretto::track_event::{EventBuffer, EventEncoder, Process, Thread};
 use ferretto_client::TraceWriter;
-use ferretto_format::clock::{BOOTTIME, INCREMENTAL, SCALED};
+use ferretto_format::clock::{BOOTTIME, INCREMENTAL};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use ferretto_format::{EventClocks, IncrementalState};
 use ferretto_proto::fields::{
-    clock_snapshot, process_descriptor, thread_descriptor, trace_packet, trace_packet_defaults,
-    track_descriptor, track_event_defaults,
+    process_descriptor, thread_descriptor, trace_packet, trace_packet_defaults, track_descriptor,
+    track_event_defaults,
 };
 
 use super::category::is_wanted;
@@ -20,10 +21,6 @@ use crate::clock::now;
 
 /// How many verdicts on categories that are not registered are kept.
 const VERDICTS: usize = 20;
-
-/// After so many bytes a sequence starts anew by itself: what is left of it in a ring buffer can be read then, whatever was
-/// overwritten, and what is remembered stays small. That takes a few hundred bytes.
-const RENEWAL: u64 = 64 << 10;
 
 /// When something happens, in the clock of the sequence unless said otherwise.
 pub(super) fn present() -> PerfettoTeTimestamp {
@@ -38,38 +35,32 @@ pub(super) struct Sequence {
     filter: Arc<Filter>,
     process: &'static Process,
     thread: Thread,
-    clock: Clock,
+    clocks: EventClocks,
     pub(super) interner: Interner,
     /// Tracks described since the last reset.
     pub(super) described: Numbers,
     /// Whether categories are wanted, by name and tags.
     verdicts: Vec<(Vec<u8>, bool)>,
-    /// What was written before cannot be relied on.
-    is_stale: bool,
-    drop_count: u64,
-    /// Starts anew when the writer has written so much.
-    renew_at: u64,
+    state: IncrementalState,
 }
 
 impl Sequence {
     pub(super) fn new(filter: Arc<Filter>, drop_count: u64) -> Self {
         Self {
-            clock: Clock::new(&filter),
+            clocks: EventClocks::new(filter.unit, !filter.absolute_timestamps, BOOTTIME),
             filter,
             process: Process::current(),
             thread: Thread::current(),
             interner: Interner::new(),
             described: Numbers::default(),
             verdicts: Vec::new(),
-            is_stale: true,
-            drop_count,
-            renew_at: 0,
+            state: IncrementalState::new(drop_count),
         }
     }
 
     /// Forgets what was interned, before the next event.
     pub(super) fn clear(&mut self) {
-        self.is_stale = true;
+        self.state.clear();
     }
 
     /// The number of the thread's track.
@@ -90,7 +81,9 @@ impl Sequence {
         time: PerfettoTeTimestamp,
     ) -> EventEncoder<'b> {
         let mut packet = begin(buffer);
-        self.clock.write(&mut packet, time, NEEDS_INCREMENTAL_STATE);
+        self.clocks
+            .write_timestamp(&mut packet, time.clock_id, time.value);
+        packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
         packet
     }
 
@@ -103,11 +96,10 @@ impl Sequence {
         buffer: &mut EventBuffer,
         time: PerfettoTeTimestamp,
     ) -> bool {
-        let is_lost = self.drop_count != writer.drop_count();
-        if self.is_stale || is_lost || writer.written() >= self.renew_at {
-            self.reset(writer, buffer, time);
-        }
-        !self.is_stale
+        let must_restart = self
+            .state
+            .must_restart(writer.drop_count(), writer.written());
+        !must_restart || self.reset(writer, buffer, time)
     }
 
     #[cold]
@@ -116,37 +108,35 @@ impl Sequence {
         writer: &mut TraceWriter,
         buffer: &mut EventBuffer,
         time: PerfettoTeTimestamp,
-    ) {
+    ) -> bool {
         self.interner.clear();
         self.described.clear();
         self.verdicts.clear();
-        self.drop_count = writer.drop_count();
-        self.renew_at = writer.written() + RENEWAL;
+        self.state.restart(writer.drop_count(), writer.written());
         let is_own = matches!(time.clock_id, BOOTTIME | INCREMENTAL);
         let start = if is_own { time.value } else { now() };
-        self.clock.last = start;
+        self.clocks.restart(start);
         let mut packet = begin(buffer);
-        self.clock
-            .write(&mut packet, time, INCREMENTAL_STATE_CLEARED);
+        self.clocks
+            .write_timestamp(&mut packet, time.clock_id, time.value);
+        packet.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
         packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
-            let clock = self.clock.default.into();
+            let clock = self.clocks.default_clock().into();
             defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock);
             defaults.nested(trace_packet_defaults::TRACK_EVENT_DEFAULTS, |defaults| {
                 defaults.varint(track_event_defaults::TRACK_UUID, self.thread_track());
             });
         });
-        self.clock.write_snapshot(&mut packet, start);
+        self.clocks.write_snapshot(&mut packet, start);
         writer.write_packet(buffer.written());
-        // A packet that was discarded does not count: every event tries again. What would follow now could find room,
-        // and be of no use.
-        self.is_stale = writer.is_dropping();
-        if self.is_stale {
-            return;
+        if !self.state.restarted(writer.is_dropping()) {
+            return false;
         }
         self.describe_thread(buffer, time);
         writer.write_packet(buffer.written());
         self.describe_process(buffer, time);
         writer.write_packet(buffer.written());
+        true
     }
 
     fn describe_thread(&mut self, buffer: &mut EventBuffer, time: PerfettoTeTimestamp) {
@@ -224,91 +214,4 @@ unsafe fn key(descriptor: &PerfettoTeCategoryDescriptor) -> Vec<u8> {
 pub(super) fn begin(buffer: &mut EventBuffer) -> EventEncoder<'_> {
     buffer.clear();
     EventEncoder::new(buffer)
-}
-
-/// How timestamps are written.
-#[derive(Debug)]
-struct Clock {
-    /// Nanoseconds per unit, at least 1.
-    unit: u64,
-    /// The clock of packets that name none.
-    default: u32,
-    /// The time that differences refer to.
-    last: u64,
-}
-
-impl Clock {
-    fn new(filter: &Filter) -> Self {
-        let default = match (filter.absolute_timestamps, filter.unit) {
-            (false, _) => INCREMENTAL,
-            (true, 1) => BOOTTIME,
-            (true, _) => SCALED,
-        };
-        Self {
-            unit: filter.unit,
-            default,
-            last: 0,
-        }
-    }
-
-    fn units(&self, time: u64) -> u64 {
-        if self.unit == 1 {
-            time
-        } else {
-            time / self.unit
-        }
-    }
-
-    /// Writes the fields that every packet begins with.
-    #[inline]
-    fn write(&mut self, packet: &mut EventEncoder<'_>, time: PerfettoTeTimestamp, flags: u64) {
-        let clock = match time.clock_id {
-            INCREMENTAL => self.default,
-            other => other,
-        };
-        if clock == INCREMENTAL && time.value >= self.last {
-            let units = self.units(time.value - self.last);
-            // Whole units only, so that what is cut off is not lost.
-            self.last += units * self.unit;
-            packet.varint(trace_packet::TIMESTAMP, units);
-        } else {
-            let (value, named) = match clock {
-                INCREMENTAL if self.unit == 1 => (time.value, Some(BOOTTIME)),
-                INCREMENTAL => (self.units(time.value), Some(SCALED)),
-                clock if clock == self.default => (self.units(time.value), None),
-                clock => (time.value, Some(clock)),
-            };
-            packet.varint(trace_packet::TIMESTAMP, value);
-            if let Some(clock) = named {
-                packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock.into());
-            }
-        }
-        packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
-    }
-
-    /// Tells readers how the clocks of the sequence relate to the time since boot.
-    fn write_snapshot(&self, packet: &mut EventEncoder<'_>, start: u64) {
-        if self.default == BOOTTIME {
-            return;
-        }
-        packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
-            let mut add = |id: u32, time: u64, is_incremental: Option<bool>| {
-                snapshot.nested(clock_snapshot::CLOCKS, |clock| {
-                    clock.varint(clock_snapshot::clock::CLOCK_ID, id.into());
-                    clock.varint(clock_snapshot::clock::TIMESTAMP, time);
-                    if let Some(is_incremental) = is_incremental {
-                        clock.bool(clock_snapshot::clock::IS_INCREMENTAL, is_incremental);
-                        clock.varint(clock_snapshot::clock::UNIT_MULTIPLIER_NS, self.unit);
-                    }
-                });
-            };
-            add(BOOTTIME, start, None);
-            if self.default == INCREMENTAL {
-                add(INCREMENTAL, self.units(start), Some(true));
-            }
-            if self.unit > 1 {
-                add(SCALED, self.units(start), Some(false));
-            }
-        });
-    }
 }

@@ -128,7 +128,7 @@ impl Sequence {
     ) {
         EventEncoder::new(buffer).varint(track_event::TYPE, event.kind as u64);
         if is_on_thread && let Some(thread_time) = &mut self.thread_time {
-            let units = thread_time.take(when.now, self.clock.unit());
+            let units = thread_time.take(when.now, self.clocks.unit());
             EventEncoder::new(buffer).int(track_event::EXTRA_COUNTER_VALUES, units);
         }
         if let Categories::Static(category) = event.categories {
@@ -189,7 +189,7 @@ impl Sequence {
     fn difference(&mut self, uuid: u64, value: CounterValue) -> CounterValue {
         if self.counters.len() >= MAX_COUNTERS && !self.counters.contains_key(&uuid) {
             // Everything is told anew with the next event, so that no sum goes wrong.
-            self.is_stale = true;
+            self.state.clear();
         }
         let last = self.counters.get(&uuid).copied();
         let (difference, sum) = match (value, last) {

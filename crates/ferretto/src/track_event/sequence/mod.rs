@@ -13,14 +13,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
+use ferretto_format::{EventClocks, IncrementalState};
 use ferretto_proto::fields::trace_packet;
 
-use self::clock::Clock;
 use self::dynamic::Decisions;
 use self::prefix::{Key, Prefixes};
 use self::thread_time::ThreadTime;
 use self::uuids::Uuids;
-use super::buffer::{EventBuffer, EventEncoder};
+use super::buffer::{EventBuffer, EventEncoder, short_timestamp};
 use super::clock as event_clock;
 use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
 use super::field::Field;
@@ -33,10 +33,6 @@ use super::track::{Marker, Track};
 /// Most incremental counters whose last value is remembered.
 const MAX_COUNTERS: usize = 1 << 14;
 
-/// After so many bytes a sequence starts anew by itself, so that what is left of it in a ring buffer can be read whatever was
-/// overwritten. That takes a few hundred bytes.
-const RENEWAL: u64 = 64 << 10;
-
 /// Writes events and whatever they need to be understood.
 #[derive(Debug)]
 pub(super) struct Sequence {
@@ -45,7 +41,7 @@ pub(super) struct Sequence {
     process: &'static Process,
     thread: Thread,
     identity: Identity,
-    clock: Clock,
+    clocks: EventClocks,
     interner: Interner,
     prefixes: Prefixes,
     /// Tracks described since the last reset.
@@ -54,11 +50,7 @@ pub(super) struct Sequence {
     counters: HashMap<u64, CounterValue>,
     decisions: Decisions,
     thread_time: Option<ThreadTime>,
-    /// What was written before cannot be relied on.
-    is_stale: bool,
-    drop_count: u64,
-    /// Starts anew when the writer has written so much.
-    renew_at: u64,
+    state: IncrementalState,
     /// Until the writer has written so much, events may be written quickly; 0 if not even the next.
     quick_until: u64,
 }
@@ -79,8 +71,12 @@ impl Sequence {
         thread: Thread,
     ) -> Self {
         Self {
-            clock: Clock::new(&filter, event_clock::number()),
-            drop_count: writer.drop_count(),
+            clocks: EventClocks::new(
+                filter.timestamp_unit,
+                !filter.absolute_timestamps,
+                event_clock::number(),
+            ),
+            state: IncrementalState::new(writer.drop_count()),
             thread_time: ThreadTime::new(&filter),
             identity: Identity::of(process, &thread),
             writer,
@@ -92,24 +88,21 @@ impl Sequence {
             described: Uuids::default(),
             counters: HashMap::new(),
             decisions: Decisions::default(),
-            is_stale: true,
-            renew_at: 0,
             quick_until: 0,
         }
     }
 
     /// Forgets what was interned, before the next event.
     pub(super) fn clear(&mut self) {
-        self.is_stale = true;
+        self.state.clear();
         self.quick_until = 0;
     }
 
     /// Whether what was written before cannot be relied on, or is so much that it may have been overwritten.
     #[inline]
     fn must_start_anew(&self) -> bool {
-        self.is_stale
-            || self.drop_count != self.writer.drop_count()
-            || self.writer.written() >= self.renew_at
+        let (drop_count, written) = (self.writer.drop_count(), self.writer.written());
+        self.state.must_restart(drop_count, written)
     }
 
     pub(super) fn flush(&mut self) {
@@ -131,8 +124,8 @@ impl Sequence {
     /// only then packets may have been lost.
     fn settle(&mut self) {
         let is_usual =
-            !self.must_start_anew() && self.thread_time.is_none() && self.clock.is_plain();
-        self.quick_until = if is_usual { self.renew_at } else { 0 };
+            !self.must_start_anew() && self.thread_time.is_none() && self.clocks.is_plain();
+        self.quick_until = if is_usual { self.state.renew_at() } else { 0 };
     }
 
     /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
@@ -159,11 +152,11 @@ impl Sequence {
                 self.prefixes.get(key)?.whole()
             }
         };
-        let time = self.clock.usual_time(now)?;
+        let time = short_timestamp(self.clocks.difference(now)?)?;
         if !self.writer.write_short_packet(time, behind_time) {
             return None;
         }
-        self.clock.advance(now);
+        self.clocks.advance(now);
         Some(())
     }
 
@@ -214,7 +207,7 @@ impl Sequence {
         event: &Event<'_>,
         track: Option<u64>,
     ) {
-        let body = self.clock.begin_event(buffer, when.now, when.given);
+        let body = clock::begin_event(&mut self.clocks, buffer, when.now, when.given);
         self.write_body(buffer, when, event, track);
         buffer.end_nested(body);
         if !self.interner.pending().is_empty() {

@@ -6,7 +6,7 @@ use ferretto_wire::varint_bits;
 
 use super::Sequence;
 use super::prefix::{self, Key};
-use crate::track_event::buffer::EVENT_LENGTH;
+use crate::track_event::buffer::{EVENT_LENGTH, short_timestamp};
 use crate::track_event::event::{Categories, CounterValue, Event, Name, Place};
 use crate::track_event::field::Field;
 use crate::track_event::track::Track;
@@ -28,7 +28,7 @@ impl Sequence {
             return None;
         }
         let beginning = self.quick_beginning(event)?;
-        let (time, width) = self.clock.usual_time(now)?;
+        let (time, width) = short_timestamp(self.clocks.difference(now)?)?;
         let track = match quick_track(event)? {
             Some(track) => Some(self.known_number(track)?),
             None => None,
@@ -59,7 +59,7 @@ impl Sequence {
         let fields = width + EVENT_LENGTH;
         packet.set(fields - 1, (packet.len() - fields) as u8);
         packet.finish();
-        self.clock.advance(now);
+        self.clocks.advance(now);
         Some(())
     }
 

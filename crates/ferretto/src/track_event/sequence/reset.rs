@@ -3,7 +3,7 @@
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 
-use super::{RENEWAL, Sequence, When};
+use super::{Sequence, When, clock};
 use crate::engine::settings;
 use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
@@ -20,12 +20,11 @@ impl Sequence {
         if let Some(thread_time) = &mut self.thread_time {
             thread_time.reset();
         }
-        self.drop_count = self.writer.drop_count();
-        self.renew_at = self.writer.written() + RENEWAL;
-        self.clock.reset(when.now);
+        self.state
+            .restart(self.writer.drop_count(), self.writer.written());
+        self.clocks.restart(when.now);
         self.write_defaults(buffer, when);
-        self.is_stale = self.writer.is_dropping();
-        if self.is_stale {
+        if !self.state.restarted(self.writer.is_dropping()) {
             return false;
         }
         let when = When {
@@ -45,7 +44,7 @@ impl Sequence {
             Marker::Slices,
         );
         if self.thread_time.is_some() {
-            let counter = CounterTrack::thread_time(self.clock.unit());
+            let counter = CounterTrack::thread_time(self.clocks.unit());
             self.introduce(buffer, when, &counter.track, Marker::Counter(&counter));
         }
         true
@@ -53,8 +52,14 @@ impl Sequence {
 
     fn write_defaults(&mut self, buffer: &mut EventBuffer, when: When) {
         buffer.clear();
-        self.clock
-            .write(buffer, when.now, when.given, INCREMENTAL_STATE_CLEARED);
+        let clocks = &mut self.clocks;
+        clock::write(
+            clocks,
+            buffer,
+            when.now,
+            when.given,
+            INCREMENTAL_STATE_CLEARED,
+        );
         let thread_time = self.thread_time.as_ref().map(|_| {
             CounterTrack::thread_time(1)
                 .track
@@ -62,7 +67,7 @@ impl Sequence {
         });
         let mut packet = EventEncoder::new(buffer);
         packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
-            let clock = self.clock.default_clock();
+            let clock = self.clocks.default_clock();
             defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock.into());
             defaults.nested(trace_packet_defaults::TRACK_EVENT_DEFAULTS, |defaults| {
                 defaults.varint(track_event_defaults::TRACK_UUID, self.identity.thread);
@@ -71,7 +76,7 @@ impl Sequence {
                 }
             });
         });
-        self.clock.write_snapshot(&mut packet, when.now);
+        self.clocks.write_snapshot(&mut packet, when.now);
         self.writer.write_packet(buffer.written());
     }
 
@@ -91,8 +96,14 @@ impl Sequence {
         }
         let registered = track::description(uuid);
         buffer.clear();
-        self.clock
-            .write(buffer, when.now, when.given, NEEDS_INCREMENTAL_STATE);
+        let clocks = &mut self.clocks;
+        clock::write(
+            clocks,
+            buffer,
+            when.now,
+            when.given,
+            NEEDS_INCREMENTAL_STATE,
+        );
         let mut packet = EventEncoder::new(buffer);
         match registered {
             Some(description) => packet.bytes(trace_packet::TRACK_DESCRIPTOR, &description),
@@ -111,12 +122,12 @@ impl Sequence {
         uuid: u64,
         description: &[u8],
     ) {
-        let is_lost = self.is_stale || self.drop_count != self.writer.drop_count();
+        let is_lost = self.state.is_void(self.writer.drop_count());
         if is_lost || !self.described.contains(uuid) {
             return;
         }
         buffer.clear();
-        self.clock.write(buffer, now, None, NEEDS_INCREMENTAL_STATE);
+        clock::write(&mut self.clocks, buffer, now, None, NEEDS_INCREMENTAL_STATE);
         EventEncoder::new(buffer).bytes(trace_packet::TRACK_DESCRIPTOR, description);
         self.writer.write_packet(buffer.written());
         self.settle();

@@ -1,0 +1,94 @@
+//! The life of a writer's incremental state.
+
+/// Bytes after which a sequence begins anew by itself: what is left of it in a ring buffer can be read then, whatever
+/// was overwritten. Beginning anew takes a few hundred bytes.
+const RENEWAL: u64 = 64 << 10;
+
+/// The validity of a writer's incremental state: what later packets may rely on.
+///
+/// It is void at the beginning, when a recording clears it, after a packet was lost, and each 64 KiB. The writer then
+/// [restarts](Self::restart): it forgets what it interned and described, and writes its first packet again, with
+/// [`INCREMENTAL_STATE_CLEARED`](crate::sequence_flags::INCREMENTAL_STATE_CLEARED).
+#[derive(Clone, Copy, Debug)]
+pub struct IncrementalState {
+    is_stale: bool,
+    /// The writer's count of lost packets at the last restart.
+    drop_count: u64,
+    /// The writer's count of bytes at which the state is renewed.
+    renew_at: u64,
+}
+
+impl IncrementalState {
+    /// The state of a writer that has written nothing, with its count of lost packets.
+    pub const fn new(drop_count: u64) -> Self {
+        Self {
+            is_stale: true,
+            drop_count,
+            renew_at: 0,
+        }
+    }
+
+    /// Makes the state void.
+    pub fn clear(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Returns true if the state is void because it was cleared or packets were lost since.
+    #[inline]
+    pub fn is_void(&self, drop_count: u64) -> bool {
+        self.is_stale || self.drop_count != drop_count
+    }
+
+    /// Returns true if the writer has to restart before its next packet, given its counts of lost packets and of bytes.
+    #[inline]
+    pub fn must_restart(&self, drop_count: u64, written: u64) -> bool {
+        self.is_void(drop_count) || written >= self.renew_at
+    }
+
+    /// Begins a restart; to be called before its first packet is written.
+    pub fn restart(&mut self, drop_count: u64, written: u64) {
+        self.drop_count = drop_count;
+        self.renew_at = written + RENEWAL;
+    }
+
+    /// Ends a restart after its first packet, given whether the writer drops packets now. Returns false if the packet
+    /// was dropped: the state stays void, and the next event tries again. What followed now could find room, and be of
+    /// no use.
+    pub fn restarted(&mut self, is_dropping: bool) -> bool {
+        self.is_stale = is_dropping;
+        !is_dropping
+    }
+
+    /// Returns the count of bytes at which the state is renewed.
+    #[inline]
+    pub fn renew_at(&self) -> u64 {
+        self.renew_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IncrementalState, RENEWAL};
+
+    #[test]
+    fn state_is_void_at_first_after_a_clear_a_loss_and_a_while() {
+        let mut state = IncrementalState::new(3);
+        assert!(state.must_restart(3, 0));
+        state.restart(3, 100);
+        assert!(state.restarted(false));
+        assert!(!state.must_restart(3, 100));
+        assert!(state.must_restart(4, 100), "a packet was lost");
+        assert!(state.must_restart(3, 100 + RENEWAL), "a while");
+        assert!(!state.is_void(3));
+        state.clear();
+        assert!(state.is_void(3));
+    }
+
+    #[test]
+    fn a_restart_that_is_dropped_is_tried_again() {
+        let mut state = IncrementalState::new(0);
+        state.restart(0, 0);
+        assert!(!state.restarted(true));
+        assert!(state.must_restart(0, 0));
+    }
+}
