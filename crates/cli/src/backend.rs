@@ -9,24 +9,27 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ferretto_client::Notice;
 use ferretto_client::transport::SERVICE_USER_VARIABLE;
-use ferretto_host::{Host, HostOptions, Stopper};
+use ferretto_host::{Host, HostOptions, Notice as HostNotice, NoticeSink, Stopper};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::names;
 use ferretto_perf::Profiler;
 use ferretto_perf::event::Scope;
 use ferretto_probes::{Probes, ProbesOptions};
-use tempfile::TempDir;
 
 use crate::errors::without_numbers;
+use crate::private_folder::PrivateFolder;
 
 /// How long the data sources of this process may take to register.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a pipe that nobody reads may keep the service once the recording is over.
+const FILE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where the session connects to.
 #[derive(Debug)]
 pub(crate) enum Backend {
     System(Address),
-    Own(Own),
+    Own(Box<Own>),
 }
 
 /// A service and data sources in threads of this process.
@@ -36,7 +39,7 @@ pub(crate) struct Own {
     profiler: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     probes: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
-    _folder: TempDir,
+    _folder: PrivateFolder,
     /// Where producers connect.
     pub(crate) producer: Address,
     /// Where consumers connect.
@@ -52,8 +55,12 @@ impl Backend {
     }
 
     /// Starts service and data sources; see [`Own::private`].
-    pub(crate) fn own(tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
-        Own::private(tell).map(Self::Own)
+    pub(crate) fn own(
+        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+        waiting: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let own = Own::private(tell, waiting)?;
+        Ok(Self::Own(Box::new(own)))
     }
 
     /// Where consumers connect.
@@ -83,10 +90,23 @@ impl Backend {
 
 impl Own {
     /// On sockets that only this user can reach. Returns once the data sources can be recorded. `tell` gets a sentence
-    /// for each data source that could not be set up, from another thread.
-    pub(crate) fn private(tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
-        let folder = private_folder()?;
-        Self::start(HostOptions::in_folder(folder.path()), folder, tell)
+    /// for each data source that could not be set up, from another thread, and `waiting` one if the recording cannot end
+    /// because of some.
+    pub(crate) fn private(
+        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+        waiting: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let folder = PrivateFolder::create()?;
+        let mut host = HostOptions::in_folder(folder.path());
+        host.only_user = Some(rustix::process::geteuid().as_raw());
+        host.notices = NoticeSink::new(move |notice| {
+            if let HostNotice::Waiting(_) = notice {
+                waiting(&notice.to_string());
+            }
+        });
+        // Who gives up waiting waits no longer for pipes either.
+        host.limits.file_patience = FILE_PATIENCE;
+        Self::start(host, folder, tell)
     }
 
     /// On sockets that the environment names, and private ones otherwise; with `system` on those where the system's
@@ -95,7 +115,7 @@ impl Own {
         system: bool,
         tell: impl Fn(&str, &str) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let folder = private_folder()?;
+        let folder = PrivateFolder::create()?;
         let mut host = HostOptions::in_folder(folder.path());
         let named = |variable| system || std::env::var_os(variable).is_some();
         if named(names::PRODUCER_SOCKET_VARIABLE) {
@@ -131,7 +151,7 @@ impl Own {
 
     fn start(
         options: HostOptions,
-        folder: TempDir,
+        folder: PrivateFolder,
         tell: impl Fn(&str, &str) + Send + Sync + 'static,
     ) -> Result<Self> {
         let consumer = options.consumer.clone();
@@ -299,14 +319,6 @@ impl ProfilerStarts {
             _ => Ok(done.1.clone()),
         }
     }
-}
-
-/// Readable by its owner only, as these folders are.
-fn private_folder() -> Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("ferretto-")
-        .tempdir()
-        .context("cannot make a folder for the sockets")
 }
 
 fn spawn(

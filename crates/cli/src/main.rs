@@ -16,6 +16,7 @@ mod open;
 mod output;
 mod perfetto;
 mod print;
+mod private_folder;
 mod privileges;
 mod profile;
 mod record;

@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 
 /// Writes a file, whole, or standard output if the path is `-`. `inputs` are the files that `write` reads or has read,
 /// `-` among them being standard input.
@@ -42,17 +44,27 @@ pub(crate) fn create(path: &Path, inputs: &[&Path]) -> Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).open(path);
     let file = file.with_context(|| format!("cannot write {name}"))?;
-    let metadata = file.metadata()?;
-    if let Some(input) = same(&metadata, inputs) {
-        bail!(
-            "{name} is the same file as {input}, which it is made from; name another one with -o"
-        );
-    }
-    if metadata.is_file() {
+    refuse_inputs(&file, path, inputs)?;
+    if file.metadata()?.is_file() {
         file.set_len(0)
             .with_context(|| format!("cannot write {name}"))?;
     }
     Ok(file)
+}
+
+/// Refuses a file, opened at `path`, that is one of `inputs`.
+///
+/// # Errors
+///
+/// If it is one of them.
+pub(crate) fn refuse_inputs(file: &File, path: &Path, inputs: &[&Path]) -> Result<()> {
+    let name = path.display();
+    if let Some(input) = same(&file.metadata()?, inputs) {
+        bail!(
+            "{name} is the same file as {input}, which it is made from; name another one with -o"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a standard output that is one of `inputs`: what is written would be read again.
@@ -61,8 +73,7 @@ pub(crate) fn create(path: &Path, inputs: &[&Path]) -> Result<File> {
 ///
 /// If it is one of them.
 pub(crate) fn check_standard_output(inputs: &[&Path]) -> Result<()> {
-    let output = metadata(io::stdout());
-    if let Some(input) = output.and_then(|output| same(&output, inputs)) {
+    if let Some(input) = standard_output().and_then(|output| same(&output, inputs)) {
         bail!("standard output is the same file as {input}; send it to another one");
     }
     Ok(())
@@ -83,11 +94,31 @@ fn same(output: &Metadata, inputs: &[&Path]) -> Option<String> {
     })
 }
 
+/// What standard output is.
+pub(crate) fn standard_output() -> Option<Metadata> {
+    metadata(io::stdout())
+}
+
+/// Keeps a file from being written by another recording, for as long as it is open here or where it was passed to.
+/// `false` if another has it. Where files cannot be locked, nothing is.
+pub(crate) fn lock(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+}
+
+/// Whether a recording is being written to the file at `path`.
+pub(crate) fn is_locked(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).is_ok_and(|file| {
+        flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    })
+}
+
 fn metadata(stream: impl AsFd) -> Option<Metadata> {
     let file: File = stream.as_fd().try_clone_to_owned().ok()?.into();
     file.metadata().ok()
 }
 
-fn is_standard(path: &Path) -> bool {
+/// Whether a path stands for standard output, or input.
+pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -210,6 +210,10 @@ impl Reactor {
     /// Whether one more connection from there is served; if not, the operator is told, once. If descriptors become few,
     /// those who have the most lose a connection or two.
     pub(crate) fn admit(&mut self, origin: Origin) -> bool {
+        let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);
+        if !self.only_user.is_none_or(served) {
+            return false;
+        }
         if let Err(refused) = self.admission.admit(origin) {
             if refused.is_first {
                 let limit = refused.connections;

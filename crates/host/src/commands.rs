@@ -84,6 +84,9 @@ impl Reactor {
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),
             Command::SyncFile { file } => self.files.sync(file),
             Command::CloseFile { file } => self.files.close(file),
+            Command::ReportWaiting { waiting } => {
+                self.notices.report(&Notice::Waiting(waiting));
+            }
             Command::Disconnect { client } => self.close_after_flush(client),
         }
     }

@@ -171,6 +171,7 @@ impl Host {
             options.limits,
             options.notices,
         );
+        reactor.only_user = options.only_user;
         if let Some(limits) = options.watchdog {
             reactor.watch(limits);
         }

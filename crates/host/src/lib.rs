@@ -35,6 +35,7 @@ pub mod traced;
 mod watchdog;
 
 pub use admission::Origin;
+pub use ferretto_service::Waiting;
 pub use ferretto_service::driver::system_info;
 pub use host::{Host, HostError, Stopper};
 pub use inherited::{InheritedError, InheritedSockets};

@@ -10,7 +10,7 @@ use ferretto_ipc::frame::FrameTooLarge;
 use ferretto_ipc::host::ReplyTooLarge;
 use ferretto_ipc::socket::{QueueError, ReceiveError};
 use ferretto_priority::BoostError;
-use ferretto_service::ClientId;
+use ferretto_service::{ClientId, Waiting};
 
 use crate::admission::Origin;
 
@@ -140,9 +140,32 @@ pub enum Notice {
         /// For at least so long.
         seconds: u64,
     },
+    /// A session cannot end because of data sources that do not answer.
+    #[error("{}", waiting_text(.0))]
+    Waiting(Waiting),
     /// A connection could not be accepted; it is tried again soon.
     #[error("a connection could not be accepted: {0}")]
     AcceptFailed(#[source] io::Error),
+}
+
+fn waiting_text(waiting: &Waiting) -> String {
+    let shown = |name: &[u8]| -> String {
+        let text = String::from_utf8_lossy(name);
+        // Names are whatever a program says.
+        text.chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect()
+    };
+    let names = waiting
+        .sources
+        .iter()
+        .map(|(producer, source)| format!("{} of {}", shown(source), shown(producer)));
+    let what = match waiting.stop {
+        true => "to stop",
+        false => "to hand over its last data",
+    };
+    let names: Vec<String> = names.collect();
+    format!("waiting for {} {what}", names.join(", "))
 }
 
 /// A client, as a notice names it.

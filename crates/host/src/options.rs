@@ -36,6 +36,8 @@ pub struct HostOptions {
     pub service: ServiceOptions,
     /// How much a client may cost.
     pub limits: Limits,
+    /// Whose processes alone are served, besides root's; everyone's if `None`. What others connect is closed unread.
+    pub only_user: Option<u32>,
     /// Who is told of what goes wrong with clients.
     pub notices: NoticeSink,
     /// When the host ends itself because the whole process uses too much; `None`, the default, is never.
@@ -146,6 +148,7 @@ impl HostOptions {
             permissions: None,
             service: service_options(),
             limits: Limits::default(),
+            only_user: None,
             notices: NoticeSink::default(),
             watchdog: None,
         }

@@ -98,6 +98,8 @@ pub(crate) struct Reactor {
     pub(crate) admission: Admission,
     pub(crate) closer: Closer,
     pub(crate) notices: NoticeSink,
+    /// Who is served besides root, if not everyone.
+    pub(crate) only_user: Option<u32>,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
     pub(crate) heartbeat: Option<Heartbeat>,
@@ -145,6 +147,7 @@ impl Reactor {
             closer: Closer::new(),
             limits,
             notices,
+            only_user: None,
             boost: ThreadBoost::new(),
             watchdog: None,
             heartbeat: None,

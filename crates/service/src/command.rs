@@ -8,6 +8,17 @@ use ferretto_ipc::port::{consumer, producer, relay};
 use crate::event::{ClientId, FileId};
 use crate::priority::Priority;
 
+/// Data sources that a session waits for before it can end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The session.
+    pub session: u64,
+    /// What they have not confirmed: that they have stopped, or that all they held is committed.
+    pub stop: bool,
+    /// Names of producer and data source, as they gave them; the first 32.
+    pub sources: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
 /// An output of [`Service::poll_command`](crate::Service::poll_command), to be carried out in order.
 ///
 /// Commands that name a client which is already gone are dropped by the driver.
@@ -123,6 +134,11 @@ pub enum Command {
     CloseFile {
         /// Which.
         file: FileId,
+    },
+    /// Tell the operator that a session cannot end yet. Of no use to who has none.
+    ReportWaiting {
+        /// For which.
+        waiting: Waiting,
     },
     /// Close the connection, after what is queued for it was sent. Answered with `Disconnected`.
     Disconnect {

@@ -60,7 +60,7 @@ mod snapshot;
 mod timers;
 
 pub use clocks::Clocks;
-pub use command::{Command, FilePlace};
+pub use command::{Command, FilePlace, Waiting};
 pub use event::{ClientId, Event, FileId, Peer};
 pub use inventory::Inventory;
 pub use options::{DEFAULT_VERSION, ExtensionDescriptor, ServiceOptions};

@@ -31,6 +31,8 @@ pub(crate) const DEFAULT_SNAPSHOT_INTERVAL_MS: u64 = 10_000;
 pub(crate) const DEFAULT_WRITE_PERIOD_MS: u64 = 5000;
 pub(crate) const MIN_WRITE_PERIOD_MS: u64 = 100;
 pub(crate) const SLOW_START_MS: u64 = 20_000;
+/// How long the end of a session may take before it is told who is waited for.
+pub(crate) const SLOW_END_MS: u64 = 2_000;
 pub(crate) const MAX_PENDING_FLUSHES: usize = 1000;
 /// Data sources named in a report about slow ones.
 pub(crate) const MAX_SLOW_LISTED: usize = 32;

@@ -72,6 +72,7 @@ pub(crate) enum Timer {
     SlowStart(SessionId),
     FlushTimeout(SessionId, FlushId),
     StopTimeout(SessionId),
+    SlowEnd(SessionId),
     TriggerTimeout(SessionId),
     TriggerStop(SessionId),
     /// Of the clone trigger with this number in the session.
@@ -89,6 +90,7 @@ impl Timer {
             | Self::SlowStart(id)
             | Self::FlushTimeout(id, _)
             | Self::StopTimeout(id)
+            | Self::SlowEnd(id)
             | Self::TriggerTimeout(id)
             | Self::TriggerStop(id)
             | Self::CloneTrigger(id, _) => id,
@@ -208,6 +210,7 @@ impl Service {
                 Timer::SlowStart(id) => self.report_slow_start(id),
                 Timer::FlushTimeout(id, flush) => self.flush_timed_out(id, flush),
                 Timer::StopTimeout(id) => self.stop_timed_out(id),
+                Timer::SlowEnd(id) => self.report_slow_end(id),
                 Timer::TriggerTimeout(id) => self.start_trigger_timed_out(id),
                 Timer::TriggerStop(id) => self.trigger_stop_due(id),
                 Timer::CloneTrigger(id, hit) => self.clone_trigger_due(id, hit),

@@ -35,7 +35,7 @@ pub(super) fn path() -> PathBuf {
 pub(super) fn create(path: &Path) -> Result<(String, File)> {
     // If it cannot be removed, opening says why.
     let _ = std::fs::remove_file(path);
-    open(path, true)
+    open(path, &[], true)
 }
 
 /// A copy to be made.

@@ -23,11 +23,12 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use ferretto_proto::clone_session_request::Selector;
 
-use self::args::{Action, Background, CloneOptions, Manner, Options, Refusal, Source};
+use self::args::{Action, Background, CloneOptions, Config, Manner, Options, Refusal, Source};
 use self::job::{Job, Work};
 use self::notify::Listeners;
 use self::run::FAILURE;
 use crate::errors::{message, reason};
+use crate::output::{lock, refuse_inputs};
 use crate::session::Task;
 
 pub(crate) use self::background::main as background;
@@ -102,8 +103,12 @@ fn record(options: &Options, provider: Provider) -> Result<Job> {
         job.work = Work::Triggers;
         return Ok(job);
     }
+    let inputs: &[&Path] = match &options.config {
+        Some(Config::File { name, .. }) => &[Path::new(name)],
+        _ => &[],
+    };
     Ok(match &options.out {
-        Some(path) => job.into(path, open(path, options.no_clobber)?),
+        Some(path) => job.into(path, open(path, inputs, options.no_clobber)?),
         None => {
             let path = config::output_path(&job.config).unwrap_or_default();
             job.name = path.display().to_string();
@@ -123,7 +128,7 @@ fn clone(options: &CloneOptions, provider: Provider) -> Result<Job> {
     let work = Work::Session(Task::Clone(Box::new(request)));
     let job = Job::new(work, provider);
     Ok(match &options.out {
-        Some(path) => job.into(path, open(path, options.no_clobber)?),
+        Some(path) => job.into(path, open(path, &[], options.no_clobber)?),
         None => {
             eprintln!("Invoked perfetto with --save-for-bugreport");
             let path = bugreport::path();
@@ -132,8 +137,8 @@ fn clone(options: &CloneOptions, provider: Provider) -> Result<Job> {
     })
 }
 
-/// Creates the output. Its mode does not depend on the umask.
-fn open(path: &Path, no_clobber: bool) -> Result<(String, File)> {
+/// Creates the output, which is none of `inputs`. Its mode does not depend on the umask.
+fn open(path: &Path, inputs: &[&Path], no_clobber: bool) -> Result<(String, File)> {
     if path.as_os_str() == "-" {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         return Ok(("stdout".to_owned(), stdout.into()));
@@ -143,14 +148,28 @@ fn open(path: &Path, no_clobber: bool) -> Result<(String, File)> {
     options.read(true).write(true).mode(0o600);
     match no_clobber {
         true => options.create_new(true),
-        false => options.create(true).truncate(true),
+        false => options.create(true).truncate(false),
     };
     match options.open(path) {
-        Ok(file) => Ok((name, file)),
+        Ok(file) => {
+            if !is_regular(&file) {
+                return Ok((name, file));
+            }
+            refuse_inputs(&file, path, inputs)?;
+            if !lock(&file) {
+                bail!("Failed to open {name}. Another recording is being written to it.");
+            }
+            file.set_len(0)?;
+            Ok((name, file))
+        }
         Err(error) if no_clobber && error.kind() == io::ErrorKind::AlreadyExists => bail!(
             "Error: Output file '{name}' already exists, refusing to overwrite due to \
              '--no-clobber'."
         ),
         Err(error) => bail!("Failed to open {name}. {}", reason(&error)),
     }
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|file| file.is_file())
 }

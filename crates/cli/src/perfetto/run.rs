@@ -173,7 +173,7 @@ pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Resul
 fn snapshots(out: PathBuf, no_clobber: bool, service: Address) -> Snapshots {
     let make = move |request: CloneSessionRequest, out: &Path| {
         let work = Work::Session(Task::Clone(Box::new(request)));
-        let job = Job::new(work, Provider::System).into(out, super::open(out, no_clobber)?);
+        let job = Job::new(work, Provider::System).into(out, super::open(out, &[], no_clobber)?);
         clone(&job, &service, || ())
     };
     Snapshots::new(out, no_clobber, move |Snapshot { request, out }| {

@@ -3,10 +3,11 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -66,6 +67,27 @@ fn check(path: &Path) -> Result<PathBuf, Missing> {
     }
 }
 
+/// A command and what is around it.
+#[derive(Debug)]
+pub(super) struct CommandLine {
+    /// The program and its arguments; none if there is no command.
+    pub(super) words: Vec<OsString>,
+    /// What is added to its environment.
+    pub(super) variables: Vec<(&'static str, OsString)>,
+    /// Its standard output is taken, so what it prints goes to standard error.
+    pub(super) output_to_stderr: bool,
+}
+
+impl CommandLine {
+    fn surround<'a>(&self, command: &'a mut Command) -> io::Result<&'a mut Command> {
+        if self.output_to_stderr {
+            let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+            command.stdout(Stdio::from(stderr));
+        }
+        Ok(command.envs(self.variables.iter().cloned()))
+    }
+}
+
 /// A command that was started.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -76,13 +98,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a command with `variables` added to its environment.
-    pub(super) fn start(command: &[OsString], variables: &[(&str, OsString)]) -> io::Result<Self> {
-        let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let child = Command::new(program)
-            .args(args)
-            .envs(variables.iter().cloned())
-            .spawn()?;
+    /// Starts a command.
+    pub(super) fn start(command: &CommandLine) -> io::Result<Self> {
+        let (program, args) = command
+            .words
+            .split_first()
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let mut program = Command::new(program);
+        let child = command.surround(program.args(args))?.spawn()?;
         Ok(Self {
             child,
             status: None,
@@ -91,9 +114,9 @@ impl Running {
     }
 
     /// The same, but the command is not run before [`release`](Self::release).
-    pub(super) fn hold(command: &[OsString], variables: &[(&str, OsString)]) -> io::Result<Self> {
-        let (gate, mut waiting) = Gate::new(command)?;
-        let child = waiting.envs(variables.iter().cloned()).spawn()?;
+    pub(super) fn hold(command: &CommandLine) -> io::Result<Self> {
+        let (gate, mut waiting) = Gate::new(&command.words)?;
+        let child = command.surround(&mut waiting)?.spawn()?;
         Ok(Self {
             child,
             status: None,

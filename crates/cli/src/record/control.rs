@@ -1,18 +1,23 @@
 //! When a recording begins and ends: its command, its signals, its progress line.
 
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ferretto_proto::observable_events::CloneTriggerHit;
 
-use super::child::Running;
+use super::child::{CommandLine, Running};
+use super::draft::Draft;
 use super::progress::Progress;
+use super::watched::Watched;
+use crate::errors::message;
 use crate::session::{Control, Reaction, Signal};
 use crate::snapshots::Snapshots;
 
 /// How long a command may take to end after Ctrl-C before it is asked to terminate and is waited for no longer.
 const CHILD_GRACE: Duration = Duration::from_secs(2);
+
+/// How much longer than planned a recording may take before it is told.
+const SLOW_END: Duration = Duration::from_secs(2);
 
 /// A profiler that was started.
 pub(super) struct Profiling {
@@ -26,9 +31,17 @@ pub(super) type ProfilerStarted = Box<dyn FnOnce() -> Result<Vec<String>>>;
 
 /// The controls of `ferretto record`.
 pub(super) struct RecordControl {
-    command: Vec<OsString>,
-    variables: Vec<(&'static str, OsString)>,
+    command: CommandLine,
     pub(super) child: Option<Running>,
+    /// Processes whose end is that of the recording.
+    watched: Watched,
+    /// The file, until it is in its place.
+    draft: Option<Draft>,
+    has_started: bool,
+    /// When the recording ends by itself, and nothing is left but to wait for data sources.
+    ends: Option<Instant>,
+    /// Nobody else tells that data sources are waited for, as the service is elsewhere.
+    pub(super) tells_slow_end: bool,
     pub(super) progress: Progress,
     pub(super) snapshots: Option<Snapshots>,
     /// Somebody ended the recording by a signal.
@@ -39,15 +52,20 @@ pub(super) struct RecordControl {
 
 impl RecordControl {
     pub(super) fn new(
-        command: Vec<OsString>,
-        variables: Vec<(&'static str, OsString)>,
+        command: CommandLine,
+        watched: Watched,
         progress: Progress,
         snapshots: Option<Snapshots>,
+        draft: Option<Draft>,
     ) -> Self {
         Self {
             command,
-            variables,
             child: None,
+            watched,
+            draft,
+            has_started: false,
+            ends: None,
+            tells_slow_end: false,
             progress,
             snapshots,
             interrupted: None,
@@ -67,7 +85,8 @@ impl RecordControl {
 
     /// A Ctrl-C in the terminal reaches the command, too; it decides how to end, and its last events are recorded.
     fn interrupt(&mut self, signal: Signal) -> Reaction {
-        if self.interrupted.is_some() {
+        let is_over = self.ends.is_some_and(|at| at <= Instant::now());
+        if self.interrupted.is_some() || (is_over && !self.child_runs()) {
             return Reaction::Abort;
         }
         self.interrupted = Some(Instant::now());
@@ -78,6 +97,19 @@ impl RecordControl {
             self.terminate_child();
         }
         Reaction::GoOn
+    }
+
+    /// Moves the file to its place once there is something in it. Before the start it is not known whether the recording
+    /// comes about.
+    fn place(&mut self) {
+        if !self.has_started {
+            return;
+        }
+        if let Some(draft) = &self.draft
+            && let Err(error) = draft.place()
+        {
+            self.progress.teller()(&message(&error));
+        }
     }
 
     fn terminate_child(&mut self) {
@@ -99,14 +131,16 @@ impl Control for RecordControl {
             started()?.iter().for_each(|missing| tell(missing));
         }
         self.progress.start();
-        let Some(program) = self.command.first() else {
+        self.has_started = true;
+        self.ends = self.progress.duration().map(|time| Instant::now() + time);
+        let Some(program) = self.command.words.first() else {
             return Ok(());
         };
         let cannot_run = || format!("cannot run {}", program.to_string_lossy());
         match &mut self.child {
             Some(child) => child.release().with_context(cannot_run)?,
             None => {
-                let child = Running::start(&self.command, &self.variables);
+                let child = Running::start(&self.command);
                 self.child = Some(child.with_context(cannot_run)?);
             }
         }
@@ -134,6 +168,19 @@ impl Control for RecordControl {
 
     fn tick(&mut self) -> Reaction {
         self.progress.tick();
+        if let Some(ends) = self.ends.filter(|at| *at <= Instant::now()) {
+            self.progress.stopping();
+            if ends.elapsed() > SLOW_END && std::mem::take(&mut self.tells_slow_end) {
+                self.progress.teller()(
+                    "the tracing service waits for data sources that do not answer; Ctrl-C ends at once",
+                );
+            }
+        }
+        self.place();
+        if self.has_started && self.watched.have_ended() {
+            self.progress.teller()("the recorded processes have ended");
+            return Reaction::Stop;
+        }
         let late = self
             .interrupted
             .is_some_and(|at| at.elapsed() > CHILD_GRACE);

@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tempfile::TempDir;
 
 use super::child::{CANNOT_RUN, NOT_FOUND};
+use crate::private_folder::PrivateFolder;
 
 /// First argument of a process that will be a command; socket and command follow. Not for users.
 pub(crate) const ARGUMENT: &str = "launch-command";
@@ -25,13 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Gate {
     listener: UnixListener,
-    _folder: TempDir,
+    _folder: PrivateFolder,
 }
 
 impl Gate {
     /// A gate, and what to run for a command to wait at it.
     pub(super) fn new(command: &[OsString]) -> io::Result<(Self, Command)> {
-        let folder = tempfile::Builder::new().prefix("ferretto-").tempdir()?;
+        let folder = PrivateFolder::create()?;
         let path = folder.path().join("gate");
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
@@ -53,7 +53,8 @@ impl Gate {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.listener.accept() {
-                Ok((mut stream, _)) => return stream.write_all(b"g"),
+                Ok((mut stream, _)) if is_of_this_user(&stream) => return stream.write_all(b"g"),
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
@@ -73,6 +74,11 @@ impl Gate {
             let _ = poll(&mut fds, Some(&tick));
         }
     }
+}
+
+fn is_of_this_user(stream: &UnixStream) -> bool {
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
 /// Whether these are the arguments of a process that will be a command.

@@ -3,17 +3,20 @@
 mod child;
 mod config;
 mod control;
+mod draft;
 mod launch;
 mod output;
 mod perf;
+mod place;
 mod progress;
 mod report;
 mod sources;
 mod symbols;
 mod tee;
+mod watched;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -27,15 +30,17 @@ use ferretto_trace::text::message_to_text;
 pub(crate) use self::launch::{main as launch, parse as parse_launch};
 pub(crate) use self::perf::DEFAULT_HZ;
 
-use self::child::Running;
+use self::child::{CommandLine, Running};
 use self::control::{Profiling, RecordControl};
 use self::output::Target;
 use self::progress::Progress;
+use self::watched::Watched;
 use crate::args::RecordArgs;
 use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::message;
 use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
+use crate::terminal::shown;
 
 /// How long a recording of the machine takes when nobody says otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -56,32 +61,48 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     perf::check(&args)?;
     if args.print_config {
-        return print_config(&plan_config(&args, None)?).map(|()| ExitCode::SUCCESS);
+        return print_config(&plan_config(&args, given_config(&args)?, None)?)
+            .map(|()| ExitCode::SUCCESS);
     }
+    // It may come from a terminal or a pipe, where a signal has its usual effect.
+    let given = given_config(&args)?;
+    let mut signals = Signals::new().context("cannot take over signals")?;
     // Removed when the recording is over and its data sources are gone.
     let instance = own_instance(&args);
-    let config = plan_config(&args, instance.as_ref().map(OwnInstance::name))?;
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let config = plan_config(&args, given, instance.as_ref().map(OwnInstance::name))?;
     if !delay(&config, &mut signals)? {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let target = Target::open(&args.output)?;
+    let inputs: Vec<&Path> = args.config.iter().map(PathBuf::as_path).collect();
+    let Some(target) = Target::open(&args.output, &inputs, &mut signals)? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
         Err(error) => {
-            match error.is::<NotProfiled>() {
-                true => target.discard(),
-                false => target.discard_if_empty(),
+            // What is recorded without what was asked for is of no use.
+            if !error.is::<NotProfiled>() {
+                target.place()?;
             }
             return Err(error);
         }
     };
+    drop(instance);
+    signals.settle();
+    target.place()?;
     if end.aborted {
         anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
-    report::closing(target, args.quiet)?;
-    Ok(end.code.unwrap_or(ExitCode::SUCCESS))
+    match report::closing(target, &mut signals, args.quiet)? {
+        true => Ok(end.code.unwrap_or(ExitCode::SUCCESS)),
+        false => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// The config of the command line.
+fn given_config(args: &RecordArgs) -> Result<Option<TraceConfig>> {
+    args.config.as_deref().map(crate::config::load).transpose()
 }
 
 /// Waits for as long as the config says; `false` if a signal came first.
@@ -114,12 +135,13 @@ fn print_config(config: &TraceConfig) -> Result<()> {
         .context("cannot write the config")
 }
 
-/// The config to record with: the file's or the default, with what the command line says.
-fn plan_config(args: &RecordArgs, instance: Option<&str>) -> Result<TraceConfig> {
-    let mut config = match &args.config {
-        Some(path) => crate::config::load(path)?,
-        None => config::default_config(cpus(), instance),
-    };
+/// The config to record with: the one given or the default, with what the command line says.
+fn plan_config(
+    args: &RecordArgs,
+    given: Option<TraceConfig>,
+    instance: Option<&str>,
+) -> Result<TraceConfig> {
+    let mut config = given.unwrap_or_else(|| config::default_config(cpus(), instance));
     perf::add(&mut config, args);
     let duration = match args.duration {
         Some(duration) => Some(duration),
@@ -191,7 +213,10 @@ fn record(
     };
     progress.tick();
     let profiler = match (&mut backend, perf::sources(&plan.config)) {
-        (Backend::Own(own), sources @ 1..) => Some(start_profiler(args, own, sources, &progress)?),
+        (Backend::Own(own), sources @ 1..) => {
+            let to_stderr = target.is_standard_output();
+            Some(start_profiler(args, own, sources, to_stderr, &progress)?)
+        }
         _ => None,
     };
     if !args.quiet {
@@ -204,8 +229,14 @@ fn record(
     let snapshots = target
         .path()
         .map(|out| snapshots(out, backend.consumer(), progress.teller()));
-    let (command, variables) = (args.command.clone(), backend.variables());
-    let mut control = RecordControl::new(command, variables, progress, snapshots);
+    let command = CommandLine {
+        words: args.command.clone(),
+        variables: backend.variables(),
+        output_to_stderr: target.is_standard_output(),
+    };
+    let watched = Watched::new(&args.pids);
+    let mut control = RecordControl::new(command, watched, progress, snapshots, target.draft());
+    control.tells_slow_end = args.system;
     if let Some(profiler) = profiler {
         control.profile(profiler);
     }
@@ -230,11 +261,17 @@ fn start_profiler(
     args: &RecordArgs,
     own: &mut Own,
     sources: usize,
+    output_to_stderr: bool,
     progress: &Progress,
 ) -> Result<Profiling> {
     let command = match args.profiles() && !args.command.is_empty() {
         true => {
-            let held = Running::hold(&args.command, &own.variables());
+            let command = CommandLine {
+                words: args.command.clone(),
+                variables: own.variables(),
+                output_to_stderr,
+            };
+            let held = Running::hold(&command);
             Some(held.context("cannot start a process for the command")?)
         }
         false => None,
@@ -265,13 +302,13 @@ fn snapshots(out: PathBuf, service: Address, tell: impl Fn(&str) + Send + 'stati
     Snapshots::new(out, false, move |Snapshot { request, out }| {
         let trigger = request.clone_trigger_name.clone().unwrap_or_default();
         let trigger = String::from_utf8_lossy(&trigger).into_owned();
-        let made = Target::open(&out).and_then(|target| {
+        let made = Target::file(&out).and_then(|target| {
             let end = clone_session(&service, request, &target.writer()?, || ())?;
-            if matches!(end, End::Complete) {
-                return Ok(());
+            target.place()?;
+            match end {
+                End::Complete => Ok(()),
+                end => bail!("{}", reason(end)),
             }
-            target.discard_if_empty();
-            bail!("{}", reason(end))
         });
         let shown = out.display();
         match made {
@@ -295,11 +332,15 @@ fn own_backend(
         missing.iter().for_each(|(_, sentence)| tell(sentence));
     }
     let said: Vec<&str> = missing.iter().map(|(source, _)| *source).collect();
-    Backend::own(move |source, reason| {
-        if !said.contains(&source) {
-            tell(&format!("{source}: {reason}"));
-        }
-    })
+    let waiting = progress.teller();
+    Backend::own(
+        move |source, reason| {
+            if !said.contains(&source) {
+                tell(&format!("{source}: {reason}"));
+            }
+        },
+        move |sentence| waiting(&format!("{sentence}; Ctrl-C ends at once")),
+    )
 }
 
 fn not_connected(backend: &Backend, error: ferretto_ipc::socket::ConnectError) -> anyhow::Error {
@@ -315,7 +356,7 @@ fn not_connected(backend: &Backend, error: ferretto_ipc::socket::ConnectError) -
 fn reason(end: End) -> String {
     match end {
         End::NotBound(reason) => reason,
-        End::Failed(reason) => format!("the tracing service refused or failed: {reason}"),
+        End::Failed(reason) => format!("the tracing service refused or failed: {}", shown(&reason)),
         End::LostTracing | End::LostReading => {
             "the connection to the tracing service was lost".to_owned()
         }

@@ -1,175 +1,241 @@
-//! The file a recording goes into.
+//! Where a recording goes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
 
+use super::draft::{Draft, busy};
+use super::place::{self, Place};
 use super::symbols;
 use super::tee::Tee;
-
-/// Traces tell much about a machine: only its owner may read one.
-const MODE: u32 = 0o600;
+use crate::output::{is_standard, lock, refuse_inputs, standard_output};
+use crate::session::Signals;
 
 /// Where the trace goes.
 #[derive(Debug)]
 pub(super) struct Target {
     /// What messages call it.
     pub(super) name: String,
-    file: File,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// `created`: the file was not there before.
-    Path { path: PathBuf, created: bool },
+    /// A file, moved to its place when there is something in it.
+    File(Draft),
+    /// A pipe, a device, or a file in a folder where none can be made.
+    Direct(File),
     /// Standard output, which cannot be read back and so is looked at on the way.
-    Standard(Tee),
+    Standard(File, Tee),
 }
 
 impl Target {
-    /// Creates or empties the file; `-` is standard output.
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        if path.as_os_str() == "-" {
-            return Self::standard_output();
+    /// Gets ready to write; `-` is standard output. A pipe is waited for until somebody reads it. `None` if a signal to
+    /// end came before.
+    ///
+    /// # Errors
+    ///
+    /// If it is one of `inputs`, if another recording goes there, or if it cannot be written.
+    pub(super) fn open(
+        path: &Path,
+        inputs: &[&Path],
+        signals: &mut Signals,
+    ) -> Result<Option<Self>> {
+        if is_standard(path) || is_standard_output(path) {
+            return Self::standard_output().map(Some);
         }
-        let name = path.display().to_string();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(MODE);
-        let opened = match options.clone().create_new(true).open(path) {
-            Ok(file) => Ok((file, true)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options
-                .create(true)
-                .truncate(true)
-                .open(path)
-                .map(|file| (file, false)),
-            Err(error) => Err(error),
+        if let place::Kind::Regular(place) = place::look(path)? {
+            return Self::regular(path, inputs, &place).map(Some);
+        }
+        let Some(file) = place::open(path, signals)? else {
+            return Ok(None);
         };
-        let (file, created) = opened.with_context(|| format!("cannot write {name}"))?;
-        if created {
-            give_to_sudo_user(&file);
+        refuse_inputs(&file, path, inputs)?;
+        Self::direct(path, file).map(Some)
+    }
+
+    /// Gets ready to write a regular file.
+    ///
+    /// # Errors
+    ///
+    /// If something else is there, another recording goes there, or it cannot be written.
+    pub(super) fn file(path: &Path) -> Result<Self> {
+        match place::look(path)? {
+            place::Kind::Regular(place) => Self::regular(path, &[], &place),
+            place::Kind::Direct => bail!("cannot write {}: it is not a file", path.display()),
         }
-        let path = path.to_path_buf();
-        Ok(Self {
-            name,
-            file,
-            kind: Kind::Path { path, created },
-        })
+    }
+
+    fn regular(path: &Path, inputs: &[&Path], place: &Place) -> Result<Self> {
+        let there = OpenOptions::new().write(true).open(&place.path);
+        if let Ok(there) = &there {
+            refuse_inputs(there, path, inputs)?;
+        }
+        let kind = match (Draft::begin(place), there) {
+            (Ok(draft), _) => Kind::File(draft),
+            // The file may be written, but nothing made beside it.
+            (Err(error), Ok(there)) if is_not_permitted(&error) => {
+                return Self::direct(path, there);
+            }
+            (Err(error), _) => return Err(error),
+        };
+        let name = path.display().to_string();
+        Ok(Self { name, kind })
+    }
+
+    fn direct(path: &Path, file: File) -> Result<Self> {
+        let name = path.display().to_string();
+        refuse_terminal(&file)?;
+        if is_regular(&file) {
+            if !lock(&file) {
+                bail!("{}", busy(path));
+            }
+            file.set_len(0)
+                .with_context(|| format!("cannot write {name}"))?;
+        }
+        let kind = Kind::Direct(file);
+        Ok(Self { name, kind })
     }
 
     fn standard_output() -> Result<Self> {
-        if io::stdout().is_terminal() {
-            bail!("a trace is binary and would garble the terminal; use -o FILE or a pipe");
-        }
+        refuse_terminal(&io::stdout())?;
         let (read, write) = io::pipe().context("cannot make a pipe")?;
         Ok(Self {
             name: "standard output".to_owned(),
-            file: OwnedFd::from(write).into(),
-            kind: Kind::Standard(Tee::start(read)?),
+            kind: Kind::Standard(OwnedFd::from(write).into(), Tee::start(read)?),
         })
     }
 
     /// The file, to be written to.
     pub(super) fn writer(&self) -> io::Result<File> {
-        self.file.try_clone()
+        self.handle().try_clone()
     }
 
-    /// Its path, unless it is standard output.
-    pub(super) fn path(&self) -> Option<PathBuf> {
+    fn handle(&self) -> &File {
         match &self.kind {
-            Kind::Path { path, .. } => Some(path.clone()),
-            Kind::Standard(_) => None,
+            Kind::File(draft) => draft.file(),
+            Kind::Direct(file) | Kind::Standard(file, _) => file,
         }
+    }
+
+    /// Its path, if it is a file beside which others can be made.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.draft().map(|draft| draft.path().to_path_buf())
+    }
+
+    /// The file that is to be moved to its place.
+    pub(super) fn draft(&self) -> Option<Draft> {
+        match &self.kind {
+            Kind::File(draft) => Some(draft.clone()),
+            Kind::Direct(_) | Kind::Standard(..) => None,
+        }
+    }
+
+    /// Whether the trace goes where a command would print.
+    pub(super) fn is_standard_output(&self) -> bool {
+        matches!(self.kind, Kind::Standard(..))
     }
 
     /// The file, if it is one whose size grows.
     pub(super) fn sized(&self) -> Option<File> {
-        is_regular(&self.file)
-            .then(|| self.file.try_clone().ok())
-            .flatten()
+        let file = self.handle();
+        is_regular(file).then(|| file.try_clone().ok()).flatten()
+    }
+
+    /// Moves a file to its place, if there is something in it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Draft::place`].
+    pub(super) fn place(&self) -> Result<()> {
+        self.draft().map_or(Ok(()), |draft| draft.place())
     }
 
     /// What is in it, in half a sentence.
     pub(super) fn state(&self) -> String {
-        match &self.kind {
-            Kind::Path { .. } if self.is_empty() => "nothing was recorded".to_owned(),
+        match self.sized().map(|file| file.metadata()) {
+            Some(Ok(file)) if file.len() == 0 => "nothing was recorded".to_owned(),
             _ => format!("what was recorded until then is in {}", self.name),
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.file.metadata().is_ok_and(|file| file.len() == 0)
-    }
-
-    /// Removes the file if this recording made it and nothing is in it.
-    pub(super) fn discard_if_empty(&self) {
-        if self.is_empty() {
-            self.discard();
-        }
-    }
-
-    /// Removes the file if this recording made it.
-    pub(super) fn discard(&self) {
-        if let Kind::Path {
-            path,
-            created: true,
-        } = &self.kind
-            && is_regular(&self.file)
-        {
-            // It stays as it is then.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
-    /// What was written, once nobody writes any more; `None` if it cannot be read.
+    /// What was written, once nobody writes any more; `None` if it cannot be read, or if a signal came before all was
+    /// passed on.
     ///
     /// # Errors
     ///
     /// If reading it fails, or passing it on to standard output did.
-    pub(super) fn into_summary(self) -> Result<Option<Summary>> {
-        let Self { name, file, kind } = self;
-        drop(file);
+    pub(super) fn into_summary(self, signals: &mut Signals) -> Result<Option<Summary>> {
+        let Self { name, kind } = self;
         match kind {
-            Kind::Standard(tee) => tee.finish().map(Some),
-            Kind::Path { path, .. } => {
-                let Some(file) = File::open(&path).ok().filter(is_regular) else {
-                    return Ok(None);
-                };
-                let mut written = Ok(());
-                let summary = summarize_and_complete(file, |modules| {
-                    let symbols = symbols::packets(modules);
-                    written = append(&path, &symbols);
-                    symbols
-                });
-                written.with_context(|| format!("cannot write the symbols to {name}"))?;
-                summary
-                    .map(Some)
-                    .with_context(|| format!("cannot read {name} back"))
+            Kind::Standard(file, tee) => {
+                drop(file);
+                tee.finish(signals)
             }
+            Kind::File(draft) => summarize(draft.file(), &name).map(Some),
+            Kind::Direct(_) => Ok(None),
         }
     }
 }
 
-fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    OpenOptions::new().append(true).open(path)?.write_all(bytes)
+/// Reads a trace back, and puts the names of its functions behind it.
+fn summarize(file: &File, name: &str) -> Result<Summary> {
+    let mut reader = file.try_clone()?;
+    reader.seek(SeekFrom::Start(0))?;
+    let mut written = Ok(());
+    let summary = summarize_and_complete(reader, |modules| {
+        let symbols = symbols::packets(modules);
+        written = append(file, &symbols);
+        symbols
+    });
+    written.with_context(|| {
+        format!("cannot write the names of functions to {name}, which is complete but for them")
+    })?;
+    summary.with_context(|| format!("cannot read {name} back"))
+}
+
+/// Appends all of it, or nothing.
+fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
+    let end = file.metadata()?.len();
+    let written = file.write_all_at(bytes, end);
+    if written.is_err() {
+        file.set_len(end)?;
+    }
+    written
+}
+
+/// Whether a path leads to what standard output is, as `/dev/stdout` does.
+fn is_standard_output(path: &Path) -> bool {
+    let (Ok(there), Some(output)) = (path.metadata(), standard_output()) else {
+        return false;
+    };
+    (there.dev(), there.ino()) == (output.dev(), output.ino())
+}
+
+fn refuse_terminal(file: &impl IsTerminal) -> Result<()> {
+    if file.is_terminal() {
+        bail!("a trace is binary and would garble the terminal; use -o FILE or a pipe");
+    }
+    Ok(())
+}
+
+fn is_not_permitted(error: &anyhow::Error) -> bool {
+    let mut causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+        )
+    })
 }
 
 fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
-}
-
-/// Under sudo the trace belongs to who called sudo, who will want to open it. Only for a file just made here.
-fn give_to_sudo_user(file: &File) {
-    let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-    if rustix::process::geteuid().is_root()
-        && let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID"))
-    {
-        // It then stays with root, which is no reason not to record.
-        let _ = std::os::unix::fs::fchown(file, Some(uid), Some(gid));
-    }
 }

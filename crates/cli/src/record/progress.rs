@@ -9,6 +9,7 @@ use ferretto_trace::summary::human_bytes;
 
 use crate::print;
 use crate::summary::terminal_width;
+use crate::terminal;
 
 /// A progress line on standard error, or nothing where that is no terminal.
 ///
@@ -37,6 +38,11 @@ impl Progress {
             file,
             stopping: false,
         }
+    }
+
+    /// How long the recording takes, if that is known.
+    pub(super) fn duration(&self) -> Option<Duration> {
+        self.duration
     }
 
     /// Recording has begun.
@@ -114,7 +120,7 @@ impl Line {
 
     fn above(&self, text: &str) {
         self.remove();
-        anstream::eprintln!("ferretto: {text}");
+        anstream::eprintln!("ferretto: {}", terminal::shown(text));
     }
 
     fn remove(&self) {

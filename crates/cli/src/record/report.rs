@@ -8,6 +8,7 @@ use ferretto_proto::TraceConfig;
 use super::output::Target;
 use crate::errors::without_numbers;
 use crate::print;
+use crate::session::Signals;
 use crate::summary::terminal_width;
 
 /// Which of the wanted data sources this user cannot have, with the sentence to say about each.
@@ -38,14 +39,17 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
 /// Columns of the closing summary where there is no terminal to ask.
 const PLAIN_WIDTH: usize = 100;
 
-/// The closing summary, on standard error; with `quiet` the losses alone.
-pub(super) fn closing(target: Target, quiet: bool) -> Result<()> {
+/// The closing summary, on standard error; with `quiet` the losses alone. `false` if a signal to end came before the trace
+/// was passed on.
+pub(super) fn closing(target: Target, signals: &mut Signals, quiet: bool) -> Result<bool> {
     let name = target.name.clone();
-    let Some(summary) = target.into_summary()? else {
-        return Ok(());
+    let draft = target.draft();
+    let is_streamed = target.is_standard_output();
+    let Some(summary) = target.into_summary(signals)? else {
+        return Ok(!is_streamed);
     };
     if quiet && summary.losses.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let stderr = io::stderr();
     let width = terminal_width(&stderr).unwrap_or(PLAIN_WIDTH);
@@ -54,5 +58,15 @@ pub(super) fn closing(target: Target, quiet: bool) -> Result<()> {
         true => print::brief(&mut out, &name, &summary)?,
         false => print::summary(&mut out, &name, &summary, Some(width))?,
     }
-    Ok(out.flush()?)
+    if let Some(old) = draft.and_then(|draft| draft.old())
+        && !quiet
+    {
+        writeln!(
+            out,
+            "the file that was there before is now {}",
+            old.display()
+        )?;
+    }
+    out.flush()?;
+    Ok(true)
 }

@@ -1,22 +1,31 @@
 //! A trace on its way to standard output, summarised in passing.
 
 use std::io::{self, PipeReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
 
 use super::symbols;
+use crate::session::Signals;
 
 /// The thread that passes the trace on.
 #[derive(Debug)]
-pub(super) struct Tee(JoinHandle<(Option<io::Error>, Result<Summary>)>);
+pub(super) struct Tee {
+    thread: JoinHandle<(Option<io::Error>, Result<Summary>)>,
+    /// Closes when the thread ends.
+    ended: UnixStream,
+}
 
 impl Tee {
     /// Passes on what comes through `pipe` until its other end is closed. If standard output fails, the pipe is
     /// closed, which the service notices.
     pub(super) fn start(pipe: PipeReader) -> Result<Self> {
+        let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
         let run = move || {
+            // Closed with the thread.
+            let _ending = ending;
             let mut passing = Passing { pipe, failed: None };
             let mut more = Vec::new();
             let summary = summarize_and_complete(&mut passing, |modules| {
@@ -35,14 +44,23 @@ impl Tee {
         let thread = std::thread::Builder::new()
             .name("ferretto-output".to_owned())
             .spawn(run);
-        Ok(Self(thread.context("cannot start a thread")?))
+        Ok(Self {
+            thread: thread.context("cannot start a thread")?,
+            ended,
+        })
     }
 
-    /// What was passed on, once the pipe is closed.
-    pub(super) fn finish(self) -> Result<Summary> {
-        match self.0.join() {
+    /// What was passed on, once the pipe is closed; `None` if a signal to end came before.
+    pub(super) fn finish(self, signals: &mut Signals) -> Result<Option<Summary>> {
+        // The reader may take its time.
+        while !signals.wait_or(&self.ended) {
+            if signals.take().iter().any(|signal| signal.ends()) {
+                return Ok(None);
+            }
+        }
+        match self.thread.join() {
             Ok((Some(error), _)) => Err(error).context("cannot write to standard output"),
-            Ok((None, summary)) => summary.context("the trace cannot be read"),
+            Ok((None, summary)) => summary.context("the trace cannot be read").map(Some),
             Err(_) => bail!("passing the trace on failed; please report this"),
         }
     }

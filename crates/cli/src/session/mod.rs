@@ -22,7 +22,7 @@ use ferretto_proto::{
     CloneSessionRequest, DisableTracingRequest, EnableTracingResponse, FlushRequest,
     ReadBuffersRequest, TraceConfig,
 };
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::output::Output;
 pub(crate) use self::plan::{Control, End, Plan, Reaction, Task, Then};
@@ -98,6 +98,8 @@ pub(crate) struct Session {
     start_deadline: Option<Instant>,
     state_deadline: Option<Instant>,
     output: Option<Output>,
+    /// All packets have come.
+    all_read: bool,
     /// Why the service refused the config.
     refusal: Option<String>,
     /// The session may have ended before it was taken up.
@@ -117,6 +119,7 @@ impl Session {
             start_deadline: None,
             state_deadline: Some(Instant::now() + BIND_TIMEOUT),
             output: None,
+            all_read: false,
             refusal: None,
             may_be_over: false,
             plan,
@@ -143,8 +146,15 @@ impl Session {
                     return Ok(End::Aborted);
                 }
             }
-            self.connection.process();
-            while let Some(event) = self.connection.poll_event() {
+            if self.write_some()? {
+                return Ok(End::Complete);
+            }
+            if !self.is_paused() {
+                self.connection.process();
+            }
+            while !self.is_paused()
+                && let Some(event) = self.connection.poll_event()
+            {
                 if let Some(end) = self.event(event, control)? {
                     return Ok(end);
                 }
@@ -167,25 +177,58 @@ impl Session {
     fn react<C: Control>(&mut self, reaction: Reaction, control: &mut C) -> Result<bool> {
         match reaction {
             Reaction::GoOn => {}
+            // Nobody takes what is left, and nothing else would end that.
+            Reaction::Stop if self.wants_room() => return Ok(true),
             Reaction::Stop => self.stop(control)?,
             Reaction::Abort => return Ok(true),
         }
         Ok(false)
     }
 
+    fn wants_room(&self) -> bool {
+        self.output.as_ref().is_some_and(Output::wants_room)
+    }
+
+    /// Whether nothing more is read until what was read is written.
+    fn is_paused(&self) -> bool {
+        self.all_read || self.output.as_ref().is_some_and(Output::is_full)
+    }
+
+    /// Writes to a pipe that has room. Returns whether the trace is complete.
+    fn write_some(&mut self) -> Result<bool> {
+        let Some(output) = self.output.as_mut().filter(|output| output.wants_room()) else {
+            return Ok(false);
+        };
+        let mut room = [PollFd::from_borrowed_fd(output.room(), PollFlags::OUT)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let has_room = poll(&mut room, Some(&now)).is_ok_and(|count| count > 0);
+        if has_room {
+            output.write_some().context("cannot write the trace")?;
+        }
+        // The time it takes is the reader's, not the service's.
+        self.state_deadline = Some(Instant::now() + READ_GAP);
+        Ok(self.all_read && !self.wants_room())
+    }
+
     fn wait(&self, signals: &Signals, next_tick: Option<Instant>) -> io::Result<()> {
         let earliest = [self.start_deadline, self.state_deadline, next_tick];
         let timeout = earliest.into_iter().flatten().min().map(timeout_until);
-        let mut interest = PollFlags::IN;
-        if self.connection.wants_write() {
-            interest |= PollFlags::OUT;
+        let mut fds: Vec<PollFd<'_>> = signals
+            .fds()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        if !self.is_paused() {
+            let mut interest = PollFlags::IN;
+            if self.connection.wants_write() {
+                interest |= PollFlags::OUT;
+            }
+            fds.push(PollFd::from_borrowed_fd(self.connection.as_fd(), interest));
         }
-        let mut fds = vec![PollFd::from_borrowed_fd(self.connection.as_fd(), interest)];
-        fds.extend(
-            signals
-                .fds()
-                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-        );
+        let full = self.output.as_ref().filter(|output| output.wants_room());
+        fds.extend(full.map(|output| PollFd::from_borrowed_fd(output.room(), PollFlags::OUT)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -234,7 +277,8 @@ impl Session {
                 self.state_deadline = Some(Instant::now() + READ_GAP);
                 if !answer.has_more {
                     output.flush().context("cannot write the trace")?;
-                    return Ok(Some(End::Complete));
+                    self.all_read = true;
+                    return Ok((!self.wants_room()).then_some(End::Complete));
                 }
             }
             Ok(Reply::Detach(_)) => return Ok(Some(self.detached())),

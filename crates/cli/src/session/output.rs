@@ -1,24 +1,41 @@
 //! The trace file, for packets that come over the socket.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use ferretto_proto::read_buffers_response::Slice;
 
 /// Largest packet put together from slices; the service sends none as large.
 const MAX_PACKET_BYTES: usize = 512 << 20;
+/// How much is written to a file at a time.
+const BLOCK_BYTES: usize = 1 << 18;
+/// With more than this waiting for a pipe, nothing further is read.
+const MANY_BYTES: usize = 1 << 20;
+/// What a pipe takes without blocking when it has room.
+const PIPE_WRITE: usize = 4096;
 
-/// Writes packets as `Trace.packet` records.
+/// Writes packets as `Trace.packet` records. Pipes are written only when they have room, so that whoever waits for a
+/// slow reader can wait for something else, too.
 #[derive(Debug)]
 pub(crate) struct Output {
-    file: BufWriter<File>,
+    file: File,
+    /// It may have no room.
+    may_block: bool,
+    /// Records that are not written yet, from `written` on.
+    waiting: Vec<u8>,
+    written: usize,
     packet: Vec<u8>,
 }
 
 impl Output {
     pub(crate) fn new(file: File) -> Self {
+        let may_block = !file.metadata().is_ok_and(|file| file.is_file());
         Self {
-            file: BufWriter::with_capacity(1 << 18, file),
+            file,
+            may_block,
+            waiting: Vec::new(),
+            written: 0,
             packet: Vec::new(),
         }
     }
@@ -49,14 +66,54 @@ impl Output {
             end += 1;
         }
         head[end] = length as u8;
-        self.file.write_all(&head[..=end])?;
-        self.file.write_all(&self.packet)?;
-        self.packet.clear();
-        Ok(())
+        self.waiting.extend_from_slice(&head[..=end]);
+        self.waiting.append(&mut self.packet);
+        match self.waiting.len() {
+            BLOCK_BYTES.. if !self.may_block => self.flush(),
+            _ => Ok(()),
+        }
     }
 
+    /// Writes what waits, unless that would have to wait.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        if self.may_block {
+            return Ok(());
+        }
+        let written = self.file.write_all(&self.waiting);
+        self.waiting.clear();
+        written
+    }
+
+    /// Whether records wait until [`room`](Self::room) can be written to.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.may_block && !self.waiting.is_empty()
+    }
+
+    /// Whether so much waits that no more should be taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.may_block && self.waiting.len() - self.written > MANY_BYTES
+    }
+
+    /// What to wait for.
+    pub(crate) fn room(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Writes as much as fits, once there is room.
+    pub(crate) fn write_some(&mut self) -> io::Result<()> {
+        let rest = &self.waiting[self.written..];
+        match self.file.write(&rest[..rest.len().min(PIPE_WRITE)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => self.written += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if self.written == self.waiting.len() {
+            self.waiting.clear();
+            self.written = 0;
+        }
+        Ok(())
     }
 }
 
@@ -85,5 +142,32 @@ mod tests {
         let mut expected = vec![0x0a, 3, 1, 2, 3, 0x0a, 0xc8, 0x01];
         expected.extend([7; 200]);
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_pipe_without_room_is_not_waited_for() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut output = Output::new(std::os::fd::OwnedFd::from(writer).into());
+        let slice = Slice {
+            data: Some(vec![7; 1 << 20]),
+            last_slice_for_packet: Some(true),
+            ..Default::default()
+        };
+        for _ in 0..2 {
+            output.slice(&slice).unwrap();
+        }
+        output.flush().unwrap();
+        assert!(output.wants_room() && output.is_full());
+        // Header and data of both.
+        let mut left = 2 * ((1 << 20) + 4);
+        let mut block = vec![0; PIPE_WRITE];
+        while output.wants_room() {
+            output.write_some().unwrap();
+            left -= reader.read(&mut block).unwrap();
+        }
+        assert!(!output.is_full());
+        drop(output);
+        left -= reader.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(left, 0);
     }
 }

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -27,10 +28,20 @@ impl Signal {
     }
 }
 
+/// How long after a second signal to end the process may still be there.
+const LAST_GRACE: Duration = Duration::from_secs(10);
+/// What a shell returns for a program that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+
 /// Signals that no longer have their default effect but are delivered here.
+///
+/// Whatever the process does meanwhile, they end it: a while after the second one, or at once when nothing is left to be
+/// put in order.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, UnixStream)>,
+    /// Nothing needs to be put in order any more.
+    is_settled: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -50,13 +61,32 @@ impl Signals {
         streams.push((Signal::Interrupt, of(&[SIGINT])?));
         streams.push((Signal::Terminate, of(&[SIGTERM, SIGHUP])?));
         streams.push((Signal::Child, of(&[SIGCHLD])?));
-        Ok(Self { streams })
+        let is_settled = Arc::new(AtomicBool::new(false));
+        let (ending, write) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        let settled = Arc::clone(&is_settled);
+        // It ends with the process.
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || end_at_last(ending, &settled))?;
+        Ok(Self {
+            streams,
+            is_settled,
+        })
+    }
+
+    /// From now on a signal to end ends the process at once.
+    pub(crate) fn settle(&self) {
+        self.is_settled.store(true, Ordering::Release);
     }
 
     /// None: they are somebody else's.
     pub(super) fn elsewhere() -> Self {
         Self {
             streams: Vec::new(),
+            is_settled: Arc::default(),
         }
     }
 
@@ -98,6 +128,22 @@ impl Signals {
             }
         }
         arrived
+    }
+}
+
+/// Ends the process when others should have done so. Signals that come together count once.
+fn end_at_last(mut signals: UnixStream, is_settled: &AtomicBool) {
+    for count in 1.. {
+        if !signals.read(&mut [0; 64]).is_ok_and(|read| read > 0) {
+            return;
+        }
+        if !is_settled.load(Ordering::Acquire) {
+            if count < 2 {
+                continue;
+            }
+            std::thread::sleep(LAST_GRACE);
+        }
+        std::process::exit(INTERRUPTED);
     }
 }
 

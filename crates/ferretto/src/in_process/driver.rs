@@ -267,6 +267,8 @@ impl Driver {
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),
             Command::SyncFile { file } => self.files.sync(file),
             Command::CloseFile { file } => self.files.close(file),
+            // The trace says it, too.
+            Command::ReportWaiting { .. } => {}
             Command::Disconnect { client } => self.lost.push(client),
         }
     }

@@ -11,7 +11,7 @@ use ferretto_proto::{FlushRequest, TraceConfig};
 use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
 
 use super::start_stop::encode_sources;
-use super::{EventKind, State};
+use super::{EventKind, Flushes, State};
 use crate::event::ClientId;
 use crate::limits::{
     DEFAULT_WRITE_PERIOD_MS, FlushId, InstanceId, MAX_PENDING_FLUSHES, MAX_SLOW_LISTED, ProducerId,
@@ -90,6 +90,16 @@ pub(crate) struct PendingFlush {
     flags: FlushFlags,
     then: Then,
     timer: TimerKey,
+}
+
+impl Flushes {
+    /// Whether a flush that is to be the last waits for this producer.
+    pub(crate) fn last_waits_for(&self, producer: ProducerId) -> bool {
+        self.pending.values().any(|pending| {
+            let is_last = pending.flags.reason() == FlushReason::Stop;
+            is_last && pending.producers.contains(&producer)
+        })
+    }
 }
 
 impl Service {
@@ -183,6 +193,9 @@ impl Service {
             timeout_ms,
             Timer::FlushTimeout(id, flush),
         );
+        if flags.reason() == FlushReason::Stop {
+            self.watch_end(id);
+        }
         let producers = asked.keys().copied().collect();
         if let Some(session) = self.sessions.get_mut(&id) {
             let pending = PendingFlush {

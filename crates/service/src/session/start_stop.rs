@@ -3,7 +3,10 @@
 use ferretto_wire::encode;
 
 use super::{EventKind, InstanceState, Retiring, State};
-use crate::limits::{DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_START_MS, SessionId};
+use crate::command::{Command, Waiting};
+use crate::limits::{
+    DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_END_MS, SLOW_START_MS, SessionId,
+};
 use crate::service::{Service, Timer};
 use crate::timers::{TimeBase, aligned_delay_ms};
 
@@ -154,6 +157,7 @@ impl Service {
         } else {
             self.state_changed(id);
             self.set_timer(TimeBase::Monotonic, timeout, Timer::StopTimeout(id));
+            self.watch_end(id);
         }
     }
 
@@ -174,6 +178,38 @@ impl Service {
             .is_some_and(|s| s.state == State::Stopping);
         if stopping && self.all_stopped(id) {
             self.finish_stop(id);
+        }
+    }
+
+    /// From now on the end of a session should not take long.
+    pub(crate) fn watch_end(&mut self, id: SessionId) {
+        self.timers.cancel_if(|timer| *timer == Timer::SlowEnd(id));
+        self.set_timer(TimeBase::Monotonic, SLOW_END_MS, Timer::SlowEnd(id));
+    }
+
+    /// Names the data sources without which the session could have ended.
+    pub(crate) fn report_slow_end(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        let stop = session.state == State::Stopping;
+        let mut sources = Vec::new();
+        for (&(producer, _), instance) in session.instances.iter() {
+            let is_awaited = match stop {
+                true => instance.state != InstanceState::Stopped,
+                false => session.flushes.last_waits_for(producer),
+            };
+            if is_awaited && sources.len() < MAX_SLOW_LISTED {
+                sources.push((instance.producer_name.to_vec(), instance.name().to_vec()));
+            }
+        }
+        if !sources.is_empty() {
+            let waiting = Waiting {
+                session: id.get(),
+                stop,
+                sources,
+            };
+            self.commands.push_back(Command::ReportWaiting { waiting });
         }
     }
 

@@ -349,3 +349,45 @@ fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
     assert_eq!(stats.buffer_stats[0].chunks_discarded, Some(0));
     assert_eq!(stats.chunks_discarded, Some(0));
 }
+
+/// The operator is told after two seconds who keeps a session from ending, for the flush and for the stop.
+#[test]
+fn who_keeps_a_session_from_ending_is_told() {
+    let mut world = World::new();
+    let behaviour = Behaviour {
+        confirms_flush: false,
+        confirms_stop: false,
+        ..Default::default()
+    };
+    let stuck = world.producer_with("stuck", behaviour);
+    world.register_with(stuck, "stuck.source", |d| {
+        d.will_notify_on_stop = Some(true);
+    });
+    world.simple_producer("fine");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .source("stuck.source")
+        .source("fine")
+        .with(|c| {
+            c.duration_ms = Some(100);
+            c.data_source_stop_timeout_ms = Some(5000);
+        });
+    world.enable(consumer, config);
+    let told = |world: &World| -> Vec<(bool, Vec<Vec<u8>>)> {
+        let sources = |waiting: &ferretto_service::Waiting| {
+            let names = waiting.sources.iter().map(|(_, source)| source.clone());
+            (waiting.stop, names.collect())
+        };
+        world.waited_for.iter().map(sources).collect()
+    };
+    world.run_for(100 + 1999);
+    assert_eq!(told(&world), []);
+    world.run_for(1);
+    let stuck = || vec![b"stuck.source".to_vec()];
+    assert_eq!(told(&world), [(false, stuck())]);
+    // The flush is given up after five seconds, then it is to stop.
+    world.run_for(3000 + 2000);
+    assert_eq!(told(&world), [(false, stuck()), (true, stuck())]);
+    world.run_for(10_000);
+    assert_eq!(told(&world).len(), 2);
+}

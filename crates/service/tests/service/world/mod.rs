@@ -20,7 +20,7 @@ use ferretto_proto::{
     TraceStats, TracingServiceState,
 };
 use ferretto_service::{
-    ClientId, Clocks, Command, Event, FileId, Peer, Priority, Service, ServiceOptions,
+    ClientId, Clocks, Command, Event, FileId, Peer, Priority, Service, ServiceOptions, Waiting,
 };
 use ferretto_shm::Region;
 
@@ -74,6 +74,8 @@ pub struct World {
     /// Relays that were answered.
     pub relay_replies: Vec<ClientId>,
     pub disconnects: Vec<ClientId>,
+    /// Who was waited for at the ends of sessions.
+    pub waited_for: Vec<Waiting>,
     /// What the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
     /// Whether answers about memory and files are kept until [`World::deliver_late`].
@@ -117,6 +119,7 @@ impl World {
             priority_refused: false,
             relay_replies: Vec::new(),
             disconnects: Vec::new(),
+            waited_for: Vec::new(),
             brought: VecDeque::new(),
             slow: false,
             late: VecDeque::new(),
@@ -500,6 +503,10 @@ impl World {
                 Some(region) => Event::SharedMemoryReady { client, region },
                 None => Event::SharedMemoryFailed { client },
             }),
+            Command::ReportWaiting { waiting } => {
+                self.waited_for.push(waiting);
+                None
+            }
             Command::Disconnect { client } => {
                 self.disconnects.push(client);
                 self.producers.remove(&client);

@@ -1,0 +1,154 @@
+//! Folders for the sockets of one process.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ferretto_ipc::address::MAX_SOCKET_PATH;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use tempfile::TempDir;
+
+/// The names of these folders begin so.
+const PREFIX: &str = "ferretto-run-";
+/// What can be in one; nothing else is ever removed.
+const SOCKETS: [&str; 3] = ["producer.sock", "consumer.sock", "gate"];
+/// Letters that `tempfile` adds to the prefix.
+const RANDOM: usize = 10;
+/// How often to begin again if another process takes the new folder for one that was left behind.
+const ATTEMPTS: usize = 10;
+
+/// A folder that only this user can enter, removed when dropped.
+///
+/// It is locked while its process lives. So what a killed process has left behind can be told from what is in use, and is
+/// removed by the next one.
+#[derive(Debug)]
+pub(crate) struct PrivateFolder {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl PrivateFolder {
+    /// Makes one in the folder for temporary files, or, where the path of a socket would be too long, in `/run/user` or
+    /// `/tmp`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no folder that it can be made in.
+    pub(crate) fn create() -> io::Result<Self> {
+        let base = base();
+        let explain = |error: io::Error| {
+            let base = base.display();
+            io::Error::new(
+                error.kind(),
+                format!("cannot make a folder for the sockets in {base}: {error}"),
+            )
+        };
+        remove_stale(&base);
+        for _ in 0..ATTEMPTS {
+            let folder = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .rand_bytes(RANDOM)
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir_in(&base)
+                .map_err(explain)?;
+            let Ok(lock) = open(folder.path()) else {
+                continue;
+            };
+            // Waits for one who looks whether it is in use. Where folders cannot be locked none is ever removed.
+            let _ = flock(&lock, FlockOperation::LockExclusive);
+            if folder.path().is_dir() {
+                return Ok(Self {
+                    folder,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(explain(io::ErrorKind::NotFound.into()))
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Where such folders are made.
+fn base() -> PathBuf {
+    let wanted = std::env::temp_dir();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let user = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+    let candidates = [
+        Some(wanted.clone()),
+        runtime,
+        Some(user),
+        Some("/tmp".into()),
+    ];
+    let mut usable = candidates.into_iter().flatten().filter(|base| fits(base));
+    // If there is none, the error is about the one that was asked for.
+    usable.find(|base| base.is_dir()).unwrap_or(wanted)
+}
+
+/// Whether the kernel takes the path of a socket there.
+fn fits(base: &Path) -> bool {
+    let longest = SOCKETS.iter().map(|name| name.len()).max().unwrap_or(0);
+    let below = "//".len() + PREFIX.len() + RANDOM + longest;
+    base.is_absolute() && base.as_os_str().as_bytes().len() + below <= MAX_SOCKET_PATH
+}
+
+fn open(folder: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, Mode::empty())?.into())
+}
+
+/// Removes folders of this user whose processes are gone. Nothing that cannot be one of them is touched.
+fn remove_stale(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if is_such_a_name(&entry.file_name()) {
+            // Another process may be about it.
+            let _ = remove_if_stale(&entry.path());
+        }
+    }
+}
+
+fn is_such_a_name(name: &OsStr) -> bool {
+    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    random.is_some_and(|random| random.len() == RANDOM)
+}
+
+fn remove_if_stale(path: &Path) -> io::Result<()> {
+    let folder = open(path)?;
+    let metadata = folder.metadata()?;
+    let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || metadata.mode() & 0o777 != 0o700 {
+        return Ok(());
+    }
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    for socket in SOCKETS {
+        // In that very folder, whatever stands at the path by now.
+        let _ = rustix::fs::unlinkat(&folder, socket, rustix::fs::AtFlags::empty());
+    }
+    fs::remove_dir(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_sockets_are_short_enough() {
+        assert!(fits(Path::new("/tmp")));
+        let base = PathBuf::from(format!("/{}", "a".repeat(100)));
+        assert!(!fits(&base) && !fits(Path::new("relative")));
+        let longest = (1..).map(|n| PathBuf::from(format!("/{}", "a".repeat(n))));
+        let longest = longest.take_while(|base| fits(base)).last().unwrap();
+        let name = format!("{PREFIX}{}", "x".repeat(RANDOM));
+        let socket = longest.join(name).join("consumer.sock");
+        assert_eq!(socket.as_os_str().len(), MAX_SOCKET_PATH);
+    }
+}

@@ -1,0 +1,35 @@
+//! Processes that a recording is about.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Processes whose end is waited for. Their numbers may be used again, so each is held by a descriptor.
+#[derive(Debug)]
+pub(super) struct Watched(Vec<OwnedFd>);
+
+impl Watched {
+    /// Those with these numbers that are there. Where the kernel has no descriptors of processes (before 5.3) nothing is
+    /// watched.
+    pub(super) fn new(pids: &[i32]) -> Self {
+        let open = |pid: &i32| pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok();
+        Self(pids.iter().filter_map(open).collect())
+    }
+
+    /// Whether the last of them has ended since the last call. Never waits.
+    pub(super) fn have_ended(&mut self) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        self.0.retain(|process| {
+            let mut fds = [PollFd::new(process, PollFlags::IN)];
+            !poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
+        });
+        self.0.is_empty()
+    }
+}
