@@ -6,10 +6,12 @@
 //! - [`FlushFlags`]: the reason and initiator of a flush.
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
+//! - [`budget`]: memory that the tables of a reader may take together.
 //! - [`IncrementalState`] and [`EventClocks`]: when a writer has to begin its sequence anew, and how it writes timestamps.
 //! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod clock;
 mod event_clocks;
 mod flush;

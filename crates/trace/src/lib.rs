@@ -2,8 +2,8 @@
 //!
 //! What to know:
 //!
-//! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets, bounds its memory
-//!   by the largest packet, and reports a truncated end instead of failing.
+//! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets
+//!   and whole files, stays within its [`Limits`], and reports a truncated end instead of failing.
 //! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process, counters, and what was
 //!   lost with the setting that would have kept it.
 //! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
@@ -12,7 +12,9 @@
 //! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
 #![forbid(unsafe_code)]
 
+mod damage;
 pub mod events;
+mod limits;
 mod problems;
 pub mod profile;
 mod reader;
@@ -21,6 +23,10 @@ pub mod schema;
 pub mod summary;
 pub mod text;
 
+pub use damage::Damage;
+pub use limits::Limits;
 pub use problems::Problems;
-pub use reader::{MAX_PACKET_BYTES, Packet, ReadError, TraceReader, Truncated};
-pub use summary::{Summarizer, Summary, summarize, summarize_and_complete};
+pub use reader::{
+    Compression, MAX_PACKET_BYTES, Packet, ReadError, TraceReader, Truncated, Unpacking,
+};
+pub use summary::{Summarizer, Summary, summarize, summarize_and_complete, summarize_within};

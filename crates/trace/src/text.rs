@@ -149,7 +149,7 @@ impl<W: io::Write> Text<W> {
             }
             (Kind::String | Kind::Bytes, Value::Bytes(bytes)) => {
                 self.key(known.name);
-                scalar::quote(&mut self.out, bytes, known.kind == Kind::String);
+                self.quote(bytes, known.kind == Kind::String);
                 self.end_line();
                 true
             }
@@ -210,8 +210,23 @@ impl<W: io::Write> Text<W> {
         self.out.extend_from_slice(b"# ");
         self.out.extend_from_slice(why.as_bytes());
         self.out.extend_from_slice(b": ");
-        scalar::quote(&mut self.out, bytes, false);
+        self.quote(bytes, false);
         self.end_line();
+    }
+
+    /// A quoted string, written out in parts if it is long.
+    fn quote(&mut self, bytes: &[u8], text: bool) {
+        self.out.push(b'"');
+        let mut rest = bytes;
+        while !rest.is_empty() && self.error.is_none() {
+            let (part, more) = rest.split_at(scalar::part_length(rest, BUFFER_BYTES));
+            scalar::quote(&mut self.out, part, text);
+            rest = more;
+            if self.out.len() >= BUFFER_BYTES {
+                self.write_out();
+            }
+        }
+        self.out.push(b'"');
     }
 
     fn malformed(&mut self, error: &ferretto_wire::DecodeError, rest: &[u8]) {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ferretto_trace::{ReadError, TraceReader, Truncated};
+use ferretto_trace::{Compression, Limits, ReadError, TraceReader, Truncated};
 use ferretto_wire::encode;
 
 fn packet(timestamp: u64) -> Vec<u8> {
@@ -134,7 +134,7 @@ fn compression_inside_compression_is_refused() {
 
 /// A packet with the records of `packets` as one Zstandard frame.
 fn zstd_compressed(packets: &[Vec<u8>]) -> Vec<u8> {
-    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
     let stream = compress_to_vec(&trace(packets)[..], CompressionLevel::Fastest);
     encode(|packet| packet.bytes(133, &stream))
 }
@@ -180,7 +180,6 @@ fn damaged_zstd_costs_only_its_own_packets() {
 fn what_is_no_trace_is_said_to_be_none() {
     for (bytes, hint) in [
         (&b"{\"traceEvents\":[]}"[..], "JSON"),
-        (b"\x1f\x8b\x08\x00rest", "gzip"),
         (b"PK\x03\x04rest", "zip"),
         (b"hello, world, this is text", "not a Perfetto trace"),
         (b"\x7fELF\x02\x01\x01", "not a Perfetto trace"),
@@ -191,6 +190,106 @@ fn what_is_no_trace_is_said_to_be_none() {
         assert!(matches!(error, ReadError::NotATrace(_)), "{error:?}");
         assert!(error.to_string().contains(hint), "{error}");
     }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
+    compress_to_vec(bytes, CompressionLevel::Fastest)
+}
+
+#[test]
+fn compressed_files_are_read_as_they_are() {
+    let packets = [packet(1), packet(2), packet(3)];
+    let (one, two) = (trace(&packets[..2]), trace(&packets[2..]));
+    let skipped = [b"\x50\x2a\x4d\x18\x02\x00\x00\x00hm", &zstd(&one)[..]].concat();
+    for (file, compression) in [
+        (
+            gzip(&[one.clone(), two.clone()].concat()),
+            Compression::Gzip,
+        ),
+        ([gzip(&one), gzip(&two)].concat(), Compression::Gzip),
+        (
+            zstd(&[one.clone(), two.clone()].concat()),
+            Compression::Zstd,
+        ),
+        ([skipped, zstd(&two)].concat(), Compression::Zstd),
+    ] {
+        let (got, passed, error, truncated) = read(&file);
+        assert_eq!(got, packets);
+        assert!(passed == 0 && error.is_none() && truncated.is_none());
+        let mut reader = TraceReader::new(&file[..]);
+        while reader.next_packet().unwrap().is_some() {}
+        assert_eq!(reader.compression(), Some((compression, file.len() as u64)));
+        assert_eq!(reader.bytes_read(), (one.len() + two.len()) as u64);
+    }
+}
+
+#[test]
+fn compressed_files_that_are_cut_or_damaged_give_what_stands_before() {
+    let noise = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let packets: Vec<Vec<u8>> = (0..400).map(|n| packet(noise(n))).collect();
+    for file in [gzip(&trace(&packets)), zstd(&trace(&packets))] {
+        for cut in (0..file.len()).step_by(7) {
+            let (got, _, error, truncated) = read(&file[..cut]);
+            assert_eq!(got[..], packets[..got.len()], "cut at {cut}");
+            let is_told = truncated.is_some() || error.is_some() || cut == 0;
+            assert!(is_told || got.len() == packets.len(), "cut at {cut}");
+        }
+        for at in (0..file.len()).step_by(5) {
+            let mut file = file.clone();
+            file[at] ^= 0x55;
+            read(&file);
+        }
+    }
+}
+
+#[test]
+fn packets_beyond_the_limit_are_left_out_and_the_rest_is_read() {
+    let limits = Limits::memory(Limits::MIN_MEMORY);
+    let large = encode(|p| p.bytes(900, &vec![7; limits.packet_bytes() as usize]));
+    let bomb = compressed(&[packet(2), large.clone(), packet(3)]);
+    let file = trace(&[packet(1), large, bomb, packet(4)]);
+    let mut reader = TraceReader::with_limits(&file[..], limits);
+    let mut got = Vec::new();
+    let damage = reader
+        .read_all(|packet| got.push(packet.bytes.to_vec()))
+        .unwrap();
+    assert_eq!(got, [packet(1), packet(2), packet(3), packet(4)]);
+    assert!(damage.is_limit() && damage.end().is_none());
+    let offset = trace(&[packet(1)]).len();
+    assert_eq!(
+        damage.sentences(),
+        [format!(
+            "2 packets are too large for the memory allowed, the first at byte {offset}; they are left out"
+        )]
+    );
+    // With more memory all of it is there.
+    let (got, passed, ..) = read(&file);
+    assert_eq!((got.len(), passed), (6, 0));
+}
+
+#[test]
+fn a_window_beyond_the_limit_is_refused_before_anything_is_unpacked() {
+    // A frame with a window of 32 MiB, which nothing follows.
+    let frame = b"\x28\xb5\x2f\xfd\x00\x78";
+    let file = trace(&[encode(|p| p.bytes(133, frame)), packet(2)]);
+    let mut reader = TraceReader::new(&file[..]);
+    let error = reader.next_packet().unwrap_err();
+    let is_window = matches!(error, ReadError::WindowTooLarge { bytes, .. } if bytes == 32 << 20);
+    assert!(
+        is_window && error.is_recoverable() && error.is_limit(),
+        "{error}"
+    );
+    assert_eq!(reader.next_packet().unwrap().unwrap().bytes, packet(2));
+    let error = TraceReader::new(&frame[..]).next_packet().unwrap_err();
+    let is_file = matches!(error, ReadError::WindowTooLarge { is_file: true, .. });
+    assert!(is_file && !error.is_recoverable(), "{error}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ferretto_proto::fields::clock_snapshot::{self, clock};
 use ferretto_wire::Fields;
 
+use crate::budget::{Budget, entry_bytes};
 use crate::clock::{BOOTTIME, REALTIME, SEQUENCE};
 
 use super::fault::{Fault, FaultSink};
@@ -52,11 +53,11 @@ impl Clocks {
         self.start
     }
 
-    /// Reads a `ClockSnapshot`, with the clocks of the sequence it came in.
+    /// Reads a `ClockSnapshot`, with the clocks of the sequence it came in and what they may take.
     pub(super) fn snapshot(
         &mut self,
         bytes: &[u8],
-        mut sequence: Option<&mut OfSequence>,
+        mut sequence: Option<(&mut OfSequence, &Budget)>,
         faults: FaultSink<'_>,
     ) {
         let mut readings: Vec<Reading> = Vec::new();
@@ -84,8 +85,12 @@ impl Clocks {
         for reading in readings.iter().filter(|reading| !of_all(reading)) {
             match (&mut sequence, other) {
                 (None, _) => faults(Fault::SnapshotWithoutSequence),
-                (Some(sequence), Some(other)) => {
-                    sequence.insert(reading.clock, reading.beside(other));
+                (Some((sequence, budget)), Some(other)) => {
+                    if sequence.contains_key(&reading.clock)
+                        || budget.take(entry_bytes::<SequenceClock>())
+                    {
+                        sequence.insert(reading.clock, reading.beside(other));
+                    }
                 }
                 (Some(_), None) => {}
             }

@@ -9,6 +9,7 @@ mod fault;
 mod packet;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::Fields;
@@ -18,13 +19,17 @@ pub use self::fault::{Fault, FaultSink};
 pub use self::packet::PacketHeader;
 
 use self::clock::SequenceClock;
+use crate::budget::{Budget, entry_bytes};
 use crate::clock::BOOTTIME;
 
 /// Sequences beyond this number are left out, so that memory stays in proportion on any input.
 const MAX_SEQUENCES: usize = 1 << 18;
 
 /// The incremental state of one sequence, as one kind of packets needs it.
-pub trait SequenceState: Default {
+pub trait SequenceState {
+    /// Returns that of a sequence without packets. What it keeps is taken from `budget`.
+    fn new(budget: &Budget) -> Self;
+
     /// Forgets everything: what earlier packets said is void.
     fn restart(&mut self);
 
@@ -36,14 +41,15 @@ pub trait SequenceState: Default {
 }
 
 /// The sequences of a trace, with their clocks and incremental state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SequenceReader<S> {
     all: BTreeMap<u32, Sequence<S>>,
     clocks: Clocks,
+    budget: Budget,
 }
 
 /// One writer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sequence<S> {
     /// Whether everything since the last new start is known.
     is_valid: bool,
@@ -66,6 +72,15 @@ pub struct PacketContext<'a, S> {
 }
 
 impl<S: SequenceState> SequenceReader<S> {
+    /// Returns a reader that has seen nothing, and whose tables take from `budget`.
+    pub fn new(budget: &Budget) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            clocks: Clocks::default(),
+            budget: budget.clone(),
+        }
+    }
+
     /// Returns the clocks that all sequences share.
     pub fn clocks(&self) -> &Clocks {
         &self.clocks
@@ -89,14 +104,23 @@ impl<S: SequenceState> SequenceReader<S> {
             return Err(Fault::NoSequence);
         }
         let is_full = self.all.len() >= MAX_SEQUENCES;
-        if is_full && !self.all.contains_key(&packet.sequence) {
-            return Err(Fault::TooManySequences);
-        }
-        let sequence = self.all.entry(packet.sequence).or_default();
+        let budget = &self.budget;
+        let sequence = match self.all.entry(packet.sequence) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full || !budget.take(entry_bytes::<Sequence<S>>()) => {
+                return Err(Fault::TooManySequences);
+            }
+            Entry::Vacant(new) => new.insert(Sequence {
+                is_valid: false,
+                clock: None,
+                clocks: BTreeMap::new(),
+                state: S::new(budget),
+            }),
+        };
         sequence.update(packet, faults)?;
         if let Some(snapshot) = packet.snapshot {
             self.clocks
-                .snapshot(snapshot, Some(&mut sequence.clocks), faults);
+                .snapshot(snapshot, Some((&mut sequence.clocks, budget)), faults);
             return Ok(None);
         }
         // Every packet moves a clock that counts from the one before.

@@ -4,8 +4,13 @@ use ferretto_proto::fields::track_event as field;
 use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
-use super::state::{State, text};
+use super::state::{MAX_EXTRA, State, text};
 use super::value::{self, Value};
+
+/// Categories of an event beyond this number are left out.
+const MAX_CATEGORIES: usize = 1 << 8;
+/// Flows of an event beyond this number are left out.
+const MAX_FLOWS: usize = 1 << 16;
 
 /// Tables of `InternedData`.
 const CATEGORIES: u32 = 1;
@@ -80,6 +85,20 @@ pub struct Event {
     pub correlation: Correlation,
 }
 
+impl Event {
+    /// What it takes in a list that grows.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = self.categories.iter().chain(&self.name);
+        let texts: usize = texts.map(|text| text.len() + size_of::<String>()).sum();
+        let arguments = self.arguments.iter();
+        let arguments: usize = arguments
+            .map(|(name, value)| name.len() + size_of::<String>() + value.bytes())
+            .sum();
+        let lists = 8 * (self.flows.len() + self.ending_flows.len() + 3 * self.extra_values.len());
+        2 * size_of::<Self>() + texts + arguments + lists
+    }
+}
+
 /// The old form of times, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OldTime {
@@ -112,6 +131,7 @@ pub(super) fn parse(
     number: u32,
     problems: &mut Problems,
 ) -> Option<Parsed> {
+    state.begin_event();
     let mut kind = 0;
     let mut phase = None;
     let mut track = None;
@@ -142,12 +162,14 @@ pub(super) fn parse(
             field::TYPE => kind = part.as_u64().unwrap_or(0),
             field::TRACK_UUID => track = part.as_u64(),
             field::CATEGORY_IIDS => {
-                for iid in part.as_varints() {
+                for iid in part.as_varints().take(MAX_CATEGORIES) {
                     let category = state.text(CATEGORIES, iid, problems);
                     event.categories.extend(category);
                 }
             }
-            field::CATEGORIES => event.categories.push(text(inner)),
+            field::CATEGORIES if event.categories.len() < MAX_CATEGORIES => {
+                event.categories.push(text(inner));
+            }
             field::NAME => event.name = Some(text(inner)),
             field::NAME_IID => event.name = look_up(NAMES, problems),
             field::DEBUG_ANNOTATIONS => {
@@ -160,19 +182,31 @@ pub(super) fn parse(
                 let value = part.as_f64().map(Number::Double);
                 event.value = event.value.or(value);
             }
-            field::EXTRA_COUNTER_TRACK_UUIDS => extras.tracks.extend(part.as_varints()),
-            field::EXTRA_COUNTER_VALUES => {
+            field::EXTRA_COUNTER_TRACK_UUIDS if extras.tracks.len() < MAX_EXTRA => {
+                extras.tracks.extend(part.as_varints().take(MAX_EXTRA));
+            }
+            field::EXTRA_COUNTER_VALUES if extras.values.len() < MAX_EXTRA => {
                 let values = part.as_varints().map(|value| value as i64);
-                extras.values.extend(values);
+                extras.values.extend(values.take(MAX_EXTRA));
             }
-            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                extras.double_tracks.extend(part.as_varints());
+            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS if extras.double_tracks.len() < MAX_EXTRA => {
+                extras
+                    .double_tracks
+                    .extend(part.as_varints().take(MAX_EXTRA));
             }
-            field::EXTRA_DOUBLE_COUNTER_VALUES => extras.double_values.extend(part.as_f64()),
-            field::FLOW_IDS => event.flows.extend(part.as_u64()),
-            field::TERMINATING_FLOW_IDS => event.ending_flows.extend(part.as_u64()),
-            field::FLOW_IDS_OLD => old_flows.extend(part.as_varints()),
-            field::TERMINATING_FLOW_IDS_OLD => old_ending_flows.extend(part.as_varints()),
+            field::EXTRA_DOUBLE_COUNTER_VALUES if extras.double_values.len() < MAX_EXTRA => {
+                extras.double_values.extend(part.as_f64());
+            }
+            field::FLOW_IDS if event.flows.len() < MAX_FLOWS => event.flows.extend(part.as_u64()),
+            field::TERMINATING_FLOW_IDS if event.ending_flows.len() < MAX_FLOWS => {
+                event.ending_flows.extend(part.as_u64());
+            }
+            field::FLOW_IDS_OLD if old_flows.len() < MAX_FLOWS => {
+                old_flows.extend(part.as_varints().take(MAX_FLOWS));
+            }
+            field::TERMINATING_FLOW_IDS_OLD if old_ending_flows.len() < MAX_FLOWS => {
+                old_ending_flows.extend(part.as_varints().take(MAX_FLOWS));
+            }
             field::CORRELATION_ID => {
                 event.correlation = part.as_u64().map_or(Correlation::None, Correlation::Number);
             }

@@ -37,6 +37,7 @@ pub use self::value::Value;
 use self::event::OldTime;
 use self::slices::Slices;
 use self::state::State;
+use crate::limits::{Budget, Limits};
 use crate::reader::{ReadError, TraceReader};
 
 /// The track events of a trace.
@@ -50,17 +51,32 @@ pub struct Events {
     pub problems: Problems,
 }
 
-/// Reads all track events of a trace.
+/// Reads all track events of a trace. To read more than there is memory for, use an [`EventReader`], which keeps none.
 ///
 /// # Errors
 ///
 /// If reading fails or the file is damaged; what a packet says is never an error.
 pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
-    let mut packets = TraceReader::new(input);
-    let mut reader = EventReader::new();
+    read_events_within(input, Limits::default())
+}
+
+/// The same within other limits.
+///
+/// # Errors
+///
+/// If reading fails or the file is damaged; what a packet says is never an error.
+pub fn read_events_within(input: impl Read, limits: Limits) -> Result<Events, ReadError> {
+    let mut packets = TraceReader::with_limits(input, limits);
+    let mut reader = EventReader::with_limits(limits);
     let mut events = Vec::new();
     while let Some(packet) = packets.next_packet()? {
-        events.extend(reader.add(packet.bytes));
+        let Some(event) = reader.add(packet.bytes) else {
+            continue;
+        };
+        match reader.budget.take(event.bytes()) {
+            true => events.push(event),
+            false => reader.problems.add(Problem::NoMemory),
+        }
     }
     let (tracks, problems) = reader.finish();
     Ok(Events {
@@ -71,8 +87,9 @@ pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
 }
 
 /// Decodes track events packet by packet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EventReader {
+    budget: Budget,
     sequences: SequenceReader<State>,
     tracks: Tracks,
     slices: Slices,
@@ -98,10 +115,28 @@ impl<'a> Content<'a> {
     }
 }
 
+impl Default for EventReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl EventReader {
     /// One that has seen nothing.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limits(Limits::default())
+    }
+
+    /// The same within other limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        let budget = limits.budget();
+        Self {
+            sequences: SequenceReader::new(&budget),
+            tracks: Tracks::new(&budget),
+            slices: Slices::new(&budget),
+            problems: Problems::default(),
+            budget,
+        }
     }
 
     /// The tracks described so far.
@@ -148,7 +183,9 @@ impl EventReader {
             &self.tracks,
             problems,
         )?;
-        self.slices.add(&event);
+        if !self.slices.add(&event) {
+            self.problems.add(Problem::NoMemory);
+        }
         Some(event)
     }
 

@@ -40,6 +40,10 @@ pub enum Problem {
     BadArgument,
     /// An argument with more nested values than are looked at.
     ArgumentTooDeep,
+    /// An event with more, or larger, arguments than there is memory for; the rest of them is left out.
+    EventTooLarge,
+    /// Tracks, events or dictionary entries that there is no memory for.
+    NoMemory,
     /// A track without a number.
     TrackWithoutUuid,
     /// A thread without the numbers of thread and process.
@@ -87,6 +91,8 @@ impl Problem {
             Self::EntryWithoutIid => "dictionary entry without a number",
             Self::Redefined => "dictionary entry defined as something else",
             Self::NotDefined => "number that the dictionary does not have",
+            Self::EventTooLarge => "event larger than there is memory for",
+            Self::NoMemory => "something that there is no memory for",
             Self::EventWithoutSequence => "event without a sequence",
             Self::EventWithoutTime => "event without a time",
             Self::UnknownClock => "time on an unknown clock",

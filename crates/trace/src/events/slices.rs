@@ -4,30 +4,53 @@ use std::collections::BTreeMap;
 
 use super::event::{Event, Kind};
 use super::problem::{Problem, Problems};
+use crate::limits::{Budget, entry_bytes};
 
 /// Slices of one track that may be open at a time.
 const MAX_OPEN: usize = 512;
 
 /// Beginnings and ends of slices, by track.
-#[derive(Debug, Default)]
-pub(super) struct Slices(BTreeMap<u64, Vec<(u64, bool)>>);
+#[derive(Debug)]
+pub(super) struct Slices {
+    edges: BTreeMap<u64, Vec<(u64, bool)>>,
+    budget: Budget,
+}
+
+/// What the table has for a track.
+const TRACK_BYTES: usize = entry_bytes::<(u64, Vec<(u64, bool)>)>();
+/// A beginning or an end, in a list that grows.
+const EDGE_BYTES: usize = 2 * size_of::<(u64, bool)>();
 
 impl Slices {
-    pub(super) fn add(&mut self, event: &Event) {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            edges: BTreeMap::new(),
+            budget: budget.clone(),
+        }
+    }
+
+    /// Notes an event. `false` if there is no room for it.
+    pub(super) fn add(&mut self, event: &Event) -> bool {
         let begins = match event.kind {
             Kind::Begin => true,
             Kind::End => false,
-            _ => return,
+            _ => return true,
         };
-        if let Some(time) = event.time {
-            self.0.entry(event.track).or_default().push((time, begins));
+        let Some(time) = event.time else { return true };
+        let is_new = !self.edges.contains_key(&event.track);
+        let bytes = EDGE_BYTES + usize::from(is_new) * TRACK_BYTES;
+        let has_room = self.budget.take(bytes);
+        if has_room {
+            let edges = self.edges.entry(event.track).or_default();
+            edges.push((time, begins));
         }
+        has_room
     }
 
     /// Counts slices that end without having begun and those inside too many others. Packets of several writers on
     /// one track are in no order.
     pub(super) fn check(self, problems: &mut Problems) {
-        for mut edges in self.0.into_values() {
+        for mut edges in self.edges.into_values() {
             edges.sort_by_key(|(time, _)| *time);
             let mut open: usize = 0;
             for (_, begins) in edges {

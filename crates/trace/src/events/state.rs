@@ -1,16 +1,31 @@
 //! What the packets of one writer mean together.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ferretto_format::sequence::{Fault, FaultSink, SequenceState};
 use ferretto_proto::fields::{trace_packet_defaults, track_event_defaults};
 use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
+use crate::limits::{Budget, entry_bytes};
+
+/// Bytes of the largest event, with all that it names put in.
+const MAX_EVENT: usize = 16 << 20;
+/// What a part of an event takes beside its text.
+const ENTRY_BYTES: usize = 128;
+/// Further counters of an event that are looked at; no viewer shows as many.
+pub(super) const MAX_EXTRA: usize = 64;
 
 /// What the packets of one writer left behind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct State {
+    budget: Budget,
+    /// What the dictionary takes.
+    taken: usize,
+    /// What the event at hand may still take.
+    room: Cell<usize>,
     /// What holds until the next new start.
     pub(super) incremental: Incremental,
     /// What the old `ThreadDescriptor` packet said: the thread's number, and the base of times in microseconds.
@@ -30,7 +45,20 @@ pub(crate) struct Incremental {
 }
 
 impl SequenceState for State {
+    fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            taken: 0,
+            room: Cell::new(0),
+            incremental: Incremental::default(),
+            thread: None,
+            old_time_us: 0,
+        }
+    }
+
     fn restart(&mut self) {
+        self.budget.give_back(self.taken);
+        self.taken = 0;
         self.incremental = Incremental::default();
     }
 
@@ -59,10 +87,16 @@ impl SequenceState for State {
             let content = Fields::find(2, entry)
                 .and_then(|content| content.as_bytes())
                 .unwrap_or(entry);
-            let known = self.incremental.interned.entry((table.number, iid));
-            let known = known.or_insert_with(|| content.to_vec());
-            if known != content {
-                faults(Fault::Redefined);
+            match self.incremental.interned.entry((table.number, iid)) {
+                Entry::Occupied(known) if known.get() != content => faults(Fault::Redefined),
+                Entry::Occupied(_) => {}
+                Entry::Vacant(new) => {
+                    let bytes = content.len() + entry_bytes::<((u32, u64), Vec<u8>)>();
+                    if self.budget.take(bytes) {
+                        self.taken += bytes;
+                        new.insert(content.to_vec());
+                    }
+                }
             }
         }
     }
@@ -74,10 +108,13 @@ impl Incremental {
             match field.number {
                 track_event_defaults::TRACK_UUID => self.track = field.as_u64(),
                 track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
-                    self.extra_tracks.extend(field.as_varints());
+                    let room = MAX_EXTRA.saturating_sub(self.extra_tracks.len());
+                    self.extra_tracks.extend(field.as_varints().take(room));
                 }
                 track_event_defaults::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                    self.extra_double_tracks.extend(field.as_varints());
+                    let room = MAX_EXTRA.saturating_sub(self.extra_double_tracks.len());
+                    self.extra_double_tracks
+                        .extend(field.as_varints().take(room));
                 }
                 _ => {}
             }
@@ -88,18 +125,48 @@ impl Incremental {
 impl State {
     /// The value of a counter whose values are differences, after one more.
     pub(super) fn sum(&mut self, track: u64, difference: i64) -> i64 {
-        let sum = self.incremental.sums.entry(track).or_default();
+        let sum = match self.incremental.sums.entry(track) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let bytes = entry_bytes::<(u64, i64)>();
+                if !self.budget.take(bytes) {
+                    return difference;
+                }
+                self.taken += bytes;
+                new.insert(0)
+            }
+        };
         *sum = sum.wrapping_add(difference);
         *sum
     }
 
+    /// Begins an event.
+    pub(super) fn begin_event(&self) {
+        self.room.set(MAX_EVENT);
+    }
+
+    /// Whether something of so many bytes, and an entry for it, may be a part of the event. A few bytes of a trace can name
+    /// many of the dictionary.
+    pub(super) fn take_room(&self, bytes: usize, problems: &mut Problems) -> bool {
+        match self.room.get().checked_sub(bytes + ENTRY_BYTES) {
+            Some(left) => {
+                self.room.set(left);
+                true
+            }
+            None => {
+                problems.add(Problem::EventTooLarge);
+                false
+            }
+        }
+    }
+
     /// The text with this number in a table of `InternedData`.
     pub(super) fn text(&self, table: u32, iid: u64, problems: &mut Problems) -> Option<String> {
-        let entry = self.incremental.interned.get(&(table, iid));
-        if entry.is_none() {
+        let Some(entry) = self.incremental.interned.get(&(table, iid)) else {
             problems.add(Problem::NotDefined);
-        }
-        entry.map(|entry| text(entry))
+            return None;
+        };
+        self.take_room(entry.len(), problems).then(|| text(entry))
     }
 }
 

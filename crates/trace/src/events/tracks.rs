@@ -9,6 +9,7 @@ use ferretto_wire::{Field, Fields};
 
 use super::problem::{Problem, Problems};
 use super::state::text;
+use crate::limits::{Budget, entry_bytes};
 
 /// Tracks beyond this number are left out, so that memory stays in proportion on any input.
 const MAX_TRACKS: usize = 1 << 20;
@@ -56,18 +57,31 @@ pub struct Counter {
 }
 
 /// Tracks by number.
-#[derive(Debug, Default)]
-pub struct Tracks(BTreeMap<u64, Track>);
+#[derive(Debug)]
+pub struct Tracks {
+    all: BTreeMap<u64, Track>,
+    budget: Budget,
+}
+
+/// What the table has for a track, its name not included, and what is needed to find its way to the root.
+const TRACK_BYTES: usize = entry_bytes::<(u64, Track)>() + entry_bytes::<(u64, u64)>();
 
 impl Tracks {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            budget: budget.clone(),
+        }
+    }
+
     /// The track with this number.
     pub fn get(&self, uuid: u64) -> Option<&Track> {
-        self.0.get(&uuid)
+        self.all.get(&uuid)
     }
 
     /// All tracks and their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Track)> + '_ {
-        self.0.iter().map(|(uuid, track)| (*uuid, track))
+        self.all.iter().map(|(uuid, track)| (*uuid, track))
     }
 
     /// The names on the way from the root to a track. One without a name is shown as what it stands for.
@@ -111,13 +125,15 @@ impl Tracks {
         if uuid == 0 && track.parent.is_some() {
             return problems.add(Problem::DefaultTrackWithParent);
         }
-        let is_full = self.0.len() >= MAX_TRACKS;
-        match self.0.get_mut(&uuid) {
+        let is_full = self.all.len() >= MAX_TRACKS;
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let bytes = TRACK_BYTES + text(&track.name) + text(&track.merge_key);
+        match self.all.get_mut(&uuid) {
             Some(known) if known.conflicts(&track) => problems.add(Problem::ConflictingTrack),
             Some(known) => known.renew(track),
-            None if is_full => {}
+            None if is_full || !self.budget.take(bytes) => problems.add(Problem::NoMemory),
             None => {
-                self.0.insert(uuid, track);
+                self.all.insert(uuid, track);
             }
         }
     }
@@ -126,7 +142,7 @@ impl Tracks {
     pub(super) fn check(&self, problems: &mut Problems) {
         // How many tracks are on the way, or why there is none.
         let mut known: HashMap<u64, Result<usize, Problem>> = HashMap::new();
-        for &uuid in self.0.keys() {
+        for &uuid in self.all.keys() {
             let mut way = Vec::new();
             let mut on_way = BTreeSet::new();
             let mut next = uuid;
@@ -137,7 +153,7 @@ impl Tracks {
                 if !on_way.insert(next) {
                     break Err(Problem::TrackLoop);
                 }
-                let Some(track) = self.0.get(&next) else {
+                let Some(track) = self.all.get(&next) else {
                     break Err(Problem::ParentNotDescribed);
                 };
                 way.push(next);

@@ -41,6 +41,24 @@ pub enum Value {
     Message(String, Vec<u8>),
 }
 
+impl Value {
+    /// What it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::Text(text) | Self::Json(text) => text.len(),
+                Self::Message(name, bytes) => name.len() + bytes.len(),
+                Self::Array(values) => values.iter().map(Self::bytes).sum(),
+                Self::Dict(values) => {
+                    let each = values.iter();
+                    each.map(|(name, value)| name.len() + size_of::<String>() + value.bytes())
+                        .sum()
+                }
+                _ => 0,
+            }
+    }
+}
+
 /// Reads one argument of an event. `None` if it has no name that is known.
 pub(super) fn argument(
     bytes: &[u8],
@@ -57,6 +75,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn member(&mut self, bytes: &[u8], depth: usize) -> Option<(String, Value)> {
+        if !self.state.take_room(bytes.len(), self.problems) {
+            return None;
+        }
         let mut name = None;
         for part in Fields::new(bytes).map_while(Result::ok) {
             match part.number {
@@ -95,7 +116,11 @@ impl Reader<'_> {
         for part in Fields::new(bytes).map_while(Result::ok) {
             match (part.number, part.as_bytes()) {
                 (field::DICT_ENTRIES, Some(entry)) => members.extend(self.member(entry, depth + 1)),
-                (field::ARRAY_VALUES, Some(entry)) => elements.push(self.value(entry, depth + 1)),
+                (field::ARRAY_VALUES, Some(entry)) => {
+                    if self.state.take_room(entry.len(), self.problems) {
+                        elements.push(self.value(entry, depth + 1));
+                    }
+                }
                 (number, _) => {
                     let place = ORDER.iter().position(|other| *other == number);
                     if let Some(place) = place.filter(|place| *place <= best.0) {
@@ -151,6 +176,9 @@ impl Reader<'_> {
         let mut single = Value::Nothing;
         for part in Fields::new(bytes).map_while(Result::ok) {
             let inner = part.as_bytes().unwrap_or_default();
+            if part.as_bytes().is_some() && !self.state.take_room(inner.len(), self.problems) {
+                continue;
+            }
             match part.number {
                 nested::DICT_KEYS => keys.push(text(inner)),
                 nested::DICT_VALUES => values.push(self.nested(inner, depth + 1)),

@@ -1,11 +1,17 @@
 //! Samples added up by thread and callstack.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::limits::{Budget, default_budget, entry_bytes};
 
 use super::{Profile, ProfileReader, Sample, SessionId, StackId, UnwindError};
 
 /// Combinations of thread and callstack beyond this number are added up as one without a callstack.
 const MAX_KEYS: usize = 1 << 23;
+
+/// A combination, also in what is made of all of them.
+const KEY_BYTES: usize = 2 * entry_bytes::<(StackKey, Count)>();
 
 /// Which samples are of interest; by default all but those of idle CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,8 +81,9 @@ impl Count {
 }
 
 /// Samples added up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StackCounts {
+    budget: Budget,
     selection: Selection,
     counts: HashMap<StackKey, Count>,
     /// When the last sample was, in nanoseconds of boot time.
@@ -90,9 +97,16 @@ pub struct StackCounts {
 impl StackCounts {
     /// None yet.
     pub fn new(selection: Selection) -> Self {
+        Self::within(selection, &default_budget())
+    }
+
+    pub(crate) fn within(selection: Selection, budget: &Budget) -> Self {
         Self {
             selection,
-            ..Self::default()
+            budget: budget.clone(),
+            counts: HashMap::new(),
+            left_out: 0,
+            idle: 0,
         }
     }
 
@@ -126,11 +140,16 @@ impl StackCounts {
             stack,
             truncated: sample.truncated,
         };
-        if self.counts.len() >= MAX_KEYS && !self.counts.contains_key(&key) {
-            self.left_out += 1;
-            return;
-        }
-        self.counts.entry(key).or_default().add(Count {
+        let is_full = self.counts.len() >= MAX_KEYS;
+        let count = match self.counts.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full || !self.budget.take(KEY_BYTES) => {
+                self.left_out += 1;
+                return;
+            }
+            Entry::Vacant(new) => new.insert(Count::default()),
+        };
+        count.add(Count {
             samples: 1,
             weight: sample.weight.unwrap_or(0),
         });

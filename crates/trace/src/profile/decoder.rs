@@ -11,9 +11,15 @@ use super::sample::{self, Sample};
 use super::session::{Session, SessionId};
 use super::symbols::Symbols;
 use super::tables::Tables;
+use crate::limits::Budget;
+
+/// A session with its events and what it knows of a few CPUs.
+const SESSION_BYTES: usize = 4 << 10;
+/// Longest defaults that are kept, in bytes.
+const MAX_DEFAULTS: usize = 1 << 16;
 
 /// What the packets of one writer left behind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     defaults: Vec<u8>,
     interned: Interned,
@@ -21,9 +27,17 @@ struct State {
 }
 
 impl SequenceState for State {
+    fn new(budget: &Budget) -> Self {
+        Self {
+            defaults: Vec::new(),
+            interned: Interned::new(budget),
+            session: None,
+        }
+    }
+
     fn restart(&mut self) {
         self.defaults.clear();
-        self.interned = Interned::default();
+        self.interned.clear();
     }
 
     fn set_defaults(&mut self, defaults: &[u8]) {
@@ -36,8 +50,9 @@ impl SequenceState for State {
 }
 
 /// What the samples of all writers mean.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Decoder {
+    pub(super) budget: Budget,
     sequences: SequenceReader<State>,
     pub(super) sessions: Vec<Session>,
     pub(super) tables: Tables,
@@ -76,6 +91,18 @@ impl<'a> Content<'a> {
 }
 
 impl Decoder {
+    /// One that has seen nothing.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            sequences: SequenceReader::new(budget),
+            sessions: Vec::new(),
+            tables: Tables::new(budget),
+            symbols: Symbols::new(budget),
+            problems: Problems::default(),
+        }
+    }
+
     /// When the trace begins, in nanoseconds of boot time, once the first clock snapshot was read.
     pub(super) fn start(&self) -> Option<u64> {
         self.sequences.clocks().start()
@@ -126,11 +153,15 @@ impl Decoder {
         if !content.is_sample() {
             return None;
         }
-        let id = *session.get_or_insert_with(|| {
-            let session = Session::of_profiler(content.perf.is_some(), defaults);
-            self.sessions.push(session);
-            SessionId(self.sessions.len() as u32 - 1)
-        });
+        if session.is_none() {
+            if !self.budget.take(SESSION_BYTES) {
+                problems.add(Problem::TooMany);
+                return None;
+            }
+            let new = Session::of_profiler(content.perf.is_some(), defaults);
+            self.sessions.push(new);
+        }
+        let id = *session.get_or_insert(SessionId(self.sessions.len() as u32 - 1));
         let session = &mut self.sessions[id.0 as usize];
         let mut sample = content.sample(&mut sample::Context {
             interned,
@@ -175,7 +206,8 @@ fn profile_defaults(defaults: &[u8]) -> Vec<u8> {
                 trace_packet_defaults::PERF_SAMPLE_DEFAULTS
                     | trace_packet_defaults::STACK_SAMPLE_DEFAULTS
             );
-            if let Some(bytes) = field.as_bytes().filter(|_| is_kept) {
+            let bytes = field.as_bytes().filter(|bytes| bytes.len() <= MAX_DEFAULTS);
+            if let Some(bytes) = bytes.filter(|_| is_kept) {
                 kept.bytes(field.number, bytes);
             }
         }

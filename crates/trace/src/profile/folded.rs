@@ -6,6 +6,13 @@ use super::Profile;
 use super::counts::{StackCounts, StackKey, Value};
 use super::label::{By, Label, LabelKind};
 
+/// Callstacks that there was no memory for.
+const LEFT_OUT: &str = "[no memory left to show it]";
+/// A line while lines are put in order, as it is returned, and what a caller makes of it.
+const LINE_COPIES: usize = 4;
+/// Bytes of a line after which functions further in are left out.
+const MAX_LINE: usize = 1 << 20;
+
 /// How callstacks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FoldOptions {
@@ -27,7 +34,11 @@ pub fn folded(profile: &Profile, counts: &StackCounts, options: &FoldOptions) ->
         if value == 0 {
             continue;
         }
-        let text = stack(profile, key, options, is_off_cpu);
+        let mut text = stack(profile, key, options, is_off_cpu);
+        let budget = &profile.decoder.budget;
+        if !lines.contains_key(&text) && !budget.take(LINE_COPIES * (text.len() + 64)) {
+            LEFT_OUT.clone_into(&mut text);
+        }
         let total = lines.entry(text).or_default();
         *total = total.saturating_add(value);
     }
@@ -46,6 +57,10 @@ fn stack(profile: &Profile, key: &StackKey, options: &FoldOptions, is_off_cpu: b
         let Some(function) = profile.function(line.function) else {
             continue;
         };
+        if text.len() > MAX_LINE {
+            push(&mut text, "[…]");
+            break;
+        }
         let label = Label::function(function, line.is_inlined);
         push(&mut text, &label.name);
         if options.annotate {

@@ -10,11 +10,17 @@ use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId, Tables};
+use crate::limits::{Budget, entry_bytes};
 
 /// Frames of a callstack beyond this number are left out.
 const MAX_DEPTH: usize = 1 << 13;
 /// Longest path of a mapping, in bytes. Its parts are named by numbers, so that it could be far longer than the trace.
 const MAX_PATH: usize = 1 << 14;
+
+/// Longest text, in bytes; longer ones are cut.
+const MAX_TEXT: usize = 1 << 16;
+/// Parts of a path beyond this number are left out.
+const MAX_PARTS: usize = 1 << 10;
 
 /// A mapping as it came, with numbers in place of what they stand for.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,8 +42,11 @@ struct RawFrame {
 }
 
 /// The dictionaries of one writer since its last new start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Interned {
+    budget: Budget,
+    /// What all of it takes.
+    taken: usize,
     /// Strings by table and number: build ids, paths, source files, functions.
     strings: HashMap<(u32, u64), Box<[u8]>>,
     mappings: HashMap<u64, RawMapping>,
@@ -50,20 +59,28 @@ pub(super) struct Interned {
     known_stacks: HashMap<u64, Option<StackId>>,
 }
 
-/// Notes a definition; the first one holds.
+/// Notes a definition; the first one holds. `bytes` is what the value takes beside itself. Returns what was taken.
 fn define<K: Eq + std::hash::Hash, V: PartialEq>(
     table: &mut HashMap<K, V>,
     key: K,
     value: V,
+    (bytes, budget): (usize, &Budget),
     faults: FaultSink<'_>,
-) {
+) -> usize {
+    // What stands for it when it is used, too.
+    let bytes = bytes + entry_bytes::<(K, V)>() + entry_bytes::<(u64, Option<StackId>)>();
     match table.entry(key) {
         Entry::Vacant(entry) => {
+            if !budget.take(bytes) {
+                return 0;
+            }
             entry.insert(value);
+            return bytes;
         }
         Entry::Occupied(entry) if *entry.get() != value => faults(Fault::Redefined),
         Entry::Occupied(_) => {}
     }
+    0
 }
 
 fn number(field: u32, entry: &[u8]) -> u64 {
@@ -72,41 +89,78 @@ fn number(field: u32, entry: &[u8]) -> u64 {
 }
 
 impl Interned {
+    /// None yet.
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            taken: 0,
+            strings: HashMap::new(),
+            mappings: HashMap::new(),
+            frames: HashMap::new(),
+            callstacks: HashMap::new(),
+            contexts: HashMap::new(),
+            known_mappings: HashMap::new(),
+            known_frames: HashMap::new(),
+            known_stacks: HashMap::new(),
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        let budget = self.budget.clone();
+        budget.give_back(self.taken);
+        *self = Self::new(&budget);
+    }
+
     /// Reads an `InternedData`.
     pub(super) fn read(&mut self, bytes: &[u8], faults: FaultSink<'_>) {
+        let budget = self.budget.clone();
+        let budget = &budget;
         for table in Fields::new(bytes).map_while(Result::ok) {
             let Some(entry) = table.as_bytes() else {
                 continue;
             };
             // All of them have it as field 1. Zero is a number here like any other.
             let iid = number(interned_string::IID, entry);
-            match table.number {
+            self.taken += match table.number {
                 interned_data::BUILD_IDS
                 | interned_data::MAPPING_PATHS
                 | interned_data::SOURCE_PATHS
                 | interned_data::FUNCTION_NAMES => {
                     let text = Fields::find(interned_string::STR, entry);
                     let text = text.and_then(|text| text.as_bytes()).unwrap_or_default();
+                    let text = &text[..text.len().min(MAX_TEXT)];
                     let key = (table.number, iid);
-                    define(&mut self.strings, key, text.into(), faults);
+                    let room = (text.len(), budget);
+                    define(&mut self.strings, key, text.into(), room, faults)
                 }
                 interned_data::MAPPINGS => {
-                    define(&mut self.mappings, iid, read_mapping(entry), faults);
+                    let mapping = read_mapping(entry);
+                    let room = (8 * mapping.path.len(), budget);
+                    define(&mut self.mappings, iid, mapping, room, faults)
                 }
-                interned_data::FRAMES => {
-                    define(&mut self.frames, iid, read_frame(entry), faults);
-                }
+                interned_data::FRAMES => define(
+                    &mut self.frames,
+                    iid,
+                    read_frame(entry),
+                    (0, budget),
+                    faults,
+                ),
                 interned_data::CALLSTACKS => {
-                    define(&mut self.callstacks, iid, read_callstack(entry), faults);
+                    let callstack = read_callstack(entry);
+                    let room = (8 * callstack.len(), budget);
+                    define(&mut self.callstacks, iid, callstack, room, faults)
                 }
                 interned_data::STACK_SAMPLE_TASK_CONTEXTS
                 | interned_data::STACK_SAMPLE_EXECUTION_CONTEXTS
                 | interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS => {
                     let key = (table.number, iid);
-                    define(&mut self.contexts, key, entry.into(), faults);
+                    let entry = &entry[..entry.len().min(MAX_TEXT)];
+                    let room = (entry.len(), budget);
+                    define(&mut self.contexts, key, entry.into(), room, faults)
                 }
-                _ => {}
-            }
+                _ => 0,
+            };
         }
     }
 
@@ -282,7 +336,10 @@ fn read_mapping(entry: &[u8]) -> RawMapping {
             mapping::EXACT_OFFSET => raw.numbers[2] = value,
             mapping::START_OFFSET => raw.numbers[3] = value,
             mapping::LOAD_BIAS => raw.numbers[4] = value,
-            mapping::PATH_STRING_IDS => raw.path.extend(field.as_varints()),
+            mapping::PATH_STRING_IDS => {
+                let room = MAX_PARTS.saturating_sub(raw.path.len());
+                raw.path.extend(field.as_varints().take(room));
+            }
             _ => {}
         }
     }

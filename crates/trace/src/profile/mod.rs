@@ -56,20 +56,42 @@ pub use self::unwind::{SkipReason, UnwindError};
 pub(crate) use self::decoder::Decoder;
 
 use self::function::Functions;
+use crate::damage::Damage;
+use crate::limits::Limits;
 use crate::reader::{ReadError, TraceReader};
 use crate::summary::Threads;
 
 /// Reads the samples of a trace packet by packet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ProfileReader {
     decoder: Decoder,
     threads: Threads,
 }
 
+impl Default for ProfileReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ProfileReader {
     /// One that has seen nothing.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limits(Limits::default())
+    }
+
+    /// The same within other limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        let budget = limits.budget();
+        Self {
+            decoder: Decoder::new(&budget),
+            threads: Threads::new(&budget),
+        }
+    }
+
+    /// Counts for its samples, within the same limits.
+    pub fn counts(&self, selection: Selection) -> StackCounts {
+        StackCounts::within(selection, &self.decoder.budget)
     }
 
     /// Reads one encoded `TracePacket` and returns the sample in it.
@@ -110,22 +132,29 @@ pub fn read_profile(
     input: impl Read,
     selection: Selection,
 ) -> Result<(Profile, StackCounts), ReadError> {
-    let mut packets = TraceReader::new(input);
-    let mut reader = ProfileReader::new();
-    let mut counts = StackCounts::new(selection);
-    loop {
-        match packets.next_packet() {
-            Ok(Some(packet)) => {
-                if let Some(sample) = reader.add(packet.bytes) {
-                    counts.add(&sample, &reader);
-                }
-            }
-            Ok(None) | Err(ReadError::Damaged { .. }) => break,
-            Err(ReadError::DamagedCompression { .. }) => {}
-            Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
+    let (profile, counts, _) = read_profile_within(input, selection, Limits::default())?;
+    Ok((profile, counts))
+}
+
+/// The same within other limits. Tells what of the file had to be left out.
+///
+/// # Errors
+///
+/// If reading fails, or if the input is no trace at all.
+pub fn read_profile_within(
+    input: impl Read,
+    selection: Selection,
+    limits: Limits,
+) -> Result<(Profile, StackCounts, Damage), ReadError> {
+    let mut packets = TraceReader::with_limits(input, limits);
+    let mut reader = ProfileReader::with_limits(limits);
+    let mut counts = reader.counts(selection);
+    let damage = packets.read_all(|packet| {
+        if let Some(sample) = reader.add(packet.bytes) {
+            counts.add(&sample, &reader);
         }
-    }
-    Ok((reader.finish(), counts))
+    })?;
+    Ok((reader.finish(), counts, damage))
 }
 
 /// What the numbers in the samples of a trace mean.
@@ -216,6 +245,11 @@ impl Profile {
     /// The name of a thread, if the trace has it.
     pub fn thread_name(&self, machine: u32, tid: i32) -> Option<&str> {
         self.threads.thread_name(machine, tid)
+    }
+
+    /// How much was left out because there was no room for it.
+    pub fn left_out(&self) -> u64 {
+        self.decoder.budget.refused()
     }
 
     /// What is wrong with the samples.

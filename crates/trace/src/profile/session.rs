@@ -12,7 +12,7 @@ use ferretto_wire::Fields;
 use super::unwind::SkipReason;
 
 /// CPUs beyond this number are not told apart.
-const MAX_CPUS: usize = 1 << 14;
+const MAX_CPUS: usize = 1 << 12;
 /// Followers beyond this number are left out; the kernel's groups are smaller.
 const MAX_FOLLOWERS: usize = 64;
 /// The event of a profiler of time that was spent waiting.

@@ -8,9 +8,15 @@ use ferretto_symbols::is_place;
 use ferretto_wire::Fields;
 
 use super::tables::{Mapping, Tables};
+use crate::limits::Budget;
 
 /// Functions inlined into each other at one address beyond this number are left out.
 const MAX_INLINED: usize = 256;
+
+/// An entry of the table of modules, with the table of its addresses.
+const MODULE_BYTES: usize = 512;
+/// An address, or a function at one, with what is made of it.
+const SYMBOL_BYTES: usize = 256;
 
 /// A function at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,13 +30,21 @@ pub(super) struct SymbolLine {
 type Module = HashMap<u64, Box<[SymbolLine]>>;
 
 /// The symbols of all files.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Symbols {
+    budget: Budget,
     /// By path and build id.
     modules: HashMap<(Arc<str>, Arc<[u8]>), Module>,
 }
 
 impl Symbols {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            modules: HashMap::new(),
+        }
+    }
+
     /// Reads a `ModuleSymbols`.
     pub(super) fn add(&mut self, bytes: &[u8], tables: &mut Tables) {
         let text = |field| {
@@ -39,10 +53,15 @@ impl Symbols {
         };
         let path = tables.text(text(module_symbols::PATH));
         let build_id = tables.build_id(text(module_symbols::BUILD_ID));
-        let module = self.modules.entry((path.clone(), build_id)).or_default();
+        let module = match self.modules.entry((path.clone(), build_id)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if !self.budget.take(MODULE_BYTES) => return,
+            Entry::Vacant(new) => new.insert(Module::new()),
+        };
         for field in Fields::new(bytes).map_while(Result::ok) {
             if field.number == module_symbols::ADDRESS_SYMBOLS {
-                add_address(module, &path, field.as_bytes().unwrap_or_default(), tables);
+                let address = field.as_bytes().unwrap_or_default();
+                add_address(module, &path, address, tables, &self.budget);
             }
         }
     }
@@ -70,7 +89,13 @@ fn is_start(lines: &[SymbolLine], path: &str) -> bool {
     matches!(lines, [line] if is_place(&line.function, path))
 }
 
-fn add_address(module: &mut Module, path: &str, bytes: &[u8], tables: &mut Tables) {
+fn add_address(
+    module: &mut Module,
+    path: &str,
+    bytes: &[u8],
+    tables: &mut Tables,
+    budget: &Budget,
+) {
     let mut address = 0;
     let mut lines = Vec::new();
     for field in Fields::new(bytes).map_while(Result::ok) {
@@ -88,7 +113,9 @@ fn add_address(module: &mut Module, path: &str, bytes: &[u8], tables: &mut Table
         None => true,
         Some(known) => is_start(known, path) && !is_start(&lines, path),
     };
-    if is_better && !lines.is_empty() {
+    // Functions are made of them for each place they are at.
+    let bytes = SYMBOL_BYTES + lines.len() * SYMBOL_BYTES;
+    if is_better && !lines.is_empty() && budget.take(bytes) {
         module.insert(address, lines.into());
     }
 }

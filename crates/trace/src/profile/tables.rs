@@ -4,8 +4,21 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::limits::{Budget, entry_bytes};
+
 /// Entries of one table beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_ENTRIES: usize = 1 << 22;
+
+/// Longest text, in bytes; longer ones are cut.
+const MAX_TEXT: usize = 1 << 16;
+/// Longest build id that is kept, in bytes.
+const MAX_BUILD_ID: usize = 1 << 10;
+/// What an allocation takes beside its bytes.
+const ALLOCATION_BYTES: usize = 32;
+/// A frame, its functions, and what is made of these for those who ask.
+const FRAME_BYTES: usize = 800;
+/// A name as it came, demangled, and as it is in what is made of the samples.
+const TEXT_COPIES: usize = 3;
 
 /// Names a callstack of one [`Callstacks`](super::Callstacks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,12 +155,13 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
-    /// `None` if the table is full.
-    fn add(&mut self, value: T) -> Option<u32> {
+    /// `None` if the table is full. `bytes` is what the value takes beside itself.
+    fn add(&mut self, value: T, bytes: usize, budget: &Budget) -> Option<u32> {
         if let Some(number) = self.numbers.get(&value) {
             return Some(*number);
         }
-        if self.values.len() >= MAX_ENTRIES {
+        let bytes = bytes + entry_bytes::<(T, u32)>() + 2 * size_of::<T>();
+        if self.values.len() >= MAX_ENTRIES || !budget.take(bytes) {
             return None;
         }
         let number = self.values.len() as u32;
@@ -162,8 +176,9 @@ impl<T: Clone + Eq + Hash> Table<T> {
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tables {
+    budget: Budget,
     texts: Table<Arc<str>>,
     build_ids: Table<Arc<[u8]>>,
     mappings: Table<Arc<Mapping>>,
@@ -172,16 +187,29 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Text, shared with equal text.
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            texts: Table::default(),
+            build_ids: Table::default(),
+            mappings: Table::default(),
+            frames: Table::default(),
+            stacks: Table::default(),
+        }
+    }
+
+    /// Text, shared with equal text. What does not fit is empty.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Arc<str> {
-        let text = String::from_utf8_lossy(bytes);
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]);
         if let Some((known, _)) = self.texts.numbers.get_key_value(&*text) {
             return known.clone();
         }
         let text: Arc<str> = text.into();
-        // What does not fit is not shared.
-        let _ = self.texts.add(text.clone());
-        text
+        let room = TEXT_COPIES * (text.len() + ALLOCATION_BYTES);
+        match self.texts.add(text.clone(), room, &self.budget) {
+            Some(_) => text,
+            None => "".into(),
+        }
     }
 
     /// Bytes, shared with equal ones.
@@ -189,24 +217,35 @@ impl Tables {
         if let Some((known, _)) = self.build_ids.numbers.get_key_value(bytes) {
             return known.clone();
         }
-        let bytes: Arc<[u8]> = bytes.into();
-        let _ = self.build_ids.add(bytes.clone());
-        bytes
+        let bytes: Arc<[u8]> = bytes[..bytes.len().min(MAX_BUILD_ID)].into();
+        let room = bytes.len() + ALLOCATION_BYTES;
+        match self.build_ids.add(bytes.clone(), room, &self.budget) {
+            Some(_) => bytes,
+            None => [].into(),
+        }
     }
 
     pub(super) fn add_mapping(&mut self, mapping: Mapping) -> Option<MappingId> {
-        self.mappings.add(mapping.into()).map(MappingId)
+        let room = size_of::<Mapping>() + ALLOCATION_BYTES;
+        self.mappings
+            .add(mapping.into(), room, &self.budget)
+            .map(MappingId)
     }
 
     pub(super) fn add_frame(&mut self, frame: Frame) -> Option<FrameId> {
-        self.frames.add(frame.into()).map(FrameId)
+        self.frames
+            .add(frame.into(), FRAME_BYTES, &self.budget)
+            .map(FrameId)
     }
 
     pub(super) fn add_stack(&mut self, frames: &[FrameId]) -> Option<StackId> {
         if let Some(number) = self.stacks.numbers.get(frames) {
             return Some(StackId(*number));
         }
-        self.stacks.add(frames.into()).map(StackId)
+        let room = size_of_val(frames) + ALLOCATION_BYTES;
+        self.stacks
+            .add(frames.into(), room, &self.budget)
+            .map(StackId)
     }
 
     /// The frames of a callstack, the outermost first; empty for one of other tables.

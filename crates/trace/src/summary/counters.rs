@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ferretto_wire::Fields;
 
 /// Series beyond this number of one group are not told apart, so that memory stays bounded on any input.
-const MAX_SERIES: usize = 1 << 16;
+const MAX_SERIES: usize = 1 << 14;
 
 /// A group of counters that are sampled together.
 #[derive(Debug, Clone, PartialEq, Eq)]

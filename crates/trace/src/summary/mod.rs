@@ -40,8 +40,10 @@ use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
 use self::track_events::TrackEvents;
-use crate::profile::{Decoder, Module, Profile, StackCounts};
-use crate::reader::{ReadError, TraceReader};
+use crate::damage::Damage;
+use crate::limits::{Budget, Limits};
+use crate::profile::{Decoder, Module, Profile, Selection, StackCounts};
+use crate::reader::{Compression, ReadError, TraceReader};
 
 /// Packet kinds beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_KINDS: usize = 1 << 12;
@@ -63,8 +65,14 @@ pub struct SourceSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Size of the file, in bytes.
+    /// Size of the trace, in bytes.
     pub bytes: u64,
+    /// How the file is compressed, and its size in bytes, if it is.
+    pub compressed: Option<(Compression, u64)>,
+    /// What of the file could not be read.
+    pub damage: Damage,
+    /// How much was left out because there was no memory allowed for it.
+    pub left_out: u64,
     /// Packets, those inside compressed ones included.
     pub packets: u64,
     /// From the start to the end of the recording, in nanoseconds.
@@ -111,33 +119,24 @@ pub fn summarize_and_complete(
     input: impl Read,
     complete: impl FnOnce(&[Module]) -> Vec<u8>,
 ) -> Result<Summary, ReadError> {
-    let mut reader = TraceReader::new(input);
-    let mut summarizer = Summarizer::new();
-    let mut damage: BTreeMap<String, u64> = BTreeMap::new();
-    let mut is_whole = false;
-    loop {
-        match reader.next_packet() {
-            Ok(Some(packet)) => summarizer.add(packet.bytes),
-            Ok(None) => {
-                is_whole = reader.truncated().is_none();
-                break;
-            }
-            Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
-            Err(ReadError::Damaged { offset }) => {
-                let note =
-                    format!("the file is damaged at byte {offset}; what follows is left out");
-                damage.insert(note, 1);
-                break;
-            }
-            Err(ReadError::DamagedCompression { .. }) => {
-                *damage
-                    .entry("compressed packets are damaged".to_owned())
-                    .or_default() += 1;
-            }
-        }
-    }
+    summarize_within(input, Limits::default(), complete)
+}
+
+/// The same within other limits.
+///
+/// # Errors
+///
+/// If reading fails, or if the input is no trace at all.
+pub fn summarize_within(
+    input: impl Read,
+    limits: Limits,
+    complete: impl FnOnce(&[Module]) -> Vec<u8>,
+) -> Result<Summary, ReadError> {
+    let mut reader = TraceReader::with_limits(input, limits);
+    let mut summarizer = Summarizer::with_limits(limits);
+    let damage = reader.read_all(|packet| summarizer.add(packet.bytes))?;
     let modules = summarizer.samples.modules();
-    let rest = match is_whole && !modules.is_empty() {
+    let rest = match damage.end().is_none() && !modules.is_empty() {
         true => complete(&modules),
         false => Vec::new(),
     };
@@ -146,20 +145,16 @@ pub fn summarize_and_complete(
     }
     let mut summary = summarizer.finish();
     summary.bytes = reader.bytes_read() + rest.len() as u64;
-    summary.notes.extend(damage.into_keys());
-    if let Some(truncated) = reader.truncated() {
-        let note = format!(
-            "the file ends inside a packet that begins at byte {}",
-            truncated.offset
-        );
-        summary.notes.push(note);
-    }
+    summary.compressed = reader.compression();
+    summary.notes.extend(damage.sentences());
+    summary.damage = damage;
     Ok(summary)
 }
 
 /// Collects a [`Summary`] packet by packet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Summarizer {
+    budget: Budget,
     packets: u64,
     bytes: u64,
     malformed: u64,
@@ -247,10 +242,46 @@ fn is_of_samples(number: u32) -> bool {
     )
 }
 
+impl Default for Summarizer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Summarizer {
     /// An empty summary.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limits(Limits::default())
+    }
+
+    /// The same within other limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        let budget = limits.budget();
+        Self {
+            packets: 0,
+            bytes: 0,
+            malformed: 0,
+            kinds: BTreeMap::new(),
+            sched: Sched::default(),
+            threads: Threads::new(&budget),
+            ftrace: Ftrace::default(),
+            counters: Counters::default(),
+            track_events: TrackEvents::default(),
+            remarks: Remarks::default(),
+            sequences: Sequences::new(&budget),
+            samples: Decoder::new(&budget),
+            stacks: StackCounts::within(Selection::default(), &budget),
+            config: None,
+            stats: None,
+            slow: Vec::new(),
+            started: None,
+            stopped: None,
+            flushed: None,
+            span: None,
+            primary_clock: None,
+            monotonic_to_boot: None,
+            budget,
+        }
     }
 
     /// Adds one encoded `TracePacket`.
@@ -410,6 +441,9 @@ impl Summarizer {
         notes.extend(self.remarks.finish());
         Summary {
             bytes: self.bytes,
+            compressed: None,
+            damage: Damage::default(),
+            left_out: self.budget.refused(),
             packets: self.packets,
             duration_ns: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
             sources,

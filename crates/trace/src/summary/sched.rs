@@ -9,6 +9,9 @@ use super::threads::Threads;
 /// CPUs beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_CPUS: usize = 1 << 14;
 
+/// Context switches of one bundle beyond this number are left out; a bundle is of some pages of the kernel's buffer.
+const MAX_COMPACT: usize = 1 << 18;
+
 /// What one CPU did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSummary {
@@ -79,10 +82,16 @@ impl Sched {
         let mut seen = Compact::default();
         for field in Fields::new(bytes).map_while(Result::ok) {
             match field.number {
-                5 => table.extend(field.as_bytes()),
-                1 => timestamps.extend(field.as_varints()),
-                3 => pids.extend(field.as_varints().map(|pid| pid as i32)),
-                6 => comms.extend(field.as_varints().map(|index| index as usize)),
+                5 if table.len() < MAX_COMPACT => table.extend(field.as_bytes()),
+                1 => timestamps.extend(field.as_varints().take(MAX_COMPACT - timestamps.len())),
+                3 => {
+                    let next = field.as_varints().map(|pid| pid as i32);
+                    pids.extend(next.take(MAX_COMPACT - pids.len()));
+                }
+                6 => {
+                    let next = field.as_varints().map(|index| index as usize);
+                    comms.extend(next.take(MAX_COMPACT - comms.len()));
+                }
                 7 => seen.wakings += field.as_varints().count() as u64,
                 _ => {}
             }

@@ -1,11 +1,13 @@
 //! Writers: who they are, and the gaps they or the service reported.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::config::Config;
 use super::loss::{Cause, Loss, plural};
 use super::stats::Stats;
 use super::threads::Threads;
+use crate::limits::{Budget, entry_bytes};
 
 /// Sequences beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_SEQUENCES: usize = 1 << 18;
@@ -32,9 +34,10 @@ pub(super) struct Sequence {
 }
 
 /// Sequences by id.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sequences {
     sequences: BTreeMap<u32, Sequence>,
+    budget: Budget,
 }
 
 /// What the envelope of a packet says about its writer.
@@ -48,13 +51,24 @@ pub(super) struct Writer {
 }
 
 impl Sequences {
+    /// None yet.
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            sequences: BTreeMap::new(),
+            budget: budget.clone(),
+        }
+    }
+
     /// Notes one packet of a writer. `None` if there are too many writers.
     pub(super) fn packet(&mut self, writer: Writer) -> Option<&mut Sequence> {
-        let full = self.sequences.len() >= MAX_SEQUENCES;
-        if full && !self.sequences.contains_key(&writer.sequence) {
-            return None;
-        }
-        let sequence = self.sequences.entry(writer.sequence).or_default();
+        let is_full = self.sequences.len() >= MAX_SEQUENCES;
+        let sequence = match self.sequences.entry(writer.sequence) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full || !self.budget.take(entry_bytes::<Sequence>()) => {
+                return None;
+            }
+            Entry::Vacant(new) => new.insert(Sequence::default()),
+        };
         sequence.packets += 1;
         sequence.machine = writer.machine;
         sequence.pid = writer.pid.or(sequence.pid);

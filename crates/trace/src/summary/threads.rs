@@ -1,14 +1,25 @@
 //! Who the threads of the trace are, and how long each ran.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ferretto_wire::Fields;
+
+use crate::limits::{Budget, entry_bytes};
 
 /// Threads beyond this number are counted together, so that memory stays bounded on any input.
 const MAX_THREADS: usize = 1 << 20;
 
+/// Longest name of a thread kept, in bytes; the kernel's are shorter.
+const MAX_COMM: usize = 64;
+
 /// Longest command line kept, in bytes.
 const MAX_NAME: usize = 256;
+
+/// A process with its name, also in the list of those that ran.
+const PROCESS_BYTES: usize = entry_bytes::<((u32, i32), String)>() + MAX_NAME;
+/// A thread with its name, also in the list of the processes that ran.
+const THREAD_BYTES: usize = 2 * entry_bytes::<((u32, i32), Thread)>() + 64;
 
 /// `CLONE_THREAD` of clone(2): the new task belongs to its parent's process.
 const CLONE_THREAD: u64 = 0x0001_0000;
@@ -36,13 +47,23 @@ struct Thread {
 }
 
 /// Threads by (machine, id).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Threads {
+    budget: Budget,
     threads: HashMap<(u32, i32), Thread>,
     processes: HashMap<(u32, i32), String>,
 }
 
 impl Threads {
+    /// None yet.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+        }
+    }
+
     /// Adds time on a CPU. Id 0 is the idle task and is not counted.
     pub(super) fn add_time(&mut self, machine: u32, tid: i32, ns: u64) {
         if tid == 0 {
@@ -58,7 +79,7 @@ impl Threads {
         if let Some(thread) = self.thread(machine, tid)
             && thread.comm.as_bytes() != comm
         {
-            thread.comm = printable(comm);
+            thread.comm = printable_within(comm, MAX_COMM);
         }
     }
 
@@ -139,7 +160,7 @@ impl Threads {
             thread.tgid = tgid.or(thread.tgid);
             // The last one holds: the thread may have become another program.
             if let Some(name) = name.filter(|name| !name.is_empty()) {
-                thread.comm = printable(name);
+                thread.comm = printable_within(name, MAX_COMM);
             }
         }
     }
@@ -147,8 +168,15 @@ impl Threads {
     /// Names a process, as its process tree entry or its track descriptor does.
     pub(super) fn name_process(&mut self, machine: u32, pid: i32, name: String) {
         let known = self.processes.len() < MAX_THREADS;
-        if !name.is_empty() && (known || self.processes.contains_key(&(machine, pid))) {
-            self.processes.insert((machine, pid), name);
+        if name.is_empty() {
+            return;
+        }
+        match self.processes.entry((machine, pid)) {
+            Entry::Occupied(mut known) => *known.get_mut() = name,
+            Entry::Vacant(new) if known && self.budget.take(PROCESS_BYTES) => {
+                new.insert(name);
+            }
+            Entry::Vacant(_) => {}
         }
     }
 
@@ -204,17 +232,22 @@ impl Threads {
     }
 
     fn thread(&mut self, machine: u32, tid: i32) -> Option<&mut Thread> {
-        let key = (machine, tid);
-        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&key) {
-            return None;
+        let is_full = self.threads.len() >= MAX_THREADS;
+        match self.threads.entry((machine, tid)) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if is_full || !self.budget.take(THREAD_BYTES) => None,
+            Entry::Vacant(new) => Some(new.insert(Thread::default())),
         }
-        Some(self.threads.entry(key).or_default())
     }
 }
 
 /// Text for a terminal: lossy UTF-8 without control characters, cut at [`MAX_NAME`].
 pub(crate) fn printable(bytes: &[u8]) -> String {
-    let bytes = &bytes[..bytes.len().min(MAX_NAME)];
+    printable_within(bytes, MAX_NAME)
+}
+
+fn printable_within(bytes: &[u8], length: usize) -> String {
+    let bytes = &bytes[..bytes.len().min(length)];
     let text = String::from_utf8_lossy(bytes);
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -98,10 +98,18 @@ fn float32(out: &mut Vec<u8>, value: f32) -> std::io::Result<()> {
     write!(out, "{value}")
 }
 
-/// A quoted string. Text keeps its UTF-8 letters; everything else that is not
+/// The length of the first part of a string: at most `most` bytes, and no letter of UTF-8 is cut in two.
+pub(super) fn part_length(bytes: &[u8], most: usize) -> usize {
+    if bytes.len() <= most {
+        return bytes.len();
+    }
+    let is_begin = |at: &usize| bytes[*at] & 0xc0 != 0x80;
+    (most - 3..=most).rev().find(is_begin).unwrap_or(most)
+}
+
+/// The inside of a quoted string. Text keeps its UTF-8 letters; everything else that is not
 /// printable ASCII becomes an escape.
 pub(super) fn quote(out: &mut Vec<u8>, bytes: &[u8], text: bool) {
-    out.push(b'"');
     if text {
         for chunk in bytes.utf8_chunks() {
             chunk.valid().chars().for_each(|c| escape_char(out, c));
@@ -110,7 +118,6 @@ pub(super) fn quote(out: &mut Vec<u8>, bytes: &[u8], text: bool) {
     } else {
         bytes.iter().for_each(|b| escape(out, *b));
     }
-    out.push(b'"');
 }
 
 fn escape_char(out: &mut Vec<u8>, c: char) {

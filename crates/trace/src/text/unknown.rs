@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use ferretto_wire::{Field, Fields, Value};
 
-use super::{MAX_DEPTH, Text, scalar};
+use super::{MAX_DEPTH, Text};
 
 impl<W: io::Write> Text<W> {
     /// By number; the type is a guess from the wire type, as protoc makes it.
@@ -22,7 +22,7 @@ impl<W: io::Write> Text<W> {
             Value::Fixed32(value) => write!(self.out, "0x{value:08x}"),
             Value::Fixed64(value) => write!(self.out, "0x{value:016x}"),
             Value::Bytes(bytes) => {
-                scalar::quote(&mut self.out, bytes, std::str::from_utf8(bytes).is_ok());
+                self.quote(bytes, std::str::from_utf8(bytes).is_ok());
                 Ok(())
             }
         };

@@ -1,17 +1,23 @@
 //! Packets of a trace, streamed from any reader.
 
+mod records;
+mod unpack;
+
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use ferretto_wire::Fields;
-use flate2::bufread::ZlibDecoder;
-use ruzstd::decoding::StreamingDecoder;
 
-/// Largest packet that is read; a longer length can only be damage.
+pub use self::unpack::{Compression, Unpacking};
+
+use self::records::{Record, Records};
+use self::unpack::{Inner, Kind, needed_window};
+use crate::damage::Damage;
+use crate::limits::Limits;
+
+/// Largest packet that is read at all; a longer length can only be damage.
 pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
-/// `Trace.packet`.
-const TRACE_PACKET: u32 = 1;
 /// `TracePacket.compressed_packets`: a zlib stream of `Trace.packet` records.
 const COMPRESSED_PACKETS: u32 = 50;
 /// `TracePacket.zstd_compressed_packets`: the same as a Zstandard frame.
@@ -22,7 +28,8 @@ const ZSTD_COMPRESSED_PACKETS: u32 = 133;
 pub struct Packet<'a> {
     /// The encoded `TracePacket`.
     pub bytes: &'a [u8],
-    /// Where the record begins in the file, in bytes. For a packet out of a compressed one, where that one begins.
+    /// Where the record begins in the file, in bytes. For a packet out of a compressed one, where that one begins; in a
+    /// compressed file, where it begins in the unpacked one.
     pub offset: u64,
 }
 
@@ -66,12 +73,50 @@ pub enum ReadError {
         /// Where the compressed packet begins.
         offset: u64,
     },
+    /// A packet is larger than [`Limits`] allow. Reading may go on behind it.
+    #[error(
+        "the packet at byte {offset} is left out: it has {bytes} bytes, and {limit} of one fit into memory"
+    )]
+    PacketTooLarge {
+        /// Where it begins, or the compressed packet it is in.
+        offset: u64,
+        /// How large it is.
+        bytes: u64,
+        /// How large it may be.
+        limit: u64,
+    },
+    /// What is compressed cannot be unpacked within [`Limits`]. Reading may go on behind it, if it is a packet.
+    #[error(
+        "what is compressed at byte {offset} is left out: unpacking it takes {bytes} bytes, and {limit} are allowed"
+    )]
+    WindowTooLarge {
+        /// Where it begins.
+        offset: u64,
+        /// How much memory it takes.
+        bytes: u64,
+        /// How much it may.
+        limit: u64,
+        /// Whether it is the whole file.
+        is_file: bool,
+    },
 }
 
 impl ReadError {
     /// Whether the next call of [`TraceReader::next_packet`] continues behind the damage.
     pub fn is_recoverable(&self) -> bool {
-        matches!(self, Self::DamagedCompression { .. })
+        match self {
+            Self::DamagedCompression { .. } | Self::PacketTooLarge { .. } => true,
+            Self::WindowTooLarge { is_file, .. } => !is_file,
+            Self::Io { .. } | Self::NotATrace(_) | Self::Damaged { .. } => false,
+        }
+    }
+
+    /// Whether a reader with higher [`Limits`] would go on.
+    pub fn is_limit(&self) -> bool {
+        matches!(
+            self,
+            Self::PacketTooLarge { .. } | Self::WindowTooLarge { .. }
+        )
     }
 }
 
@@ -96,9 +141,10 @@ impl fmt::Display for Hint<'_> {
 /// packets are unpacked on the way, and a record cut off by the end of the file ends the trace and is reported by
 /// [`truncated`](Self::truncated).
 #[derive(Debug)]
-pub struct TraceReader<R> {
-    outer: Records<BufReader<R>>,
-    inner: Option<Inner>,
+pub struct TraceReader<R: Read> {
+    outer: Records<BufReader<Unpacking<R>>>,
+    inner: Option<InnerRecords>,
+    limits: Limits,
     packet: Vec<u8>,
     head: [u8; 4],
     packets: u64,
@@ -108,52 +154,25 @@ pub struct TraceReader<R> {
 
 /// The records inside one compressed packet.
 #[derive(Debug)]
-struct Inner {
-    records: Records<BufReader<Unpacked>>,
+struct InnerRecords {
+    records: Records<BufReader<Inner>>,
     offset: u64,
-}
-
-/// The bytes that come out of a compressed packet.
-enum Unpacked {
-    Deflate(ZlibDecoder<Cursor<Vec<u8>>>),
-    Zstd(Box<StreamingDecoder<Cursor<Vec<u8>>, ruzstd::decoding::FrameDecoder>>),
-}
-
-impl fmt::Debug for Unpacked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deflate(_) => "Deflate",
-            Self::Zstd(_) => "Zstd",
-        })
-    }
-}
-
-impl Unpacked {
-    /// `None` if the bytes do not even begin as they should.
-    fn new(compression: &Compression, stream: Vec<u8>) -> Option<Self> {
-        let stream = Cursor::new(stream);
-        Some(match compression.kind {
-            Kind::Deflate => Self::Deflate(ZlibDecoder::new(stream)),
-            Kind::Zstd => Self::Zstd(Box::new(StreamingDecoder::new(stream).ok()?)),
-        })
-    }
-}
-
-impl Read for Unpacked {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Deflate(decoder) => decoder.read(buffer),
-            Self::Zstd(decoder) => decoder.read(buffer),
-        }
-    }
 }
 
 impl<R: Read> TraceReader<R> {
     /// Reads from the current position of `input`; buffering is done here.
     pub fn new(input: R) -> Self {
+        Self::with_limits(input, Limits::default())
+    }
+
+    /// The same within other limits.
+    pub fn with_limits(input: R, limits: Limits) -> Self {
+        let input = Unpacking::with_window(input, limits.window_bytes());
+        let packet_bytes = limits.packet_bytes();
         Self {
-            outer: Records::new(BufReader::with_capacity(1 << 18, input)),
+            outer: Records::new(BufReader::with_capacity(1 << 18, input), packet_bytes),
             inner: None,
+            limits,
             packet: Vec::new(),
             head: [0; 4],
             packets: 0,
@@ -176,14 +195,38 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
+    /// Hands all packets to `each`, and returns what had to be left out.
+    ///
+    /// # Errors
+    ///
+    /// If reading fails, or if the input is no trace at all.
+    pub fn read_all(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<Damage, ReadError> {
+        let mut damage = Damage::default();
+        loop {
+            match self.next_packet() {
+                Ok(Some(packet)) => each(packet),
+                Ok(None) => break,
+                Err(error) => damage.note(error)?,
+            }
+        }
+        damage.note_end(self.truncated);
+        Ok(damage)
+    }
+
     /// Set once the end was reached inside a record.
     pub fn truncated(&self) -> Option<Truncated> {
         self.truncated
     }
 
-    /// How many bytes of the file were read so far.
+    /// How many bytes of the trace were read so far; of a compressed file, how many came out of it.
     pub fn bytes_read(&self) -> u64 {
         self.outer.offset
+    }
+
+    /// How the file is compressed and how many bytes of it were read, if it is.
+    pub fn compression(&self) -> Option<(Compression, u64)> {
+        let input = self.outer.input.get_ref();
+        Some((input.compression()?, input.bytes_read()))
     }
 
     /// Fills `self.packet` and returns the offset of its record.
@@ -192,7 +235,7 @@ impl<R: Read> TraceReader<R> {
             if let Some(inner) = &mut self.inner {
                 let offset = inner.offset;
                 match inner.records.read(&mut self.packet) {
-                    Ok(Record::Packet(_)) if compression(&self.packet).is_none() => {
+                    Ok(Record::Packet(_)) if packed(&self.packet).is_none() => {
                         return Ok(Some(offset));
                     }
                     Ok(Record::Other) => continue,
@@ -200,10 +243,21 @@ impl<R: Read> TraceReader<R> {
                         self.inner = None;
                         continue;
                     }
+                    Ok(Record::TooLarge(_, bytes)) => {
+                        self.packets += 1;
+                        return Err(self.too_large(offset, bytes));
+                    }
                     // Compression inside compression does not occur; refusing it bounds the work.
-                    Ok(Record::Packet(_) | Record::Truncated(_) | Record::Damaged(_)) | Err(_) => {
+                    Ok(Record::Packet(_) | Record::Truncated(_) | Record::Damaged(_)) => {
                         self.inner = None;
                         return Err(ReadError::DamagedCompression { offset });
+                    }
+                    Err(error) => {
+                        self.inner = None;
+                        return Err(match needed_window(&error) {
+                            Some(bytes) => self.window_too_large(offset, bytes, false),
+                            None => ReadError::DamagedCompression { offset },
+                        });
                     }
                 }
             }
@@ -213,25 +267,27 @@ impl<R: Read> TraceReader<R> {
             let Some(offset) = self.advance_outer()? else {
                 return Ok(None);
             };
-            match compression(&self.packet) {
+            match packed(&self.packet) {
                 None => return Ok(Some(offset)),
-                Some(compression) => {
+                Some(packed) => {
                     let mut stream = std::mem::take(&mut self.packet);
-                    stream.truncate(compression.range.end);
-                    stream.drain(..compression.range.start);
-                    let Some(unpacked) = Unpacked::new(&compression, stream) else {
-                        return Err(ReadError::DamagedCompression { offset });
-                    };
-                    let records = Records::new(BufReader::new(unpacked));
-                    self.inner = Some(Inner { records, offset });
+                    stream.truncate(packed.range.end);
+                    stream.drain(..packed.range.start);
+                    let window = self.limits.window_bytes();
+                    let unpacked = Inner::new(packed.kind, stream, window);
+                    let records = Records::new(unpacked, self.limits.packet_bytes());
+                    self.inner = Some(InnerRecords { records, offset });
                 }
             }
         }
     }
 
     fn advance_outer(&mut self) -> Result<Option<u64>, ReadError> {
-        if self.outer.offset == 0 {
-            self.read_head();
+        if self.outer.offset == 0
+            && let Err(source) = self.read_head()
+        {
+            self.finished = true;
+            return self.failed(source).map(|()| None);
         }
         loop {
             match self.outer.read(&mut self.packet) {
@@ -259,40 +315,77 @@ impl<R: Read> TraceReader<R> {
                     }
                     return Err(ReadError::Damaged { offset });
                 }
+                Ok(Record::TooLarge(offset, bytes)) => {
+                    // It is one, so this is a trace.
+                    self.packets += 1;
+                    return Err(self.too_large(offset, bytes));
+                }
                 Err(source) => {
                     self.finished = true;
-                    return Err(ReadError::Io {
-                        offset: self.outer.offset,
-                        source,
-                    });
+                    return self.failed(source).map(|()| None);
                 }
             }
         }
     }
 
-    /// Remembers the first bytes, to name what a file is that turns out to be no trace.
-    fn read_head(&mut self) {
-        // An error shows again, and is reported, when the first record is read.
-        if let Ok(bytes) = self.outer.input.fill_buf() {
-            let n = bytes.len().min(4);
-            self.head[..n].copy_from_slice(&bytes[..n]);
+    /// Reading the file, or unpacking it, failed. A compressed file that is cut off is a trace that is.
+    fn failed(&mut self, source: io::Error) -> Result<(), ReadError> {
+        let (offset, is_packed) = (self.outer.start, self.compression().is_some());
+        if let Some(bytes) = needed_window(&source) {
+            return Err(self.window_too_large(offset, bytes, true));
         }
+        if !is_packed || source.raw_os_error().is_some() {
+            let offset = self.outer.offset;
+            return Err(ReadError::Io { offset, source });
+        }
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            self.truncated = Some(Truncated { offset });
+            return Ok(());
+        }
+        Err(ReadError::Damaged { offset })
+    }
+
+    fn too_large(&self, offset: u64, bytes: u64) -> ReadError {
+        let limit = self.limits.packet_bytes();
+        ReadError::PacketTooLarge {
+            offset,
+            bytes,
+            limit,
+        }
+    }
+
+    fn window_too_large(&self, offset: u64, bytes: u64, is_file: bool) -> ReadError {
+        let limit = self.limits.window_bytes();
+        ReadError::WindowTooLarge {
+            offset,
+            bytes,
+            limit,
+            is_file,
+        }
+    }
+
+    /// Remembers the first bytes, to name what a file is that turns out to be no trace.
+    fn read_head(&mut self) -> io::Result<()> {
+        let bytes = loop {
+            match self.outer.input.fill_buf() {
+                Ok(bytes) => break bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let n = bytes.len().min(4);
+        self.head[..n].copy_from_slice(&bytes[..n]);
+        Ok(())
     }
 }
 
 /// What one packet holds in place of data.
-struct Compression {
+struct Packed {
     kind: Kind,
     range: std::ops::Range<usize>,
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Deflate,
-    Zstd,
-}
-
-fn compression(packet: &[u8]) -> Option<Compression> {
+fn packed(packet: &[u8]) -> Option<Packed> {
     let mut fields = Fields::new(packet);
     while let Some(Ok(field)) = fields.next() {
         let kind = match field.number {
@@ -303,121 +396,10 @@ fn compression(packet: &[u8]) -> Option<Compression> {
         let bytes = field.as_bytes()?;
         // The field borrows from the packet and ends where the walk stands.
         let end = fields.offset();
-        return Some(Compression {
+        return Some(Packed {
             kind,
             range: end.checked_sub(bytes.len())?..end,
         });
     }
     None
-}
-
-/// One step through a stream of `Trace` fields. Offsets are where the record begins.
-enum Record {
-    Packet(u64),
-    /// A field of `Trace` that is no packet; skipped.
-    Other,
-    End,
-    Truncated(u64),
-    Damaged(u64),
-}
-
-#[derive(Debug)]
-struct Records<B> {
-    input: B,
-    offset: u64,
-}
-
-enum Number {
-    Value(u64),
-    End,
-    Truncated,
-    Malformed,
-}
-
-impl<B: BufRead> Records<B> {
-    fn new(input: B) -> Self {
-        Self { input, offset: 0 }
-    }
-
-    fn read(&mut self, packet: &mut Vec<u8>) -> io::Result<Record> {
-        let start = self.offset;
-        let tag = match self.number()? {
-            Number::Value(tag) => tag,
-            Number::End => return Ok(Record::End),
-            Number::Truncated => return Ok(Record::Truncated(start)),
-            Number::Malformed => return Ok(Record::Damaged(start)),
-        };
-        let (field, wire_type) = (tag >> 3, tag & 7);
-        if field == 0 || field > u64::from(u32::MAX) {
-            return Ok(Record::Damaged(start));
-        }
-        let length = match wire_type {
-            0 => return self.skip_varint(start),
-            1 => 8,
-            5 => 4,
-            2 => match self.number()? {
-                Number::Value(length) if length <= MAX_PACKET_BYTES => length,
-                Number::Value(_) | Number::Malformed => return Ok(Record::Damaged(start)),
-                Number::End | Number::Truncated => return Ok(Record::Truncated(start)),
-            },
-            _ => return Ok(Record::Damaged(start)),
-        };
-        let is_packet = wire_type == 2 && field == u64::from(TRACE_PACKET);
-        let mut rest = (&mut self.input).take(length);
-        let got = if is_packet {
-            packet.clear();
-            // Grows with what is really there, not with what the length claims.
-            rest.read_to_end(packet)? as u64
-        } else {
-            io::copy(&mut rest, &mut io::sink())?
-        };
-        self.offset += got;
-        Ok(match got == length {
-            false => Record::Truncated(start),
-            true if is_packet => Record::Packet(start),
-            true => Record::Other,
-        })
-    }
-
-    fn skip_varint(&mut self, start: u64) -> io::Result<Record> {
-        Ok(match self.number()? {
-            Number::Value(_) => Record::Other,
-            Number::End | Number::Truncated => Record::Truncated(start),
-            Number::Malformed => Record::Damaged(start),
-        })
-    }
-
-    fn number(&mut self) -> io::Result<Number> {
-        let mut value = 0u64;
-        for i in 0..ferretto_wire::MAX_VARINT_LENGTH {
-            let Some(byte) = self.byte()? else {
-                return Ok(if i == 0 {
-                    Number::End
-                } else {
-                    Number::Truncated
-                });
-            };
-            value |= u64::from(byte & 0x7f) << (7 * i).min(63);
-            if byte & 0x80 == 0 {
-                return Ok(Number::Value(value));
-            }
-        }
-        Ok(Number::Malformed)
-    }
-
-    fn byte(&mut self) -> io::Result<Option<u8>> {
-        loop {
-            match self.input.fill_buf() {
-                Ok([]) => return Ok(None),
-                Ok([byte, ..]) => {
-                    let byte = *byte;
-                    self.input.consume(1);
-                    self.offset += 1;
-                    return Ok(Some(byte));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }

@@ -1,0 +1,126 @@
+//! What of a file could not be read.
+
+use std::fmt;
+
+use crate::reader::{ReadError, Truncated};
+
+/// What of a file was left out by a reader that goes on with the rest. Offsets are in bytes, of the unpacked file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Where the part that could be read ends, if that is not the end of the file.
+    end: Option<End>,
+    /// Compressed packets that do not unpack.
+    compressed: Places,
+    /// Packets that are too large.
+    large: Places,
+    /// Compressed packets that take too much memory to unpack.
+    windows: Places,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Damaged(u64),
+    Truncated(u64),
+}
+
+/// How many, and where the first one is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Places {
+    count: u64,
+    first: u64,
+}
+
+impl Places {
+    fn add(&mut self, offset: u64) {
+        if self.count == 0 {
+            self.first = offset;
+        }
+        self.count += 1;
+    }
+}
+
+impl Damage {
+    /// Notes an error after which reading goes on, or ends with what there is.
+    ///
+    /// # Errors
+    ///
+    /// The error itself if it is one of the file as a whole.
+    pub(crate) fn note(&mut self, error: ReadError) -> Result<(), ReadError> {
+        match error {
+            ReadError::Damaged { offset } => self.end = Some(End::Damaged(offset)),
+            ReadError::DamagedCompression { offset } => self.compressed.add(offset),
+            ReadError::PacketTooLarge { offset, .. } => self.large.add(offset),
+            ReadError::WindowTooLarge {
+                offset,
+                is_file: false,
+                ..
+            } => self.windows.add(offset),
+            ReadError::Io { .. } | ReadError::NotATrace(_) | ReadError::WindowTooLarge { .. } => {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn note_end(&mut self, truncated: Option<Truncated>) {
+        let end = truncated.map(|truncated| End::Truncated(truncated.offset));
+        self.end = self.end.or(end);
+    }
+
+    /// Whether all was read.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Where the part that could be read ends, if that is not the end of the file.
+    pub fn end(&self) -> Option<u64> {
+        self.end.map(|end| match end {
+            End::Damaged(offset) | End::Truncated(offset) => offset,
+        })
+    }
+
+    /// Whether something was left out that a reader with higher [`Limits`](crate::Limits) would read.
+    pub fn is_limit(&self) -> bool {
+        self.large.count > 0 || self.windows.count > 0
+    }
+
+    /// What was left out, and where, one sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        let kinds = [
+            (self.compressed, "compressed packet", "damaged"),
+            (self.large, "packet", "too large for the memory allowed"),
+            (
+                self.windows,
+                "compressed packet",
+                "too large to be unpacked in the memory allowed",
+            ),
+        ];
+        for (Places { count, first }, what, why) in kinds {
+            match count {
+                0 => {}
+                1 => sentences.push(format!(
+                    "the {what} at byte {first} is {why}; it is left out"
+                )),
+                _ => sentences.push(format!(
+                    "{count} {what}s are {why}, the first at byte {first}; they are left out"
+                )),
+            }
+        }
+        sentences.extend(self.end.map(|end| match end {
+            End::Damaged(offset) => {
+                format!("the file is damaged at byte {offset}; what follows is left out")
+            }
+            End::Truncated(offset) => {
+                format!("the file ends inside a packet that begins at byte {offset}")
+            }
+        }));
+        sentences
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentences().join("; "))
+    }
+}

@@ -1,0 +1,54 @@
+//! How much memory reading may take.
+
+pub(crate) use ferretto_format::budget::{Budget, entry_bytes};
+
+use crate::reader::MAX_PACKET_BYTES;
+
+/// Memory that one reader may take, whatever the file holds.
+///
+/// A part of it is for the packet at hand, a part for unpacking, and what tables may hold is the largest part. What is
+/// beyond is left out and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    memory: u64,
+}
+
+impl Default for Limits {
+    /// 256 MiB.
+    fn default() -> Self {
+        Self { memory: 256 << 20 }
+    }
+}
+
+impl Limits {
+    /// The least that a reader gets by on.
+    pub const MIN_MEMORY: u64 = 16 << 20;
+
+    /// Limits for this many bytes in all, and at least [`MIN_MEMORY`](Self::MIN_MEMORY).
+    pub fn memory(bytes: u64) -> Self {
+        Self {
+            memory: bytes.max(Self::MIN_MEMORY),
+        }
+    }
+
+    /// The largest packet that is read. There may be two at a time, one inside the other.
+    pub fn packet_bytes(self) -> u64 {
+        (self.memory / 16).min(MAX_PACKET_BYTES)
+    }
+
+    /// The largest window of Zstandard. There may be two at a time, one inside the other.
+    pub(crate) fn window_bytes(self) -> u64 {
+        (self.memory / 16).min(1 << 30)
+    }
+
+    /// All tables of a reader together.
+    pub(crate) fn budget(self) -> Budget {
+        let bytes = usize::try_from(self.memory / 16 * 9).unwrap_or(usize::MAX);
+        Budget::new(bytes)
+    }
+}
+
+/// That of a reader within the default limits.
+pub(crate) fn default_budget() -> Budget {
+    Limits::default().budget()
+}

@@ -1,0 +1,238 @@
+//! Compressed bytes as they are unpacked: whole files, and packets that hold others.
+
+use std::fmt;
+use std::io::{self, BufReader, Cursor, Read};
+
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use structured_zstd::decoding::errors::FrameDecoderError;
+use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
+
+/// Bytes read from a file at a time.
+const READ_BYTES: usize = 1 << 18;
+/// Bytes asked of a decoder at a time. The one for Zstandard keeps as many more than its window.
+const UNPACK_BYTES: usize = 1 << 16;
+/// Bytes that tell how a file is compressed.
+const MAGIC_BYTES: usize = 4;
+
+/// How a whole file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As by `gzip`.
+    Gzip,
+    /// As by `zstd`.
+    Zstd,
+}
+
+impl Compression {
+    /// What its programs are called.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    fn detect(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd] => Some(Self::Zstd),
+            // A frame that is to be skipped, as some programs put in front.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of a file that may be compressed by gzip or zstd, unpacked as they are read.
+///
+/// Memory is bounded whatever the file holds.
+#[derive(Debug)]
+pub struct Unpacking<R: Read> {
+    form: Form<R>,
+    window: u64,
+}
+
+enum Form<R: Read> {
+    /// Nothing was read yet.
+    Start(Option<R>),
+    Plain(Source<R>),
+    Gzip(Box<MultiGzDecoder<BufReader<Source<R>>>>),
+    Zstd(Box<Zstd<BufReader<Source<R>>>>),
+}
+
+type Zstd<R> = StreamingDecoder<R, FrameDecoder>;
+
+impl<R: Read> fmt::Debug for Form<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start(_) => "Start",
+            Self::Plain(_) => "Plain",
+            Self::Gzip(_) => "Gzip",
+            Self::Zstd(_) => "Zstd",
+        })
+    }
+}
+
+/// A file of which the first bytes were looked at.
+struct Source<R> {
+    head: [u8; MAGIC_BYTES],
+    length: usize,
+    position: usize,
+    rest: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let head = &self.head[self.position..self.length];
+        let count = match head.len().min(buffer.len()) {
+            0 => self.rest.read(buffer)?,
+            count => {
+                buffer[..count].copy_from_slice(&head[..count]);
+                self.position += count;
+                count
+            }
+        };
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}
+
+impl<R: Read> Unpacking<R> {
+    /// Reads from the current position of `input`, within the default [`Limits`](crate::Limits).
+    pub fn new(input: R) -> Self {
+        Self::with_window(input, crate::Limits::default().window_bytes())
+    }
+
+    pub(crate) fn with_window(input: R, window: u64) -> Self {
+        let form = Form::Start(Some(input));
+        Self { form, window }
+    }
+
+    /// How the file is compressed, once something was read.
+    pub fn compression(&self) -> Option<Compression> {
+        match &self.form {
+            Form::Start(_) | Form::Plain(_) => None,
+            Form::Gzip(_) => Some(Compression::Gzip),
+            Form::Zstd(_) => Some(Compression::Zstd),
+        }
+    }
+
+    /// How many bytes of the file itself were read.
+    pub fn bytes_read(&self) -> u64 {
+        let used =
+            |source: &BufReader<Source<R>>| source.get_ref().bytes - source.buffer().len() as u64;
+        match &self.form {
+            Form::Start(_) => 0,
+            Form::Plain(source) => source.bytes,
+            Form::Gzip(decoder) => used(decoder.get_ref()),
+            Form::Zstd(decoder) => used(decoder.get_ref()),
+        }
+    }
+
+    fn start(&mut self, mut rest: R) -> io::Result<()> {
+        let (mut head, mut length) = ([0; MAGIC_BYTES], 0);
+        while length < MAGIC_BYTES {
+            match rest.read(&mut head[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let source = Source {
+            head,
+            length,
+            position: 0,
+            rest,
+            bytes: 0,
+        };
+        let buffered = |source| BufReader::with_capacity(READ_BYTES, source);
+        self.form = match Compression::detect(&head[..length]) {
+            None => Form::Plain(source),
+            Some(Compression::Gzip) => Form::Gzip(Box::new(MultiGzDecoder::new(buffered(source)))),
+            Some(Compression::Zstd) => Form::Zstd(Box::new(zstd(buffered(source), self.window))),
+        };
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Unpacking<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            return match &mut self.form {
+                Form::Start(input) => match input.take() {
+                    Some(input) => {
+                        self.start(input)?;
+                        continue;
+                    }
+                    None => Ok(0),
+                },
+                Form::Plain(source) => source.read(buffer),
+                Form::Gzip(decoder) => decoder.read(buffer),
+                Form::Zstd(decoder) => read_zstd(decoder, buffer),
+            };
+        }
+    }
+}
+
+fn zstd<R: Read>(source: R, window: u64) -> Zstd<R> {
+    let mut decoder = FrameDecoder::new();
+    // Limits are within what it takes.
+    let _ = decoder.set_max_window_size(window);
+    StreamingDecoder::new_with_decoder(source, decoder)
+}
+
+fn read_zstd<R: Read>(decoder: &mut Zstd<R>, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = buffer.len().min(UNPACK_BYTES);
+    decoder.read(&mut buffer[..length])
+}
+
+/// The window that compressed bytes need, if that is why they were refused.
+pub(super) fn needed_window(error: &io::Error) -> Option<u64> {
+    match error.get_ref()?.downcast_ref::<FrameDecoderError>()? {
+        FrameDecoderError::WindowSizeTooBig { requested, .. } => Some(*requested),
+        _ => None,
+    }
+}
+
+/// How the packets inside a packet are compressed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Deflate,
+    Zstd,
+}
+
+/// The bytes that come out of a compressed packet.
+pub(super) enum Inner {
+    Deflate(ZlibDecoder<Cursor<Vec<u8>>>),
+    Zstd(Box<Zstd<Cursor<Vec<u8>>>>),
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deflate(_) => "Deflate",
+            Self::Zstd(_) => "Zstd",
+        })
+    }
+}
+
+impl Inner {
+    pub(super) fn new(kind: Kind, stream: Vec<u8>, window: u64) -> BufReader<Self> {
+        let stream = Cursor::new(stream);
+        BufReader::new(match kind {
+            Kind::Deflate => Self::Deflate(ZlibDecoder::new(stream)),
+            Kind::Zstd => Self::Zstd(Box::new(zstd(stream, window))),
+        })
+    }
+}
+
+impl Read for Inner {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Deflate(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => read_zstd(decoder, buffer),
+        }
+    }
+}
