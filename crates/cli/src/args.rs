@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
+use crate::read::MemoryArgs;
 use crate::record::DEFAULT_HZ;
 use crate::symbolize::SymbolizeArgs;
 
@@ -19,6 +20,7 @@ Exit codes:
   0        done
   1        failed; the reason is on standard error
   2        wrong command line
+  3        done, but a part of the trace could not be read; which one is on standard error
   126, 127 record -- COMMAND: it cannot be run, it was not found
   128+N    record -- COMMAND: it was ended by signal N
   record -- COMMAND otherwise returns what the command returned.
@@ -145,9 +147,11 @@ pub(crate) struct OpenArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
-    /// The trace; - is standard input
+    /// The trace, which may be compressed by gzip or zstd; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 }
 
 /// A number with a unit; a bare 0 is zero.

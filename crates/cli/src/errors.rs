@@ -5,6 +5,7 @@
 //! | 0 | done; a reader that went away (broken pipe) counts as done |
 //! | 1 | something failed, said on standard error |
 //! | 2 | the command line is wrong |
+//! | 3 | done, but a part of the trace could not be read, which was said on standard error |
 //! | 126, 127 | `record -- COMMAND`: it cannot be run, it was not found |
 //! | 128 + n | `record -- COMMAND`: it was ended by signal n |
 //!
@@ -16,6 +17,8 @@ use std::process::ExitCode;
 
 /// Wrong command line.
 pub(crate) const USAGE: u8 = 2;
+/// Done with what could be read of a trace.
+pub(crate) const DAMAGED: u8 = 3;
 
 /// Shows an error and turns it into an exit code.
 pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {

@@ -19,6 +19,7 @@ mod print;
 mod private_folder;
 mod privileges;
 mod profile;
+mod read;
 mod record;
 mod session;
 mod snapshots;
@@ -41,6 +42,7 @@ use clap::Parser;
 
 use crate::args::{Command, Ferretto};
 use crate::daemon::background;
+use crate::read::Extent;
 use crate::traced::Traced;
 use crate::traced_perf::TracedPerf;
 use crate::traced_probes::TracedProbes;
@@ -83,12 +85,12 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Record(args) => record::run(args),
         Command::Open(args) => open::run(&args),
-        Command::Summary(args) => summary::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Text(args) => text::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Flamegraph(args) => profile::flamegraph(&args).map(|()| ExitCode::SUCCESS),
-        Command::Folded(args) => profile::folded(&args).map(|()| ExitCode::SUCCESS),
-        Command::Pprof(args) => profile::pprof(&args).map(|()| ExitCode::SUCCESS),
-        Command::Symbolize(args) => symbolize::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Summary(args) => summary::run(&args).map(Extent::exit_code),
+        Command::Text(args) => text::run(&args).map(Extent::exit_code),
+        Command::Flamegraph(args) => profile::flamegraph(&args).map(Extent::exit_code),
+        Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
+        Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),
+        Command::Symbolize(args) => symbolize::run(&args).map(Extent::exit_code),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))
 }

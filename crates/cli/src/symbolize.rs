@@ -1,15 +1,16 @@
 //! `ferretto symbolize FILE`: names of functions for the addresses in a trace.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
-use ferretto_trace::{ReadError, TraceReader};
+use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
+use crate::read::{Extent, MemoryArgs};
 use crate::terminal::shown;
 
 /// Files that are listed of those that were looked at for one of a recording.
@@ -46,9 +47,11 @@ pub(crate) struct SymbolizeArgs {
     /// Neither use names that were found before nor keep those found now; they are kept in $XDG_CACHE_HOME/ferretto
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
-pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
+pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     let mut options = Options::from_environment().map_err(anyhow::Error::msg)?;
     options.roots.splice(0..0, args.symbols.iter().cloned());
     options.system = !args.no_system;
@@ -64,19 +67,25 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
     }
     let name = args.file.display();
     let mut file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
-    let (modules, end) = read(&mut file).with_context(|| format!("cannot read {name}"))?;
-    let names = Names::find(options, modules);
+    let limits = args.memory.limits();
+    let read = Read::of(&file, limits).with_context(|| format!("cannot read {name}"))?;
+    let name = name.to_string();
+    let extent = Extent::tell(&name, &read.damage).and_left_out(&name, read.left_out);
+    if args.output.is_none() {
+        read.check_appendable(&args.file)?;
+    }
+    let names = Names::find(options, read.modules);
     match &args.output {
-        None => append(&args.file, end, &names.packets)?,
+        None => append(&args.file, &names.packets)?,
         Some(output) => {
-            let whole = (!args.only_names).then_some((&mut file, end));
+            let whole = (!args.only_names).then_some((&mut file, read.end, limits));
             crate::output::write(output, &[&args.file], |out| {
                 Ok(write(out, whole, &names.packets)?)
             })?;
         }
     }
     names.tell(&mut io::stderr().lock())?;
-    Ok(())
+    Ok(extent)
 }
 
 /// What was found for the files of a trace.
@@ -162,61 +171,80 @@ fn tell_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io:
     Ok(())
 }
 
-/// The files that a trace has addresses without names in, and where the last whole packet ends.
-pub(crate) fn read(trace: &mut (impl Read + Seek)) -> Result<(Vec<Module>, u64), ReadError> {
-    let io = |source| ReadError::Io { offset: 0, source };
-    let whole = trace.seek(SeekFrom::End(0)).map_err(io)?;
-    trace.seek(SeekFrom::Start(0)).map_err(io)?;
-    let mut packets = TraceReader::new(trace);
-    let mut profile = ProfileReader::new();
-    let mut end = whole;
-    loop {
-        match packets.next_packet() {
-            Ok(Some(packet)) => {
-                profile.add(packet.bytes);
-            }
-            Ok(None) => break,
-            Err(ReadError::Damaged { offset }) => {
-                end = offset;
-                break;
-            }
-            Err(ReadError::DamagedCompression { .. }) => {}
-            Err(error @ (ReadError::Io { .. } | ReadError::NotATrace(_))) => return Err(error),
-        }
-    }
-    end = packets
-        .truncated()
-        .map_or(end, |truncated| truncated.offset);
-    let modules = profile.finish().modules().into_iter().map(|module| Module {
-        path: module.path.to_string(),
-        build_id: module.build_id.to_vec(),
-        load_bias: module.load_bias,
-        offset: Some(module.offset),
-        rel_pcs: module.rel_pcs,
-    });
-    Ok((modules.collect(), end))
+/// What is to be known of a trace to put names into it.
+struct Read {
+    /// The files that it has addresses without names in.
+    modules: Vec<Module>,
+    /// Where the last whole packet ends, in the unpacked file.
+    end: u64,
+    compression: Option<Compression>,
+    damage: Damage,
+    left_out: u64,
 }
 
-/// Appends names to a trace whose last whole packet ends at `end`.
-fn append(trace: &Path, end: u64, packets: &[u8]) -> Result<()> {
+impl Read {
+    fn of(trace: &File, limits: Limits) -> Result<Self, ReadError> {
+        let mut packets = TraceReader::with_limits(trace, limits);
+        let mut profile = ProfileReader::with_limits(limits);
+        let damage = packets.read_all(|packet| {
+            profile.add(packet.bytes);
+        })?;
+        let profile = profile.finish();
+        let modules = profile.modules().into_iter().map(|module| Module {
+            path: module.path.to_string(),
+            build_id: module.build_id.to_vec(),
+            load_bias: module.load_bias,
+            offset: Some(module.offset),
+            rel_pcs: module.rel_pcs,
+        });
+        Ok(Self {
+            modules: modules.collect(),
+            end: damage.end().unwrap_or(packets.bytes_read()),
+            compression: packets.compression().map(|(compression, _)| compression),
+            damage,
+            left_out: profile.left_out(),
+        })
+    }
+
+    /// Fails if names that follow the file as it is would not be read.
+    fn check_appendable(&self, trace: &Path) -> Result<()> {
+        let name = trace.display();
+        if let Some(compression) = self.compression {
+            bail!(
+                "{name} is compressed by {}, so names cannot be appended to it; --output writes the trace unpacked, with \
+                 the names, into another file",
+                compression.as_str()
+            );
+        }
+        if let Some(end) = self.damage.end() {
+            bail!(
+                "{name} is damaged from byte {end} on, and what follows there would not be read; --output writes the \
+                 good part and the names into another file"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Appends names to a trace.
+fn append(trace: &Path, packets: &[u8]) -> Result<()> {
     let name = trace.display();
     let open = OpenOptions::new().append(true).open(trace);
     let mut file =
         open.with_context(|| format!("cannot write {name}; --output writes another file"))?;
-    if file.metadata()?.len() != end {
-        bail!(
-            "{name} is damaged from byte {end} on, and what follows there would not be read; --output writes the good part and the names into another file"
-        );
-    }
     file.write_all(packets)
         .with_context(|| format!("cannot write {name}"))
 }
 
 /// Writes the beginning of a trace, if wanted, and names.
-fn write(out: &mut dyn Write, trace: Option<(&mut File, u64)>, packets: &[u8]) -> io::Result<()> {
-    if let Some((trace, end)) = trace {
-        trace.seek(SeekFrom::Start(0))?;
-        io::copy(&mut trace.take(end), out)?;
+fn write(
+    out: &mut dyn Write,
+    trace: Option<(&mut File, u64, Limits)>,
+    packets: &[u8],
+) -> io::Result<()> {
+    if let Some((trace, end, limits)) = trace {
+        trace.rewind()?;
+        io::copy(&mut Unpacking::new(trace, limits).take(end), out)?;
     }
     out.write_all(packets)
 }

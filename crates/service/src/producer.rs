@@ -561,6 +561,7 @@ impl Service {
             producer.stream = None;
         }
         self.registry.remove_producer(id);
+        self.note_gone(id);
         self.remove_instances_of(id);
         if let Some(producer) = self.producers.remove(&id) {
             for buffer in &producer.allowed {

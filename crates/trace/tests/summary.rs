@@ -38,10 +38,19 @@ impl Trace {
                 p.nested(69, |event| event.bool(5, true));
                 p.varint(10, 1);
             })
-            .packet(|p| {
-                p.nested(35, stats);
-                p.varint(10, 1);
-            })
+            .drained(stats)
+    }
+
+    /// What the service says when it has handed out everything.
+    fn drained(self, stats: impl FnOnce(&mut Packet<'_>)) -> Self {
+        self.packet(|p| {
+            p.nested(69, |event| event.bool(4, true));
+            p.varint(10, 1);
+        })
+        .packet(|p| {
+            p.nested(35, stats);
+            p.varint(10, 1);
+        })
     }
 
     fn summary(&self) -> Summary {
@@ -310,17 +319,17 @@ fn track_events_are_counted_by_type() {
 #[test]
 fn nothing_lost_is_only_claimed_with_statistics() {
     let with = Trace::recording(0, 1, |stats| stats.nested(1, |buffer| buffer.varint(1, 10)));
-    assert!(with.summary().losses_known);
+    assert!(with.summary().losses_known());
     assert_eq!(with.summary().losses, []);
     assert!(
         !Trace::default()
             .packet(|p| p.varint(8, 1))
             .summary()
-            .losses_known
+            .losses_known()
     );
     // Kernel events without the kernel's counters leave the question open, too.
     let kernel = with.packet(|p| compact(p, 0, false, &[(0, 1, "x")]));
-    assert!(!kernel.summary().losses_known);
+    assert!(!kernel.summary().losses_known());
 }
 
 #[test]
@@ -468,7 +477,7 @@ fn kernel_overruns_are_the_difference_over_the_recording() {
 #[test]
 fn kernel_counters_that_are_too_old_promise_nothing() {
     let recorded_until = |second: f64, asked: u64| {
-        Trace::recording(0, 1, |_| {})
+        Trace::default()
             .packet(|p| {
                 p.varint(8, seconds(asked));
                 p.nested(69, |event| event.bool(9, true));
@@ -483,19 +492,105 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
                 p.varint(8, seconds(20));
                 p.nested(69, |event| event.bool(5, true));
             })
+            .drained(|_| {})
             .summary()
     };
-    let whole = recorded_until(19.9, 20);
-    assert!(whole.losses_known && whole.notes.is_empty(), "{whole:?}");
+    let whole = recorded_until(19.1, 19);
+    assert!(whole.is_complete(), "{whole:?}");
     // Somebody else took his time with the last flush.
     let slow = recorded_until(16.5, 16);
-    assert!(slow.losses_known && slow.notes.is_empty(), "{slow:?}");
-    let killed = recorded_until(16.5, 20);
-    assert!(!killed.losses_known);
-    assert_eq!(
-        killed.notes,
-        ["who recorded kernel events was gone 3.5 s before the end; what followed is missing"]
+    assert!(slow.is_complete(), "{slow:?}");
+    for (until, gone) in [(15.5, "3.5 s"), (18.9, "100.0 ms")] {
+        let killed = recorded_until(until, 19);
+        assert!(!killed.is_complete());
+        let expected = format!(
+            "who recorded kernel events was gone {gone} before the end; what followed is missing"
+        );
+        assert_eq!(killed.unknown, [expected]);
+    }
+}
+
+/// Wherever a file is cut, at the end of a packet or inside one, the words are gone.
+#[test]
+fn a_file_that_is_cut_anywhere_promises_nothing() {
+    let whole = Trace::default()
+        .packet(|p| {
+            p.varint(8, seconds(1));
+            p.nested(69, |event| event.bool(2, true));
+        })
+        // What the service tells while it records is not the end.
+        .drained(|stats| stats.varint(12, 1))
+        .packet(|p| p.nested(11, |event| event.varint(9, 3)))
+        .packet(|p| {
+            p.varint(8, seconds(2));
+            p.nested(69, |event| event.bool(5, true));
+        })
+        .packet(|p| p.nested(11, |event| event.varint(9, 3)))
+        .drained(|stats| stats.varint(15, 1));
+    assert!(whole.summary().is_complete(), "{:?}", whole.summary());
+    for cut in 1..whole.0.len() {
+        let summary = summarize(&whole.0[..cut]).unwrap();
+        assert!(!summary.is_complete(), "cut at {cut}: {summary:?}");
+    }
+    // Names that a symbolizer appended are no part of the recording.
+    let whole = whole.packet(|p| p.nested(61, |symbols| symbols.string(1, "/bin/true")));
+    assert!(whole.summary().is_complete(), "{:?}", whole.summary());
+    // A damaged byte in the middle does not go unnoticed either, nor does an incomplete packet behind the statistics.
+    let mut damaged = whole.0.clone();
+    damaged.extend([0x0a, 5, 1]);
+    let summary = summarize(&damaged[..]).unwrap();
+    assert!(!summary.is_complete());
+    let place = format!("at byte {}", whole.0.len());
+    let is_told = summary.notes.iter().any(|note| note.ends_with(&place));
+    assert!(is_told, "{:?}", summary.notes);
+}
+
+#[test]
+fn data_sources_that_were_gone_at_the_end_are_named() {
+    let recorded = |flush_failed: bool| {
+        Trace::default()
+            .packet(|p| {
+                p.varint(8, seconds(2));
+                p.nested(69, |event| {
+                    event.nested(8, |sources| {
+                        sources.nested(1, |source| {
+                            source.string(1, "traced_perf");
+                            source.string(2, "linux.perf");
+                        });
+                    });
+                });
+            })
+            .packet(|p| {
+                p.varint(8, seconds(2));
+                p.nested(69, |event| event.bool(5, true));
+            })
+            .drained(|stats| stats.varint(15, if flush_failed { 2 } else { 1 }))
+            .summary()
+    };
+    let gone = recorded(false);
+    assert_eq!(gone.losses, []);
+    assert!(
+        gone.unknown[0].starts_with("linux.perf of traced_perf was gone"),
+        "{gone:?}"
     );
+    // If the service has waited for it in vain, that is told as a loss.
+    let slow = recorded(true);
+    assert_eq!(
+        find(&slow.losses, Cause::Flush).place,
+        "linux.perf of traced_perf"
+    );
+    assert!(slow.losses_known(), "{slow:?}");
+}
+
+#[test]
+fn without_service_events_the_outcome_of_the_last_flush_tells_of_the_end() {
+    let stats = |outcome| {
+        Trace::default()
+            .packet(|p| p.nested(35, |stats| stats.varint(15, outcome)))
+            .summary()
+    };
+    assert!(stats(1).is_complete());
+    assert!(!stats(0).is_complete());
 }
 
 #[test]
@@ -554,7 +649,7 @@ fn a_cut_file_is_summarised_up_to_the_cut() {
     let mut trace = Trace::recording(0, 1, |_| {});
     trace.0.extend([0x0a, 50, 1, 2, 3]);
     let summary = trace.summary();
-    assert_eq!(summary.packets, 4);
+    assert_eq!(summary.packets, 5);
     assert_eq!(summary.bytes, trace.0.len() as u64);
     assert!(
         summary.notes[0].contains("ends inside a packet"),

@@ -39,6 +39,10 @@ pub(crate) fn summary(
         shown(name),
         human_bytes(summary.bytes)
     )?;
+    if let Some((compression, bytes)) = summary.compressed {
+        let by = compression.as_str();
+        write!(out, " ({} by {by})", human_bytes(bytes))?;
+    }
     if let Some(ns) = summary.duration_ns {
         write!(out, ", {}", duration(ns))?;
     }
@@ -234,7 +238,7 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
         write!(out, ", {}", duration(ns))?;
     }
     write!(out, ", {} packets", grouped(summary.packets))?;
-    let is_complete = summary.losses.is_empty() && summary.losses_known;
+    let is_complete = summary.is_complete();
     writeln!(out, "{}", if is_complete { ", no data lost" } else { "" })?;
     for note in &summary.notes {
         writeln!(out, "note: {}", shown(note))?;
@@ -245,24 +249,20 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
     }
 }
 
-/// The last words: what was lost and how to keep it, or that nothing was.
+/// The last words: what was lost and how to keep it, or that nothing was, and what is not known.
 fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    if summary.losses.is_empty() {
-        return match summary.losses_known {
-            true => writeln!(out, "{GOOD}no data lost{GOOD:#}"),
-            false => writeln!(
-                out,
-                "no loss is recorded, but the trace has no final statistics that would tell"
-            ),
-        };
-    }
     for loss in &summary.losses {
         writeln!(out, "{BAD}lost{BAD:#}  {}", shown(&loss.to_string()))?;
-        writeln!(
-            out,
-            "      to avoid it: {}",
-            shown(&loss.advice.to_string())
-        )?;
+        writeln!(out, "      to avoid it: {}", shown(&loss.advice))?;
+    }
+    match (summary.losses.is_empty(), summary.losses_known()) {
+        (true, true) => return writeln!(out, "{GOOD}no data lost{GOOD:#}"),
+        (false, true) => return Ok(()),
+        (true, false) => writeln!(out, "{BAD}no loss is recorded, but there may be one{BAD:#}")?,
+        (false, false) => writeln!(out, "{BAD}more may be lost{BAD:#}")?,
+    }
+    for sentence in &summary.unknown {
+        writeln!(out, "      {}", shown(sentence))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use ferretto_trace::profile::{By, Selection};
 
 use crate::args::parse_duration;
+use crate::read::MemoryArgs;
 
 /// Which samples.
 #[derive(Debug, Args)]
@@ -26,6 +27,8 @@ pub(super) struct SelectionArgs {
     /// Show where threads waited and for how long, from a trace of record --off-cpu
     #[arg(long)]
     off_cpu: bool,
+    #[command(flatten)]
+    pub(super) memory: MemoryArgs,
 }
 
 impl SelectionArgs {
@@ -80,7 +83,7 @@ Examples:
   ferretto flamegraph --before old.pftrace new.pftrace
                                             red is more than before, blue is less")]
 pub(crate) struct FlamegraphArgs {
-    /// The trace; - is standard input
+    /// The trace, which may be compressed by gzip or zstd; - is standard input
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
     #[command(flatten)]
@@ -111,7 +114,7 @@ pub(crate) struct FlamegraphArgs {
 /// nanoseconds): program;main;work 42. Many tools read this.
 #[derive(Debug, Args)]
 pub(crate) struct FoldedArgs {
-    /// The trace; - is standard input
+    /// The trace, which may be compressed by gzip or zstd; - is standard input
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
     #[command(flatten)]
@@ -132,7 +135,7 @@ pub(crate) struct FoldedArgs {
 /// The file is what go tool pprof and other viewers of that format read: profile.proto, compressed by gzip.
 #[derive(Debug, Args)]
 pub(crate) struct PprofArgs {
-    /// The trace; - is standard input
+    /// The trace, which may be compressed by gzip or zstd; - is standard input
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
     #[command(flatten)]

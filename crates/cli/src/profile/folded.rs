@@ -5,8 +5,9 @@ use ferretto_trace::profile::{FoldOptions, folded};
 
 use super::{FoldedArgs, Samples};
 use crate::output::write;
+use crate::read::Extent;
 
-pub(crate) fn run(args: &FoldedArgs) -> Result<()> {
+pub(crate) fn run(args: &FoldedArgs) -> Result<Extent> {
     let samples = Samples::read(&args.file, &args.selection)?;
     let options = FoldOptions {
         by: args.by.into(),
@@ -18,5 +19,6 @@ pub(crate) fn run(args: &FoldedArgs) -> Result<()> {
             writeln!(out, "{line}")?;
         }
         Ok(())
-    })
+    })?;
+    Ok(samples.extent)
 }

@@ -8,7 +8,7 @@ mod pprof;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use ferretto_trace::profile::{Profile, StackCounts, Value, read_profile};
+use ferretto_trace::profile::{Profile, StackCounts, Value, read_profile_within};
 
 pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
 pub(crate) use self::flamegraph::run as flamegraph;
@@ -16,22 +16,29 @@ pub(crate) use self::folded::run as folded;
 pub(crate) use self::pprof::run as pprof;
 
 use self::args::SelectionArgs;
-use crate::summary;
+use crate::read::{self, Extent};
 
 /// The selected samples of a trace.
 struct Samples {
     profile: Profile,
     counts: StackCounts,
+    /// How much of the trace was read.
+    extent: Extent,
 }
 
 impl Samples {
     /// Reads a trace; `-` is standard input. That there are no samples is an error.
     fn read(file: &Path, selection: &SelectionArgs) -> Result<Self> {
-        let (name, input) = summary::open(file)?;
-        let selected = selection.selection();
-        let (profile, counts) =
-            read_profile(input, selected).with_context(|| format!("cannot read {name}"))?;
-        let samples = Self { profile, counts };
+        let (name, input) = read::open(file)?;
+        let (profile, counts, damage) =
+            read_profile_within(input, selection.selection(), selection.memory.limits())
+                .with_context(|| format!("cannot read {name}"))?;
+        let extent = Extent::tell(&name, &damage).and_left_out(&name, profile.left_out());
+        let samples = Self {
+            profile,
+            counts,
+            extent,
+        };
         if samples.counts.iter(&samples.profile).next().is_none() {
             bail!("{}", samples.why_none(&name));
         }
@@ -50,6 +57,9 @@ impl Samples {
             skipped += session.skipped.values().sum::<u64>();
         }
         match (has_samples, skipped) {
+            (false, 0) if self.extent == Extent::Partly => {
+                format!("there are no callstack samples in what could be read of {name}")
+            }
             (true, _) => format!("no callstack sample of {name} is selected"),
             (false, 0) => {
                 format!(

@@ -11,11 +11,13 @@ use flate2::write::GzEncoder;
 
 use super::{PprofArgs, Samples, output};
 use crate::output::write;
+use crate::read::Extent;
 
-pub(crate) fn run(args: &PprofArgs) -> Result<()> {
+pub(crate) fn run(args: &PprofArgs) -> Result<Extent> {
     let samples = Samples::read(&args.file, &args.selection)?;
     if let Some(folder) = &args.per_process {
-        return each(&samples, &args.file, folder);
+        each(&samples, &args.file, folder)?;
+        return Ok(samples.extent);
     }
     let path = output(args.output.as_deref(), &args.file, "pb.gz");
     write_compressed(
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &PprofArgs) -> Result<()> {
     if path.as_os_str() != "-" {
         eprintln!("{0}: look at it with go tool pprof {0}", path.display());
     }
-    Ok(())
+    Ok(samples.extent)
 }
 
 /// One file for each process, numbered from the one with the most samples.

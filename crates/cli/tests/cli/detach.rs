@@ -36,7 +36,7 @@ fn cli_023_a_session_is_left_and_taken_up_again() {
         .run("perfetto", &["--attach", "k", "--stop"])
         .returned(0)
         .complained("Trace written into the output file");
-    assert!(world.summary("out").losses_known);
+    assert!(world.summary("out").losses_known());
     let said = world.run("perfetto", &["--is_detached", "k"]).returned(2);
     assert_eq!(said.stderr, "");
 }
@@ -58,7 +58,7 @@ fn cli_023_attaching_waits_for_the_end() {
         .returned(0)
         .complained("SIGINT/SIGTERM received: disabling tracing.")
         .complained("Trace written into the output file");
-    assert!(world.summary("out").losses_known);
+    assert!(world.summary("out").losses_known());
 }
 
 #[test]

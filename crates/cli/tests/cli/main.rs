@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod daemons;
+mod damage;
 mod detach;
 mod files;
 mod flamegraph;

@@ -146,7 +146,7 @@ fn cli_019_signals_end_with_a_complete_trace() {
             .returned(0)
             .complained("starting tracing")
             .complained("SIGINT/SIGTERM received: disabling tracing.");
-        assert!(world.summary("out").losses_known);
+        assert!(world.summary("out").losses_known());
     }
 }
 
@@ -177,7 +177,7 @@ fn cli_020_the_background_prints_only_its_pid() {
         until("the trace is complete", || {
             let state = world.run("perfetto", &["--query"]).returned(0);
             let ended = state.text().contains("Tracing sessions: 0");
-            (ended && world.summary("out").losses_known).then_some(())
+            (ended && world.summary("out").losses_known()).then_some(())
         });
         std::fs::remove_file(world.path("out")).unwrap();
     }
@@ -278,7 +278,7 @@ fn cli_040_a_recording_has_nothing_that_readers_do_not_know() {
             packets > 0 && (packets == sequences || more.contains("DEFLATE")),
             "{packets} {sequences}"
         );
-        assert!(world.summary("out").losses_known);
+        assert!(world.summary("out").losses_known());
     }
 }
 

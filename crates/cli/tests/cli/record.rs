@@ -281,7 +281,7 @@ fn a_command_may_outlive_the_recording() {
         "sleep 0.5; echo end; exit 3",
     ];
     assert_eq!(world.run("ferretto", &args).returned(3).text(), "end\n");
-    assert!(world.summary("trace.pftrace").losses_known);
+    assert!(world.summary("trace.pftrace").losses_known());
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn ctrl_c_ends_the_recording_with_a_complete_trace() {
         running.signal(signal);
         running.finish().returned(0).complained("no data lost");
         assert!(
-            world.summary("trace.pftrace").losses_known,
+            world.summary("trace.pftrace").losses_known(),
             "the last statistics are there"
         );
         std::fs::remove_file(world.path("trace.pftrace")).unwrap();
@@ -315,7 +315,7 @@ fn a_signal_to_end_reaches_the_command_and_its_last_events_are_awaited() {
     running.signal(Signal::TERM);
     let said = running.finish().returned(5);
     assert_eq!(said.text().trim(), "bye");
-    assert!(world.summary("trace.pftrace").losses_known);
+    assert!(world.summary("trace.pftrace").losses_known());
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn cli_026_each_trigger_gives_a_file_and_the_recording_goes_on() {
     assert!(holds(&world, "out.0", "one") && !holds(&world, "out.0", "SIGINT"));
     assert!(holds(&world, "out.1", "two"));
     for name in ["out.0", "out.1"] {
-        assert!(world.summary(name).losses_known, "{name}");
+        assert!(world.summary(name).losses_known(), "{name}");
     }
     recording.signal(Signal::INT);
     recording
@@ -77,7 +77,7 @@ fn cli_026_triggers_at_once_lose_nothing() {
         ("out.3", "one"),
     ] {
         assert!(holds(&world, name, trigger), "{name}");
-        assert!(world.summary(name).losses_known, "{name}");
+        assert!(world.summary(name).losses_known(), "{name}");
     }
 }
 
@@ -93,7 +93,7 @@ fn cli_026_in_the_background_snapshots_stay_beside_the_recording() {
     world.run("trigger_perfetto", &["one"]).returned(0);
     until("the snapshot is there", || {
         let path = world.path("out.0");
-        (path.exists() && world.summary("out.0").losses_known).then_some(())
+        (path.exists() && world.summary("out.0").losses_known()).then_some(())
     });
 }
 
@@ -186,7 +186,7 @@ fn bug_reports_get_clones_in_the_temporary_folder() {
         .returned(0);
     assert!(said.stderr.contains("with score 9"), "{}", said.stderr);
     assert!(holds(&world, "systrace.pftrace", "high"));
-    assert!(world.summary("low.pftrace").losses_known);
+    assert!(world.summary("low.pftrace").losses_known());
     // Elsewhere, if that is asked for.
     world
         .run("perfetto", &["--save-for-bugreport", "-o", "here"])

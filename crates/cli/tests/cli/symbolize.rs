@@ -186,7 +186,7 @@ fn names_are_not_put_behind_damage() {
     assert_eq!(world.read("cut"), cut);
     world
         .run("ferretto", &["symbolize", "cut", "-o", "good"])
-        .returned(0);
+        .returned(3);
     assert!(world.read("good").starts_with(&whole));
     assert_ne!(world.read("good")[whole.len()..][..4], cut[whole.len()..]);
     let same = world

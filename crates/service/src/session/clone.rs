@@ -365,6 +365,7 @@ impl Service {
             let kind = EventKind::BufferCloned;
             made.events.record_number(timestamp, kind, index as u64);
         }
+        made.gone.record(&mut made.events, now.boottime);
         made.record(&now, EventKind::TracingDisabled, true);
         let uuid = made.uuid;
         let output = pending.output.zip(from);
@@ -576,6 +577,7 @@ impl Session {
                 final_outcome: Some(final_outcome),
                 ..self.flushes
             },
+            gone: self.gone.clone(),
             output: None,
             error: None,
             retiring: None,

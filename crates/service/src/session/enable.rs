@@ -325,6 +325,7 @@ impl Service {
             invalid_packets: 0,
             triggers: Triggers::new(trigger_patterns),
             flushes: Flushes::default(),
+            gone: Default::default(),
             error: None,
             retiring: None,
         };

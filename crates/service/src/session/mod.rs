@@ -12,6 +12,7 @@ mod enable;
 mod events;
 mod file;
 mod flush;
+mod gone;
 mod instance_set;
 mod instances;
 mod output_path;
@@ -48,6 +49,7 @@ pub(crate) use enable::Destination;
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
+pub(crate) use gone::Gone;
 pub(crate) use instance_set::Instances;
 pub(crate) use instances::{Instance, InstanceState, Key as InstanceKey};
 pub(crate) use pipeline::SessionFilter;
@@ -118,6 +120,7 @@ pub(crate) struct Session {
     pub(crate) triggers: Triggers,
     pub(crate) flush_plan: FlushPlan,
     pub(crate) flushes: Flushes,
+    pub(crate) gone: Gone,
     pub(crate) output: Option<Output>,
     /// What went wrong, for the reply that says that the session ended.
     pub(crate) error: Option<String>,

@@ -237,6 +237,7 @@ impl Service {
             .cancel_if(|timer| timer.session() == id && !goes_on(timer));
         self.scrape_all(id);
         if let Some(session) = self.sessions.get_mut(&id) {
+            session.gone.record(&mut session.events, now.boottime);
             session.record(&now, EventKind::TracingDisabled, true);
             session.progress.stats_due = true;
         }

@@ -104,6 +104,40 @@ fn service_044_a_slow_flush_at_the_end_is_in_the_trace() {
     );
 }
 
+/// What a data source of the machine had not handed over is lost with its producer, while a program may end as it likes.
+#[test]
+fn data_sources_of_the_machine_that_left_are_in_the_trace() {
+    for stops_first in [false, true] {
+        let mut world = World::new();
+        let producers = ["linux.perf", "program"].map(|name| world.simple_producer(name));
+        let consumer = world.consumer();
+        let config = ConfigBuilder::new().source("linux.perf").source("program");
+        world.enable(consumer, config);
+        if stops_first {
+            world.disable(consumer);
+        }
+        for producer in producers {
+            world.disconnect(producer);
+        }
+        world.disable(consumer);
+        let packets = world.read(consumer);
+        let events: Vec<_> = packets.iter().filter(|p| p.event() == Some(8)).collect();
+        if stops_first {
+            assert_eq!(
+                events.len(),
+                0,
+                "it had been asked to stop, and had answered"
+            );
+            continue;
+        }
+        let event = events[0].bytes(f::SERVICE_EVENT).unwrap();
+        let sources = Fields::find(8, event).unwrap().as_bytes().unwrap();
+        assert_eq!(sources, b"\x0a\x18\x0a\x0alinux.perf\x12\x0alinux.perf");
+        let event_of = |number| packets.iter().position(|p| p.event() == Some(number));
+        assert!(event_of(8) < event_of(5), "it comes before the end");
+    }
+}
+
 #[test]
 fn service_039_the_end_of_the_duration_flushes_then_stops() {
     let mut world = World::new();

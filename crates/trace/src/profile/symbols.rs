@@ -1,6 +1,7 @@
 //! Symbols that were put into the trace after the recording.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use ferretto_proto::fields::{address_symbols, line, module_symbols};

@@ -167,7 +167,7 @@ impl<R: Read> TraceReader<R> {
 
     /// The same within other limits.
     pub fn with_limits(input: R, limits: Limits) -> Self {
-        let input = Unpacking::with_window(input, limits.window_bytes());
+        let input = Unpacking::new(input, limits);
         let packet_bytes = limits.packet_bytes();
         Self {
             outer: Records::new(BufReader::with_capacity(1 << 18, input), packet_bytes),
@@ -201,11 +201,26 @@ impl<R: Read> TraceReader<R> {
     ///
     /// If reading fails, or if the input is no trace at all.
     pub fn read_all(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<Damage, ReadError> {
+        self.try_read_all(|packet| {
+            each(packet);
+            true
+        })
+    }
+
+    /// The same until `each` returns `false`.
+    ///
+    /// # Errors
+    ///
+    /// If reading fails, or if the input is no trace at all.
+    pub fn try_read_all(
+        &mut self,
+        mut each: impl FnMut(Packet<'_>) -> bool,
+    ) -> Result<Damage, ReadError> {
         let mut damage = Damage::default();
         loop {
             match self.next_packet() {
-                Ok(Some(packet)) => each(packet),
-                Ok(None) => break,
+                Ok(Some(packet)) if each(packet) => {}
+                Ok(_) => break,
                 Err(error) => damage.note(error)?,
             }
         }

@@ -7,6 +7,8 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use structured_zstd::decoding::errors::FrameDecoderError;
 use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
 
+use crate::limits::Limits;
+
 /// Bytes read from a file at a time.
 const READ_BYTES: usize = 1 << 18;
 /// Bytes asked of a decoder at a time. The one for Zstandard keeps as many more than its window.
@@ -99,14 +101,12 @@ impl<R: Read> Read for Source<R> {
 }
 
 impl<R: Read> Unpacking<R> {
-    /// Reads from the current position of `input`, within the default [`Limits`](crate::Limits).
-    pub fn new(input: R) -> Self {
-        Self::with_window(input, crate::Limits::default().window_bytes())
-    }
-
-    pub(crate) fn with_window(input: R, window: u64) -> Self {
-        let form = Form::Start(Some(input));
-        Self { form, window }
+    /// Reads from the current position of `input`.
+    pub fn new(input: R, limits: Limits) -> Self {
+        Self {
+            form: Form::Start(Some(input)),
+            window: limits.window_bytes(),
+        }
     }
 
     /// How the file is compressed, once something was read.

@@ -28,9 +28,9 @@ const MAX_NAMES: usize = 1 << 10;
 const PHASE_START: u64 = 1;
 const PHASE_END: u64 = 2;
 
-/// The kernel's counters are read with every flush, the last one right before the end of a recording; those that are
-/// older than this were not the last.
-const LAST_FLUSH_NS: u64 = 2_000_000_000;
+/// The kernel's counters are read with every flush; those that are older than the last one by more than clocks may differ
+/// were not read for it.
+const LAST_FLUSH_NS: u64 = 10_000_000;
 
 /// Everything learnt from kernel events.
 #[derive(Debug, Default)]
@@ -196,11 +196,11 @@ impl Ftrace {
         !self.end.is_empty()
     }
 
-    /// How many nanoseconds before `stopped`, the end of the recording, there was the last word of who recorded kernel
-    /// events, if it was not there until the end.
-    pub(super) fn missing_at_the_end(&self, stopped: Option<u64>) -> Option<u64> {
+    /// How many nanoseconds before `asked`, when it was asked for what it had for the last time, there was the last word of
+    /// who recorded kernel events, if it did not answer.
+    pub(super) fn missing_at_the_end(&self, asked: Option<u64>) -> Option<u64> {
         let end_at = self.end_at.filter(|_| !self.foreign_clock)?;
-        stopped?
+        asked?
             .checked_sub(end_at)
             .filter(|missing| *missing > LAST_FLUSH_NS)
     }
@@ -270,7 +270,6 @@ impl Ftrace {
     }
 }
 
-/// CPU number and events that its kernel buffer could not keep.
 /// Number, lost events, and when they were counted, of a `FtraceCpuStats`.
 fn read_cpu(bytes: &[u8]) -> (u32, u64, Option<u64>) {
     let (mut cpu, mut lost, mut read_at) = (0, 0u64, None);

@@ -101,6 +101,14 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// A time for people, to a tenth: `0.4 ms`, `3.5 s`.
+pub(super) fn human_time(ns: u64) -> String {
+    match ns {
+        ..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
 /// A number with its unit in the right form: `1 chunk`, `12 chunks`, `2 patches`.
 pub(super) fn plural(count: u64, noun: &str) -> String {
     let ending = match count {

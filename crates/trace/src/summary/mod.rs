@@ -5,6 +5,7 @@
 
 mod config;
 mod counters;
+mod ending;
 mod ftrace;
 mod loss;
 mod names;
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use ferretto_format::clock;
-use ferretto_proto::fields::{trace_packet as packet_field, tracing_service_event};
+use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_wire::Fields;
 
 pub use self::counters::CounterSummary;
@@ -34,6 +35,7 @@ pub(crate) use self::threads::{Threads, printable};
 
 use self::config::Config;
 use self::counters::Counters;
+use self::ending::Ending;
 use self::ftrace::Ftrace;
 use self::remarks::Remarks;
 use self::sched::Sched;
@@ -93,10 +95,23 @@ pub struct Summary {
     pub track_events: TrackEventCounts,
     /// What was lost.
     pub losses: Vec<Loss>,
-    /// Whether the trace holds the statistics from which losses are known.
-    pub losses_known: bool,
+    /// Why there may be other losses that the trace does not tell of, one sentence each. Only if this is empty are
+    /// `losses` all there were.
+    pub unknown: Vec<String>,
     /// Other things worth knowing, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl Summary {
+    /// Whether the trace shows that `losses` are all there were.
+    pub fn losses_known(&self) -> bool {
+        self.unknown.is_empty()
+    }
+
+    /// Whether the trace shows that nothing was lost.
+    pub fn is_complete(&self) -> bool {
+        self.losses.is_empty() && self.losses_known()
+    }
 }
 
 /// Summarises a trace. Damage in it becomes a note, and what stands before it counts.
@@ -146,6 +161,14 @@ pub fn summarize_within(
     let mut summary = summarizer.finish();
     summary.bytes = reader.bytes_read() + rest.len() as u64;
     summary.compressed = reader.compression();
+    if !damage.is_none() {
+        let sentence = "not all of the file could be read; what was lost there is not known";
+        summary.unknown.push(sentence.to_owned());
+    }
+    if summary.left_out > 0 {
+        let sentence = "not all of the trace was looked at, for want of memory";
+        summary.unknown.push(sentence.to_owned());
+    }
     summary.notes.extend(damage.sentences());
     summary.damage = damage;
     Ok(summary)
@@ -170,11 +193,7 @@ pub struct Summarizer {
     stacks: StackCounts,
     config: Option<Config>,
     stats: Option<Stats>,
-    slow: Vec<String>,
-    started: Option<u64>,
-    stopped: Option<u64>,
-    /// When data sources were asked last for what they had.
-    flushed: Option<u64>,
+    ending: Ending,
     span: Option<(u64, u64)>,
     primary_clock: Option<u32>,
     monotonic_to_boot: Option<i64>,
@@ -273,10 +292,7 @@ impl Summarizer {
             stacks: StackCounts::within(Selection::default(), &budget),
             config: None,
             stats: None,
-            slow: Vec::new(),
-            started: None,
-            stopped: None,
-            flushed: None,
+            ending: Ending::default(),
             span: None,
             primary_clock: None,
             monotonic_to_boot: None,
@@ -339,9 +355,13 @@ impl Summarizer {
                     .descriptor(machine, body, &mut self.threads);
             }
             packet_field::TRACE_CONFIG => self.config = Some(Config::read(body)),
-            packet_field::TRACE_STATS => self.stats = Some(Stats::read(body)),
+            packet_field::TRACE_STATS => {
+                let stats = Stats::read(body);
+                self.ending.statistics(stats.has_final_flush());
+                self.stats = Some(stats);
+            }
             packet_field::CLOCK_SNAPSHOT => self.clock_snapshot(body),
-            packet_field::SERVICE_EVENT => self.service_event(body, at),
+            packet_field::SERVICE_EVENT => self.ending.event(body, at),
             _ => {}
         }
     }
@@ -377,18 +397,6 @@ impl Summarizer {
         }
     }
 
-    fn service_event(&mut self, body: &[u8], at: Option<u64>) {
-        for field in Fields::new(body).map_while(Result::ok) {
-            match field.number {
-                2 => self.started = self.started.or(at),
-                5 => self.stopped = at.or(self.stopped),
-                tracing_service_event::FLUSH_STARTED => self.flushed = at.or(self.flushed),
-                8 => self.slow = field.as_bytes().map(slow_sources).unwrap_or_default(),
-                _ => {}
-            }
-        }
-    }
-
     /// The result. The size is that of the packets; [`summarize`] puts the size of the file there.
     pub fn finish(self) -> Summary {
         let mut span = self.span;
@@ -396,8 +404,8 @@ impl Summarizer {
             let (low, high) = span.unwrap_or((first, last));
             span = Some((low.min(first), high.max(last)));
         }
-        let start = self.started.or(span.map(|span| span.0));
-        let end = self.stopped.or(span.map(|span| span.1));
+        let start = self.ending.started.or(span.map(|span| span.0));
+        let end = self.ending.stopped.or(span.map(|span| span.1));
         let config = self.config.clone().unwrap_or_default();
         let mut notes = Vec::new();
         if !self.ftrace.missing().is_empty() {
@@ -406,24 +414,16 @@ impl Summarizer {
                 self.ftrace.missing().join(", ")
             ));
         }
-        // One data source may take its time with the last flush, which is not the fault of another.
-        let last_asked = self.stopped.map(|at| at.min(self.flushed.unwrap_or(at)));
-        let missing_at_the_end = self.ftrace.missing_at_the_end(last_asked);
-        if let Some(ns) = missing_at_the_end {
-            notes.push(format!(
-                "who recorded kernel events was gone {:.1} s before the end; what followed is missing",
-                ns as f64 / 1e9
-            ));
-        }
         if self.malformed > 0 {
             notes.push(format!(
                 "{} malformed",
                 loss::plural(self.malformed, "packet")
             ));
         }
+        let unknown = self.unknown();
         let mut losses = self.ftrace.losses(&config);
         if let Some(stats) = &self.stats {
-            losses.extend(stats.losses(&config, &self.slow));
+            losses.extend(stats.losses(&config, self.ending.slow()));
         }
         losses.extend(
             self.sequences
@@ -454,11 +454,32 @@ impl Summarizer {
             counters: self.counters.finish(),
             track_events: self.track_events.finish(),
             losses,
-            losses_known: self.stats.is_some()
-                && (self.ftrace.has_stats() || self.ftrace.total() == 0)
-                && missing_at_the_end.is_none(),
+            unknown,
             notes,
         }
+    }
+
+    /// Why there may be losses that nothing tells of.
+    fn unknown(&self) -> Vec<String> {
+        let mut unknown: Vec<String> = Vec::new();
+        unknown.extend(self.ending.doubt().map(str::to_owned));
+        let has_flush_loss = self.stats.as_ref().is_some_and(Stats::has_flush_loss);
+        // Else they are told with what was lost.
+        for source in self.ending.slow().iter().filter(|_| !has_flush_loss) {
+            unknown.push(format!(
+                "{source} was gone before the recording ended; what it had not handed over, and what followed, is missing"
+            ));
+        }
+        if let Some(ns) = self.ftrace.missing_at_the_end(self.ending.last_asked()) {
+            unknown.push(format!(
+                "who recorded kernel events was gone {} before the end; what followed is missing",
+                loss::human_time(ns)
+            ));
+        } else if !self.ftrace.has_stats() && self.ftrace.total() > 0 {
+            let sentence = "the trace does not tell what the kernel's buffers lost";
+            unknown.push(sentence.to_owned());
+        }
+        unknown
     }
 
     fn sources(&self) -> Vec<SourceSummary> {
@@ -501,19 +522,4 @@ impl Summarizer {
         });
         sources
     }
-}
-
-/// `TracingServiceEvent.DataSources` as `source of producer`.
-fn slow_sources(bytes: &[u8]) -> Vec<String> {
-    let sources = Fields::new(bytes)
-        .map_while(Result::ok)
-        .filter_map(|field| field.as_bytes());
-    let name = |source: &[u8], number| {
-        let name = Fields::find(number, source).and_then(|f| f.as_bytes());
-        threads::printable(name.unwrap_or_default())
-    };
-    sources
-        .take(16)
-        .map(|source| format!("{} of {}", name(source, 2), name(source, 1)))
-        .collect()
 }

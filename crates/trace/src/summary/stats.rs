@@ -66,6 +66,16 @@ impl Stats {
         stats
     }
 
+    /// Whether it is told how the flush at the end came out.
+    pub(super) fn has_final_flush(&self) -> bool {
+        self.final_flush != 0
+    }
+
+    /// Whether events may be missing, or late, because a data source did not answer.
+    pub(super) fn has_flush_loss(&self) -> bool {
+        self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0
+    }
+
     /// Whether the service itself counted anything that shows as a gap in a sequence.
     pub(super) fn explains_gaps(&self) -> bool {
         self.chunks_discarded > 0
@@ -125,7 +135,7 @@ impl Stats {
                 "check trace_filter.bytecode",
             );
         }
-        if self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0 {
+        if self.has_flush_loss() {
             losses.push(self.flush_loss(config, slow));
         }
         losses

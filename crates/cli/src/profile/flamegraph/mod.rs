@@ -15,18 +15,21 @@ use self::svg::{Style, Texts, svg};
 use super::{FlamegraphArgs, Samples, output};
 use crate::output::write;
 use crate::print::{duration, grouped, sampled_by};
+use crate::read::Extent;
 
 /// Boxes of an image at first; more of them than anybody looks at.
 const MAX_BOXES: usize = 20_000;
 /// An image has fewer boxes if it would be larger than this, so that browsers open it at once.
 const MAX_BYTES: usize = 1_000_000;
 
-pub(crate) fn run(args: &FlamegraphArgs) -> Result<()> {
+pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
     let samples = Samples::read(&args.file, &args.selection)?;
     let baseline = match &args.before {
         Some(before) => Some(Samples::read(before, &args.selection)?),
         None => None,
     };
+    let whole = baseline.as_ref().map_or(Extent::Whole, |it| it.extent);
+    let extent = samples.extent.and(whole);
     let tree = tree(&samples, args);
     let baseline_tree = baseline.as_ref().map(|samples| self::tree(samples, args));
     let texts = texts(args, &samples, baseline.as_ref());
@@ -59,7 +62,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<()> {
     if path.as_os_str() != "-" {
         eprintln!("{}: open it in a browser", path.display());
     }
-    Ok(())
+    Ok(extent)
 }
 
 fn tree(samples: &Samples, args: &FlamegraphArgs) -> CallTree {

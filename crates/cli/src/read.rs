@@ -1,0 +1,132 @@
+//! Traces as commands read them: which file, within how much memory, and what is said about one that is damaged.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use ferretto_trace::{Damage, Limits};
+
+use crate::errors::DAMAGED;
+use crate::terminal::shown;
+
+/// How much memory reading may take.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct MemoryArgs {
+    /// Memory that reading may take, for example 512M or 2G; what does not fit is left out, and said [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
+    max_memory: Option<Limits>,
+}
+
+impl MemoryArgs {
+    pub(crate) fn limits(self) -> Limits {
+        self.max_memory.unwrap_or_default()
+    }
+}
+
+/// The name to show and the bytes of a trace; `-` is standard input.
+pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
+    if path.as_os_str() == "-" {
+        return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        anyhow::bail!("cannot open {name}: it is a directory");
+    }
+    Ok((name, Box::new(file)))
+}
+
+/// How much of a trace was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    Whole,
+    /// What could be read, which was said.
+    Partly,
+}
+
+impl Extent {
+    /// Says on standard error what was left out of a file, if anything was.
+    pub(crate) fn tell(name: &str, damage: &Damage) -> Self {
+        for sentence in damage.sentences() {
+            eprintln!("ferretto: {}: {sentence}", shown(name));
+        }
+        if damage.is_limit() {
+            eprintln!("ferretto: --max-memory allows more memory");
+        }
+        match damage.is_none() {
+            true => Self::Whole,
+            false => Self::Partly,
+        }
+    }
+
+    /// Also says so if there was no memory allowed for `left_out` parts.
+    pub(crate) fn and_left_out(self, name: &str, left_out: u64) -> Self {
+        if left_out == 0 {
+            return self;
+        }
+        eprintln!(
+            "ferretto: {}: {left_out} entries are left out, as there is no memory allowed for them; --max-memory allows \
+             more",
+            shown(name)
+        );
+        Self::Partly
+    }
+
+    /// That of two files.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match other {
+            Self::Whole => self,
+            Self::Partly => other,
+        }
+    }
+
+    pub(crate) fn exit_code(self) -> ExitCode {
+        match self {
+            Self::Whole => ExitCode::SUCCESS,
+            Self::Partly => ExitCode::from(DAMAGED),
+        }
+    }
+}
+
+/// A number of bytes, with a unit.
+fn parse_limits(text: &str) -> Result<Limits, String> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper
+        .strip_suffix("IB")
+        .or(upper.strip_suffix('B'))
+        .unwrap_or(&upper);
+    let (number, shift) = match upper.strip_suffix(['K', 'M', 'G']) {
+        Some(number) if upper.ends_with('K') => (number, 10),
+        Some(number) if upper.ends_with('M') => (number, 20),
+        Some(number) => (number, 30),
+        None => return Err(format!("which unit? {text}K, {text}M or {text}G")),
+    };
+    let number: u64 = number
+        .trim()
+        .parse()
+        .map_err(|_| "expected a number and a unit, as in 512M".to_owned())?;
+    let bytes = number.saturating_mul(1 << shift);
+    match bytes {
+        ..Limits::MIN_MEMORY => Err(format!("at least {}M is needed", Limits::MIN_MEMORY >> 20)),
+        _ => Ok(Limits::memory(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_need_a_unit() {
+        assert_eq!(parse_limits("64M"), Ok(Limits::memory(64 << 20)));
+        assert_eq!(parse_limits("2G"), Ok(Limits::memory(2 << 30)));
+        assert_eq!(parse_limits("20480KiB"), Ok(Limits::memory(20 << 20)));
+        for wrong in ["64", "", "M", "1M", "-1G", "1.5G", "64X"] {
+            assert!(parse_limits(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Traces that are damaged, cut, compressed or made to do harm, and recordings that ended badly.
+
+use std::io::Write;
+
+use ferretto_wire::{Fields, encode};
+use rustix::process::Signal;
+
+use crate::daemons::{traced, traced_probes};
+use crate::symbolize::sample;
+use crate::world::{World, until};
+
+/// Counters ten times a second, into a file ten times a second.
+const COUNTERS: &str = "
+    buffers { size_kb: 1024 }
+    data_sources { config { name: \"linux.sys_stats\"
+      sys_stats_config { meminfo_period_ms: 100 meminfo_counters: MEMINFO_MEM_FREE } } }
+    write_into_file: true
+    file_write_period_ms: 100
+";
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A sample, and behind it a packet that is cut off.
+fn cut_sample() -> (Vec<u8>, usize) {
+    let whole = sample("/no/such/program", &[1; 20], 0x1234);
+    let place = whole.len();
+    ([&whole[..], &[0x0a, 0x7f, 1, 2]].concat(), place)
+}
+
+#[test]
+fn readers_of_callstacks_use_what_can_be_read_and_say_where_it_ends() {
+    let world = World::new();
+    let (cut, place) = cut_sample();
+    let mut damaged = cut.clone();
+    damaged[place] = 0x0b;
+    for (name, file) in [("cut", &cut), ("damaged", &damaged)] {
+        world.write(name, file);
+        let at = format!("byte {place}");
+        let read = |args: &[&str]| {
+            let said = world.run("ferretto", &[args, &[name]].concat()).returned(3);
+            said.complained(name).complained(&at)
+        };
+        let lines = read(&["folded"]);
+        assert!(
+            lines.text().ends_with("program+0x1234 1\n"),
+            "{}",
+            lines.text()
+        );
+        read(&["flamegraph", "-o", "out.svg"]);
+        read(&["pprof", "-o", "out.pb.gz"]);
+        read(&["symbolize", "-o", "named"]);
+        read(&["text"]);
+        let summary = read(&["summary"]);
+        assert!(!summary.text().contains("no data lost"));
+        assert!(world.path("out.svg").exists() && world.path("out.pb.gz").exists());
+        assert_eq!(world.read("named"), cut[..place]);
+    }
+    // The same of a whole trace is without a word.
+    world.write("whole", &cut[..place]);
+    let said = world.run("ferretto", &["folded", "whole"]).returned(0);
+    assert_eq!(said.stderr, "");
+}
+
+#[test]
+fn that_there_are_no_callstacks_is_said_of_whole_traces_only() {
+    let world = World::new();
+    let whole = encode(|trace| trace.nested(1, |packet| packet.varint(8, 1)));
+    world.write("whole", &whole);
+    world.write("cut", [&whole[..], &[0x0a, 9]].concat());
+    for command in ["folded", "flamegraph", "pprof"] {
+        let said = world.run("ferretto", &[command, "whole"]).returned(1);
+        said.complained("has no callstack samples");
+        let said = world.run("ferretto", &[command, "cut"]).returned(1);
+        let said = said.complained("no callstack samples in what could be read of cut");
+        assert!(!said.stderr.contains("has no callstack"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn compressed_files_are_read_by_all() {
+    let world = World::new();
+    let (cut, place) = cut_sample();
+    let plain = &cut[..place];
+    world.write("plain", plain);
+    world.write("t.gz", gzip(plain));
+    for command in ["text", "folded"] {
+        let expected = world.run("ferretto", &[command, "plain"]).returned(0);
+        let said = world.run("ferretto", &[command, "t.gz"]).returned(0);
+        assert_eq!(said.stdout, expected.stdout);
+    }
+    let said = world.run("ferretto", &["summary", "t.gz"]).returned(0);
+    assert!(said.text().contains("by gzip"), "{}", said.text());
+    world
+        .run("ferretto", &["symbolize", "t.gz"])
+        .returned(1)
+        .complained("compressed by gzip")
+        .complained("--output");
+    assert_eq!(world.read("t.gz"), gzip(plain));
+    world
+        .run("ferretto", &["symbolize", "t.gz", "-o", "named"])
+        .returned(0);
+    assert_eq!(world.read("named"), plain);
+    let half = gzip(plain);
+    world.write("half.gz", &half[..half.len() / 2]);
+    world
+        .run("ferretto", &["text", "half.gz"])
+        .returned(3)
+        .complained("the file ends inside a packet");
+}
+
+/// A packet of 500 MiB in half a million bytes, made of blocks that repeat one byte.
+fn bomb() -> Vec<u8> {
+    let block = |kind: u32, length: usize| (kind << 1 | (length as u32) << 3).to_le_bytes();
+    let length = 500 << 20;
+    let mut head = encode(|trace| trace.varint(1, length));
+    head[0] = 0x0a;
+    // A string in a field that nobody knows.
+    let mut name = encode(|packet| packet.varint(900, length - 7));
+    name[0] |= 2;
+    head.extend(name);
+    let mut frame = b"\x28\xb5\x2f\xfd\x00\x68".to_vec();
+    frame.extend(&block(0, head.len())[..3]);
+    frame.extend(head);
+    for _ in 0..4000 {
+        frame.extend(&block(1, 1 << 17)[..3]);
+        frame.push(b'a');
+    }
+    frame.extend(&[1, 0, 0]);
+    encode(|trace| {
+        trace.nested(1, |packet| packet.bytes(133, &frame));
+        trace.nested(1, |packet| packet.varint(8, 4711));
+    })
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
+    let world = World::new();
+    world.write("bomb", bomb());
+    for command in ["text", "summary"] {
+        // Address space, which is more than memory.
+        let script = "ulimit -v 400000; exec \"$0\" \"$1\" bomb";
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", script, crate::world::FERRETTO, command]);
+        let said = crate::world::Running::new(world.at_home(limited).spawn().unwrap()).finish();
+        let said = said.returned(3);
+        let expected = match command {
+            "text" => "timestamp: 4711",
+            _ => "there may be one",
+        };
+        assert!(said.text().contains(expected), "{}", said.text());
+        said.complained("too large for the memory allowed")
+            .complained("byte 0")
+            .complained("--max-memory");
+    }
+    for (size, expected) in [("3", "which unit?"), ("1M", "at least 16M")] {
+        let args = ["summary", "--max-memory", size, "bomb"];
+        world
+            .run("ferretto", &args)
+            .returned(2)
+            .complained(expected);
+    }
+}
+
+fn summary(world: &World, name: &str) -> String {
+    let said = world.run("ferretto", &["summary", name]);
+    assert!(said.code == 0 || said.code == 3, "{said:?}");
+    said.text().to_owned()
+}
+
+#[test]
+fn a_recording_of_a_killed_service_does_not_claim_to_be_complete() {
+    let world = World::new();
+    world.write("config", COUNTERS);
+    let service = traced(&world);
+    let _probes = traced_probes(&world);
+    let recording = world.start_recording(&["-o", "out"]);
+    // Statistics of the middle are no final ones.
+    until("statistics are in the file", || {
+        (world.path("out").exists() && !world.summary("out").sources.is_empty()).then_some(())
+    });
+    service.signal(Signal::KILL);
+    recording.finish();
+    let text = summary(&world, "out");
+    assert!(!text.contains("no data lost"), "{text}");
+    assert!(
+        text.contains("the end of the recording is not in the file"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_recording_that_is_cut_does_not_claim_to_be_complete() {
+    let world = World::new();
+    world.write("config", format!("{COUNTERS} duration_ms: 400"));
+    let _service = traced(&world);
+    let _probes = traced_probes(&world);
+    world.start_recording(&["-o", "out"]).finish().returned(0);
+    let text = summary(&world, "out");
+    assert!(text.contains("no data lost"), "{text}");
+    let whole = world.read("out");
+    let mut boundaries = vec![0];
+    let mut fields = Fields::new(&whole);
+    while fields.next().is_some() {
+        boundaries.push(fields.offset());
+    }
+    assert_eq!(boundaries.pop(), Some(whole.len()));
+    let last = *boundaries.last().unwrap();
+    // In the middle, inside the last packet, and between any two.
+    for cut in [whole.len() / 2, last + 1, whole.len() - 1]
+        .into_iter()
+        .chain(boundaries)
+    {
+        let summary = ferretto_trace::summarize(&whole[..cut]).unwrap();
+        assert!(
+            !summary.is_complete(),
+            "cut at {cut} of {}: {summary:?}",
+            whole.len()
+        );
+    }
+    world.write("cut", &whole[..last]);
+    let text = summary(&world, "cut");
+    assert!(!text.contains("no data lost"), "{text}");
+    assert!(text.contains("what was lost"), "{text}");
+}
+
+#[test]
+fn a_recording_whose_data_source_was_killed_does_not_claim_to_be_complete() {
+    let world = World::new();
+    world.write("config", COUNTERS);
+    let _service = traced(&world);
+    let probes = traced_probes(&world);
+    let recording = world.start_recording(&["-o", "out"]);
+    until("something is recorded", || {
+        (world.path("out").exists() && !world.summary("out").counters.is_empty()).then_some(())
+    });
+    probes.signal(Signal::KILL);
+    probes.finish().returned(128 + 9);
+    recording.signal(Signal::INT);
+    recording.finish().returned(0);
+    let text = summary(&world, "out");
+    assert!(!text.contains("no data lost"), "{text}");
+    let gone = "linux.sys_stats of perfetto.traced_probes was gone before the recording ended";
+    assert!(text.contains(gone), "{text}");
+}
