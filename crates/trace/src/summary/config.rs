@@ -1,6 +1,6 @@
 //! The parts of the recording's own configuration that advice refers to.
 
-use ferretto_proto::fields::{data_source_config, perf_event_config};
+use ferretto_proto::fields::{data_source_config, perf_event_config, trace_config};
 use ferretto_wire::Fields;
 
 use super::threads::printable;
@@ -25,6 +25,14 @@ pub(super) struct Config {
     pub(super) drain_period_ms: u64,
     pub(super) flush_timeout_ms: u64,
     pub(super) perf: PerfConfig,
+}
+
+/// `TraceConfig.trace_attributes`.
+pub(super) fn attributes(config: &[u8]) -> &[u8] {
+    let attributes = Fields::find(trace_config::TRACE_ATTRIBUTES, config);
+    attributes
+        .and_then(|field| field.as_bytes())
+        .unwrap_or_default()
 }
 
 /// The parts of a `PerfEventConfig`, with zero for what it leaves out.

@@ -3,6 +3,7 @@
 //! One pass over the packets; memory grows with the number of threads, CPUs and writers in the trace and not with
 //! its length, and each of these is capped, so that a hostile file cannot exhaust it.
 
+mod command;
 mod config;
 mod counters;
 mod ending;
@@ -24,6 +25,7 @@ use ferretto_format::clock;
 use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_wire::Fields;
 
+pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::counters::CounterSummary;
 pub use self::loss::{Cause, Loss, human_bytes};
 pub use self::profile::ProfileSummary;
@@ -33,6 +35,7 @@ pub use self::track_events::TrackEventCounts;
 
 pub(crate) use self::threads::{Threads, printable};
 
+use self::command::Command;
 use self::config::Config;
 use self::counters::Counters;
 use self::ending::Ending;
@@ -79,6 +82,8 @@ pub struct Summary {
     pub packets: u64,
     /// From the start to the end of the recording, in nanoseconds.
     pub duration_ns: Option<u64>,
+    /// The command that was recorded, if the trace is of one.
+    pub command: Option<CommandSummary>,
     /// By data source, the service's own packets last.
     pub sources: Vec<SourceSummary>,
     /// By CPU, for traces with context switches.
@@ -194,6 +199,7 @@ pub struct Summarizer {
     config: Option<Config>,
     stats: Option<Stats>,
     ending: Ending,
+    command: Command,
     span: Option<(u64, u64)>,
     primary_clock: Option<u32>,
     monotonic_to_boot: Option<i64>,
@@ -293,6 +299,7 @@ impl Summarizer {
             config: None,
             stats: None,
             ending: Ending::default(),
+            command: Command::new(&budget),
             span: None,
             primary_clock: None,
             monotonic_to_boot: None,
@@ -329,6 +336,7 @@ impl Summarizer {
             }
             self.data(envelope.writer.machine, kind, body, at);
         }
+        self.command.packet(packet);
         if envelope.is_of_samples
             && let Some(sample) = self.samples.add(packet)
         {
@@ -354,7 +362,11 @@ impl Summarizer {
                 self.track_events
                     .descriptor(machine, body, &mut self.threads);
             }
-            packet_field::TRACE_CONFIG => self.config = Some(Config::read(body)),
+            packet_field::TRACE_CONFIG => {
+                self.config = Some(Config::read(body));
+                self.command.attributes(config::attributes(body));
+            }
+            packet_field::TRACE_ATTRIBUTES => self.command.attributes(body),
             packet_field::TRACE_STATS => {
                 let stats = Stats::read(body);
                 self.ending.statistics(stats.has_final_flush());
@@ -433,6 +445,7 @@ impl Summarizer {
         let mut threads = self.threads;
         let cpus = self.sched.finish(&mut threads, end);
         let processes = threads.by_process();
+        let command = self.command.finish(&threads, !cpus.is_empty());
         let thread_count = threads.len();
         let mut stacks = self.stacks;
         let profile = Profile::new(self.samples, threads);
@@ -446,6 +459,7 @@ impl Summarizer {
             left_out: self.budget.refused(),
             packets: self.packets,
             duration_ns: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
+            command,
             sources,
             cpus,
             profiles: profile::summaries(&profile, &mut stacks),

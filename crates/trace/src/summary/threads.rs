@@ -1,7 +1,7 @@
 //! Who the threads of the trace are, and how long each ran.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ferretto_wire::Fields;
 
@@ -19,7 +19,7 @@ const MAX_NAME: usize = 256;
 /// A process with its name, also in the list of those that ran.
 const PROCESS_BYTES: usize = entry_bytes::<((u32, i32), String)>() + MAX_NAME;
 /// A thread with its name, also in the list of the processes that ran.
-const THREAD_BYTES: usize = 2 * entry_bytes::<((u32, i32), Thread)>() + 64;
+const THREAD_BYTES: usize = 3 * entry_bytes::<((u32, i32), Thread)>() + 64;
 
 /// `CLONE_THREAD` of clone(2): the new task belongs to its parent's process.
 const CLONE_THREAD: u64 = 0x0001_0000;
@@ -42,6 +42,8 @@ pub struct ProcessSummary {
 #[derive(Debug, Default)]
 struct Thread {
     tgid: Option<i32>,
+    /// The process that started this one, of the first thread of a process.
+    parent: Option<i32>,
     comm: String,
     cpu_ns: u64,
 }
@@ -95,15 +97,15 @@ impl Threads {
             }
         }
         let Some(pid) = pid else { return };
-        let tgid = if flags & CLONE_THREAD == 0 {
-            Some(pid)
-        } else {
-            self.threads
-                .get(&(machine, parent))
-                .and_then(|thread| thread.tgid)
-        };
+        let from = self.threads.get(&(machine, parent));
+        let from = from.and_then(|thread| thread.tgid);
+        let is_process = flags & CLONE_THREAD == 0;
+        let tgid = if is_process { Some(pid) } else { from };
         if let Some(thread) = self.thread(machine, pid) {
             thread.tgid = tgid.or(thread.tgid);
+            if is_process {
+                thread.parent = from.or(Some(parent));
+            }
         }
         if let Some(comm) = comm {
             self.set_comm(machine, pid, comm);
@@ -122,11 +124,12 @@ impl Threads {
     }
 
     fn process(&mut self, machine: u32, process: &[u8]) {
-        let mut pid = None;
+        let (mut pid, mut parent) = (None, None);
         let mut name = String::new();
         for field in Fields::new(process).map_while(Result::ok) {
             match field.number {
                 1 => pid = field.as_u64().map(|pid| pid as i32),
+                2 => parent = field.as_u64().map(|pid| pid as i32),
                 3 if name.len() < MAX_NAME => {
                     if let Some(word) = field.as_bytes().filter(|word| !word.is_empty()) {
                         if !name.is_empty() {
@@ -141,6 +144,7 @@ impl Threads {
         let Some(pid) = pid else { return };
         if let Some(thread) = self.thread(machine, pid) {
             thread.tgid = Some(pid);
+            thread.parent = parent.or(thread.parent);
         }
         self.name_process(machine, pid, name);
     }
@@ -196,6 +200,42 @@ impl Threads {
         let thread = self.threads.get(&(machine, tid));
         let comm = thread.map(|thread| thread.comm.as_str());
         comm.filter(|name| !name.is_empty())
+    }
+
+    /// The process of the service's machine with this command line, if there is one.
+    pub(super) fn process_named(&self, command: &str) -> Option<i32> {
+        let mut named = self.processes.iter();
+        let found = named.find(|((machine, _), name)| *machine == 0 && *name == command);
+        found.map(|((_, pid), _)| *pid)
+    }
+
+    /// A process of the service's machine and all that it started, and those that they started.
+    pub(super) fn with_descendants(&self, pid: i32) -> BTreeSet<i32> {
+        let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for (&(machine, tid), thread) in &self.threads {
+            if let Some(parent) = thread.parent.filter(|_| machine == 0) {
+                children.entry(parent).or_default().push(tid);
+            }
+        }
+        let mut found = BTreeSet::from([pid]);
+        let mut next = vec![pid];
+        while let Some(parent) = next.pop() {
+            let new = children.remove(&parent).unwrap_or_default();
+            next.extend(new.into_iter().filter(|child| found.insert(*child)));
+        }
+        found
+    }
+
+    /// Time on a CPU and number of the threads of processes of the service's machine.
+    pub(super) fn of_processes(&self, pids: &BTreeSet<i32>) -> (u64, usize) {
+        let (mut cpu_ns, mut count) = (0u64, 0);
+        for (&(machine, tid), thread) in &self.threads {
+            if machine == 0 && pids.contains(&thread.tgid.unwrap_or(tid)) {
+                cpu_ns = cpu_ns.saturating_add(thread.cpu_ns);
+                count += 1;
+            }
+        }
+        (cpu_ns, count)
     }
 
     /// How many threads the trace knows.

@@ -1,0 +1,345 @@
+//! The command that was recorded, if the trace says that there was one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, SequenceState};
+use ferretto_proto::fields::{
+    interned_data, interned_string, trace_attributes, trace_packet, trace_packet_defaults,
+    track_event, track_event_defaults,
+};
+use ferretto_wire::Fields;
+
+use super::threads::{Threads, printable};
+use crate::limits::{Budget, entry_bytes};
+
+/// Attribute of a trace: the command that it was recorded for, with its arguments.
+pub const COMMAND_ATTRIBUTE: &str = "ferretto.command";
+/// Attribute of a trace: the number of that command's process.
+pub const COMMAND_PID_ATTRIBUTE: &str = "ferretto.command.pid";
+
+/// Names of slices that are told.
+const TOP: usize = 256;
+/// Slices of one track that may be open at a time.
+const MAX_OPEN: usize = 512;
+
+/// What a command, and the processes that it started, did while it was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandSummary {
+    /// The command with its arguments.
+    pub command: String,
+    /// Its process, if the trace tells.
+    pub pid: Option<i32>,
+    /// Time on a CPU, in nanoseconds, if the trace has context switches.
+    pub cpu_ns: Option<u64>,
+    /// Its processes: itself and those that it started, as far as the trace tells.
+    pub processes: usize,
+    /// Their threads.
+    pub threads: usize,
+    /// Their track events.
+    pub events: u64,
+    /// Their slices by name, those that took longest in all first.
+    pub slices: Vec<SliceSummary>,
+    /// How many names there are besides those.
+    pub more_slices: usize,
+}
+
+/// The slices of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SliceSummary {
+    /// Their name.
+    pub name: String,
+    /// How many began.
+    pub count: u64,
+    /// How many of these did not end.
+    pub unfinished: u64,
+    /// The time of all that ended, in nanoseconds; slices inside others of the same name count again.
+    pub total_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// What the trace says of its command, and, once it is known that there is one, the track events of all processes.
+#[derive(Debug)]
+pub(super) struct Command {
+    budget: Budget,
+    words: Option<String>,
+    pid: Option<i32>,
+    events: Option<Box<Events>>,
+}
+
+impl Command {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            words: None,
+            pid: None,
+            events: None,
+        }
+    }
+
+    /// Reads a `TraceAttributes`.
+    pub(super) fn attributes(&mut self, bytes: &[u8]) {
+        use trace_attributes::{ATTRIBUTE, attribute};
+        for entry in Fields::new(bytes).map_while(Result::ok) {
+            let Some(entry) = entry.as_bytes().filter(|_| entry.number == ATTRIBUTE) else {
+                continue;
+            };
+            let find = |number| Fields::find(number, entry);
+            let key = find(attribute::KEY).and_then(|key| key.as_bytes());
+            if key == Some(COMMAND_ATTRIBUTE.as_bytes()) {
+                let words = find(attribute::STRING_VALUE).and_then(|words| words.as_bytes());
+                self.words = words.map(printable);
+                let budget = &self.budget;
+                self.events
+                    .get_or_insert_with(|| Box::new(Events::new(budget)));
+            } else if key == Some(COMMAND_PID_ATTRIBUTE.as_bytes()) {
+                let pid = find(attribute::LONG_VALUE).and_then(|pid| pid.as_i64());
+                self.pid = pid.and_then(|pid| i32::try_from(pid).ok());
+            }
+        }
+    }
+
+    /// Reads a packet for what it says of slices. Costs nothing if the trace is not of a command.
+    pub(super) fn packet(&mut self, packet: &[u8]) {
+        if let Some(events) = &mut self.events {
+            events.packet(packet);
+        }
+    }
+
+    /// What the command did; `has_switches` says whether times on a CPU are known.
+    pub(super) fn finish(self, threads: &Threads, has_switches: bool) -> Option<CommandSummary> {
+        let command = self.words?;
+        let pid = self.pid.or_else(|| threads.process_named(&command));
+        let pids = pid
+            .map(|pid| threads.with_descendants(pid))
+            .unwrap_or_default();
+        let (cpu_ns, thread_count) = threads.of_processes(&pids);
+        let mut summary = CommandSummary {
+            command,
+            pid,
+            cpu_ns: has_switches.then_some(cpu_ns),
+            processes: pids.len(),
+            threads: thread_count,
+            ..CommandSummary::default()
+        };
+        if let Some(events) = self.events {
+            events.finish(&pids, &mut summary);
+        }
+        Some(summary)
+    }
+}
+
+/// What a sequence of track events says once for many.
+#[derive(Debug)]
+struct State {
+    budget: Budget,
+    taken: usize,
+    names: HashMap<u64, Box<[u8]>>,
+    track: u64,
+}
+
+impl SequenceState for State {
+    fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            taken: 0,
+            names: HashMap::new(),
+            track: 0,
+        }
+    }
+
+    fn restart(&mut self) {
+        self.budget.give_back(self.taken);
+        self.taken = 0;
+        self.names.clear();
+        self.track = 0;
+    }
+
+    fn set_defaults(&mut self, defaults: &[u8]) {
+        let event = Fields::find(trace_packet_defaults::TRACK_EVENT_DEFAULTS, defaults);
+        let event = event.and_then(|event| event.as_bytes()).unwrap_or_default();
+        let track = Fields::find(track_event_defaults::TRACK_UUID, event);
+        self.track = track.and_then(|track| track.as_u64()).unwrap_or(0);
+    }
+
+    fn intern(&mut self, interned: &[u8], _: FaultSink<'_>) {
+        for table in Fields::new(interned).map_while(Result::ok) {
+            if table.number != interned_data::EVENT_NAMES {
+                continue;
+            }
+            let entry = table.as_bytes().unwrap_or_default();
+            let iid = Fields::find(interned_string::IID, entry).and_then(|iid| iid.as_u64());
+            let name = Fields::find(interned_string::STR, entry).and_then(|name| name.as_bytes());
+            let (Some(iid), Some(name)) = (iid, name) else {
+                continue;
+            };
+            let bytes = name.len() + entry_bytes::<(u64, Box<[u8]>)>();
+            if !self.names.contains_key(&iid) && self.budget.take(bytes) {
+                self.taken += bytes;
+                self.names.insert(iid, name.into());
+            }
+        }
+    }
+}
+
+/// A slice that has begun: its place in the list of names, and when.
+type Open = (usize, u64);
+
+/// Slices of all processes.
+#[derive(Debug)]
+struct Events {
+    budget: Budget,
+    sequences: SequenceReader<State>,
+    open: HashMap<u64, Vec<Open>>,
+    /// Track events by process.
+    counts: BTreeMap<i32, u64>,
+    /// Places in `slices`, by process and name.
+    places: HashMap<(i32, Box<[u8]>), usize>,
+    slices: Vec<SliceSummary>,
+}
+
+impl Events {
+    fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            sequences: SequenceReader::new(budget),
+            open: HashMap::new(),
+            counts: BTreeMap::new(),
+            places: HashMap::new(),
+            slices: Vec::new(),
+        }
+    }
+
+    fn packet(&mut self, packet: &[u8]) {
+        let (mut event, mut pid) = (None, 0);
+        let header = PacketHeader::read(packet, |field| match field.number {
+            trace_packet::TRACK_EVENT => event = field.as_bytes(),
+            trace_packet::TRUSTED_PID => pid = field.as_u64().unwrap_or(0) as i32,
+            _ => {}
+        });
+        let Some(header) = header else { return };
+        // Others say nothing that matters here, but the clocks of all.
+        if event.is_none() && !header.concerns_sequence() && header.snapshot.is_none() {
+            return;
+        }
+        let Ok(Some(context)) = self.sequences.read(&header, &mut |_| {}) else {
+            return;
+        };
+        let Some(event) = event else { return };
+        let is_new = !self.counts.contains_key(&pid);
+        if !is_new || self.budget.take(entry_bytes::<(i32, u64)>()) {
+            *self.counts.entry(pid).or_default() += 1;
+        }
+        let Some(Ok(time)) = context.time else { return };
+        let (mut kind, mut track, mut name) = (0, context.state.track, &[][..]);
+        for field in Fields::new(event).map_while(Result::ok) {
+            match field.number {
+                track_event::TYPE => kind = field.as_u64().unwrap_or(0),
+                track_event::TRACK_UUID => track = field.as_u64().unwrap_or(0),
+                track_event::NAME => name = field.as_bytes().unwrap_or_default(),
+                track_event::NAME_IID => {
+                    let known = context.state.names.get(&field.as_u64().unwrap_or(0));
+                    name = known.map(|name| &**name).unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+        match kind {
+            1 => {
+                if let Some(place) = place(
+                    &mut self.places,
+                    &mut self.slices,
+                    &self.budget,
+                    (pid, name),
+                ) {
+                    self.slices[place].count += 1;
+                    self.begin(track, (place, time));
+                }
+            }
+            2 => self.end(track, time),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, track: u64, slice: Open) {
+        let open = self.open.get(&track).map_or(0, Vec::len);
+        let bytes = match open {
+            0 => entry_bytes::<(u64, Vec<Open>)>(),
+            _ => 2 * size_of::<Open>(),
+        };
+        if open < MAX_OPEN && self.budget.take(bytes) {
+            self.open.entry(track).or_default().push(slice);
+        }
+    }
+
+    fn end(&mut self, track: u64, time: u64) {
+        let Some(open) = self.open.get_mut(&track) else {
+            return;
+        };
+        let Some((place, began)) = open.pop() else {
+            return;
+        };
+        let bytes = match open.is_empty() {
+            true => entry_bytes::<(u64, Vec<Open>)>(),
+            false => 2 * size_of::<Open>(),
+        };
+        if open.is_empty() {
+            self.open.remove(&track);
+        }
+        self.budget.give_back(bytes);
+        let slices = &mut self.slices[place];
+        let ns = time.saturating_sub(began);
+        slices.total_ns = slices.total_ns.saturating_add(ns);
+        slices.max_ns = slices.max_ns.max(ns);
+    }
+
+    fn finish(mut self, pids: &BTreeSet<i32>, summary: &mut CommandSummary) {
+        for (place, _) in self.open.into_values().flatten() {
+            self.slices[place].unfinished += 1;
+        }
+        let counts = self.counts.iter().filter(|(pid, _)| pids.contains(pid));
+        summary.events = counts.map(|(_, count)| count).sum();
+        let mut by_name: BTreeMap<&[u8], SliceSummary> = BTreeMap::new();
+        for ((_, name), place) in self
+            .places
+            .iter()
+            .filter(|((pid, _), _)| pids.contains(pid))
+        {
+            let (sum, slices) = (by_name.entry(name).or_default(), &self.slices[*place]);
+            sum.count += slices.count;
+            sum.unfinished += slices.unfinished;
+            sum.total_ns = sum.total_ns.saturating_add(slices.total_ns);
+            sum.max_ns = sum.max_ns.max(slices.max_ns);
+        }
+        let named = by_name.into_iter().map(|(name, slices)| SliceSummary {
+            name: printable(name),
+            ..slices
+        });
+        summary.slices = named.collect();
+        let size = |slices: &SliceSummary| std::cmp::Reverse((slices.total_ns, slices.count));
+        summary.slices.sort_by_key(size);
+        summary.more_slices = summary.slices.len().saturating_sub(TOP);
+        summary.slices.truncate(TOP);
+    }
+}
+
+/// The place of a process's slices of one name.
+fn place(
+    places: &mut HashMap<(i32, Box<[u8]>), usize>,
+    slices: &mut Vec<SliceSummary>,
+    budget: &Budget,
+    (pid, name): (i32, &[u8]),
+) -> Option<usize> {
+    let key = (pid, Box::from(name));
+    if let Some(place) = places.get(&key) {
+        return Some(*place);
+    }
+    // Once more under its name alone.
+    let bytes = 2 * (name.len() + size_of::<SliceSummary>());
+    if !budget.take(bytes + entry_bytes::<((i32, Box<[u8]>), usize)>()) {
+        return None;
+    }
+    places.insert(key, slices.len());
+    slices.push(SliceSummary::default());
+    Some(slices.len() - 1)
+}
