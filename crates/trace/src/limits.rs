@@ -31,6 +31,12 @@ impl Limits {
         }
     }
 
+    /// Limits for one of two readers at a time.
+    #[must_use]
+    pub fn half(self) -> Self {
+        Self::memory(self.memory / 2)
+    }
+
     /// The largest packet that is read. There may be two at a time, one inside the other.
     pub fn packet_bytes(self) -> u64 {
         (self.memory / 16).min(MAX_PACKET_BYTES)

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ferretto_trace::events::EventReader;
-use ferretto_trace::profile::{Selection, folded, pprof, read_profile_within};
+use ferretto_trace::profile::{CallTree, Selection, folded, pprof, read_profile_within};
 use ferretto_trace::text::TextPrinter;
 use ferretto_trace::{Limits, TraceReader, summarize_within};
 use ferretto_wire::encode;
@@ -195,6 +195,7 @@ fn run(reader: &str, file: File, limits: Limits) {
         _ => {
             let selection = Selection::default();
             let (profile, counts, _) = read_profile_within(file, selection, limits).unwrap();
+            drop(CallTree::new(&profile, &counts, &Default::default()));
             drop(folded(&profile, &counts, &Default::default()));
             drop(pprof(&profile, &counts, None));
         }

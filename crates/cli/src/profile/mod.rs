@@ -8,6 +8,7 @@ mod pprof;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ferretto_trace::Limits;
 use ferretto_trace::profile::{Profile, StackCounts, Value, read_profile_within};
 
 pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
@@ -29,10 +30,13 @@ struct Samples {
 impl Samples {
     /// Reads a trace; `-` is standard input. That there are no samples is an error.
     fn read(file: &Path, selection: &SelectionArgs) -> Result<Self> {
+        Self::read_within(file, selection, selection.memory.limits())
+    }
+
+    fn read_within(file: &Path, selection: &SelectionArgs, limits: Limits) -> Result<Self> {
         let (name, input) = read::open(file)?;
-        let (profile, counts, damage) =
-            read_profile_within(input, selection.selection(), selection.memory.limits())
-                .with_context(|| format!("cannot read {name}"))?;
+        let (profile, counts, damage) = read_profile_within(input, selection.selection(), limits)
+            .with_context(|| format!("cannot read {name}"))?;
         let extent = Extent::tell(&name, &damage).and_left_out(&name, profile.left_out());
         let samples = Self {
             profile,

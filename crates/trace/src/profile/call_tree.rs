@@ -6,6 +6,7 @@ use super::Profile;
 use super::counts::{StackCounts, Value};
 use super::function::FunctionId;
 use super::label::{By, Label};
+use crate::limits::{Budget, entry_bytes};
 
 /// How callstacks become a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,7 +62,11 @@ pub struct CallTree {
     label_ids: HashMap<Label, LabelId>,
     nodes: Vec<CallNode>,
     edges: HashMap<(NodeId, LabelId), NodeId>,
+    budget: Budget,
 }
+
+/// A node, and what is drawn of it.
+const NODE_BYTES: usize = 2 * size_of::<CallNode>() + 2 * entry_bytes::<(u64, NodeId)>();
 
 impl CallTree {
     /// The node that all callstacks go through.
@@ -74,6 +79,7 @@ impl CallTree {
             label_ids: HashMap::new(),
             nodes: vec![CallNode::new(None)],
             edges: HashMap::new(),
+            budget: profile.decoder.budget.clone(),
         };
         tree.add(profile, counts, options);
         tree
@@ -124,22 +130,29 @@ impl CallTree {
         let mut at = Self::ROOT;
         self.node_mut(at).add_total(value);
         for label in path {
-            at = self.child(at, *label);
+            // Without room for more, callstacks end before.
+            let Some(child) = self.child(at, *label) else {
+                break;
+            };
+            at = child;
             self.node_mut(at).add_total(value);
         }
         let end = self.node_mut(at);
         end.own = end.own.saturating_add(value);
     }
 
-    fn child(&mut self, parent: NodeId, label: LabelId) -> NodeId {
+    fn child(&mut self, parent: NodeId, label: LabelId) -> Option<NodeId> {
         if let Some(id) = self.edges.get(&(parent, label)) {
-            return *id;
+            return Some(*id);
+        }
+        if !self.budget.take(NODE_BYTES) {
+            return None;
         }
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(CallNode::new(Some(label)));
         self.node_mut(parent).children.push(id);
         self.edges.insert((parent, label), id);
-        id
+        Some(id)
     }
 
     fn node_mut(&mut self, id: NodeId) -> &mut CallNode {

@@ -105,6 +105,7 @@ impl StackCounts {
             selection,
             budget: budget.clone(),
             counts: HashMap::new(),
+            last: None,
             left_out: 0,
             idle: 0,
         }

@@ -23,9 +23,13 @@ const MAX_BOXES: usize = 20_000;
 const MAX_BYTES: usize = 1_000_000;
 
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
-    let samples = Samples::read(&args.file, &args.selection)?;
+    let limits = match args.before {
+        Some(_) => args.selection.memory.limits().half(),
+        None => args.selection.memory.limits(),
+    };
+    let samples = Samples::read_within(&args.file, &args.selection, limits)?;
     let baseline = match &args.before {
-        Some(before) => Some(Samples::read(before, &args.selection)?),
+        Some(before) => Some(Samples::read_within(before, &args.selection, limits)?),
         None => None,
     };
     let whole = baseline.as_ref().map_or(Extent::Whole, |it| it.extent);
