@@ -208,7 +208,7 @@ fn a_data_source_that_never_answers_is_named_and_need_not_be_waited_for() {
         recording.signal(Signal::INT);
         recording.finish().returned(130).complained("aborted");
         // What the service had is there, and what it knows.
-        assert!(world.summary("t").losses_known);
+        assert!(world.summary("t").losses_known());
         drop(stuck);
         fs::remove_file(world.path("t")).unwrap();
     }

@@ -41,7 +41,7 @@ fn short(more: &[&'static str]) -> Vec<&'static str> {
 
 fn is_trace(world: &World, name: &str) {
     let summary = world.summary(name);
-    assert!(summary.losses_known, "{name}: {summary:#?}");
+    assert!(summary.losses_known(), "{name}: {summary:#?}");
 }
 
 #[test]
