@@ -24,6 +24,9 @@ const BUFFER_KB: u32 = 64 << 10;
 const SHARED_MEMORY_KB: u32 = 8 << 10;
 /// How often the kernel's rings are read, in milliseconds.
 const READ_PERIOD_MS: u32 = 50;
+/// Waits of one thread that are recorded each second, at most. Threads that wait for each other may do so 100,000 times a
+/// second, and nobody could keep up with their callstacks.
+const MAX_WAITS_HZ: u64 = 2000;
 /// Where the tracepoint of context switches is described, for who may see it.
 const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 
@@ -114,7 +117,8 @@ fn running(hz: u32) -> Timebase {
     }
 }
 
-/// Every switch to another thread, by the tracepoint or, where that may not be seen, by the counter.
+/// Switches to other threads, by the tracepoint or, where that may not be seen, by the counter. Of threads that switch more
+/// often than [`MAX_WAITS_HZ`] the kernel picks some, each of which stands for those between.
 fn waiting(has_tracepoint: bool) -> Timebase {
     let event = match has_tracepoint {
         true => timebase::Event::Tracepoint(Box::new(Tracepoint {
@@ -124,7 +128,7 @@ fn waiting(has_tracepoint: bool) -> Timebase {
         false => timebase::Event::Counter(Counter::SW_CONTEXT_SWITCHES),
     };
     Timebase {
-        interval: Some(timebase::Interval::Period(1)),
+        interval: Some(timebase::Interval::Frequency(MAX_WAITS_HZ)),
         event: Some(event),
         name: Some(OFF_CPU.into()),
         ..Default::default()

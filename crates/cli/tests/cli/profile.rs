@@ -315,6 +315,63 @@ fn waiting_is_recorded_with_its_time() {
     assert!(svg.contains("where threads waited"));
 }
 
+/// Two processes that wait for each other as often as they can.
+const PING_PONG: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+int main(int argc, char **argv) {
+    int there[2], back[2];
+    char byte = 0;
+    if (pipe(there) || pipe(back)) return 1;
+    int rounds = atoi(argv[1]);
+    if (fork() == 0) {
+        for (int i = 0; i < rounds; i++) if (read(there[0], &byte, 1) != 1 || write(back[1], &byte, 1) != 1) return 1;
+        return 0;
+    }
+    for (int i = 0; i < rounds; i++) if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) return 1;
+    return wait(0) < 0;
+}
+"#;
+
+#[test]
+fn waits_by_the_ten_thousand_are_thinned_out_and_not_lost() {
+    let world = World::new();
+    let source = world.write("ping-pong.c", PING_PONG);
+    let program = world.path("ping-pong");
+    let compiled = Command::new("cc")
+        .arg("-o")
+        .args([&program, &source])
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        println!("skipped: no C compiler");
+        return;
+    }
+    let args = [
+        "record",
+        "--off-cpu",
+        "--",
+        program.to_str().unwrap(),
+        "40000",
+    ];
+    let said = world.run("ferretto", &args);
+    if is_forbidden(&said) {
+        return;
+    }
+    said.returned(0);
+    let summary = world.summary("trace.pftrace");
+    let of_samples = |loss: &&Loss| matches!(loss.cause, Cause::SampleRing | Cause::UnwindQueue);
+    let lost: Vec<_> = summary.losses.iter().filter(of_samples).collect();
+    assert!(lost.is_empty(), "{lost:#?}");
+    let [profile] = &summary.profiles[..] else {
+        panic!("{:#?}", summary.profiles)
+    };
+    let samples = profile.total.samples;
+    assert!((10..40_000).contains(&samples), "{samples} samples");
+    let share = |note: &String| note.contains(" waits have a callstack (");
+    assert!(summary.notes.iter().any(share), "{:?}", summary.notes);
+}
+
 #[test]
 fn traces_without_callstacks_say_how_to_get_some() {
     let world = World::new();

@@ -54,6 +54,10 @@ fn rate(plan: &Plan, sampling: &Sampling) -> u64 {
     /// What is expected of events that are not limited to a rate.
     const UNKNOWN_RATE: u64 = 1000;
     match sampling.interval {
+        // So many of each task; these may be many.
+        Interval::Frequency(frequency) if !plan.timebase.counts_nanoseconds() => {
+            frequency.max(UNKNOWN_RATE)
+        }
         Interval::Frequency(frequency) => frequency,
         Interval::Period(period) if plan.timebase.counts_nanoseconds() => 1_000_000_000 / period,
         Interval::Period(_) => UNKNOWN_RATE,

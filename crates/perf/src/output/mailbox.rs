@@ -69,6 +69,8 @@ pub(crate) struct Resumed {
     /// When it left.
     pub(crate) since: u64,
     pub(crate) duration: u64,
+    /// What this stretch and those like it that have no sample can have taken at most.
+    pub(crate) most: u64,
 }
 
 #[derive(Debug, Default)]

@@ -30,6 +30,9 @@
 //! * the callstack with which it left;
 //! * `primary_weight` the nanoseconds until it ran again, or until the end of the recording if it did not.
 //!
+//! With `frequency` instead of `period: 1` the kernel picks among the switches of tasks that switch more often. Each sample
+//! then stands for the switches since the one before, and its weight is extrapolated: at most to the time since then.
+//!
 //! The Perfetto UI shows these as a flamegraph weighted by time, and SQL has them in `stack_sample` and
 //! `stack_sample_counter`. Upstream's profiler, given the same config, counts the switches.
 

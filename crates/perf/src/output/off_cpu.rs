@@ -13,16 +13,16 @@ const MAX_WAITING: usize = 1 << 18;
 pub(super) struct Absences {
     /// By thread and time.
     samples: FxHashMap<(u32, u64), Sample>,
-    durations: FxHashMap<(u32, u64), u64>,
+    ended: FxHashMap<(u32, u64), Resumed>,
 }
 
 impl Absences {
     /// A thread left the CPU; gives the sample back if it is complete.
     pub(super) fn left(&mut self, mut sample: Sample) -> Option<Sample> {
         let key = (sample.task?.tid, sample.time);
-        match self.durations.remove(&key) {
-            Some(duration) => {
-                sample.weight = duration;
+        match self.ended.remove(&key) {
+            Some(resumed) => {
+                weigh(&mut sample, &resumed);
                 Some(sample)
             }
             None => {
@@ -38,23 +38,74 @@ impl Absences {
     pub(super) fn resumed(&mut self, resumed: &Resumed) -> Option<Sample> {
         let key = (resumed.tid, resumed.since);
         if let Some(mut sample) = self.samples.remove(&key) {
-            sample.weight = resumed.duration;
+            weigh(&mut sample, resumed);
             return Some(sample);
         }
-        if self.durations.len() < MAX_WAITING {
-            self.durations.insert(key, resumed.duration);
+        if self.ended.len() < MAX_WAITING {
+            self.ended.insert(key, *resumed);
         }
         None
     }
 
     /// The recording ends now: what is known of threads that are still away.
     pub(super) fn end(&mut self, now: u64) -> impl Iterator<Item = Sample> {
-        self.durations.clear();
+        self.ended.clear();
         let mut samples: Vec<Sample> = self.samples.drain().map(|(_, sample)| sample).collect();
         samples.sort_by_key(|sample| sample.time);
         samples.into_iter().map(move |mut sample| {
             sample.weight = now.saturating_sub(sample.time);
             sample
         })
+    }
+}
+
+/// Has a sample, whose weight is the number of stretches that it stands for, stand for the time they took.
+fn weigh(sample: &mut Sample, resumed: &Resumed) {
+    let all = resumed.duration.saturating_mul(sample.weight.max(1));
+    sample.weight = all.min(resumed.most.max(resumed.duration));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Content, Task};
+    use crate::record::CpuMode;
+
+    fn sample(stands_for: u64) -> Sample {
+        Sample {
+            time: 100,
+            cpu: 0,
+            task: Some(Task {
+                pid: 1,
+                tid: 1,
+                mode: CpuMode::Kernel,
+            }),
+            count: 0,
+            followers: Box::default(),
+            weight: stands_for,
+            content: Content::Counters,
+        }
+    }
+
+    #[test]
+    fn a_sample_stands_for_the_time_of_those_that_were_left_out() {
+        let resumed = Resumed {
+            tid: 1,
+            since: 100,
+            duration: 10,
+            most: 75,
+        };
+        // Whichever is known first.
+        for (stands_for, weight) in [(1, 10), (5, 50), (9, 75), (0, 10)] {
+            let mut absences = Absences::default();
+            assert!(absences.left(sample(stands_for)).is_none());
+            let weighed = absences.resumed(&resumed).map(|sample| sample.weight);
+            assert_eq!(weighed, Some(weight));
+            assert!(absences.resumed(&resumed).is_none());
+            let weighed = absences
+                .left(sample(stands_for))
+                .map(|sample| sample.weight);
+            assert_eq!(weighed, Some(weight));
+        }
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Intake {
     /// What the timebase had counted at the sample before, by CPU.
     counted: FxHashMap<u32, u64>,
     pub(super) absences: Option<Absences>,
+    /// Samples of the timebase, and how often it has happened.
+    pub(super) share: (u64, u64),
     /// Names of processes and threads, if they are wanted.
     pub(super) names: Option<Names>,
     /// Samples that are finished.
@@ -78,6 +80,7 @@ impl Intake {
             round: 0,
             counted: FxHashMap::default(),
             absences: is_off_cpu.then(Absences::default),
+            share: (0, 0),
             names: None,
             done: Vec::new(),
             lost: Vec::new(),
@@ -309,10 +312,11 @@ impl Intake {
     }
 
     fn finish(&mut self, sample: &record::Sample<'_>, content: Content) {
-        if self.absences.is_some() && matches!(content, Content::Skipped(SkipReason::NotInScope)) {
+        let is_unwanted = matches!(content, Content::Skipped(SkipReason::NotInScope));
+        let done = self.told(sample, content);
+        if self.absences.is_some() && is_unwanted {
             return;
         }
-        let done = self.told(sample, content);
         if let Some(absences) = &mut self.absences {
             absences.left(sample.tid, sample.time);
         }
@@ -323,6 +327,8 @@ impl Intake {
     fn told(&mut self, sample: &record::Sample<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);
+        self.share.0 += 1;
+        self.share.1 += count.saturating_sub(before);
         Sample {
             time: sample.time,
             cpu: sample.cpu,

@@ -311,9 +311,23 @@ impl PerfSource {
         ));
     }
 
+    /// Says which share of the waits has callstacks, if some have none.
+    fn tell_share_of_waits(&self, crew: &mut Crew<'_>) {
+        let (samples, waits) = self.intake.share;
+        if self.intake.absences.is_none() || samples >= waits {
+            return;
+        }
+        crew.lookup.tell(format!(
+            "{samples} of {waits} waits have a callstack ({:.1} %): where a thread waits very often each stands for those \
+             between, and its time is extrapolated",
+            samples as f64 * 100.0 / waits as f64
+        ));
+    }
+
     /// Everything has been read: the rest is the writer's.
     pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
         self.tell_unsampled(crew);
+        self.tell_share_of_waits(crew);
         for reader in &mut self.readers {
             let lost = reader.take_untold_lost();
             self.intake.lost.push((reader.cpu(), lost));

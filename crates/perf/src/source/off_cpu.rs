@@ -22,6 +22,8 @@ pub(super) struct Absences {
     switches: Vec<Switch>,
     /// When each thread left.
     left: FxHashMap<u32, u64>,
+    /// When the last stretch of each thread that is known ended.
+    ended: FxHashMap<u32, u64>,
 }
 
 impl Absences {
@@ -46,11 +48,17 @@ impl Absences {
                     self.left.insert(switch.tid, switch.time);
                 }
             } else if let Some(since) = self.left.remove(&switch.tid) {
+                let duration = switch.time - since;
+                let last = self.ended.get(&switch.tid);
                 ended.push(Resumed {
                     tid: switch.tid,
                     since,
-                    duration: switch.time - since,
+                    duration,
+                    most: last.map_or(duration, |last| switch.time.saturating_sub(*last)),
                 });
+                if last.is_some() || self.ended.len() < MAX_THREADS {
+                    self.ended.insert(switch.tid, switch.time);
+                }
             }
         }
         ended
@@ -74,6 +82,7 @@ mod tests {
             tid: 7,
             since: 20,
             duration: 30,
+            most: 30,
         };
         assert_eq!(absences.settle(80), [first]);
         // It left at 90, which counts only now.
@@ -82,6 +91,7 @@ mod tests {
             tid: 7,
             since: 90,
             duration: 5,
+            most: 45,
         };
         assert_eq!(absences.settle(100), [second]);
         absences.resumed(8, 130);

@@ -140,8 +140,11 @@ fn is_off_cpu(plan: &Plan) -> bool {
         EventKind::Counter(counter) => *counter == Counter::SW_CONTEXT_SWITCHES,
         EventKind::Raw => false,
     };
-    let every_time = plan
-        .sampling()
-        .is_some_and(|sampling| sampling.interval == Interval::Period(1));
-    plan.timebase.name == OFF_CPU.as_bytes() && is_switch && every_time && plan.callstacks.sampled()
+    let is_sampled = plan.sampling().is_some_and(|sampling| {
+        matches!(
+            sampling.interval,
+            Interval::Period(1) | Interval::Frequency(_)
+        )
+    });
+    plan.timebase.name == OFF_CPU.as_bytes() && is_switch && is_sampled && plan.callstacks.sampled()
 }

@@ -65,11 +65,16 @@ impl PerfConfig {
     }
 
     /// What to do about rings that are too small.
-    pub(super) fn ring_advice(&self) -> String {
+    pub(super) fn ring_advice(&self, is_off_cpu: bool) -> String {
+        // Waits are as many as they are.
+        let less = match is_off_cpu {
+            true => "record fewer processes (-p PID, or a scope in the config)",
+            false => "sample less often (--perf=HZ, or timebase.frequency in the config)",
+        };
         match self.ring_buffer_pages {
             // They were made as large as the profiler thought right, or was allowed.
-            0 => "sample less often, or set ring_buffer_pages to more than the profiler does by itself".to_owned(),
-            pages => format!("raise ring_buffer_pages (now {pages}), or sample less often"),
+            0 => format!("{less}, or set ring_buffer_pages in the config"),
+            pages => format!("{less}, or raise ring_buffer_pages (now {pages}) in the config"),
         }
     }
 

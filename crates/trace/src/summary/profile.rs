@@ -135,7 +135,11 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
     };
     if session.kernel_lost > 0 {
         let amount = plural(session.kernel_lost, "record");
-        add(Cause::SampleRing, amount, config.ring_advice());
+        add(
+            Cause::SampleRing,
+            amount,
+            config.ring_advice(session.is_off_cpu()),
+        );
     }
     if session.is_stopped_by_guardrail {
         let advice = format!(
