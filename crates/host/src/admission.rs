@@ -270,3 +270,108 @@ impl Reactor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closer::Closer;
+
+    /// Users and what they take of a hundred connections, and some more that are kept free.
+    struct Shared {
+        admission: Admission,
+        closer: Closer,
+    }
+
+    impl Shared {
+        fn new() -> Self {
+            let mut admission = Admission::new(&Limits::default());
+            admission.descriptors = 100 * PER_CONNECTION + RESERVE;
+            // Not less than is kept free then.
+            assert_eq!(admission.reserve(), admission.descriptors / 4);
+            let closer = Closer::new();
+            Self { admission, closer }
+        }
+
+        fn account(&mut self, uid: u32) -> Arc<Account> {
+            let (origin, closer) = (Origin::User(uid), &self.closer);
+            self.admission.account(origin, || closer.account(origin))
+        }
+
+        /// Connects until that is refused; returns how often it was not.
+        fn fill(&mut self, uid: u32) -> usize {
+            self.account(uid);
+            let mut count = 0;
+            while self.admission.admit(Origin::User(uid)).is_ok() {
+                count += 1;
+                while let Some(greedy) = self.admission.greediest() {
+                    assert_ne!(greedy, Origin::User(uid));
+                    self.admission.release(greedy);
+                }
+            }
+            count
+        }
+    }
+
+    #[test]
+    fn whoever_comes_late_finds_as_much_as_the_others() {
+        let mut shared = Shared::new();
+        let first = shared.fill(1);
+        let second = shared.fill(2);
+        let third = shared.fill(3);
+        // A half, a third, a fourth of what is not kept free.
+        let usable = shared.admission.descriptors - shared.admission.reserve();
+        let of = |part: usize| usable / part / PER_CONNECTION;
+        assert_eq!((first, second, third), (of(2), of(3), of(4)));
+        assert!(!shared.admission.is_scarce());
+        // Once many have come, those who had more have as much as they.
+        for uid in 4..=6 {
+            assert_eq!(shared.fill(uid), FEW_CONNECTIONS.max(of(uid as usize + 1)));
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_closed_counts() {
+        let mut shared = Shared::new();
+        let account = shared.account(1);
+        let disposer = crate::closer::Disposer(account);
+        let most = shared.fill(1);
+        assert!(!shared.admission.is_greedy(Origin::User(1)));
+        // It passes some, which are held.
+        let passed: Vec<_> = (0..2 * PER_CONNECTION)
+            .map(|_| ferretto_ipc::Disposal::arrived(&disposer))
+            .collect();
+        assert!(shared.admission.is_greedy(Origin::User(1)));
+        for _ in &passed {
+            shared.admission.release(Origin::User(1));
+        }
+        assert!(shared.admission.admit(Origin::User(1)).is_ok());
+        assert!(shared.admission.admit(Origin::User(1)).is_ok());
+        assert!(shared.admission.admit(Origin::User(1)).is_err());
+        assert!(most > FEW_CONNECTIONS);
+        // They are needed after all.
+        for _ in passed {
+            ferretto_ipc::Disposal::taken(&disposer);
+        }
+        assert!(shared.admission.admit(Origin::User(1)).is_ok());
+    }
+
+    #[test]
+    fn the_user_with_the_most_bytes_gives_some_back() {
+        let mut shared = Shared::new();
+        let most = shared.admission.most_held;
+        for uid in 1..=3 {
+            shared.account(uid);
+            assert!(shared.admission.admit(Origin::User(uid)).is_ok());
+        }
+        let [first, second, third] = [1, 2, 3].map(Origin::User);
+        let admission = &mut shared.admission;
+        assert_eq!(admission.changed(first, 0, most - 5), None);
+        assert_eq!(admission.changed(second, 0, most), None);
+        assert_eq!(admission.changed(third, 0, 5), None);
+        // The third is far from any bound of its own.
+        let worst = admission.changed(third, 5, 6);
+        assert_eq!(worst, Some((second, most * HELD_BY_ALL / 3)));
+        assert_eq!(admission.changed(second, most, 0), None);
+        assert_eq!(admission.changed(third, 6, most + 1), Some((third, most)));
+    }
+}

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::fuse::Fuse;
 use common::passing::{Lingering, borrow, pass};
 use common::{TestHost, bind_frame, read_frame, wait_closed};
 use ferretto_ipc::frame;
@@ -102,5 +103,33 @@ fn so_are_connections_that_are_refused() {
         assert!(read_frame(&kept).is_some());
     }
     drop((kept, second));
+    host.stop();
+}
+
+#[test]
+fn so_are_files_of_file_systems_that_do_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let fuse = match Fuse::mount(folder.path().into()) {
+        Ok(fuse) => fuse,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let host = TestHost::start();
+    // More than one user has threads for.
+    for _ in 0..8 {
+        let (producer, consumer) = (host.producer_socket(), host.consumer_socket());
+        // Neither is it looked at what it is.
+        assert!(pass(&producer, &initialize_frame(), &[fuse.file()]));
+        assert!(read_frame(&producer).is_some());
+        assert!(pass(&consumer, &bind_frame("ConsumerPort"), &[fuse.file()]));
+        assert!(read_frame(&consumer).is_some());
+        host.assert_alive();
+        // Unread, and refused.
+        let socket = host.producer_socket();
+        pass(&socket, &[0xff; 4], &[fuse.file(), fuse.file()]);
+        pass(&socket, &[0xff; 4], &[fuse.file()]);
+        wait_closed(&socket);
+        host.assert_alive();
+    }
+    drop(fuse);
     host.stop();
 }

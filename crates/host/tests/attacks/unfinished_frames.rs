@@ -7,7 +7,6 @@ use crate::frame::{Attack, EIGHT, Target};
 
 pub(crate) const ATTACK: Attack = Attack {
     users: EIGHT,
-    kept_mib: 128,
     ..Attack::by_nobody(run)
 };
 

@@ -1,6 +1,7 @@
 //! A host on sockets in a temporary folder, and clients that wait.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod fuse;
 pub(crate) mod passing;
 
 use std::os::fd::AsFd;
