@@ -3,7 +3,7 @@
 mod common;
 
 use common::fuse::Fuse;
-use common::passing::{Lingering, borrow, pass};
+use common::passing::{Lingering, give, pass};
 use common::{TestHost, bind_frame, read_frame, wait_closed};
 use ferretto_ipc::frame;
 use ferretto_ipc::port::producer;
@@ -31,8 +31,7 @@ fn sockets_that_linger_are_closed_elsewhere() {
     let mut lingering = Lingering::default();
     // With frames that are answered, and with half of one.
     let mut whole = |socket: Socket, frame: Vec<u8>, answered: bool| {
-        let fd = lingering.socket();
-        assert!(pass(&socket, &frame, &borrow(&[fd])));
+        assert!(give(&socket, &frame, vec![lingering.socket()]));
         if answered {
             assert!(read_frame(&socket).is_some());
         }
@@ -57,8 +56,7 @@ fn so_are_more_of_them_than_may_come_at_once() {
     for count in [2, 3, 60] {
         let socket = host.producer_socket();
         let fds: Vec<_> = (0..count).map(|_| lingering.socket()).collect();
-        assert!(pass(&socket, &bind_frame("ProducerPort"), &borrow(&fds)));
-        drop(fds);
+        assert!(give(&socket, &bind_frame("ProducerPort"), fds));
         match count {
             2 => assert!(read_frame(&socket).is_some()),
             _ => wait_closed(&socket),
@@ -77,8 +75,11 @@ fn so_are_those_that_nobody_has_read() {
         // Ends the connection before the descriptors behind it are read.
         assert!(pass(&socket, &[0xff; 4], &[]));
         for _ in 0..5 {
-            let fd = lingering.socket();
-            pass(&socket, &bind_frame("ProducerPort"), &borrow(&[fd]));
+            give(
+                &socket,
+                &bind_frame("ProducerPort"),
+                vec![lingering.socket()],
+            );
         }
         drop(socket);
         host.assert_alive();
@@ -96,8 +97,11 @@ fn so_are_connections_that_are_refused() {
     let second = host.producer_socket();
     for _ in 0..20 {
         let socket = host.producer_socket();
-        let fd = lingering.socket();
-        pass(&socket, &bind_frame("ProducerPort"), &borrow(&[fd]));
+        give(
+            &socket,
+            &bind_frame("ProducerPort"),
+            vec![lingering.socket()],
+        );
         wait_closed(&socket);
         assert!(pass(&kept, &bind_frame("ProducerPort"), &[]));
         assert!(read_frame(&kept).is_some());

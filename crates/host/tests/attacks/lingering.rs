@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::common::bind_frame;
-use crate::common::passing::{Lingering, borrow, pass};
+use crate::common::passing::{Lingering, give};
 use crate::frame::{Attack, TWO, Target};
 
 pub(crate) const ATTACK: Attack = Attack {
@@ -27,16 +27,11 @@ fn run(target: &Target) {
             (&bind[..], 3),
             (&[0xff; 4][..], 2),
         ] {
-            let fds: Vec<_> = (0..count).map(|_| lingering.socket()).collect();
-            let before = passed;
             for socket in [target.producer_socket(), target.consumer_socket()] {
                 let Some(socket) = socket else { continue };
-                passed += u64::from(pass(&socket, bytes, &borrow(&fds)));
+                let fds = (0..count).map(|_| lingering.socket()).collect();
+                passed += u64::from(give(&socket, bytes, fds));
                 sockets.push_back(socket);
-            }
-            if passed == before {
-                // This process would wait for them itself.
-                std::mem::forget(fds);
             }
         }
         while sockets.len() > CONNECTIONS {

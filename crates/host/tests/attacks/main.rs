@@ -34,6 +34,7 @@ attacks! {
     descriptors
     lingering
     unfinished_frames
+    vanishing_memory
 }
 
 /// The service, in a process of its own.

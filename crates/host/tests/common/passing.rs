@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ferretto_ipc::socket::Socket;
+use ferretto_ipc::{CloseHere, Disposal as _};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt};
 
 /// Sends bytes together with these descriptors. Returns whether that was possible.
@@ -36,6 +37,8 @@ impl Lingering {
     pub(crate) fn socket(&mut self) -> OwnedFd {
         if self.made.is_multiple_of(BACKLOG) {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            // As little as can be is taken from its connections.
+            sockopt::set_socket_recv_buffer_size(&listener, 1).unwrap();
             self.listeners.push_front(listener);
             self.listeners.truncate(LISTENERS);
         }
@@ -51,6 +54,16 @@ impl Lingering {
     }
 }
 
-pub(crate) fn borrow(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
-    fds.iter().map(AsFd::as_fd).collect()
+/// Passes some, and closes them here. Returns whether they could be passed.
+pub(crate) fn give(socket: &Socket, bytes: &[u8], fds: Vec<OwnedFd>) -> bool {
+    let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    let passed = pass(socket, bytes, &borrowed);
+    for fd in fds {
+        match passed {
+            true => drop(fd),
+            // This would be the thread that waits.
+            false => CloseHere.close(fd),
+        }
+    }
+    passed
 }
