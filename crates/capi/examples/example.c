@@ -125,7 +125,7 @@ int main(void) {
   source = PerfettoDsImplCreate();
   if (!PerfettoDsImplRegister(source, &source_enabled, encoded, sizeof encoded - 1)) return EXIT_FAILURE;
 
-  // Recordings begin when they like. This program stays for a while.
+  // A recording that runs already has all of it; others begin when they like.
   for (uint64_t number = 0; number < 300; number++) {
     work(number);
     if (number % 100 == 0) report("still here");

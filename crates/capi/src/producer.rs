@@ -18,21 +18,24 @@ pub struct PerfettoProducerBackendInitArgs {
 impl PerfettoProducerBackendInitArgs {
     fn start(&self, kind: BackendKind, way: Way) {
         let name = std::env::args_os().next().unwrap_or_default();
+        let options = ProducerOptions {
+            name: name.to_string_lossy().into_owned(),
+            memory_size_hint: self.memory_kb.saturating_mul(1024),
+            scraping: Scraping::Enabled,
+            sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION"), " (C)").to_owned(),
+            ..ProducerOptions::default()
+        };
         let backend = Backend {
             kind,
-            options: ProducerOptions {
-                name: name.to_string_lossy().into_owned(),
-                memory_size_hint: self.memory_kb.saturating_mul(1024),
-                scraping: Scraping::Enabled,
-                sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION"), " (C)").to_owned(),
-                ..ProducerOptions::default()
-            },
+            patience: Backend::usual_patience(kind, &options, &way),
+            options,
             way,
         };
         // There is nobody to tell but the user; the program goes on, unrecorded.
         if let Err(error) = engine::start([backend]) {
             eprintln!("ferretto: cannot start tracing: {error}");
         }
+        engine::wait_for_recordings(None);
     }
 }
 
@@ -73,7 +76,8 @@ pub unsafe extern "C" fn PerfettoProducerBackendInitArgsDestroy(
     }
 }
 
-/// Makes this process part of recordings by the service of this machine, now or as soon as there is one.
+/// Makes this process part of recordings by the service of this machine, now or as soon as there is one. When this
+/// returns, recordings that were running include what has been registered; what is registered later is waited for then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerSystemInit(args: *const PerfettoProducerBackendInitArgs) {
     // SAFETY: see the crate.

@@ -114,7 +114,7 @@ impl PerfettoTracingSessionImpl {
     /// start, of packets before the end. With the other library one thread does all of this, in order.
     fn let_everything_arrive(&self) {
         if self.is_in_process && !crate::thread::is_engine() {
-            engine::wait_until_ready(ARRIVAL_LIMIT);
+            engine::wait_for_recordings(Some(ARRIVAL_LIMIT));
             engine::sync(ARRIVAL_LIMIT);
         }
     }

@@ -57,9 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .register(Rounds {
             ends: Mutex::new(ends),
         })?;
-    ferretto::Options::new()
-        .wait(Duration::from_secs(1))
-        .init()?;
+    ferretto::init()?;
     for round in 0..1000 {
         rounds.trace(|context| {
             if !std::mem::replace(&mut context.state().is_described, true) {

@@ -75,9 +75,7 @@ fn pack(items: &[Item]) {
 }
 
 fn main() -> Result<(), ferretto::InitError> {
-    ferretto::Options::new()
-        .wait(Duration::from_secs(1))
-        .init()?;
+    ferretto::init()?;
     let mut shop = Shop { orders: 0 };
     for id in 0..10 {
         let order = Order {

@@ -25,10 +25,7 @@ static BYTES: CounterTrack = CounterTrack::new("bytes summed up").unit(Unit::Byt
 
 fn main() -> Result<(), ferretto::InitError> {
     ferretto::register_categories(CATEGORIES);
-    // Waiting a little makes sure that a recording that is running sees the first events as well.
-    ferretto::Options::new()
-        .wait(Duration::from_secs(1))
-        .init()?;
+    ferretto::init()?;
 
     let (sender, jobs) = mpsc::channel();
     let worker = thread::Builder::new()

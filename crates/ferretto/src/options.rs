@@ -213,8 +213,16 @@ impl Options {
         self
     }
 
-    /// Waits in [`init`](Self::init) until recordings that are running already include this process, at most this
-    /// long, and not at all if there is no service. Without this, events of the first milliseconds may be missing.
+    /// How long to wait in [`init`](Self::init) until recordings that are running already include this process, for all
+    /// of its services. There is no wait for services that are not there.
+    ///
+    /// By default the machine's service is waited for, for at most 200 ms; two seconds if whoever started the program
+    /// names it in `PERFETTO_PRODUCER_SOCK_NAME`, as `ferretto record` does. It usually takes less than a millisecond. The
+    /// first events after a wait that was too short may be missing; the recording says so. With [`Duration::ZERO`] there is
+    /// no wait, and nothing is said.
+    ///
+    /// The machine's service is waited for in the same way when data sources are [registered](crate::register_data_source)
+    /// after that.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
@@ -229,7 +237,8 @@ impl Options {
         self
     }
 
-    /// Starts a thread that connects to the services, now or as soon as they are there. Later calls add services of
+    /// Starts a thread that connects to the services, now or as soon as they are there, and
+    /// [waits](Self::wait) for recordings that are running. Later calls add services of
     /// kinds that are not there yet; the options of those that are stay as they are. They also wait, if told to.
     ///
     /// # Errors
@@ -242,9 +251,7 @@ impl Options {
         }
         track_event::register();
         engine::start(self.into_backends()?)?;
-        if let Some(limit) = wait {
-            engine::wait_until_ready(limit);
-        }
+        engine::wait_for_recordings(wait);
         Ok(())
     }
 
@@ -257,6 +264,10 @@ impl Options {
         };
         let backend = |kind, way| Backend {
             kind,
+            patience: match self.wait {
+                Some(limit) if kind == BackendKind::System => limit,
+                _ => Backend::usual_patience(kind, &options, &way),
+            },
             options: options.clone(),
             way,
         };
@@ -292,6 +303,9 @@ fn in_process(_machine_id: u32) -> Result<Way, InitError> {
 }
 
 /// Makes this process part of recordings by the service of this machine. See [`Options`] for more control.
+///
+/// When this returns, recordings that were running record what comes next: it [waits](Options::wait) for them. If there is
+/// no service it returns at once.
 ///
 /// # Errors
 ///

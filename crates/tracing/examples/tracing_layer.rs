@@ -16,10 +16,7 @@ struct Request {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Waits a moment for recordings that run already, so that the first spans are in them.
-    ferretto::Options::new()
-        .wait(Duration::from_secs(1))
-        .init()?;
+    ferretto::init()?;
     // Requests are entered by several threads, one after the other: arrows show the way.
     FerrettoLayer::new()
         .spans_by(|metadata| match metadata.name() {

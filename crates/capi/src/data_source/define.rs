@@ -299,6 +299,8 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
     data_source.enabled.watch_forks();
     // SAFETY: see the crate.
     unsafe { enabled_ptr.write(data_source.enabled.address()) };
+    // What the program writes next is recorded.
+    engine::wait_for_recordings(None);
     true
 }
 

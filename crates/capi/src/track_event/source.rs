@@ -109,6 +109,7 @@ pub extern "C" fn PerfettoTeInit() {
         ANY.flag.watch_forks();
         index
     });
+    engine::wait_for_recordings(None);
 }
 
 /// Tells the service which categories there are now.

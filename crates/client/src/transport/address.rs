@@ -48,6 +48,16 @@ impl AtAddress {
         self
     }
 
+    /// Whether the environment names a service on this machine for producers. Then whoever started this process wants it
+    /// to be recorded there.
+    pub fn is_named_for_producers() -> bool {
+        std::env::var_os(names::PRODUCER_SOCKET_VARIABLE).is_some()
+            && matches!(
+                names::producer_address(),
+                Ok(Address::Path(_) | Address::Abstract(_))
+            )
+    }
+
     fn producer_address(&self) -> Result<Address, AddressError> {
         match &self.producers {
             Some(address) => Ok(address.clone()),

@@ -86,7 +86,8 @@ impl DataSourceOptions {
     }
 
     /// Offers the data source to recordings by the present and all future services of this process, which may also be
-    /// set up later. A second registration of the same type under the same name has no effect, and gives the first
+    /// set up later. When this returns, recordings by the machine's service that were running record what comes next; how
+    /// long that may take is for [`Options::wait`](crate::Options::wait). A second registration of the same type under the same name has no effect, and gives the first
     /// one's handle.
     ///
     /// # Errors
@@ -94,7 +95,7 @@ impl DataSourceOptions {
     /// See [`RegisterError`].
     pub fn register<D: DataSource>(self, source: D) -> Result<DataSourceHandle<D>, RegisterError> {
         static REGISTERING: PerProcess<Mutex<()>> = PerProcess::new();
-        let _registering = lock(REGISTERING.get_or_init(Mutex::default));
+        let registering = lock(REGISTERING.get_or_init(Mutex::default));
         let name = self.descriptor.name.clone().unwrap_or_default();
         let type_id = TypeId::of::<D>();
         if let Some(known) = context::find(type_id, &name) {
@@ -112,6 +113,8 @@ impl DataSourceOptions {
         registered.slots.watch_forks();
         let handle = DataSourceHandle::new(registered, index);
         context::introduce(type_id, name, handle);
+        drop(registering);
+        engine::wait_for_recordings(None);
         Ok(handle)
     }
 }

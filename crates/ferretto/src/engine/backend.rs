@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use ferretto_client::transport::{Connect, ProducerPort};
+use ferretto_client::transport::{AtAddress, Connect, ProducerPort};
 use ferretto_client::{Producer, ProducerOptions};
 use ferretto_shm::fork::AppendList;
 
@@ -31,6 +32,8 @@ pub struct Backend {
     pub options: ProducerOptions,
     /// The way there.
     pub way: Way,
+    /// How long set-up waits for recordings that are running already; see [`usual_patience`](Self::usual_patience).
+    pub patience: Duration,
 }
 
 /// The way to a service.
@@ -47,7 +50,25 @@ pub enum Way {
 /// What this process and its parents have been set up with; the last one comes first.
 static BACKENDS: AppendList<Backend> = AppendList::new();
 
+/// How long a service may take to include this process in recordings that are running.
+const SERVICE_PATIENCE: Duration = Duration::from_millis(200);
+/// As long, if whoever started the program named the service, as `ferretto record` does: then nothing matters more.
+const RECORDER_PATIENCE: Duration = Duration::from_secs(2);
+
 impl Backend {
+    /// How long set-up usually waits for recordings by a service. Those by a service of the program's own begin when the
+    /// program wants them to.
+    pub fn usual_patience(kind: BackendKind, options: &ProducerOptions, way: &Way) -> Duration {
+        let is_found = matches!(way, Way::Socket) && options.address.is_none();
+        match kind {
+            BackendKind::System if is_found && AtAddress::is_named_for_producers() => {
+                RECORDER_PATIENCE
+            }
+            BackendKind::System => SERVICE_PATIENCE,
+            BackendKind::InProcess | BackendKind::Custom => Duration::ZERO,
+        }
+    }
+
     pub(super) fn producer(&self) -> io::Result<Producer> {
         let options = self.options.clone();
         match &self.way {

@@ -9,6 +9,7 @@
 mod adoption;
 mod backend;
 mod completion;
+mod connections;
 mod driver;
 #[cfg(all(loom, test))]
 mod model;
@@ -25,7 +26,7 @@ mod startup;
 pub use backend::{Backend, BackendKind, Way};
 pub use completion::Completion;
 pub use outlet::Outlet;
-pub use runtime::{backends, is_started, revive, start, sync, trigger, wait_until_ready};
+pub use runtime::{backends, is_started, revive, start, sync, trigger, wait_for_recordings};
 pub use settings::{Settings, settings, settle};
 pub use slots::{MAX_INSTANCES, Opened, Slots, Target, UNKNOWN, bits};
 pub use source::{

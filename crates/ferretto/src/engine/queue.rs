@@ -5,14 +5,16 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock};
+use std::thread::ThreadId;
+use std::time::Instant;
 
 use ferretto_client::Producer;
 use ferretto_shm::fork::PerProcess;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::backend::BackendKind;
+use super::connections::Connections;
 use super::primitive::lock;
 use super::startup::StartupRequest;
 
@@ -34,6 +36,8 @@ pub(super) enum Command {
     Startup(Box<StartupRequest>),
     /// End the startup tracing with this number.
     AbortStartup(u64),
+    /// Find out when every service has processed everything sent before; the number tells it from other times.
+    Settle(u64),
 }
 
 /// What is done.
@@ -58,26 +62,15 @@ pub(super) enum Synced {
     Answered,
 }
 
-/// How far a connection is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Progress {
-    #[default]
-    Connecting,
-    /// Sessions that were running when this process connected have been started.
-    Ready,
-    /// There is no service, at present.
-    Absent,
-}
-
 /// The link between the background thread and everyone else.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     commands: Mutex<VecDeque<Command>>,
     /// Made with the thread.
     wake: OnceLock<OwnedFd>,
-    /// Of every connection.
-    progress: Mutex<Vec<Progress>>,
-    progressed: Condvar,
+    /// The background thread.
+    server: OnceLock<ThreadId>,
+    pub(super) connections: Connections,
 }
 
 static QUEUE: PerProcess<Queue> = PerProcess::new();
@@ -119,6 +112,16 @@ impl Queue {
         lock(&self.commands).pop_front()
     }
 
+    /// This is the background thread.
+    pub(super) fn serve_here(&self) {
+        let _ = self.server.set(std::thread::current().id());
+    }
+
+    /// Whether this is the background thread.
+    pub(super) fn is_served_here(&self) -> bool {
+        self.server.get() == Some(&std::thread::current().id())
+    }
+
     /// What becomes readable when something is sent.
     pub(super) fn wake_fd(&self) -> io::Result<BorrowedFd<'_>> {
         if self.wake.get().is_none() {
@@ -137,28 +140,6 @@ impl Queue {
             let _ = rustix::io::read(wake, &mut [0; 8]);
         }
     }
-
-    /// There is another connection.
-    pub(super) fn expect_connection(&self) {
-        lock(&self.progress).push(Progress::Connecting);
-    }
-
-    pub(super) fn set_progress(&self, link: usize, progress: Progress) {
-        if let Some(known) = lock(&self.progress).get_mut(link) {
-            *known = progress;
-        }
-        self.progressed.notify_all();
-    }
-
-    /// Waits until every connection is ready or there is none; returns whether one is ready.
-    pub(super) fn wait_until_ready(&self, limit: Duration) -> bool {
-        let waiting = |progress: &mut Vec<Progress>| progress.contains(&Progress::Connecting);
-        let (progress, _) = self
-            .progressed
-            .wait_timeout_while(lock(&self.progress), limit, waiting)
-            .unwrap_or_else(PoisonError::into_inner);
-        progress.contains(&Progress::Ready)
-    }
 }
 
 impl fmt::Debug for Command {
@@ -172,6 +153,7 @@ impl fmt::Debug for Command {
             Self::Trigger(..) => "Trigger",
             Self::Startup(_) => "Startup",
             Self::AbortStartup(_) => "AbortStartup",
+            Self::Settle(_) => "Settle",
         })
     }
 }

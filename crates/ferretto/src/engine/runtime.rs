@@ -79,7 +79,10 @@ fn start_thread(started: &mut bool) -> io::Result<()> {
     let wake = queue.wake_fd()?;
     std::thread::Builder::new()
         .name("ferretto".to_owned())
-        .spawn(move || Driver::new(queue, wake).run())?;
+        .spawn(move || {
+            queue.serve_here();
+            Driver::new(queue, wake).run();
+        })?;
     *started = true;
     Ok(())
 }
@@ -87,15 +90,28 @@ fn start_thread(started: &mut bool) -> io::Result<()> {
 fn connect(backend: &Backend) -> io::Result<()> {
     let producer = backend.producer()?;
     let queue = queue::open();
-    queue.expect_connection();
+    queue.connections.add(backend.patience);
     queue.send(Command::Connect(backend.kind, Box::new(producer)));
     Ok(())
 }
 
-/// Waits until recordings that are running already include this process, at most for `limit`, and not for services that
-/// are not there. Returns whether there is a service.
-pub fn wait_until_ready(limit: Duration) -> bool {
-    queue::queue().is_some_and(|queue| queue.wait_until_ready(limit))
+/// Waits until recordings that are running already include all that is registered, at most for `limit`, or as long as
+/// the [patience](Backend::patience) with each service lasts, and not for services that are not there. Returns whether
+/// there is a service.
+///
+/// Does nothing on the background thread, which calls data sources.
+pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
+    let Some(queue) = queue::queue() else {
+        return false;
+    };
+    if queue.is_served_here() {
+        return false;
+    }
+    let Some(number) = queue.connections.number(limit) else {
+        return false;
+    };
+    queue.send(Command::Settle(number));
+    queue.connections.wait(number, limit)
 }
 
 /// Waits until every service there is has processed everything sent before, at most for `limit`. Returns whether there

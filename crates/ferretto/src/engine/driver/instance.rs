@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use ferretto_client::InstanceId;
 use ferretto_proto::DataSourceConfig;
+use ferretto_proto::fields::trace_packet;
 
 use super::guarded;
 use crate::engine::completion::Completion;
 use crate::engine::outlet::Outlet;
 use crate::engine::queue::Done;
 use crate::engine::source::Kind;
+
+/// A reason of TracePacket's: something is missing, because its writer gave it up.
+const ABANDONED: u64 = 1 | 128;
 
 /// How far an instance is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,13 @@ impl Instance {
             self.stage = Stage::Started;
             guarded(|| self.kind.source().start(self.place));
         }
+    }
+
+    /// Says in the recording that something may be missing: the program has gone on before it could begin.
+    pub(super) fn tell_late(&self) {
+        let mut writer = self.outlet.create_writer();
+        let mut packet = writer.new_packet();
+        packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, ABANDONED);
     }
 
     /// Asks it to stop. Does nothing the second time.

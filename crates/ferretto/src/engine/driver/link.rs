@@ -1,7 +1,7 @@
 //! One connection to a service, over all the times it is lost and made again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use ferretto_client::{Producer, ProducerHandle};
@@ -21,8 +21,8 @@ pub(super) struct Link {
     /// Which connection this is, counted.
     pub(super) connection: u64,
     is_connected: bool,
-    /// Set when the service has answered that everything before was processed.
-    synced: Arc<AtomicBool>,
+    /// What was [asked](Self::settle) and answered last, plus one; 0 if that has been [taken](Self::take_settled).
+    settled: Arc<AtomicU64>,
     flushes: Flushes,
     triggers: Vec<(String, Instant)>,
     /// The number of the next recording that is expected.
@@ -37,18 +37,17 @@ impl Link {
             producer,
             connection: 0,
             is_connected: false,
-            synced: Arc::default(),
+            settled: Arc::default(),
             flushes: Flushes::default(),
             triggers: Vec::new(),
             next_reservation: 1,
         }
     }
 
-    pub(super) fn connected(&mut self) {
+    /// There is a connection; data sources have been registered. `number` is the last that was to be settled.
+    pub(super) fn connected(&mut self, number: u64) {
         self.is_connected = true;
-        let synced = Arc::clone(&self.synced);
-        self.handle
-            .sync(move || synced.store(true, Ordering::Release));
+        self.settle(number);
         let now = Instant::now();
         let triggers = std::mem::take(&mut self.triggers);
         let names: Vec<&str> = triggers
@@ -63,15 +62,26 @@ impl Link {
 
     pub(super) fn disconnected(&mut self) {
         self.is_connected = false;
+        self.settled = Arc::default();
         // What is completed late belongs to no connection.
         self.connection += 1;
         self.flushes = Flushes::default();
         self.next_reservation = 1;
     }
 
-    /// Whether the service has answered since the connection was made; true once.
-    pub(super) fn take_synced(&mut self) -> bool {
-        self.synced.swap(false, Ordering::Acquire)
+    /// Asks the service to answer when it has processed everything sent before, if it is there.
+    pub(super) fn settle(&mut self, number: u64) {
+        if self.is_connected {
+            let settled = Arc::clone(&self.settled);
+            self.handle.sync(move || {
+                settled.fetch_max(number + 1, Ordering::Release);
+            });
+        }
+    }
+
+    /// What the service has answered since this was called last. What it sent before that answer has been received.
+    pub(super) fn take_settled(&mut self) -> Option<u64> {
+        self.settled.swap(0, Ordering::Acquire).checked_sub(1)
     }
 
     pub(super) fn begin_flush(&mut self, request: u64, parts: usize) {

@@ -19,8 +19,9 @@ use self::instance::{Instance, Stage};
 use self::link::Link;
 use self::startups::Startups;
 use super::completion::Completion;
+use super::connections::Progress;
 use super::outlet::{Destination, Outlet};
-use super::queue::{Command, Done, Progress, Queue, Synced};
+use super::queue::{Command, Done, Queue, Synced};
 use super::settings::{Settings, settings};
 use super::slots::MAX_INSTANCES;
 use super::source::{FlushFlags, Kind, Setup, kinds};
@@ -37,6 +38,8 @@ pub(super) struct Driver {
     next_instance: u64,
     startups: Startups,
     settings: Settings,
+    /// The last that was to be settled.
+    number: u64,
 }
 
 impl Driver {
@@ -50,6 +53,7 @@ impl Driver {
             next_instance: 1,
             startups: Startups::default(),
             settings: settings(),
+            number: 0,
         }
     }
 
@@ -67,8 +71,10 @@ impl Driver {
                     // What that has completed comes before the next event.
                     self.run_commands();
                 }
-                if self.links[link].take_synced() {
-                    self.queue.set_progress(link, Progress::Ready);
+                // After the events that came before the answer.
+                if let Some(number) = self.links[link].take_settled() {
+                    let progress = Progress::Settled(number);
+                    self.queue.connections.set_progress(link, progress);
                 }
             }
             self.expire_startups(Instant::now());
@@ -121,6 +127,10 @@ impl Driver {
                 }
                 Command::Startup(request) => self.begin_startup(*request),
                 Command::AbortStartup(number) => self.abort_startup(number),
+                Command::Settle(number) => {
+                    self.number = number.max(self.number);
+                    self.links.iter_mut().for_each(|link| link.settle(number));
+                }
             }
         }
     }
@@ -160,7 +170,7 @@ impl Driver {
 
     fn handle(&mut self, link: usize, event: Event) {
         match event {
-            Event::Connected => self.links[link].connected(),
+            Event::Connected => self.links[link].connected(self.number),
             Event::Disconnected(reason) => self.disconnected(link, &reason),
             Event::Setup { instance, config } => self.set_up(link, instance, Arc::new(*config)),
             Event::Start { instance, config } => self.start(link, instance, &config),
@@ -186,7 +196,7 @@ impl Driver {
     }
 
     fn disconnected(&mut self, link: usize, reason: &LostReason) {
-        self.queue.set_progress(link, Progress::Absent);
+        self.queue.connections.set_progress(link, Progress::Absent);
         if matches!(
             reason,
             LostReason::Address(_)
@@ -293,7 +303,11 @@ impl Driver {
 
     fn start(&mut self, link: usize, id: InstanceId, config: &DataSourceConfig) {
         let handle = self.links[link].handle.clone();
+        let is_late = self.queue.connections.is_late(link);
         if let Some(instance) = self.find_mut(link, id) {
+            if is_late {
+                instance.tell_late();
+            }
             if let Some(reservation) = instance.reservation {
                 handle.bind_startup(reservation, config.target_buffer.unwrap_or(0));
             }

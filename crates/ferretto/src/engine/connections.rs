@@ -1,0 +1,117 @@
+//! How far the connections to services are, for those who wait for them.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::primitive::lock;
+
+/// Longer than any program runs.
+const FOREVER: Duration = Duration::from_secs(1 << 32);
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Connecting,
+    /// What was registered before [`Command::Settle`](super::queue::Command::Settle) with this number takes part in the
+    /// sessions that were running then.
+    Settled(u64),
+    /// There is no service, at present.
+    Absent,
+}
+
+#[derive(Debug)]
+struct Connection {
+    progress: Progress,
+    /// How long it is waited for, if nothing else is said.
+    patience: Duration,
+    /// Somebody went on without it: what begins now begins late.
+    is_late: bool,
+}
+
+impl Connection {
+    fn is_awaited(&self, number: u64) -> bool {
+        match self.progress {
+            Progress::Connecting => true,
+            Progress::Settled(settled) => settled < number,
+            Progress::Absent => false,
+        }
+    }
+
+    /// How long it may take.
+    fn patience(&self, limit: Option<Duration>) -> Duration {
+        limit.unwrap_or(self.patience).min(FOREVER)
+    }
+}
+
+/// All connections, in the order they were set up.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: Vec<Connection>,
+    /// The number given out last.
+    numbers: u64,
+}
+
+impl Connections {
+    /// There is another one.
+    pub(super) fn add(&self, patience: Duration) {
+        lock(&self.state).all.push(Connection {
+            progress: Progress::Connecting,
+            patience,
+            is_late: false,
+        });
+    }
+
+    pub(super) fn set_progress(&self, link: usize, progress: Progress) {
+        if let Some(known) = lock(&self.state).all.get_mut(link) {
+            known.progress = progress;
+            // What is begun from now on begins in time, or without a service that was waited for.
+            known.is_late = false;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Whether somebody has gone on without this one, so that recordings that begin now begin late.
+    pub(super) fn is_late(&self, link: usize) -> bool {
+        let state = lock(&self.state);
+        state.all.get(link).is_some_and(|known| known.is_late)
+    }
+
+    /// A number to [wait](Self::wait) for; `None` if nobody would.
+    pub(super) fn number(&self, limit: Option<Duration>) -> Option<u64> {
+        let mut state = lock(&self.state);
+        let mut patiences = state.all.iter().map(|known| known.patience(limit));
+        if patiences.all(|patience| patience.is_zero()) {
+            return None;
+        }
+        state.numbers += 1;
+        Some(state.numbers)
+    }
+
+    /// Waits until all connections have settled what the number stands for, at most for `limit`, or as long as is usual
+    /// for each, and not for services that are not there. Returns whether there is one.
+    pub(super) fn wait(&self, number: u64, limit: Option<Duration>) -> bool {
+        let begun = Instant::now();
+        let mut state = lock(&self.state);
+        loop {
+            let now = Instant::now();
+            let awaited = state.all.iter().filter(|known| known.is_awaited(number));
+            let due = awaited.map(|known| begun + known.patience(limit));
+            let Some(due) = due.filter(|due| *due > now).min() else {
+                break;
+            };
+            let waited = self.changed.wait_timeout(state, due - now);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        for known in &mut state.all {
+            known.is_late |= known.is_awaited(number) && !known.patience(limit).is_zero();
+        }
+        let mut all = state.all.iter();
+        all.any(|known| matches!(known.progress, Progress::Settled(_)))
+    }
+}

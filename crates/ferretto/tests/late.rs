@@ -1,0 +1,72 @@
+//! A program that goes on before recordings have begun: they say so.
+
+mod common;
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use common::{LIMIT, Service, config, source, start, stop};
+use ferretto::{DataSource, Instance};
+use ferretto_client::Consumer;
+use ferretto_proto::fields::trace_packet;
+use ferretto_wire::Fields;
+
+/// Holds up what comes after its own start.
+struct Slow {
+    reached: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl DataSource for Slow {
+    type Instance = ();
+    type Thread = ();
+
+    fn setup(&self, _: &ferretto::proto::DataSourceConfig) {}
+
+    fn start(&self, _: &Instance<Self>) {
+        self.reached.send(()).unwrap();
+        let _ = self.go_on.lock().unwrap().recv_timeout(LIMIT);
+    }
+}
+
+#[test]
+fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
+    let service = Service::start();
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    let sources = vec![source("test.slow", None), source("track_event", None)];
+    start(&mut consumer, config(sources));
+
+    let ((reached, is_reached), (go_on, may_go_on)) = (channel(), channel());
+    let go_on_later = Mutex::new(may_go_on);
+    let slow = Slow {
+        reached,
+        go_on: go_on_later,
+    };
+    // Before track events, so that it starts before them.
+    ferretto::register_data_source("test.slow", slow).unwrap();
+    let options = ferretto::Options::new().address(service.producers.clone());
+    options.wait(Duration::from_millis(1)).init().unwrap();
+    is_reached.recv_timeout(LIMIT).unwrap();
+    ferretto::instant!("late", "before it began");
+    go_on.send(()).unwrap();
+    assert!(ferretto::flush(LIMIT));
+    ferretto::Options::new().wait(LIMIT).init().unwrap();
+    ferretto::instant!("late", "after that");
+
+    let packets = stop(&mut consumer);
+    let has = |text: &str| {
+        let text = text.as_bytes();
+        let mut packets = packets.iter();
+        packets.any(|packet| packet.windows(text.len()).any(|part| part == text))
+    };
+    assert!(has("after that") && !has("before it began"));
+    let field = trace_packet::PREVIOUS_PACKET_DROPPED;
+    let reasons = packets.iter().filter_map(|packet| {
+        let mut fields = Fields::new(packet).map_while(Result::ok);
+        fields.find(|found| found.number == field)?.as_u64()
+    });
+    // More than that nothing is known of what was before.
+    let told = reasons.filter(|reason| *reason > 1);
+    assert_ne!(told.count(), 0);
+}
