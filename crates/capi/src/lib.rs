@@ -20,6 +20,7 @@ mod clock;
 mod data_source;
 mod decoder;
 mod flag;
+mod gate;
 mod heap_buffer;
 mod producer;
 mod reentrant;

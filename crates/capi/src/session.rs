@@ -11,6 +11,8 @@ use ferretto::engine;
 use ferretto::in_process::InProcess;
 use ferretto::session::{Backend, RecordingConfig, Session};
 
+use crate::gate::Gate;
+
 /// Called when a recording has ended.
 pub type PerfettoTracingSessionStopCb =
     Option<unsafe extern "C" fn(*mut PerfettoTracingSessionImpl, user_arg: *mut c_void)>;
@@ -44,6 +46,8 @@ pub struct PerfettoTracingSessionImpl {
     session: Option<Session>,
     is_in_process: bool,
     end: Arc<Mutex<End>>,
+    /// What the program's functions are called through.
+    gate: Arc<Gate>,
 }
 
 /// What the program wants to be told of the end.
@@ -77,6 +81,7 @@ impl PerfettoTracingSessionImpl {
             session: Session::open(backend).ok(),
             is_in_process,
             end: Arc::default(),
+            gate: Arc::default(),
         }))
     }
 
@@ -95,7 +100,7 @@ impl PerfettoTracingSessionImpl {
         let Some(session) = &self.session else {
             return;
         };
-        let end = Arc::clone(&self.end);
+        let (end, gate) = (Arc::clone(&self.end), Arc::clone(&self.gate));
         // However it ends.
         session.wait_for_end(Duration::MAX).then(move |_| {
             let callback = end
@@ -104,8 +109,10 @@ impl PerfettoTracingSessionImpl {
                 .callback
                 .take();
             if let Some(notify) = callback {
-                // SAFETY: the program's function, called as it was promised, once.
-                unsafe { (notify.callback)(notify.session, notify.user_arg) };
+                gate.pass(|| {
+                    // SAFETY: the program's function, called as it was promised, once.
+                    unsafe { (notify.callback)(notify.session, notify.user_arg) };
+                });
             }
         });
     }
@@ -268,13 +275,17 @@ pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
         }
     }
     let flushed = cb.map(|callback| Flushed(callback, session, user_arg));
-    let tell = move |success| {
-        flushed
-            .into_iter()
-            .for_each(|flushed| flushed.call(success))
-    };
     // SAFETY: see the crate.
-    match unsafe { &(*session).session } {
+    let this = unsafe { &*session };
+    let gate = Arc::clone(&this.gate);
+    let tell = move |success| {
+        gate.pass(|| {
+            flushed
+                .into_iter()
+                .for_each(|flushed| flushed.call(success));
+        });
+    };
+    match &this.session {
         Some(session) => session
             .flush(flush_limit(timeout_ms))
             .then(move |result| tell(result.is_ok())),
@@ -373,7 +384,8 @@ pub unsafe extern "C" fn PerfettoTracingSessionReadTraceBlocking(
     reader().pass(&[], false);
 }
 
-/// Ends the recording and forgets it. Functions that have not been called yet are not called any more.
+/// Ends the recording and forgets it. Functions that have not been called yet are not called any more, and those that are
+/// being called by other threads have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionDestroy(session: *mut PerfettoTracingSessionImpl) {
     if session.is_null() {
@@ -381,6 +393,6 @@ pub unsafe extern "C" fn PerfettoTracingSessionDestroy(session: *mut PerfettoTra
     }
     // SAFETY: from one of the functions that open sessions, not used any more.
     let session = unsafe { Box::from_raw(session) };
-    session.end().callback = None;
+    session.gate.close();
     drop(session);
 }

@@ -14,8 +14,8 @@ use crate::writer::Backing;
 /// has stopped and the thread notices, or the thread ends.
 #[repr(C)]
 pub(crate) struct Tracer {
-    /// [`tag`](Self::tag) of its address.
-    tag: usize,
+    /// The next one of this thread's, see [`TRACERS`].
+    next: *mut Self,
     /// Which instance.
     pub(crate) epoch: u64,
     /// How often its incremental state had been cleared, when this thread noticed last.
@@ -29,7 +29,7 @@ impl Tracer {
     /// The tracer is of use after [`settle`](Self::settle).
     pub(crate) fn new(epoch: u64, clears: u32, writer: TraceWriter) -> Self {
         Self {
-            tag: 0,
+            next: ptr::null_mut(),
             epoch,
             clears,
             writer,
@@ -45,25 +45,42 @@ impl Tracer {
     pub(crate) unsafe fn settle(tracer: *mut Self) {
         // SAFETY: by contract.
         unsafe {
-            (*tracer).tag = Self::tag(tracer);
+            (*tracer).next = TRACERS.replace(tracer);
             (*tracer).backing = Backing::Packet(&raw mut (*tracer).writer);
         }
     }
 
-    /// Whether there is a tracer at an address, rather than a writer that a program has.
-    ///
-    /// # Safety
-    ///
-    /// The first eight bytes at the address are readable.
+    /// Whether there is a tracer of this thread's at an address, rather than a writer that a program has. Does not look
+    /// at what is there.
     #[inline]
-    pub(crate) unsafe fn is(address: *mut Self) -> bool {
-        // SAFETY: by contract; nothing but a tracer contains a number made of its own address.
-        unsafe { (&raw const (*address).tag).read_unaligned() == Self::tag(address) }
+    pub(crate) fn is(address: *mut Self) -> bool {
+        let mut tracer = TRACERS.get();
+        while !tracer.is_null() && tracer != address {
+            // SAFETY: tracers in the list are valid: they leave it when they are dropped.
+            tracer = unsafe { (*tracer).next };
+        }
+        !tracer.is_null()
     }
+}
 
-    #[inline]
-    fn tag(address: *mut Self) -> usize {
-        (address as usize).rotate_left(17) ^ 0x7ace_5eed_f057_1e55
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let this = ptr::from_mut(self);
+        let mut tracer = TRACERS.get();
+        if tracer == this {
+            TRACERS.set(self.next);
+            return;
+        }
+        // SAFETY: as in `is`.
+        unsafe {
+            while !tracer.is_null() {
+                if (*tracer).next == this {
+                    (*tracer).next = self.next;
+                    return;
+                }
+                tracer = (*tracer).next;
+            }
+        }
     }
 }
 
@@ -77,6 +94,9 @@ pub(crate) struct Thread {
 thread_local! {
     /// Null before the first use and while the thread ends. Has no destructor, so that looking at it is cheap.
     static CURRENT: Cell<*mut Thread> = const { Cell::new(ptr::null_mut()) };
+
+    /// The first of this thread's tracers, which are few. Has no destructor either.
+    static TRACERS: Cell<*mut Tracer> = const { Cell::new(ptr::null_mut()) };
 
     /// This is the engine's thread, which must not wait for itself.
     static IS_ENGINE: Cell<bool> = const { Cell::new(false) };
@@ -103,6 +123,11 @@ impl Drop for Owner {
         if !thread.is_null() {
             // Trace points in the functions that free the program's state are ignored.
             let _inside = point::enter();
+            if is_main_thread() {
+                // The process ends. What those functions use may be gone already, so they are not called.
+                // SAFETY: as below.
+                unsafe { (*thread).data_sources.keep_states() };
+            }
             // SAFETY: made by `create` for this thread, and nothing refers to it any more.
             drop(unsafe { Box::from_raw(thread) });
         }
@@ -129,4 +154,9 @@ fn create() -> *mut Thread {
     let thread = Box::into_raw(Box::default());
     CURRENT.set(thread);
     thread
+}
+
+/// Whether this thread ends with the process.
+fn is_main_thread() -> bool {
+    u32::try_from(ferretto_shm::thread_id()) == Ok(std::process::id())
 }

@@ -257,3 +257,33 @@ fn the_heap_takes_messages_of_any_size() {
         PerfettoHeapBufferDestroy(buffer, stream);
     }
 }
+
+/// Up to version 58 the function returned a writer, in memory that the caller has not written to.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn sdk_035_what_lies_where_a_writer_is_returned_does_not_matter() {
+    init_with(64);
+    let source = Source::register("returned", |_| {});
+    let session = Source::record("returned");
+    let mut writer = [0usize; 5];
+    let place = writer.as_mut_ptr();
+    for left in [
+        0,
+        usize::MAX,
+        place as usize,
+        (place as usize).rotate_left(17) ^ 0x7ace_5eed_f057_1e55,
+    ] {
+        source.trace(|tracer| {
+            writer.fill(left);
+            // SAFETY: as programs of that version call it.
+            unsafe {
+                let begun = PerfettoDsTracerImplPacketBegin(place.cast(), tracer.tracer);
+                assert_eq!(begun, place.cast(), "{left:x}");
+                let body = text("returned");
+                PerfettoStreamWriterAppendBytesSlowpath(place.cast(), body.as_ptr(), body.len());
+                PerfettoDsTracerImplPacketEnd(tracer.tracer, place.cast());
+            }
+        });
+    }
+    assert_eq!(texts(&session.stop_and_read()), ["returned"; 4]);
+}

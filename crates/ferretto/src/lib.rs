@@ -39,8 +39,9 @@
 //! - [`testing::capture`] for tests of what a program traces, and the module [`interceptor`] for looking at packets where
 //!   they are written, for example to print them.
 //!
-//! A program that ends loses nothing that was written, unless a packet is larger than 4 KiB: the service reads the
-//! rest from the shared memory. [`flush`] makes sure of those, too.
+//! A program that ends by returning from `main` or by [`exit`](std::process::exit) loses nothing that was written without its
+//! being counted. One that is killed loses packets larger than 4 KiB at most: the rest the service reads from the shared
+//! memory. [`flush`] makes sure of those, too.
 #![forbid(unsafe_code)]
 
 mod data_source;

@@ -9,6 +9,7 @@ use crate::commit::{Commit, FlushCallback, MAX_COMMIT_BYTES};
 use crate::finder::Finder;
 use crate::ids::WriterIds;
 use crate::layout::{ChunkHeader, Layout, PageSize};
+use crate::loss::Untold;
 use crate::pages::Pages;
 use crate::patch::PatchList;
 use crate::pending::{Pending, PendingChunk};
@@ -108,6 +109,7 @@ pub struct Arbiter {
     process: u32,
     /// Locked before `state` by who needs both.
     outgoing: Mutex<Outgoing>,
+    untold: Untold,
     state: Apart<Mutex<State>>,
 }
 
@@ -159,6 +161,7 @@ impl Arbiter {
             held_back: AtomicBool::new(false),
             process: process_id(),
             outgoing: Mutex::default(),
+            untold: Untold::default(),
             state: Apart::default(),
         }))
     }
@@ -256,6 +259,20 @@ impl Arbiter {
     /// How many bytes a writer discards before it looks for a chunk again.
     pub(crate) fn retry_after(&self) -> u64 {
         self.options.retry_after
+    }
+
+    /// Losses that no writer has told of.
+    pub(crate) fn untold(&self) -> &Untold {
+        &self.untold
+    }
+
+    /// A writer has lost something, and could not mark it.
+    #[cold]
+    pub(crate) fn note_loss(&self, writer_id: u16) {
+        let target = lock(&self.state).targets.get(&writer_id).copied();
+        if let Some(target) = target {
+            self.untold.add(writer_id, target);
+        }
     }
 
     /// How many writers there are.

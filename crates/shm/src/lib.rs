@@ -15,21 +15,24 @@
 //! Chunks are acquired without a lock, and are smaller the more writers there are. The chunk states are checked by
 //! models of every order in which few threads can run: `bash .ci/run loom`.
 //!
-//! [`take_inherited`], [`fork`], [`Clock`], [`counter`](counter()) and [`thread_id`] with its neighbours are here because this is
-//! where unsafe code is: only in `region`, `chunk`, `sink::raw`, `prefetch`, `process`, `inherited`, `fork`, `clock`, `counter`, `who`
-//! and `testing`.
+//! `take_inherited` (with the feature `inherited`), [`fork`], [`at_exit`], [`Clock`], [`counter`](counter()) and
+//! [`thread_id`] with its neighbours are here because this is where unsafe code is: only in `region`, `chunk`, `sink::raw`,
+//! `prefetch`, `process`, `inherited`, `exit`, `fork`, `clock`, `counter`, `who` and `testing`.
 
 mod arbiter;
 mod chunk;
 mod clock;
 mod commit;
 mod counter;
+mod exit;
 mod extents;
 mod finder;
 pub mod fork;
 mod ids;
+#[cfg(any(feature = "inherited", test))]
 mod inherited;
 mod layout;
+mod loss;
 #[cfg(all(loom, test))]
 mod model;
 mod owned;
@@ -55,6 +58,8 @@ pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
 pub use clock::Clock;
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
 pub use counter::counter;
+pub use exit::at_exit;
+#[cfg(any(feature = "inherited", test))]
 pub use inherited::take_inherited;
 pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use prefetch::prefetch;

@@ -5,11 +5,32 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::fork::PerProcess;
 use crate::layout::Layout;
 
 /// The bits that say which chunks are taken; the others are the page's layout.
 const CHUNKS: u32 = (1 << 14) - 1;
+
+/// What this process writes to a file that it may have mapped more than once: a service may send the same one over two
+/// connections.
+pub(crate) fn of_file(device: u64, inode: u64, pages: usize) -> Arc<Owned> {
+    /// By device and inode, which are not used again while there is a mapping.
+    static FILES: PerProcess<Mutex<Vec<(u64, u64, Weak<Owned>)>>> = PerProcess::new();
+    let files = FILES.get_or_init(Mutex::default);
+    let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+    files.retain(|(.., owned)| owned.strong_count() != 0);
+    let mut known = files
+        .iter()
+        .filter(|file| (file.0, file.1) == (device, inode));
+    if let Some(owned) = known.find_map(|(.., owned)| owned.upgrade()) {
+        return owned;
+    }
+    let owned = Arc::new(Owned::new(pages));
+    files.push((device, inode, Arc::downgrade(&owned)));
+    owned
+}
 
 /// A word for each page that a region can have.
 pub(crate) struct Owned {

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::owned::Owned;
+use crate::owned::{self, Owned};
 use crate::primitive::{Apart, AtomicU16, AtomicU32, Shadow};
 
 /// The largest region either side accepts: 32 MiB.
@@ -82,7 +82,7 @@ pub struct Region {
     size: usize,
     backing: Backing,
     /// What this process writes.
-    owned: Owned,
+    owned: Arc<Owned>,
     /// Held while chunks are freed and while they are scraped, which must not happen at the same time: a chunk that is
     /// freed may be written again at once. Not in a model, which knows this and cannot wait for it.
     reading: Apart<Mutex<()>>,
@@ -133,7 +133,7 @@ impl Region {
             base,
             size,
             backing: Backing::Heap(start, layout),
-            owned: Owned::new(size / GRANULE),
+            owned: Arc::new(Owned::new(size / GRANULE)),
             reading: Apart::default(),
             shadow: Shadow::default(),
         })
@@ -174,6 +174,7 @@ impl Region {
     }
 
     fn map(fd: OwnedFd, size: usize) -> Result<Self, RegionError> {
+        let stat = fs::fstat(&fd).map_err(system("inspect"))?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust knows of. What
         // happens to its contents is covered by never creating references to them.
@@ -186,8 +187,8 @@ impl Region {
         Ok(Self {
             base,
             size,
+            owned: owned::of_file(stat.st_dev, stat.st_ino, size / GRANULE),
             backing: Backing::Mapping(fd),
-            owned: Owned::new(size / GRANULE),
             reading: Apart::default(),
             shadow: Shadow::default(),
         })

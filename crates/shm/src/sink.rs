@@ -84,6 +84,8 @@ pub struct ChunkSink {
     dropping: bool,
     /// Bytes discarded since the last attempt to get a chunk.
     discarded: u64,
+    /// That something was discarded is said nowhere yet.
+    is_untold: bool,
     first_packet: bool,
     drop_count: u64,
     written: u64,
@@ -128,6 +130,7 @@ impl ChunkSink {
             inflated: false,
             dropping: true,
             discarded: 0,
+            is_untold: false,
             first_packet: true,
             drop_count: 0,
             written: 0,
@@ -298,39 +301,57 @@ impl ChunkSink {
         if policy == ExhaustedPolicy::Drop {
             // The old chunk is kept until there is a new one: if there is none, it says so.
             let next = self.acquire(policy, 0, ChunkFlags::default());
-            if next.is_none() {
-                self.mark_loss();
-            }
+            let is_marked = next.is_none() && self.mark_loss();
             self.give_chunk_back();
-            return self.begin_chunk(next);
+            return self.begin_chunk(next, is_marked);
         }
         // A writer that waits must not keep others from getting on.
         self.give_chunk_back();
         let next = self.acquire(policy, 0, ChunkFlags::default());
-        self.begin_chunk(next)
+        self.begin_chunk(next, false)
     }
 
-    /// Goes on in a new chunk, or discards. Returns whether that ends a time of discarding.
-    fn begin_chunk(&mut self, chunk: Option<OwnedChunk>) -> bool {
+    /// Goes on in a new chunk, or discards, which the last chunk says if `is_marked`. Returns whether that ends a time of
+    /// discarding.
+    fn begin_chunk(&mut self, chunk: Option<OwnedChunk>, is_marked: bool) -> bool {
         let Some(chunk) = chunk else {
-            self.start_dropping();
+            self.start_dropping(is_marked);
             return false;
         };
         self.chunk = chunk;
+        if std::mem::take(&mut self.is_untold)
+            && let Some(arbiter) = &self.arbiter
+        {
+            // The packet that begins now says it.
+            arbiter.untold().remove(self.id);
+        }
         std::mem::take(&mut self.dropping)
     }
 
-    /// Marks in the current chunk that the packet after its last one is lost, if there is room.
-    fn mark_loss(&mut self) {
+    /// Marks in the current chunk that the packet after its last one is lost. Returns whether there is room for it.
+    fn mark_loss(&mut self) -> bool {
         if self.chunk.room() < HOLE
             || self.chunk.count() + u16::from(!self.inflated) > MAX_FRAGMENTS
         {
-            return;
+            return false;
         }
         if !std::mem::take(&mut self.inflated) {
             self.chunk.count_fragment();
         }
         self.chunk.append(&ABANDONED);
+        true
+    }
+
+    /// Writes a packet that only says that something was lost. Returns whether there was room for it.
+    pub(crate) fn tell_loss(&mut self) -> bool {
+        let Some(arbiter) = &self.arbiter else {
+            return true;
+        };
+        self.dropping = true;
+        self.discarded = arbiter.retry_after();
+        self.start_packet();
+        self.finish_packet();
+        !self.dropping
     }
 
     /// Gets a chunk in the middle of a packet, or starts to discard.
@@ -390,7 +411,7 @@ impl ChunkSink {
         }
         self.give_chunk_back();
         self.origin = position;
-        self.start_dropping();
+        self.start_dropping(true);
     }
 
     fn acquire(
@@ -410,9 +431,13 @@ impl ChunkSink {
         Some(chunk)
     }
 
-    fn start_dropping(&mut self) {
+    fn start_dropping(&mut self, is_marked: bool) {
         if !std::mem::replace(&mut self.dropping, true) {
             self.drop_count += 1;
+            if !is_marked && let Some(arbiter) = &self.arbiter {
+                self.is_untold = true;
+                arbiter.note_loss(self.id);
+            }
         }
         self.discarded = 0;
     }

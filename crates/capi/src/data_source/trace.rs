@@ -70,6 +70,22 @@ impl Drop for PerSource {
     }
 }
 
+impl DsThread {
+    /// Has what the program keeps for this thread never be freed.
+    pub(crate) fn keep_states(&mut self) {
+        for source in self.0.into_iter().filter(|source| !source.is_null()) {
+            // SAFETY: from a box in `per_source`, and only this thread's; entries are null or valid.
+            unsafe {
+                let entries = (*source).entries.into_iter();
+                for entry in entries.filter(|entry| !entry.is_null()) {
+                    (*entry).delete_tls = None;
+                    (*entry).delete_incr = None;
+                }
+            }
+        }
+    }
+}
+
 impl PerSource {
     /// Gives up what the thread has of a place.
     fn close(&mut self, place: usize) {
@@ -356,15 +372,15 @@ unsafe fn begin(tracer: *mut Tracer) -> PerfettoStreamWriter {
 ///
 /// After version 58 the arguments are the tracer and the writer. Before, the function returned a writer by value: then
 /// the machine's convention is that the first argument is where to put it, and that this address is returned. Which
-/// of the two is a tracer can be seen.
+/// of the two is a tracer is known; the other may be memory that nothing was written to yet.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     first: *mut c_void,
     second: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: see the crate. Both are readable: one is a tracer, the other memory for a writer of the kind that goes
-    // with the order they are in.
+    // SAFETY: see the crate. One is a tracer, the other memory for a writer of the kind that goes with the order they
+    // are in.
     unsafe {
         if Tracer::is(first.cast()) {
             let writer: *mut PerfettoPbMsgWriter = second.cast();

@@ -15,6 +15,12 @@ use ferretto_trace::events::{Kind, read_events};
 /// First argument of this program when it is what is recorded. The number of slices follows.
 const PROGRAM: &str = "the-first-program";
 
+/// The same for one that starts it several times, one after the other: their number, and that of the slices, follow.
+const SHELL: &str = "several-first-programs";
+
+/// How often it is run in a recording, and how many slices it writes then.
+const RECORDINGS: [(u64, u64); 4] = [(1, 10), (40, 10), (1, 1000), (10, 1000)];
+
 /// Recordings at the same time, each with a service of its own.
 const AT_ONCE: u32 = 4;
 
@@ -33,10 +39,20 @@ fn main() -> ExitCode {
             program(slices.unwrap_or(10)).expect("tracing starts");
             ExitCode::SUCCESS
         }
+        Some(SHELL) => shell(&args[2], &args[3]),
         // Nothing is to be chosen here.
         Some("--list") => ExitCode::SUCCESS,
         _ => stress(),
     }
+}
+
+fn shell(runs: &str, slices: &str) -> ExitCode {
+    let program = env::current_exe().expect("the program has a name");
+    for _ in 0..runs.parse().expect("a number of runs") {
+        let status = Command::new(&program).args([PROGRAM, slices]).status();
+        assert!(status.expect("the program starts").success());
+    }
+    ExitCode::SUCCESS
 }
 
 /// As in the guide.
@@ -50,8 +66,8 @@ fn program(requests: u64) -> Result<(), ferretto::InitError> {
 }
 
 fn stress() -> ExitCode {
-    let runs = env::var("FIRST_EVENTS_RUNS");
-    let runs: u64 = runs.map_or(100, |runs| runs.parse().expect("a number of runs"));
+    let wanted = env::var("FIRST_EVENTS_RUNS");
+    let wanted: u64 = wanted.map_or(200, |runs| runs.parse().expect("a number of runs"));
     let folder = tempfile::Builder::new()
         .prefix("ferretto-first-")
         .tempdir()
@@ -59,33 +75,28 @@ fn stress() -> ExitCode {
     std::fs::write(folder.path().join("config"), CONFIG).expect("the config is written");
     let busy = Busy::start();
     let begun = Instant::now();
-    let (next, bad) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (recordings, runs, bad) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let record_until_done = |trace: &str| {
+        while runs.load(Ordering::Relaxed) < wanted {
+            let number = recordings.fetch_add(1, Ordering::Relaxed);
+            let (count, slices) = RECORDINGS[number as usize % RECORDINGS.len()];
+            if let Err(what) = record(folder.path(), trace, count, slices) {
+                bad.fetch_add(1, Ordering::Relaxed);
+                eprintln!("recording {number}, {count} runs of {slices} slices: {what}");
+            }
+            runs.fetch_add(count, Ordering::Relaxed);
+        }
+    };
     thread::scope(|scope| {
         for worker in 0..AT_ONCE {
-            let (next, bad, folder) = (&next, &bad, folder.path());
-            scope.spawn(move || {
-                let trace = format!("trace-{worker}");
-                loop {
-                    let run = next.fetch_add(1, Ordering::Relaxed);
-                    if run >= runs {
-                        break;
-                    }
-                    // A thousand now and then.
-                    let slices = if run % 10 == 9 { 1000 } else { 10 };
-                    if let Err(what) = record(folder, &trace, slices) {
-                        bad.fetch_add(1, Ordering::Relaxed);
-                        eprintln!("run {run} of {slices} slices: {what}");
-                    }
-                }
-            });
+            let record = &record_until_done;
+            scope.spawn(move || record(&format!("trace-{worker}")));
         }
     });
     drop(busy);
-    let bad = bad.into_inner();
-    println!(
-        "{runs} runs in {:.1?}, {bad} of them not whole",
-        begun.elapsed()
-    );
+    let (recordings, runs) = (recordings.into_inner(), runs.into_inner());
+    let (bad, time) = (bad.into_inner(), begun.elapsed());
+    println!("{runs} runs in {recordings} recordings, {time:.1?}: {bad} recordings are not whole");
     if bad == 0 {
         ExitCode::SUCCESS
     } else {
@@ -93,15 +104,20 @@ fn stress() -> ExitCode {
     }
 }
 
-/// Records the program once and looks for its events.
-fn record(folder: &Path, trace: &str, slices: u64) -> Result<(), String> {
+/// Records the program, so many times, and looks for its events.
+fn record(folder: &Path, trace: &str, runs: u64, slices: u64) -> Result<(), String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
+    let (count, number) = (runs.to_string(), slices.to_string());
+    let command = match runs {
+        1 => vec![PROGRAM, &number],
+        _ => vec![SHELL, &count, &number],
+    };
     let output = Command::new(FERRETTO)
         .current_dir(folder)
         .env("TMPDIR", folder)
         .args(["record", "-c", "config", "-o", trace, "--"])
         .arg(program)
-        .args([PROGRAM, &slices.to_string()])
+        .args(command)
         .output()
         .map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -117,7 +133,7 @@ fn record(folder: &Path, trace: &str, slices: u64) -> Result<(), String> {
     };
     let counts = [Kind::Begin, Kind::End, Kind::Counter].map(count);
     let losses = &summary.losses;
-    if counts == [slices; 3] && losses.is_empty() && events.problems.is_empty() {
+    if counts == [runs * slices; 3] && losses.is_empty() && events.problems.is_empty() {
         return Ok(());
     }
     Err(format!("{counts:?} events, {losses:?}: {said}"))

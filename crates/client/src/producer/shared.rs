@@ -217,6 +217,16 @@ impl Shared {
         None
     }
 
+    /// Says what was lost and nobody has told of. Returns whether all is said.
+    fn tell_losses(&self) -> bool {
+        let (own, main) = {
+            let memory = lock(&self.memory);
+            (memory.own.clone(), memory.main.clone())
+        };
+        let arbiters = [own, main].into_iter().flatten();
+        arbiters.fold(true, |all, arbiter| arbiter.tell_losses() && all)
+    }
+
     /// Sends what the writers' side has for the service from this very thread; the owner does the rest.
     fn send_now(&self) {
         self.pump(None);
@@ -402,9 +412,26 @@ impl ProducerHandle {
     }
 
     /// Tells the service that an instance has stopped and its writers hold nothing any more. Everything flushed before
-    /// is sent first.
+    /// is sent first, and what was lost is told first, even if that has to wait for room in the shared memory.
     pub fn notify_stopped(&self, instance: InstanceId) {
+        let is_told = self.shared.tell_losses();
         self.shared.pump(None);
+        if !is_told {
+            // By the answer the service has freed what was sent.
+            let handle = self.clone();
+            let later = move || {
+                handle.shared.tell_losses();
+                handle.shared.pump(None);
+                handle.send_stopped(instance);
+            };
+            if self.shared.sync(Box::new(later)) {
+                return;
+            }
+        }
+        self.send_stopped(instance);
+    }
+
+    fn send_stopped(&self, instance: InstanceId) {
         self.shared.send(Request::NotifyDataSourceStopped(
             NotifyDataSourceStoppedRequest {
                 data_source_id: Some(instance.0),
@@ -415,6 +442,7 @@ impl ProducerHandle {
 
     /// Tells the service that a flush is done. The answer follows everything flushed before.
     pub fn flush_done(&self, request_id: u64) {
+        self.shared.tell_losses();
         if let Some(arbiter) = self.shared.arbiter() {
             if let Some(own) = self.shared.offered() {
                 // Not taken by the service, and sent first.
@@ -438,6 +466,25 @@ impl ProducerHandle {
     pub fn sync(&self, callback: impl FnOnce() + Send + 'static) -> bool {
         self.shared.pump(None);
         self.shared.sync(Box::new(callback))
+    }
+
+    /// Sends all that is written and not sent yet, and says what was lost. Returns whether that is done; if not, the
+    /// producer is to be [processed](super::Producer::process), and this called again.
+    pub fn hand_over(&self) -> bool {
+        if !self.is_connected() {
+            return true;
+        }
+        if !self.shared.tell_losses() {
+            self.shared.pump(None);
+            // When it is answered there is room.
+            return !self.shared.sync(Box::new(|| ()));
+        }
+        self.shared.pump(None);
+        let wants_write = self.shared.with_connection(|link| link.wants_write());
+        if wants_write == Some(true) {
+            self.wake();
+        }
+        wants_write != Some(true)
     }
 
     /// Whether writers reach a service at the moment.

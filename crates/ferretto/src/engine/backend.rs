@@ -69,6 +69,14 @@ impl Backend {
         }
     }
 
+    /// How long the end of the process may wait until all is handed over.
+    pub(super) fn farewell_patience(&self) -> Duration {
+        match self.kind {
+            BackendKind::System => self.patience.clamp(SERVICE_PATIENCE, RECORDER_PATIENCE),
+            BackendKind::InProcess | BackendKind::Custom => Duration::ZERO,
+        }
+    }
+
     pub(super) fn producer(&self) -> io::Result<Producer> {
         let options = self.options.clone();
         match &self.way {

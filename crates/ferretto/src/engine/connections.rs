@@ -58,12 +58,12 @@ struct State {
 }
 
 impl Connections {
-    /// There is another one.
-    pub(super) fn add(&self, patience: Duration) {
+    /// There is another one; the program has not waited for it if `is_late`.
+    pub(super) fn add(&self, patience: Duration, is_late: bool) {
         lock(&self.state).all.push(Connection {
             progress: Progress::Connecting,
             patience,
-            is_late: false,
+            is_late,
         });
     }
 
@@ -80,6 +80,11 @@ impl Connections {
     pub(super) fn is_late(&self, link: usize) -> bool {
         let state = lock(&self.state);
         state.all.get(link).is_some_and(|known| known.is_late)
+    }
+
+    /// Whether somebody has gone on without any of them.
+    pub(super) fn is_any_late(&self) -> bool {
+        lock(&self.state).all.iter().any(|known| known.is_late)
     }
 
     /// A number to [wait](Self::wait) for; `None` if nobody would.

@@ -11,6 +11,7 @@ mod backend;
 mod completion;
 mod connections;
 mod driver;
+mod farewell;
 #[cfg(all(loom, test))]
 mod model;
 mod outlet;

@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::backend::BackendKind;
 use super::connections::Connections;
+use super::farewell::Farewell;
 use super::primitive::lock;
 use super::startup::StartupRequest;
 
@@ -71,6 +72,7 @@ pub(super) struct Queue {
     /// The background thread.
     server: OnceLock<ThreadId>,
     pub(super) connections: Connections,
+    pub(super) farewell: Farewell,
 }
 
 static QUEUE: PerProcess<Queue> = PerProcess::new();
@@ -102,6 +104,11 @@ pub(super) fn send(command: Command) -> bool {
 impl Queue {
     pub(super) fn send(&self, command: Command) {
         lock(&self.commands).push_back(command);
+        self.wake();
+    }
+
+    /// Has the background thread look for what is new.
+    pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             // Fails only if the counter is full, and then the thread is awake anyway.
             let _ = rustix::io::write(wake, &1u64.to_ne_bytes());

@@ -8,6 +8,7 @@ use ferretto_shm::fork::{self, PerProcess};
 
 use super::backend::{self, Backend, BackendKind};
 use super::driver::Driver;
+use super::farewell;
 use super::point;
 use super::primitive::lock;
 use super::queue::{self, Command, Synced};
@@ -23,7 +24,7 @@ static STARTED: PerProcess<Mutex<bool>> = PerProcess::new();
 ///
 /// If the system refuses a thread or descriptors.
 pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
-    revive();
+    revive_with(false);
     fork::watch()?;
     let mut started = lock(STARTED.get_or_init(Mutex::default));
     start_thread(&mut started)?;
@@ -32,7 +33,8 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
             .iter()
             .all(|known| known.kind != backend.kind)
         {
-            connect(&backend)?;
+            connect(&backend, false)?;
+            farewell::prepare();
             backend::add(backend);
         }
     }
@@ -41,9 +43,14 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
 
 /// In a forked child whose parent took part in recordings: takes part, too, as a process of its own. Otherwise nothing.
 ///
-/// Called where a trace point finds that it cannot know whether somebody records.
+/// Called where a trace point finds that it cannot know whether somebody records. What that would have written is
+/// missing in recordings that are running, which is said there.
 #[cold]
 pub fn revive() {
+    revive_with(true);
+}
+
+fn revive_with(is_late: bool) {
     if !queue::is_undecided() {
         return;
     }
@@ -55,7 +62,7 @@ pub fn revive() {
     let _ = start_thread(&mut started);
     for backend in backend::all() {
         if backend.is_for_children() {
-            let _ = connect(backend);
+            let _ = connect(backend, is_late);
         }
     }
 }
@@ -87,10 +94,11 @@ fn start_thread(started: &mut bool) -> io::Result<()> {
     Ok(())
 }
 
-fn connect(backend: &Backend) -> io::Result<()> {
+fn connect(backend: &Backend, is_late: bool) -> io::Result<()> {
     let producer = backend.producer()?;
     let queue = queue::open();
-    queue.connections.add(backend.patience);
+    queue.connections.add(backend.patience, is_late);
+    queue.farewell.be_patient(backend.farewell_patience());
     queue.send(Command::Connect(backend.kind, Box::new(producer)));
     Ok(())
 }
@@ -111,7 +119,11 @@ pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
         return false;
     };
     queue.send(Command::Settle(number));
-    queue.connections.wait(number, limit)
+    let is_there = queue.connections.wait(number, limit);
+    if queue.connections.is_any_late() {
+        queue.farewell.set_busy(true);
+    }
+    is_there
 }
 
 /// Waits until every service there is has processed everything sent before, at most for `limit`. Returns whether there

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferretto_client::InstanceId;
+use ferretto_client::{InstanceId, TraceWriter};
 use ferretto_proto::DataSourceConfig;
 use ferretto_proto::fields::trace_packet;
 
@@ -14,6 +14,12 @@ use crate::engine::source::Kind;
 
 /// A reason of TracePacket's: something is missing, because its writer gave it up.
 const ABANDONED: u64 = 1 | 128;
+
+/// Says in the recording of a writer that something may be missing: the program has gone on before it could begin.
+pub(super) fn tell_late(mut writer: TraceWriter) {
+    let mut packet = writer.new_packet();
+    packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, ABANDONED);
+}
 
 /// How far an instance is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +59,6 @@ impl Instance {
             self.stage = Stage::Started;
             guarded(|| self.kind.source().start(self.place));
         }
-    }
-
-    /// Says in the recording that something may be missing: the program has gone on before it could begin.
-    pub(super) fn tell_late(&self) {
-        let mut writer = self.outlet.create_writer();
-        let mut packet = writer.new_packet();
-        packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, ABANDONED);
     }
 
     /// Asks it to stop. Does nothing the second time.

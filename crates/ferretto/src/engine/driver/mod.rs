@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use ferretto_client::{Event, InstanceId, LostReason};
+use ferretto_client::{Event, ExhaustedPolicy, InstanceId, LostReason};
 use ferretto_proto::DataSourceConfig;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -57,8 +57,7 @@ impl Driver {
         }
     }
 
-    /// Runs for as long as the process does. What is recorded but not sent when it ends, the service takes from the
-    /// shared memory.
+    /// Runs for as long as the process does. Before it ends, [`farewell`](super::farewell) waits for this.
     pub(super) fn run(mut self) {
         loop {
             // In this order: what is asked for after this makes the wait below a short one.
@@ -67,7 +66,10 @@ impl Driver {
             for link in 0..self.links.len() {
                 self.links[link].producer.process(Instant::now());
                 while let Some(event) = self.links[link].producer.poll_event() {
-                    self.handle(link, event);
+                    match self.queue.farewell.is_leaving() {
+                        true => self.handle_at_the_end(link, event),
+                        false => self.handle(link, event),
+                    }
                     // What that has completed comes before the next event.
                     self.run_commands();
                 }
@@ -79,7 +81,22 @@ impl Driver {
             }
             self.expire_startups(Instant::now());
             self.run_commands();
+            self.farewell();
             self.wait();
+        }
+    }
+
+    /// Sees to what may be left when the process ends.
+    fn farewell(&self) {
+        let is_late = self.queue.connections.is_any_late();
+        let farewell = &self.queue.farewell;
+        farewell.set_busy(is_late || !self.instances.is_empty());
+        if farewell.is_leaving() {
+            let left = self.links.iter().filter(|link| !link.handle.hand_over());
+            // What is late is told when it begins.
+            if left.count() == 0 && !is_late {
+                farewell.done();
+            }
         }
     }
 
@@ -195,6 +212,23 @@ impl Driver {
         }
     }
 
+    /// The process ends. What data sources use may be gone already, so they are not called any more.
+    fn handle_at_the_end(&mut self, link: usize, event: Event) {
+        match event {
+            Event::Connected => self.links[link].connected(self.number),
+            Event::Disconnected(_) => {
+                let connections = &self.queue.connections;
+                connections.set_progress(link, Progress::Absent);
+            }
+            Event::Start { config, .. } if self.queue.connections.is_late(link) => {
+                let buffer = config.target_buffer.unwrap_or(0);
+                let handle = &self.links[link].handle;
+                instance::tell_late(handle.create_writer(buffer, ExhaustedPolicy::Drop));
+            }
+            _ => {}
+        }
+    }
+
     fn disconnected(&mut self, link: usize, reason: &LostReason) {
         self.queue.connections.set_progress(link, Progress::Absent);
         if matches!(
@@ -297,6 +331,8 @@ impl Driver {
             reservation: destination.reservation(),
             stage: Stage::Prepared,
         });
+        // Before anybody learns that it records.
+        self.queue.farewell.set_busy(true);
         guarded(|| kind.source().setup(place, setup));
         key
     }
@@ -306,7 +342,7 @@ impl Driver {
         let is_late = self.queue.connections.is_late(link);
         if let Some(instance) = self.find_mut(link, id) {
             if is_late {
-                instance.tell_late();
+                instance::tell_late(instance.outlet.create_writer());
             }
             if let Some(reservation) = instance.reservation {
                 handle.bind_startup(reservation, config.target_buffer.unwrap_or(0));

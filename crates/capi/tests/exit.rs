@@ -1,0 +1,65 @@
+//! The end of a process whose main thread has written packets: what the program keeps for the thread is not given back
+//! any more, as the functions that free it may use what is gone by then. With a `main` of its own.
+
+mod common;
+
+use std::ffi::c_void;
+use std::process::{Command, ExitCode};
+use std::ptr;
+
+use common::{Source, init, text};
+use ferretto_c::*;
+
+/// First argument of the process that ends.
+const ENDS: &str = "ends";
+
+unsafe extern "C" fn create(
+    _: *mut PerfettoDsImpl,
+    _: u32,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> *mut c_void {
+    ptr::dangling_mut::<u64>().cast()
+}
+
+unsafe extern "C" fn delete(_: *mut c_void) {
+    println!("deleted");
+}
+
+fn program() {
+    init();
+    let source = Source::register("exit", |ds| {
+        // SAFETY: used as the headers say.
+        unsafe {
+            PerfettoDsSetOnCreateTls(ds, Some(create));
+            PerfettoDsSetOnDeleteTls(ds, Some(delete));
+            PerfettoDsSetOnCreateIncr(ds, Some(create));
+            PerfettoDsSetOnDeleteIncr(ds, Some(delete));
+        }
+    });
+    let session = Source::record("exit");
+    assert_eq!(source.write(&text("of a thread that ends")), 1);
+    std::thread::spawn(move || source.write(&text("of another one")))
+        .join()
+        .unwrap();
+    // Stopped, but the main thread has not noticed: it has no further trace point.
+    session.stop();
+}
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some(ENDS) => program(),
+        Some("--list") => {}
+        _ => {
+            let this = std::env::current_exe().unwrap();
+            let output = Command::new(this).arg(ENDS).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            // Those of the other thread, at its end.
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                "deleted\ndeleted\n"
+            );
+        }
+    }
+    ExitCode::SUCCESS
+}

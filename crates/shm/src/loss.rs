@@ -1,0 +1,65 @@
+//! Losses that nobody would hear of.
+//!
+//! A writer that finds no chunk marks that in its last one, or says it in its next packet. If there is no room in the one
+//! and never comes the other, the loss is kept here until it can be told by a writer made for that.
+
+use std::sync::Arc;
+
+use crate::arbiter::Arbiter;
+use crate::primitive::{Mutex, lock};
+use crate::startup::Target;
+use crate::writer::ExhaustedPolicy;
+
+/// Writers that have lost packets and not said so yet, with what they wrote to.
+#[derive(Debug, Default)]
+pub(crate) struct Untold(Mutex<Vec<(u16, Target)>>);
+
+impl Untold {
+    /// A writer has lost something.
+    pub(crate) fn add(&self, writer: u16, target: Target) {
+        let mut untold = lock(&self.0);
+        if !untold.contains(&(writer, target)) {
+            untold.push((writer, target));
+        }
+    }
+
+    /// A writer goes on, and says it itself.
+    pub(crate) fn remove(&self, writer: u16) {
+        lock(&self.0).retain(|(untold, _)| *untold != writer);
+    }
+
+    fn take(&self) -> Vec<(u16, Target)> {
+        std::mem::take(&mut lock(&self.0))
+    }
+}
+
+impl Arbiter {
+    /// Says in every buffer concerned that packets were lost, if nobody has done so yet. Returns whether all is said: not
+    /// if there is no chunk for it at present.
+    pub fn tell_losses(self: &Arc<Self>) -> bool {
+        let mut told = Vec::new();
+        let mut is_all = true;
+        for (writer, target) in self.untold().take() {
+            let buffer = match target {
+                Target::Buffer(buffer) => Some(buffer),
+                Target::Reserved(reservation) => self.reserved_buffer(reservation),
+            };
+            let is_told = buffer.is_some_and(|buffer| {
+                buffer == 0 || told.contains(&buffer) || self.tell_loss(buffer)
+            });
+            if is_told {
+                told.extend(buffer);
+            } else {
+                self.untold().add(writer, target);
+                is_all = false;
+            }
+        }
+        is_all
+    }
+
+    fn tell_loss(self: &Arc<Self>, buffer: u16) -> bool {
+        let mut writer = self.create_writer(buffer, ExhaustedPolicy::Drop);
+        // Without another writer there is nobody to say it.
+        writer.id() == 0 || writer.sink.tell_loss()
+    }
+}

@@ -1,0 +1,98 @@
+//! Losses of writers that never get to say so.
+
+mod common;
+
+use common::World;
+use ferretto_shm::{ArbiterOptions, ExhaustedPolicy};
+use ferretto_wire::Fields;
+
+/// TracePacket's field for lost packets, and the reason.
+const DROPPED: (u32, u64) = (42, 257);
+
+/// How often the service was told of a loss: by packets that say so, and by fragments that are abandoned.
+fn told(world: &World) -> usize {
+    let writers: std::collections::BTreeSet<u16> = world
+        .stored
+        .iter()
+        .map(|stored| stored.header.writer_id)
+        .collect();
+    let packets = writers.into_iter().flat_map(|writer| world.packets(writer));
+    let says = |packet: &Vec<u8>| {
+        let field = Fields::find(DROPPED.0, packet);
+        field.and_then(|field| field.as_u64()) == Some(DROPPED.1)
+    };
+    let abandoned = |payload: &Vec<u8>| payload.windows(4).any(|w| w == [0xff, 0xff, 0xff, 0x7f]);
+    let chunks = world.stored.iter();
+    let marked = chunks.filter(|stored| abandoned(&stored.payload));
+    packets.filter(says).count() + marked.count()
+}
+
+/// With `left` bytes left in the last chunk there is, a packet is lost, and it is the last one.
+fn lose_the_last(left: usize) -> World {
+    let mut world = World::new(1, ArbiterOptions::default());
+    let mut writer = world.writer();
+    // One chunk of a page: 4096 without the headers of page and chunk; a length of four bytes for each packet.
+    let room = 4096 - 8 - 8;
+    writer.write_packet(&vec![8; 1000]);
+    let first = 1000 + 3 + 4;
+    writer.write_packet(&vec![8; room - first - 4 - left]);
+    writer.write_packet(&[8; 100]);
+    assert!(writer.is_dropping(), "{left}");
+    drop(writer);
+    world.deliver();
+    world
+}
+
+#[test]
+fn the_loss_of_the_last_packet_is_told_whatever_room_there_was() {
+    for left in 0..12 {
+        let mut world = lose_the_last(left);
+        let marked = told(&world);
+        assert_eq!(marked, usize::from(left >= 4), "{left}");
+        // There is room again.
+        assert!(world.arbiter.tell_losses());
+        world.deliver();
+        assert_eq!(told(&world), 1, "{left}");
+        assert!(world.arbiter.tell_losses());
+        world.deliver();
+        assert_eq!(told(&world), 1, "once");
+        assert_eq!(world.arbiter.writers(), 0);
+    }
+}
+
+#[test]
+fn a_loss_that_finds_no_room_is_told_later() {
+    let mut world = World::new(1, ArbiterOptions::default());
+    let mut first = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
+    first.write_packet(&[8; 10]);
+    // Its first packet finds nothing.
+    let mut second = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
+    second.write_packet(&[8; 10]);
+    assert!(second.is_dropping());
+    assert!(!world.arbiter.tell_losses(), "there is still no room");
+    drop(first);
+    world.deliver();
+    assert_eq!(told(&world), 0);
+    assert!(world.arbiter.tell_losses());
+    world.deliver();
+    assert_eq!(told(&world), 1);
+    drop(second);
+}
+
+#[test]
+fn a_writer_that_goes_on_tells_of_its_loss_itself() {
+    let mut world = World::new(1, ArbiterOptions::default());
+    let mut first = world.writer();
+    first.write_packet(&[8; 10]);
+    let mut second = world.writer();
+    second.write_packet(&[8; 10]);
+    drop(first);
+    world.deliver();
+    second.flush(None);
+    second.write_packet(&[8; 10]);
+    assert!(!second.is_dropping());
+    assert!(world.arbiter.tell_losses());
+    drop(second);
+    world.deliver();
+    assert_eq!(told(&world), 1);
+}
