@@ -13,22 +13,32 @@ use crate::layout::Layout;
 /// The bits that say which chunks are taken; the others are the page's layout.
 const CHUNKS: u32 = (1 << 14) - 1;
 
+/// A file that is mapped by this process.
+struct File {
+    device: u64,
+    inode: u64,
+    owned: Weak<Owned>,
+}
+
 /// What this process writes to a file that it may have mapped more than once: a service may send the same one over two
 /// connections.
 pub(crate) fn of_file(device: u64, inode: u64, pages: usize) -> Arc<Owned> {
-    /// By device and inode, which are not used again while there is a mapping.
-    static FILES: PerProcess<Mutex<Vec<(u64, u64, Weak<Owned>)>>> = PerProcess::new();
+    /// A number is not used again while there is a mapping.
+    static FILES: PerProcess<Mutex<Vec<File>>> = PerProcess::new();
     let files = FILES.get_or_init(Mutex::default);
     let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-    files.retain(|(.., owned)| owned.strong_count() != 0);
-    let mut known = files
-        .iter()
-        .filter(|file| (file.0, file.1) == (device, inode));
-    if let Some(owned) = known.find_map(|(.., owned)| owned.upgrade()) {
+    files.retain(|file| file.owned.strong_count() != 0);
+    let is_same = |file: &&File| (file.device, file.inode) == (device, inode);
+    let known = files.iter().find(is_same);
+    if let Some(owned) = known.and_then(|file| file.owned.upgrade()) {
         return owned;
     }
     let owned = Arc::new(Owned::new(pages));
-    files.push((device, inode, Arc::downgrade(&owned)));
+    files.push(File {
+        device,
+        inode,
+        owned: Arc::downgrade(&owned),
+    });
     owned
 }
 

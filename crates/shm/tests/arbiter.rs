@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::World;
+use common::{Calls, World};
 use ferretto_shm::{
-    ArbiterOptions, ChunkHeader, Commit, ExhaustedPolicy, Layout, MAX_COMMIT_BYTES, Output,
+    Arbiter, ArbiterOptions, ChunkHeader, Commit, ExhaustedPolicy, Layout, MAX_COMMIT_BYTES,
+    Output, PageSize, Region,
 };
 
 /// The next commit due at `now`, registrations skipped.
@@ -278,4 +280,27 @@ fn shm_051_without_shared_memory_unfinished_chunks_are_copied() {
     writer.flush(None);
     world.deliver();
     assert!(!world.commits.last().unwrap().moves[0].is_incomplete);
+}
+
+/// A service may send the same memory over two connections of a process.
+#[test]
+fn memory_that_is_mapped_twice_has_one_arbiter() {
+    let create = |region: &Arc<Region>| {
+        let outlet = Box::new(Calls::default());
+        let page = PageSize::new(4096).unwrap();
+        Arbiter::new(Arc::clone(region), page, ArbiterOptions::default(), outlet)
+    };
+    let map = |region: &Region| {
+        let fd = region.fd().unwrap().try_clone_to_owned().unwrap();
+        Arc::new(Region::from_fd(fd).unwrap())
+    };
+    let first = Arc::new(Region::create(4096).unwrap());
+    let second = map(&first);
+    let arbiter = create(&first).unwrap();
+    assert!(create(&second).is_none());
+    // Other memory has nothing to do with it.
+    let other = Arc::new(Region::create(4096).unwrap());
+    assert!(create(&map(&other)).is_some() && create(&other).is_none());
+    drop((arbiter, first));
+    assert!(create(&map(&second)).is_none(), "it is still mapped");
 }

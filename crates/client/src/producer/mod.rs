@@ -525,7 +525,7 @@ impl Producer {
         let arbiter = PageSize::new((page_size as usize).saturating_mul(1024))
             .and_then(|page_size| Arbiter::new(region, page_size, options, outlet))
             .ok_or(LostReason::Protocol(
-                "it sent shared memory with an invalid page size",
+                "it sent shared memory that is in use already, or with an invalid page size",
             ))?;
         self.shared.set_arbiter(arbiter);
         Ok(())

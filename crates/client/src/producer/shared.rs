@@ -224,7 +224,8 @@ impl Shared {
             (memory.own.clone(), memory.main.clone())
         };
         let arbiters = [own, main].into_iter().flatten();
-        arbiters.fold(true, |all, arbiter| arbiter.tell_losses() && all)
+        let left = arbiters.filter(|arbiter| !arbiter.tell_losses());
+        left.count() == 0
     }
 
     /// Sends what the writers' side has for the service from this very thread; the owner does the rest.
