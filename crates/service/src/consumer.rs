@@ -59,6 +59,11 @@ pub(crate) enum WaitsFor {
 }
 
 impl Consumer {
+    /// Returns how many requests wait for the driver.
+    pub(crate) fn deferred(&self) -> usize {
+        self.deferred.len()
+    }
+
     pub(crate) fn new(peer: Peer) -> Self {
         Self {
             peer,

@@ -19,6 +19,10 @@ pub struct Inventory {
     pub writers: usize,
     /// Permissions of producers to write into a buffer.
     pub permissions: usize,
+    /// Chunks that were copied out of shared memory and are still to be committed.
+    pub copied_chunks: usize,
+    /// Packet sequences that sessions have numbered.
+    pub sequences: usize,
     /// Sessions, with those freed whose files are still being written.
     pub sessions: usize,
     /// Data sources taking part in sessions.
@@ -48,6 +52,8 @@ impl Service {
             data_sources: self.registry.len(),
             writers: self.producers.values().map(|p| p.writers.len()).sum(),
             permissions: self.producers.values().map(|p| p.allowed.len()).sum(),
+            copied_chunks: self.producers.values().map(|p| p.copied.len()).sum(),
+            sequences: of_sessions(|session| session.sequences.len()),
             sessions: self.sessions.len(),
             instances: of_sessions(|session| session.instances.len()),
             buffers: self.buffers.len(),

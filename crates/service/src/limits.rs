@@ -24,6 +24,8 @@ pub(crate) const MAX_DURATION_MS: u32 = 7 * 24 * 3600 * 1000;
 pub(crate) const MAX_GUARDED_DURATION_MS: u32 = 24 * 3600 * 1000;
 pub(crate) const MAX_GUARDED_BUFFERS_KB: u32 = 128 * 1024;
 pub(crate) const GUARDED_COOLDOWN_NS: u64 = 300 * 1_000_000_000;
+/// Names of unattended sessions that are remembered for so long. Upstream sets no bound.
+pub(crate) const MAX_COOLDOWNS: usize = 65_536;
 
 pub(crate) const DEFAULT_FLUSH_TIMEOUT_MS: u64 = 5000;
 pub(crate) const DEFAULT_STOP_TIMEOUT_MS: u32 = 5000;

@@ -1,6 +1,7 @@
 //! How much producers may make the service keep.
 
 use crate::event::Peer;
+use crate::packet::WRITERS_PER_USER;
 
 /// What producers may make the service keep for them. Upstream sets none of these bounds.
 ///
@@ -22,6 +23,9 @@ pub struct Quotas {
     /// Activations of triggers by one user that are heeded in 24 hours, whatever their names. Requests
     /// with more are rejected.
     pub triggers_per_user: usize,
+    /// Writers of all producers of one user whose sequence numbers a session remembers. If there are more, the oldest get
+    /// new numbers when they go on, and a loss is told.
+    pub sequences_per_user: usize,
     /// Commands kept for a producer that does not fetch them; it is disconnected then.
     pub pending_commands: usize,
     /// Size of those commands, in bytes.
@@ -37,6 +41,7 @@ impl Default for Quotas {
             descriptor_bytes_per_user: 64 << 20,
             shared_memory_per_user: 256 << 20,
             triggers_per_user: 16_384,
+            sequences_per_user: WRITERS_PER_USER,
             pending_commands: 4096,
             pending_command_bytes: 4 << 20,
         }

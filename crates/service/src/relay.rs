@@ -128,6 +128,13 @@ impl Service {
 }
 
 impl Relay {
+    /// Bytes that are kept of what it said.
+    pub(crate) fn bytes(&self) -> usize {
+        let clocks = self.exchanges.iter().map(|exchange| exchange.client.len());
+        let described = self.system_info.as_ref().map_or(0, Vec::len);
+        described + clocks.sum::<usize>() * size_of::<(u32, u64)>()
+    }
+
     fn of(machine: u32) -> Self {
         Self {
             machine,

@@ -40,8 +40,8 @@ pub struct Service {
     pub(crate) lockdown: bool,
     /// What the driver was asked to run at.
     pub(crate) priority: Option<Priority>,
-    /// When unattended sessions of each name last began, `CLOCK_BOOTTIME`.
-    pub(crate) cooldown: BTreeMap<Vec<u8>, u64>,
+    /// When unattended sessions of each name last began, `CLOCK_BOOTTIME`, by the name's hash.
+    pub(crate) cooldown: BTreeMap<u64, u64>,
     pub(crate) trigger_history: TriggerHistory,
     /// Chunks and patches refused before they reached a buffer, since the service began.
     pub(crate) chunks_discarded: u64,

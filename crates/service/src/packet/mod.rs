@@ -7,5 +7,6 @@
 mod trusted;
 mod validate;
 
+pub(crate) use trusted::WRITERS_PER_USER;
 pub use trusted::{SequenceIds, Trusted, TrustedFields};
 pub use validate::{InvalidPacket, RESERVED_FIELDS, Validator, validate};

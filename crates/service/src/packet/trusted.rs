@@ -1,5 +1,8 @@
 //! The fields the service adds to each packet.
 
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
 use rustc_hash::FxHashMap;
 
 use crate::buffer::{Identity, Loss, Packet, ProducerId, WriterId};
@@ -76,33 +79,126 @@ impl TrustedFields {
     }
 }
 
+/// Writers of one user whose numbers are remembered unless said otherwise: more than all threads of a large machine.
+pub(crate) const WRITERS_PER_USER: usize = 262_144;
+
+/// What there is for each user besides.
+const PER_USER: usize = 128;
+
+/// A writer of a producer of a machine.
+type Writer = (u32, ProducerId, WriterId);
+
 /// Numbers the packet sequences of a session: 2, 3, ... in order of first use. 1 is the service's
 /// own. A number is never used for another writer.
-#[derive(Debug, Clone, Default)]
+///
+/// Each user has room for so many writers; beyond that the one that was numbered first is forgotten. If it is still
+/// there, it gets another number, and its next packet says that something is missing before it, so that nobody
+/// relies on what the sequence of the old number said.
+#[derive(Debug, Clone)]
 pub struct SequenceIds {
-    by_writer: FxHashMap<(u32, ProducerId, WriterId), u32>,
+    limit: usize,
+    by_writer: FxHashMap<Writer, u32>,
+    /// `None` is everyone on other machines.
+    by_user: BTreeMap<Option<u32>, Owned>,
+    /// How many were handed out.
+    count: u32,
+}
+
+/// The writers of one user.
+#[derive(Debug, Clone, Default)]
+struct Owned {
+    /// In the order they were numbered.
+    writers: VecDeque<Writer>,
+    /// Some were forgotten.
+    overflowed: bool,
+}
+
+impl Default for SequenceIds {
+    fn default() -> Self {
+        Self::new(WRITERS_PER_USER)
+    }
 }
 
 impl SequenceIds {
+    /// Remembers the numbers of so many writers of each user.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            by_writer: FxHashMap::default(),
+            by_user: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
     /// The number of packets the service writes itself.
     pub const SERVICE: u32 = 1;
 
     /// The number of a writer.
-    pub fn id(&mut self, machine_id: u32, producer: ProducerId, writer: WriterId) -> u32 {
-        // Machines times 2^32 writers might wrap it in theory only.
-        let next = (self.by_writer.len() as u32).wrapping_add(Self::SERVICE + 1);
-        *self
-            .by_writer
-            .entry((machine_id, producer, writer))
-            .or_insert(next)
+    pub fn id(&mut self, identity: Identity, producer: ProducerId, writer: WriterId) -> u32 {
+        self.number(identity, producer, writer).0
     }
 
     /// What the service says of a packet.
     pub fn trusted(&mut self, packet: &Packet<'_>) -> Trusted {
+        let (sequence_id, renewed) = self.number(packet.identity, packet.producer, packet.writer);
+        let mut loss = packet.loss;
+        if renewed {
+            loss |= Loss::PRESENT;
+        }
         Trusted {
             identity: packet.identity,
-            sequence_id: self.id(packet.identity.machine_id, packet.producer, packet.writer),
-            loss: packet.loss,
+            sequence_id,
+            loss,
         }
+    }
+
+    /// Returns how many numbers are remembered.
+    pub fn len(&self) -> usize {
+        self.by_writer.len()
+    }
+
+    /// Whether no number is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.by_writer.is_empty()
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        // A table grows by doubling; key and number, and the key again in order.
+        let (entry, key) = (size_of::<(Writer, u32)>() + 1, size_of::<Writer>());
+        let queued = self.by_user.values().map(|owned| owned.writers.capacity());
+        let table = self.by_writer.capacity() * 8 / 7;
+        let queues = queued.sum::<usize>() * key + self.by_user.len() * PER_USER;
+        (table * entry + queues) as u64
+    }
+
+    /// The number of a writer, and whether that is a new one that it may not have had before.
+    fn number(
+        &mut self,
+        identity: Identity,
+        producer: ProducerId,
+        writer: WriterId,
+    ) -> (u32, bool) {
+        let key = (identity.machine_id, producer, writer);
+        match self.by_writer.entry(key) {
+            Entry::Occupied(known) => return (*known.get(), false),
+            Entry::Vacant(place) => {
+                // More than 2^32 writers might wrap it in theory only.
+                self.count = self.count.wrapping_add(1);
+                place.insert(self.count.wrapping_add(Self::SERVICE));
+            }
+        }
+        let vouched_for = identity.machine_id == 0 && identity.pid.is_some();
+        let user = vouched_for.then_some(identity.uid);
+        let owned = self.by_user.entry(user).or_default();
+        owned.writers.push_back(key);
+        let renewed = owned.overflowed;
+        if owned.writers.len() > self.limit
+            && let Some(oldest) = owned.writers.pop_front()
+        {
+            owned.overflowed = true;
+            self.by_writer.remove(&oldest);
+        }
+        (self.count.wrapping_add(Self::SERVICE), renewed)
     }
 }

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use ferretto_proto::TraceConfig;
 
+use super::triggers::hash;
 use super::validate::EnableError;
 use super::{Session, SessionFilter, State};
-use crate::limits::{GUARDED_COOLDOWN_NS, MAX_SESSIONS, MAX_SESSIONS_PER_UID, SessionId};
+use crate::limits::{
+    GUARDED_COOLDOWN_NS, MAX_COOLDOWNS, MAX_SESSIONS, MAX_SESSIONS_PER_UID, SessionId,
+};
 use crate::matching::{Pattern, Weight};
 use crate::service::Service;
 
@@ -67,7 +70,7 @@ impl Service {
             return Ok(());
         }
         let name = config.unique_session_name.as_deref().unwrap_or_default();
-        let Some(began) = self.cooldown.get(name) else {
+        let Some(began) = self.cooldown.get(&hash(name)) else {
             return Ok(());
         };
         let age_s = self.now.boottime.saturating_sub(*began) / 1_000_000_000;
@@ -94,8 +97,10 @@ impl Service {
         let whole_seconds = |began: &u64| now.saturating_sub(*began) / 1_000_000_000;
         self.cooldown
             .retain(|_, began| whole_seconds(began) <= GUARDED_COOLDOWN_NS / 1_000_000_000);
-        self.cooldown
-            .insert(config.unique_session_name.clone().unwrap_or_default(), now);
+        let name = config.unique_session_name.as_deref().unwrap_or_default();
+        if self.cooldown.len() < MAX_COOLDOWNS {
+            self.cooldown.insert(hash(name), now);
+        }
     }
 }
 

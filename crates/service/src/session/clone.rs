@@ -554,7 +554,7 @@ impl Session {
             },
             buffers,
             instances: Default::default(),
-            machines: self.machines.clone(),
+            senders: self.senders.clone(),
             all_started: self.all_started,
             initial_snapshot: self.initial_snapshot,
             snapshots: self.snapshots.clone(),

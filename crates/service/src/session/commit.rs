@@ -24,10 +24,19 @@ impl Service {
             return false;
         }
         let mut payload = std::mem::take(&mut self.scratch);
+        // Nobody has more to commit than fits the memory, unless the same chunks are made to look full again and again.
+        let mut left = producer.memory.size();
         for moved in &request.chunks_to_move {
             let accepted = match &moved.data {
                 Some(data) => move_inline(&mut self.buffers, id, producer, moved, data),
-                None => move_shared(&mut self.buffers, id, producer, moved, &mut payload),
+                None => move_shared(
+                    &mut self.buffers,
+                    id,
+                    producer,
+                    moved,
+                    &mut payload,
+                    &mut left,
+                ),
             };
             self.chunks_discarded += u64::from(accepted == Moved::Refused);
         }
@@ -61,7 +70,11 @@ fn move_shared(
     producer: &mut Producer,
     moved: &ChunksToMove,
     payload: &mut Vec<u8>,
+    left: &mut u64,
 ) -> Moved {
+    if *left == 0 {
+        return Moved::Refused;
+    }
     let Memory::Shared(region) = &producer.memory else {
         return Moved::Nothing;
     };
@@ -75,6 +88,7 @@ fn move_shared(
         return Moved::Done;
     }
     let payload = chunk.payload(payload);
+    *left = left.saturating_sub(payload.len() as u64);
     store(buffers, id, producer, target, chunk.header(), true, payload)
 }
 

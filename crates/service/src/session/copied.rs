@@ -17,6 +17,11 @@ type Location = (u32, u32);
 pub(crate) struct Copied(BTreeMap<Location, (BufferId, ChunkHeader)>);
 
 impl Copied {
+    /// Returns how many chunks are noted.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether a chunk that is being scraped is in its buffer already; if not, it is noted, as it will be.
     pub(crate) fn note(&mut self, chunk: &ScrapedChunk<'_>, target: BufferId) -> bool {
         let header = chunk.header();

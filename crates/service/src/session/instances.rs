@@ -200,7 +200,7 @@ impl Service {
             no_flush: descriptor.no_flush.unwrap_or(false),
         };
         let config_kb = session.memory_wanted_kb(&producer.name);
-        let machine = producer.peer.machine_id;
+        let sender = producer.identity();
         self.last.instance += 1;
         let key = (producer_id, self.last.instance);
         let setup = SetupDataSource {
@@ -210,7 +210,7 @@ impl Service {
         };
         self.notify_instance(id, key, &instance);
         let session = self.sessions.get_mut(&id)?;
-        session.machines.insert(producer_id, machine);
+        session.senders.insert(producer_id, sender);
         session.instances.insert(key, instance);
         self.provide_memory(producer_id, config_kb);
         self.producers.get_mut(&producer_id)?.allowed.insert(buffer);

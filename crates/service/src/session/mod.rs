@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
+use crate::buffer::Identity;
 use crate::clocks::Clocks;
 use crate::compress::Compressor;
 use crate::event::ClientId;
@@ -99,8 +100,8 @@ pub(crate) struct Session {
     /// In the order of the config.
     pub(crate) buffers: Vec<BufferId>,
     pub(crate) instances: Instances,
-    /// Machine of each producer that took part.
-    pub(crate) machines: BTreeMap<ProducerId, u32>,
+    /// Who each producer is that took part.
+    pub(crate) senders: BTreeMap<ProducerId, Identity>,
     /// Every instance was seen started at the same time, at least once.
     pub(crate) all_started: bool,
     pub(crate) initial_snapshot: Option<Clocks>,

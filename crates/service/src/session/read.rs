@@ -281,11 +281,11 @@ impl Session {
                     .collect()
             });
             writers.sort_unstable();
-            let machines = &self.machines;
+            let senders = &self.senders;
             let sequences = &mut self.sequences;
             let pairs = writers.into_iter().map(|(producer, writer)| {
-                let machine = machines.get(&producer).copied().unwrap_or(0);
-                (sequences.id(machine, producer, writer), producer)
+                let sender = senders.get(&producer).copied().unwrap_or_default();
+                (sequences.id(sender, producer, writer), producer)
             });
             all.push(pairs.collect());
         }

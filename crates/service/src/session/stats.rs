@@ -50,10 +50,9 @@ impl Service {
             let mut writers: Vec<_> = buffer.writer_stats().collect();
             writers.sort_unstable_by_key(|writer| (writer.producer, writer.writer));
             for writer in writers {
-                let machine = session.machines.get(&writer.producer).copied().unwrap_or(0);
-                let sequence = session
-                    .sequences
-                    .id(machine, writer.producer, writer.writer);
+                let sender = session.senders.get(&writer.producer).copied();
+                let sender = sender.unwrap_or_default();
+                let sequence = session.sequences.id(sender, writer.producer, writer.writer);
                 stats
                     .writer_stats
                     .push(writer_stats(writer, sequence, index));

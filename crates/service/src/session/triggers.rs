@@ -63,6 +63,13 @@ impl Triggers {
         }
     }
 
+    /// Bytes of the names of those received.
+    pub(crate) fn bytes(&self) -> usize {
+        let all = self.received.iter().chain(self.delayed.values());
+        all.map(|one| one.name.len() + one.producer_name.len())
+            .sum()
+    }
+
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.patterns.iter().flatten()
     }
@@ -128,6 +135,10 @@ struct Activation {
 }
 
 impl TriggerHistory {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// How often the name was heeded during the last 24 hours.
     fn count(&mut self, now: u64, name: u64) -> u32 {
         let since = now.saturating_sub(TRIGGER_WINDOW_NS);
@@ -170,7 +181,7 @@ impl TriggerHistory {
     }
 }
 
-fn hash(name: &[u8]) -> u64 {
+pub(super) fn hash(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()

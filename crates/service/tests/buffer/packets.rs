@@ -222,11 +222,16 @@ fn tracebuf_051_the_largest_trusted_fields_fit() {
 #[test]
 fn tracebuf_041_a_writer_keeps_its_sequence_number() {
     let mut ids = SequenceIds::default();
-    assert_eq!(ids.id(0, 1, 1), 2);
-    assert_eq!(ids.id(0, 1, 2), 3);
-    assert_eq!(ids.id(5, 1, 1), 4);
-    assert_eq!(ids.id(0, 1, 1), 2);
-    assert_eq!(ids.id(0, 2, 1), 5);
+    let here = Identity::default();
+    let there = Identity {
+        machine_id: 5,
+        ..here
+    };
+    assert_eq!(ids.id(here, 1, 1), 2);
+    assert_eq!(ids.id(here, 1, 2), 3);
+    assert_eq!(ids.id(there, 1, 1), 4);
+    assert_eq!(ids.id(here, 1, 1), 2);
+    assert_eq!(ids.id(here, 2, 1), 5);
 }
 
 #[test]

@@ -370,6 +370,9 @@ fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
     }
     let scraped = texts(&world.read(consumer)).len();
     assert!(scraped >= 11, "{scraped} of 12");
+    // It is noted which they are.
+    let noted = world.service.inventory().copied_chunks;
+    assert!(noted >= 3, "{noted}");
     world.flush(consumer, 100);
     world.run_for(100);
     assert_eq!(texts(&world.read(consumer)).len(), 0);
@@ -382,6 +385,7 @@ fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
     let stats = world.stats(consumer);
     assert_eq!(stats.buffer_stats[0].chunks_discarded, Some(0));
     assert_eq!(stats.chunks_discarded, Some(0));
+    assert_eq!(world.service.inventory().copied_chunks, 0);
 }
 
 /// The operator is told after two seconds who keeps a session from ending, for the flush and for the stop.

@@ -8,7 +8,7 @@ use ferretto_proto::{
 };
 use ferretto_service::{ClientId, Quotas, ServiceOptions};
 
-use crate::world::{Behaviour, ConfigBuilder, Producer, World};
+use crate::world::{Behaviour, ConfigBuilder, Producer, TEST_FIELD, World};
 
 fn world(change: impl FnOnce(&mut Quotas)) -> World {
     let mut options = ServiceOptions::default();
@@ -277,4 +277,61 @@ fn producers_elsewhere_count_as_one_user() {
     assert_eq!(offer(&mut world, first, 1, 0), None);
     assert!(offer(&mut world, second, 1, 0).is_some());
     assert_eq!(offer(&mut world, local, 1, 0), None);
+}
+
+/// A producer of this user, which records.
+fn recording_producer_of(world: &mut World, uid: u32) -> ClientId {
+    let producer = producer_of(world, uid);
+    world.register(producer, "s");
+    producer
+}
+
+#[test]
+fn numbers_of_sequences_of_a_user_that_comes_again_and_again() {
+    const LIMIT: usize = 20;
+    let mut world = world(|quotas| quotas.sequences_per_user = LIMIT);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("s"));
+    let honest = recording_producer_of(&mut world, 1);
+    let mut kept = world.writer(honest);
+    let old = recording_producer_of(&mut world, 2);
+    let mut forgotten = world.writer(old);
+    world.write(honest, &mut kept, &["x"]);
+    world.write(old, &mut forgotten, &["x"]);
+    let data = |packets: Vec<crate::world::Packet>| -> Vec<(u64, u64)> {
+        let data = packets.iter().filter(|packet| packet.has(TEST_FIELD));
+        data.map(|packet| (packet.sequence(), packet.loss()))
+            .collect()
+    };
+    let first = data(world.read(consumer));
+    let [(of_kept, _), (of_forgotten, _)] = first[..] else {
+        panic!("{first:?}");
+    };
+    let mut seen = vec![of_kept, of_forgotten];
+    for _ in 0..20 {
+        let producer = recording_producer_of(&mut world, 2);
+        for _ in 0..5 {
+            let mut writer = world.writer(producer);
+            world.write(producer, &mut writer, &["x"]);
+        }
+        seen.extend(data(world.read(consumer)).iter().map(|(id, _)| id));
+        world.disconnect(producer);
+        assert!(world.service.inventory().sequences <= 1 + LIMIT);
+    }
+    // None was given out twice.
+    let count = seen.len();
+    assert_eq!(count, 102);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), count);
+    // Another user's is what it was; the one that was forgotten has a new one, and readers know nothing of it.
+    world.write(honest, &mut kept, &["x"]);
+    world.write(old, &mut forgotten, &["x"]);
+    let last = data(world.read(consumer));
+    let [(again, 0), (renewed, loss)] = last[..] else {
+        panic!("{last:?}");
+    };
+    assert_eq!(again, of_kept);
+    assert!(!seen.contains(&renewed));
+    assert_ne!(loss, 0);
 }
