@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::links::InstallLinksArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
 use crate::read::MemoryArgs;
 use crate::record::DEFAULT_HZ;
@@ -25,17 +26,17 @@ Exit codes:
   128+N    record -- COMMAND: it was ended by signal N
   record -- COMMAND otherwise returns what the command returned.
 
-Also in this binary, under their own names or as a first argument, with upstream's
-options: traced, traced_probes, perfetto, trigger_perfetto, tracebox.";
+Also in this binary, as a first argument or, after ferretto install-links, under their
+own names, with upstream's options: traced, traced_probes, traced_perf, perfetto,
+trigger_perfetto, tracebox.";
+
+/// The trace when none is named: what `record` writes.
+pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
 
 /// Records what a machine does, as a Perfetto trace.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto", version, after_help = EXIT_CODES, max_term_width = 100)]
-#[command(
-    arg_required_else_help = true,
-    subcommand_required = true,
-    disable_help_subcommand = true
-)]
+#[command(arg_required_else_help = true, subcommand_required = true)]
 pub(crate) struct Ferretto {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Folded(FoldedArgs),
     Pprof(PprofArgs),
     Symbolize(SymbolizeArgs),
+    InstallLinks(InstallLinksArgs),
 }
 
 /// Record this machine, or a command, into a trace file.
@@ -76,11 +78,11 @@ Examples:
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record -c config.pbtxt     any Perfetto config, text or binary")]
 pub(crate) struct RecordArgs {
-    /// How long, for example 500ms, 10s, 5m, 2h; 0 is until Ctrl-C [default: 10s; with a COMMAND until it ends]
+    /// How long, for example 500ms, 10s, 1m30s, 2h, 1d; 0 is until Ctrl-C [default: 10s; with a COMMAND until it ends]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
     /// Where the trace goes; - is standard output
-    #[arg(short, long, value_name = "FILE", default_value = "trace.pftrace")]
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) output: PathBuf,
     /// Record what this Perfetto config says, text or binary; - is standard input
     #[arg(short, long, value_name = "FILE")]
@@ -132,7 +134,7 @@ impl RecordArgs {
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
     /// The trace
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) file: PathBuf,
     /// Only print the address
     #[arg(short, long)]
@@ -148,30 +150,27 @@ pub(crate) struct OpenArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
 }
 
-/// A number with a unit; a bare 0 is zero.
+/// Numbers with units, `1m30s` being a sum; a bare 0 is zero.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "expected a number and a unit, as in 10s".to_owned())?;
-    let seconds = match unit {
-        "ms" => number / 1000.0,
-        "s" => number,
-        "m" | "min" => number * 60.0,
-        "h" => number * 3600.0,
-        "" if number == 0.0 => 0.0,
-        "" => return Err(format!("which unit? {text}ms, {text}s, {text}m or {text}h")),
-        _ => return Err(format!("unknown unit \"{unit}\"; there are ms, s, m and h")),
-    };
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut seconds = 0.0;
+    let mut rest = text;
+    loop {
+        let (part, after) = parse_part(rest, text)?;
+        seconds += part;
+        rest = after;
+        if rest.is_empty() {
+            break;
+        }
+    }
     // The service's own limit; see TraceConfig.duration_ms.
     const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
     if seconds > LONGEST {
@@ -181,6 +180,63 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         return Err("shorter than a millisecond".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The seconds of the first number with a unit, and what follows it.
+fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> {
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, rest) = rest.split_at(rest.find(|c| !is_digit(c)).unwrap_or(rest.len()));
+    let (unit, rest) = rest.split_at(rest.find(is_digit).unwrap_or(rest.len()));
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "expected numbers with units, as in 10s or 1m30s".to_owned())?;
+    let seconds = match unit {
+        "ms" => number / 1000.0,
+        "s" | "sec" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "d" => number * 24.0 * 3600.0,
+        "" => {
+            return Err(format!(
+                "which unit? {whole}ms, {whole}s, {whole}m, {whole}h or {whole}d"
+            ));
+        }
+        _ => {
+            return Err(format!(
+                "unknown unit \"{unit}\"; there are ms, s, m, h and d"
+            ));
+        }
+    };
+    Ok((seconds, rest))
+}
+
+/// What was probably meant by a word that is out of place on the command line of `record`.
+pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+    if error.kind() != ErrorKind::UnknownArgument || args.get(1)? != "record" {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if word.starts_with('-') {
+        return None;
+    }
+    let at = args.iter().position(|arg| arg == word.as_str())?;
+    if args[at - 1] == "--perf" && word.parse::<u32>().is_ok() {
+        return Some(format!(
+            "the rate goes behind an equals sign: --perf={word}"
+        ));
+    }
+    let shown = |args: &[OsString]| -> String {
+        let words = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let (before, command) = (shown(&args[1..at]), shown(&args[at..]));
+    Some(format!(
+        "a command goes behind --: ferretto {before} -- {command}"
+    ))
 }
 
 #[cfg(test)]
@@ -201,8 +257,15 @@ mod tests {
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(parse_duration("1h"), Ok(Duration::from_secs(3600)));
         assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(
+            parse_duration("1h2min3.5s"),
+            Ok(Duration::from_millis(3_723_500))
+        );
+        assert_eq!(parse_duration("1d"), Ok(Duration::from_secs(86_400)));
         for wrong in [
-            "10", "s", "", "-1s", "1x", "1.2.3s", "8000h", "0.1ms", "NaNs", "infs",
+            "10", "s", "", "-1s", "1x", "1.2.3s", "8000h", "0.1ms", "NaNs", "infs", "1m30",
+            "1ms30x", "8d", "1m-30s",
         ] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }

@@ -15,6 +15,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use crate::terminal::shown_lines;
+
 /// Wrong command line.
 pub(crate) const USAGE: u8 = 2;
 /// Done with what could be read of a trace.
@@ -39,7 +41,8 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
             parts.push(part);
         }
     }
-    parts.join(": ")
+    // Causes may repeat what others say.
+    shown_lines(&parts.join(": "))
 }
 
 /// What the system said, without the error number.

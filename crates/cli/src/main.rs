@@ -2,8 +2,8 @@
 //! `tracebox`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
-//! the links. Everything else is a subcommand: `record`, `open`, `summary`, `text`,
-//! `flamegraph`, `folded`, `pprof`. Exit codes are listed in [`errors`].
+//! the links, which `ferretto install-links` makes. Everything else is a subcommand: `record`, `open`, `summary`, `text`,
+//! `flamegraph`, `folded`, `pprof`, `symbolize`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -12,6 +12,7 @@ mod config;
 mod config_text;
 mod daemon;
 mod errors;
+mod links;
 mod open;
 mod output;
 mod perfetto;
@@ -74,11 +75,20 @@ fn main() -> ExitCode {
     if let Some(program) = args.get(1).map(OsString::as_os_str).and_then(program) {
         return program(args.split_off(2));
     }
-    let command = match Ferretto::try_parse_from(args) {
+    if let [_, help, name] = args.as_slice()
+        && help == "help"
+        && let Some(program) = program(name)
+    {
+        return program(vec!["--help".into()]);
+    }
+    let command = match Ferretto::try_parse_from(&args) {
         Ok(ferretto) => ferretto.command,
         Err(error) => {
             // Help and version come as errors, too; a reader that went away is no failure.
             let _ = error.print();
+            if let Some(hint) = args::hint(&args, &error) {
+                anstream::eprintln!("\nferretto: {}", terminal::shown(&hint));
+            }
             return ExitCode::from(if error.use_stderr() { errors::USAGE } else { 0 });
         }
     };
@@ -91,6 +101,7 @@ fn main() -> ExitCode {
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),
         Command::Symbolize(args) => symbolize::run(&args).map(Extent::exit_code),
+        Command::InstallLinks(args) => links::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))
 }

@@ -80,7 +80,7 @@ impl Snapshots {
         };
         if worker.wanted.try_send(snapshot).is_err() {
             let trigger = hit.trigger_name.as_deref().unwrap_or_default();
-            let trigger = String::from_utf8_lossy(trigger);
+            let trigger = crate::terminal::shown_bytes(trigger);
             eprintln!("Too many snapshots are waiting; none is made for the trigger {trigger}");
         }
         Ok(())

@@ -10,6 +10,7 @@ use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
+use crate::args::DEFAULT_TRACE;
 use crate::read::{Extent, MemoryArgs};
 use crate::terminal::shown;
 
@@ -27,7 +28,7 @@ const MAX_LISTED: usize = 6;
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
     /// The trace
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
     /// Write the trace with the names into this file, and leave the other as it is; - is standard output
     #[arg(short, long, value_name = "FILE")]

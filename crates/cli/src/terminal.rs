@@ -15,6 +15,14 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(replaced.collect())
 }
 
+/// The same for a text of several lines, indented or not.
+pub(crate) fn shown_lines(text: &str) -> String {
+    let keep = |c: char| matches!(c, '\n' | '\t') || !controls(c);
+    text.chars()
+        .map(|c| if keep(c) { c } else { '?' })
+        .collect()
+}
+
 /// The same for bytes, which need not be UTF-8.
 pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
     shown(&String::from_utf8_lossy(bytes)).into_owned()
@@ -42,5 +50,6 @@ mod tests {
         assert_eq!(shown("\u{9b}31m\u{85}"), "?31m?");
         assert_eq!(shown("\u{202e}gpj.exe\u{2028}"), "?gpj.exe?");
         assert_eq!(shown_bytes(b"a\xff\x1b"), "a\u{fffd}?");
+        assert_eq!(shown_lines("a\n\tb\x1b\r"), "a\n\tb??");
     }
 }

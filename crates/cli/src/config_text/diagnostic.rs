@@ -4,11 +4,19 @@ use std::fmt;
 
 use ferretto_proto::DecodeError;
 
+use crate::terminal;
+
 /// Only so many errors are shown; later ones tend to follow from them.
 const MAX_SHOWN: usize = 10;
 
 /// Longer lines are shown in part.
 const MAX_COLUMN: usize = 160;
+
+/// Longer words of a text, names and values, are repeated in part.
+const MAX_WORD: usize = 100;
+
+/// Longer messages end here, in bytes.
+const MAX_MESSAGE: usize = 1000;
 
 /// A remark about a place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +29,10 @@ pub(crate) struct Diagnostic {
     pub(crate) column: usize,
     /// What is to be said.
     pub(crate) message: String,
-    /// The line of the text.
+    /// The line of the text, or the part of it around the place.
     source: String,
+    /// Characters of the line before that part.
+    skipped: usize,
     /// How many characters of the line it is about.
     width: usize,
 }
@@ -41,21 +51,56 @@ impl Diagnostic {
             .position(|b| *b == b'\n')
             .map_or(text.len(), |n| start + n);
         let end = end.clamp(start, line_end);
+        // Of a very long line no more is kept than can be shown; a character has at most four bytes.
+        let shown_start = boundary(text, line_start.max(start.saturating_sub(4 * MAX_COLUMN)));
+        let shown_end = line_end.min(start.saturating_add(4 * MAX_COLUMN));
         Self {
             name: name.to_owned(),
             line: before.iter().filter(|b| **b == b'\n').count() + 1,
             column: characters(&text[line_start..start]) + 1,
-            message,
-            source: String::from_utf8_lossy(&text[line_start..line_end])
+            message: shortened(&message),
+            source: String::from_utf8_lossy(&text[shown_start..shown_end])
                 .trim_end()
                 .to_owned(),
-            width: characters(&text[start..end]).max(1),
+            skipped: characters(&text[line_start..shown_start]),
+            width: characters(&text[start..end]).clamp(1, MAX_COLUMN),
         }
     }
 }
 
+/// Where the next character begins.
+fn boundary(text: &[u8], at: usize) -> usize {
+    let rest = text[at..].iter();
+    at + rest.take_while(|byte| **byte & 0xc0 == 0x80).count()
+}
+
+/// A message without the ends of words that are too long, and without its own.
+fn shortened(message: &str) -> String {
+    let mut shortened = String::new();
+    for word in message.split_inclusive(' ') {
+        let mut characters = word.chars();
+        shortened.extend(characters.by_ref().take(MAX_WORD));
+        if characters.next().is_some() {
+            shortened.push_str("… ");
+        }
+        if shortened.len() > MAX_MESSAGE {
+            shortened.push('…');
+            break;
+        }
+    }
+    let hint = match shortened.len() > MAX_MESSAGE {
+        true => message.rsplit_once("; ").map(|(_, hint)| hint),
+        false => None,
+    };
+    match hint.filter(|hint| hint.len() < MAX_WORD) {
+        Some(hint) => format!("{}; {hint}", shortened.trim_end()),
+        None => shortened.trim_end().to_owned(),
+    }
+}
+
 fn characters(bytes: &[u8]) -> usize {
-    String::from_utf8_lossy(bytes).chars().count()
+    // Without decoding them, as this may be the whole of a long line.
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 impl fmt::Display for Diagnostic {
@@ -63,7 +108,10 @@ impl fmt::Display for Diagnostic {
         writeln!(
             f,
             "{}:{}:{}: {}",
-            self.name, self.line, self.column, self.message
+            self.name,
+            self.line,
+            self.column,
+            terminal::shown(&self.message)
         )?;
         // Control characters of the text must not reach a terminal.
         let shown = |c: char| match c {
@@ -73,21 +121,17 @@ impl fmt::Display for Diagnostic {
         };
         let source: String = self.source.chars().map(shown).collect();
         // Of a very long line, the part around the place.
-        let from = if self.column > MAX_COLUMN {
-            self.column - MAX_COLUMN / 2
+        let before = self.column - 1 - self.skipped;
+        let from = if before > MAX_COLUMN {
+            before - MAX_COLUMN / 2
         } else {
             0
         };
         let line: String = source.chars().skip(from).take(MAX_COLUMN).collect();
         // The same tabs keep the marker below its place.
         let blank = |c: char| if c == '\t' { c } else { ' ' };
-        let indent: String = line
-            .chars()
-            .take(self.column - 1 - from)
-            .map(blank)
-            .collect();
-        let width = self.width.min(MAX_COLUMN);
-        write!(f, "  {line}\n  {indent}^{}", "~".repeat(width - 1))
+        let indent: String = line.chars().take(before - from).map(blank).collect();
+        write!(f, "  {line}\n  {indent}^{}", "~".repeat(self.width - 1))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::session::{
     Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then, clone_session,
 };
 use crate::snapshots::{Snapshot, Snapshots};
+use crate::terminal::shown;
 use crate::trigger_perfetto;
 
 /// Everything that ends with an error ends with this.
@@ -227,7 +228,7 @@ fn finish(job: &Job, end: End) -> u8 {
             u8::from(is_strict())
         }
         End::Failed(reason) => {
-            eprintln!("Service error: {}", failure(job, &reason));
+            eprintln!("Service error: {}", shown(&failure(job, &reason)));
             remove_if_empty(job);
             // Upstream's service does not tell of a full disk, so no script relies on 0 here.
             u8::from(is_strict() || reason.starts_with(WRITE_FAILED))
@@ -244,7 +245,7 @@ fn finish(job: &Job, end: End) -> u8 {
                      traced connection"
                 }
             };
-            eprintln!("Service error: {}", failure(job, reason));
+            eprintln!("Service error: {}", shown(&failure(job, reason)));
             eprintln!("Disconnected from the traced service");
             remove_if_empty(job);
             u8::from(is_strict())
@@ -252,7 +253,9 @@ fn finish(job: &Job, end: End) -> u8 {
         End::Detached => 0,
         End::DetachRefused(reason) => {
             match reason {
-                Some(reason) => eprintln!("Service error: {reason}\nSession detach failed"),
+                Some(reason) => {
+                    eprintln!("Service error: {}\nSession detach failed", shown(&reason));
+                }
                 None => eprintln!("Session detach failed: there may be one under this key"),
             }
             remove_if_empty(job);

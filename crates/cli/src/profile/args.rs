@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use ferretto_trace::profile::{By, Selection};
 
-use crate::args::parse_duration;
+use crate::args::{DEFAULT_TRACE, parse_duration};
 use crate::read::MemoryArgs;
 
 /// Which samples.
@@ -84,7 +84,7 @@ Examples:
                                             red is more than before, blue is less")]
 pub(crate) struct FlamegraphArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
@@ -115,7 +115,7 @@ pub(crate) struct FlamegraphArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FoldedArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
@@ -136,7 +136,7 @@ pub(crate) struct FoldedArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PprofArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,

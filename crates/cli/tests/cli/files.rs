@@ -164,9 +164,20 @@ fn wrong_command_lines_return_2_and_say_why() {
     for (args, expected) in [
         (&["--no-such-flag"][..], "--no-such-flag"),
         (&["reccord"], "record"),
-        (&["record", "-d", "10"], "which unit? 10ms, 10s, 10m or 10h"),
-        (&["record", "-d", "soon"], "expected a number and a unit"),
-        (&["summary"], "<FILE>"),
+        (
+            &["record", "-d", "10"],
+            "which unit? 10ms, 10s, 10m, 10h or 10d",
+        ),
+        (
+            &["record", "-q", "./prog", "-x", "y"],
+            "a command goes behind --: ferretto record -q -- ./prog -x y",
+        ),
+        (&["record", "--perf", "999"], "--perf=999"),
+        (
+            &["record", "--perf", "make"],
+            "ferretto record --perf -- make",
+        ),
+        (&["record", "-d", "soon"], "expected numbers with units"),
         (&[], "Usage: ferretto"),
     ] {
         world.run("ferretto", args).returned(2).complained(expected);
@@ -192,6 +203,119 @@ fn help_and_version_go_to_standard_output() {
     let said = world.run("ferretto", &["--version"]).returned(0);
     assert!(said.text().starts_with("ferretto "));
     for command in ["record", "summary", "text"] {
-        world.run("ferretto", &[command, "--help"]).returned(0);
+        let said = world.run("ferretto", &[command, "--help"]).returned(0);
+        let again = world.run("ferretto", &["help", command]).returned(0);
+        assert_eq!(said.text(), again.text());
     }
+    let said = world.run("ferretto", &["help"]).returned(0);
+    for program in ["traced_perf", "trigger_perfetto", "tracebox"] {
+        assert!(said.text().contains(program), "{}", said.text());
+    }
+    let program = |args: &[&str]| {
+        let said = world.run("ferretto", args);
+        (said.code, said.stdout, said.stderr)
+    };
+    for name in ["traced", "traced_probes", "traced_perf", "perfetto"] {
+        assert_eq!(program(&["help", name]), program(&[name, "--help"]));
+    }
+}
+
+#[test]
+fn the_trace_of_record_is_the_one_that_is_meant() {
+    let world = World::new();
+    for command in [
+        "summary",
+        "text",
+        "flamegraph",
+        "folded",
+        "pprof",
+        "symbolize",
+    ] {
+        world
+            .run("ferretto", &[command])
+            .returned(1)
+            .complained("cannot open trace.pftrace");
+    }
+    world
+        .run("ferretto", &["open", "--no-browser"])
+        .returned(1)
+        .complained("cannot open trace.pftrace");
+    world.write("trace.pftrace", trace());
+    let said = world.run("ferretto", &["summary"]).returned(0);
+    assert!(said.text().starts_with("trace.pftrace: 134 bytes"));
+    let said = world.run("ferretto", &["text"]).returned(0);
+    assert!(said.text().contains("next_comm: \"cargo\""));
+}
+
+#[test]
+fn the_programs_of_the_binary_become_commands() {
+    let world = World::new();
+    let said = world
+        .run("ferretto", &["install-links", "bin/here"])
+        .returned(0)
+        .complained("perfetto, ")
+        .complained("is not in $PATH");
+    assert!(said.stdout.is_empty());
+    let names = [
+        "perfetto",
+        "tracebox",
+        "traced",
+        "traced_perf",
+        "traced_probes",
+        "trigger_perfetto",
+    ];
+    let binary = std::fs::canonicalize(crate::world::FERRETTO).unwrap();
+    for name in names {
+        let link = world.path("bin/here").join(name);
+        assert_eq!(std::fs::canonicalize(link).unwrap(), binary);
+    }
+    let perfetto = std::process::Command::new(world.path("bin/here/perfetto"));
+    let mut perfetto = world.at_home(perfetto);
+    let perfetto = perfetto.arg("--version").spawn().unwrap();
+    crate::world::Running::new(perfetto).finish().returned(0);
+    // Again, and on the way.
+    let mut command = world.command("ferretto", &["install-links", "bin/here"]);
+    let said = command
+        .env("PATH", world.path("bin/here"))
+        .output()
+        .unwrap();
+    assert!(said.status.success());
+    assert!(!String::from_utf8(said.stderr).unwrap().contains("$PATH"));
+    // What is no link is somebody's.
+    std::fs::remove_file(world.path("bin/here/traced")).unwrap();
+    world.write("bin/here/traced", "another program");
+    world
+        .run("ferretto", &["install-links", "bin/here"])
+        .returned(1)
+        .complained("has other programs of these names: traced;");
+    assert_eq!(world.read("bin/here/traced"), b"another program");
+}
+
+/// Whatever a config holds, what is said of it can be read.
+#[test]
+fn errors_of_configs_repeat_no_long_texts() {
+    let world = World::new();
+    let long = "a".repeat(1 << 20);
+    let words = "many words ".repeat(100_000);
+    for config in [
+        format!("{long}: 1"),
+        format!("duration_ms: {long}"),
+        format!("duration_ms: \"{words}\""),
+        format!("duration_ms: {}", "9".repeat(1 << 20)),
+        format!("data_sources {{ config {{ {long} {{}} }} }}"),
+        format!("buffers {{ fill_policy: {long} }}"),
+        format!("buffers {{ fill_policy: \"{words}"),
+        format!("[{long}]: 1"),
+        format!("# {words}\n{}", "nope: 1 ".repeat(10_000)),
+    ] {
+        world.write("c", &config);
+        for (program, args, name) in [
+            ("ferretto", &["record", "-c", "c"][..], "c:"),
+            ("perfetto", &["--txt", "-c", "c", "-o", "out"], "c:"),
+        ] {
+            let said = world.run(program, args).returned(1).complained(name);
+            assert!(said.stderr.len() < 20_000, "{}", said.stderr.len());
+        }
+    }
+    assert_eq!(world.names(), ["c"]);
 }

@@ -8,7 +8,7 @@ use ferretto_trace::profile::{Profile, Selection, StackCounts, Value, hottest, r
 use ferretto_trace::summary::{Cause, Loss};
 
 use crate::users::as_nobody;
-use crate::world::{FERRETTO, Said, World};
+use crate::world::{FERRETTO, Said, World, has_content, until};
 
 /// A program that computes for half a second of CPU time, so that a loaded machine does not matter, as processes that are
 /// called `busy`.
@@ -201,6 +201,27 @@ fn a_trace_on_standard_output_has_names_too() {
     let said = said.returned(0);
     world.write("piped.pftrace", &said.stdout);
     assert_busy(&functions(&world, "piped.pftrace"));
+}
+
+#[test]
+fn a_recording_of_processes_ends_with_them() {
+    let world = World::new();
+    let mut process = Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = process.id().to_string();
+    let args = ["record", "--perf", "-p", &pid, "-d", "0"];
+    let mut recording = world.start("ferretto", &args);
+    until("something is recorded, or cannot be", || {
+        let ended = recording.child().try_wait().unwrap().is_some();
+        (ended || has_content(&world.path("trace.pftrace")).is_some()).then_some(())
+    });
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let said = recording.finish();
+    if is_forbidden(&said) {
+        return;
+    }
+    said.returned(0)
+        .complained("the recorded processes have ended");
 }
 
 #[test]
