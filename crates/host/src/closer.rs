@@ -23,6 +23,8 @@ const THREADS_PER_USER: usize = 4;
 const MANY_THREADS: usize = 32;
 /// With so many, none is added.
 const MOST_THREADS: usize = 256;
+/// How many stay when there is nothing to do.
+const KEPT_THREADS: usize = 2;
 
 /// What is to be closed.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ struct State {
     /// Users with something to do, in the order of their turns.
     turns: VecDeque<Origin>,
     threads: usize,
-    /// Threads that wait for something to do.
+    /// Threads that wait for something to do, or are just starting and will look for it.
     idle: usize,
     over: bool,
 }
@@ -222,18 +224,21 @@ impl Shared {
             return;
         }
         state.threads += 1;
+        state.idle += 1;
         let shared = Arc::clone(this);
         let builder = thread::Builder::new().name("closer".to_owned());
         // Without a thread it waits for the next one.
         if builder.spawn(move || Self::work(&shared)).is_err() {
             state.threads -= 1;
+            state.idle -= 1;
         }
     }
 
-    /// A thread's life: one stays to wait for what comes, the others end when there is nothing to do.
+    /// A thread's life: few stay to wait for what comes, the others end when there is nothing to do.
     fn work(this: &Arc<Self>) {
         let mut state = this.lock();
         loop {
+            state.idle -= 1;
             while let Some((origin, account, remains)) = state.next() {
                 // This one may take long.
                 Self::add_thread(this, &mut state);
@@ -246,14 +251,13 @@ impl Shared {
                     this.changed.notify_all();
                 }
             }
-            if state.over || state.idle > 0 {
+            if state.over || state.idle >= KEPT_THREADS {
                 state.threads -= 1;
                 return;
             }
             state.idle += 1;
             let waited = this.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
         }
     }
 }
