@@ -4,7 +4,8 @@
 //! bytes that hold fragments; each writer of each producer has a small index of its chunks in
 //! order. Reading goes through the ring from the oldest chunk on and remembers where it was, so a
 //! chunk is visited once, not once per batch; for each chunk it meets, it reads that writer's chunks
-//! in order up to there. A writer whose next packet is not complete (a piece is missing, a patch is
+//! in order up to there. With [`Semantics::V1`] it goes from writer to writer instead, by number of the producer, then of
+//! the writer, and reads all there is of each. A writer whose next packet is not complete (a piece is missing, a patch is
 //! due, the chunk was scraped) is put aside until something of it changes, and holds up nobody else.
 //!
 //! Rules every method keeps:
@@ -72,15 +73,15 @@ pub enum Policy {
 
 /// Which of upstream's engines the buffer looks like from outside.
 ///
-/// They differ in the value of `previous_packet_dropped` and in when a buffer with
+/// They differ in the order of writers, in the value of `previous_packet_dropped` and in when a buffer with
 /// [`Policy::Discard`] stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Semantics {
-    /// `BufferConfig.experimental_mode` unset: a loss is reported as 1 whatever its cause, and the
+    /// `BufferConfig.experimental_mode` unset: writers are read one after the other, by producer and number; a loss is reported as 1 whatever its cause, and the
     /// first packet of each writer reports one; a discarding buffer reuses what was already read and
     /// stops at the first chunk that would cost unread data.
     V1,
-    /// `TRACE_BUFFER_V2`: losses by cause, none at the start of a writer; a discarding buffer stops at
+    /// `TRACE_BUFFER_V2`: packets are read about in the order they were written; losses by cause, none at the start of a writer; a discarding buffer stops at
     /// the first chunk that does not fit before its end.
     #[default]
     V2,
@@ -169,7 +170,7 @@ pub struct TraceBuffer {
     /// The chunk the last packet was taken from, if there is more in it. Any change of the buffer ends it.
     current: Option<Current>,
     /// Slots of sequences to be read before `read` goes on: those that stalled behind it and
-    /// have changed since.
+    /// have changed since. Not with [`Semantics::V1`].
     ready: VecDeque<u32>,
     /// A discarding buffer that is full.
     sealed: bool,
@@ -315,7 +316,9 @@ impl TraceBuffer {
 
     /// Marks a sequence as changed, so that reading tries it again.
     fn wake(&mut self, slot: u32) {
-        if let Some(sequence) = self.sequences.get_mut(slot)
+        if self.options.semantics == Semantics::V1 {
+            self.sequences.give_turn(slot);
+        } else if let Some(sequence) = self.sequences.get_mut(slot)
             && std::mem::take(&mut sequence.stalled)
             && !std::mem::replace(&mut sequence.ready, true)
         {

@@ -134,6 +134,26 @@ impl TraceBuffer {
 
     /// Leaves the pieces of the next packet in `self.pieces`, and says whose it is.
     fn find_packet(&mut self) -> Option<u32> {
+        match self.options.semantics {
+            Semantics::V1 => self.find_in_turn(),
+            Semantics::V2 => self.find_in_ring(),
+        }
+    }
+
+    /// By producer, then by writer.
+    fn find_in_turn(&mut self) -> Option<u32> {
+        while let Some(slot) = self.sequences.first_turn() {
+            if self.advance(slot, None, Mode::Read) {
+                self.settle_in(slot);
+                return Some(slot);
+            }
+            self.sequences.end_turn(slot);
+        }
+        None
+    }
+
+    /// About in the order of writing.
+    fn find_in_ring(&mut self) -> Option<u32> {
         while let Some(&slot) = self.ready.front() {
             if self.advance(slot, None, Mode::Read) {
                 self.settle_in(slot);
@@ -198,8 +218,9 @@ impl TraceBuffer {
             let payload = self.ring.payload(at, 0, header.len.into());
             if header.unread == header.len && mode == Mode::Read {
                 touch(payload);
-                // What is read next most likely: the record behind it, if it is as large.
-                self.ring.prefetch(at + header.units(), header.units());
+                // What is read next most likely, if it is as large.
+                let next = self.next_record(slot, at, &header);
+                self.ring.prefetch(next, header.units());
             }
             match fragment::next(&header, payload) {
                 Next::Fragment(found) => {
@@ -225,6 +246,14 @@ impl TraceBuffer {
             }
         }
         false
+    }
+
+    /// Which record is read after a sequence's first.
+    fn next_record(&self, slot: u32, at: u32, header: &ChunkHeader) -> u32 {
+        let of_sequence = || self.sequences.get(slot)?.chunks.get(1).map(|next| next.at);
+        let in_turn = self.options.semantics == Semantics::V1;
+        let next = in_turn.then(of_sequence).flatten();
+        next.unwrap_or(at + header.units())
     }
 
     /// Erases what is left of the chunk at `at` if it is its sequence's first, with the end of a packet that begins in

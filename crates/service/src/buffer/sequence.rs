@@ -1,6 +1,6 @@
 //! The state of each (producer, writer) pair.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -68,7 +68,7 @@ pub(super) struct Sequence {
     pub(super) retired: bool,
     /// Reading stopped for want of data; only a change of this sequence can help.
     pub(super) stalled: bool,
-    /// In the list of sequences to be read before going on.
+    /// In the list of sequences to be read before going on, or among those that have a turn.
     pub(super) ready: bool,
     /// Whether a packet was ever returned.
     pub(super) returned: bool,
@@ -76,7 +76,12 @@ pub(super) struct Sequence {
     pub(super) histogram: Option<u32>,
     /// Larger is more recently written.
     age: u64,
+    /// Larger is younger; tells apart those of one writer's number.
+    born: u64,
 }
+
+/// When a sequence is read, if they are read by producer, then writer: the writer's number, then who had it first.
+type Turn = (u32, u64);
 
 impl Sequence {
     fn new(producer: ProducerId, writer: WriterId, identity: Identity, age: u64) -> Self {
@@ -95,7 +100,12 @@ impl Sequence {
             returned: false,
             histogram: None,
             age,
+            born: age,
         }
+    }
+
+    fn turn(&self) -> Turn {
+        (key(self.producer, self.writer), self.born)
     }
 
     /// Finds the place of `id`, looking at the end first, where chunks normally belong.
@@ -142,6 +152,8 @@ pub(super) struct Sequences {
     slots: Vec<Option<Sequence>>,
     free: Vec<u32>,
     by_writer: FxHashMap<u32, u32>,
+    /// Slots of those that may have something to be read, if they are read by producer and writer.
+    turns: BTreeMap<Turn, u32>,
     /// How many are on their way out.
     retired: usize,
     idle: usize,
@@ -234,12 +246,45 @@ impl Sequences {
         }
     }
 
-    /// Forgets a retired sequence that is empty.
-    fn remove_retired(&mut self, slot: u32) {
-        let Some(gone) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
+    /// Has a sequence that has changed read once those before it were.
+    pub(super) fn give_turn(&mut self, slot: u32) {
+        let Some(sequence) = self.get_mut(slot) else {
             return;
         };
+        sequence.stalled = false;
+        if !std::mem::replace(&mut sequence.ready, true) {
+            let turn = sequence.turn();
+            self.turns.insert(turn, slot);
+        }
+    }
+
+    /// The sequence whose turn it is.
+    pub(super) fn first_turn(&self) -> Option<u32> {
+        self.turns.first_key_value().map(|(_, slot)| *slot)
+    }
+
+    /// There is nothing to be read of a sequence until it changes.
+    pub(super) fn end_turn(&mut self, slot: u32) {
+        if let Some(sequence) = self.get_mut(slot) {
+            sequence.ready = false;
+            let turn = sequence.turn();
+            self.turns.remove(&turn);
+        }
+    }
+
+    /// Takes a sequence out, whose slot is free then.
+    fn take_out(&mut self, slot: u32) -> Option<Sequence> {
+        let gone = self.slots.get_mut(slot as usize).and_then(Option::take)?;
+        self.turns.remove(&gone.turn());
         self.free.push(slot);
+        Some(gone)
+    }
+
+    /// Forgets a retired sequence that is empty.
+    fn remove_retired(&mut self, slot: u32) {
+        let Some(gone) = self.take_out(slot) else {
+            return;
+        };
         self.retired = self.retired.saturating_sub(1);
         let heir = self.slot(gone.producer, gone.writer);
         if let Some(heir) = heir.and_then(|heir| self.get_mut(heir)) {
@@ -310,11 +355,10 @@ impl Sequences {
         idle.sort_unstable();
         let surplus = idle.len().saturating_sub(IDLE_KEPT);
         for (_, slot) in idle.into_iter().take(surplus) {
-            let Some(gone) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
+            let Some(gone) = self.take_out(slot) else {
                 continue;
             };
             self.by_writer.remove(&key(gone.producer, gone.writer));
-            self.free.push(slot);
         }
         self.idle = IDLE_KEPT;
     }
@@ -351,6 +395,7 @@ impl Sequences {
                 sequence.loss |= loss.bits();
             }
         }
+        copy.turns.clear();
         copy.idle = copy.by_writer.len();
         copy
     }
@@ -366,6 +411,7 @@ impl Sequences {
         self.slots.capacity() * size_of::<Option<Sequence>>()
             + chunks * size_of::<Entry>()
             + (self.free.capacity() + 2 * self.by_writer.capacity()) * size_of::<u32>()
+            + 2 * self.turns.len() * size_of::<(Turn, u32)>()
     }
 
     /// How many sequences are known.

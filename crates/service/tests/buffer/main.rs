@@ -6,6 +6,7 @@ mod against_model;
 mod clones;
 mod hostile;
 mod model;
+mod order;
 mod packets;
 mod patches;
 mod reassembly;

@@ -271,7 +271,7 @@ fn tracebuf_020_v1_tells_a_loss_as_one_and_at_the_start() {
         .copy_to(&mut buffer);
     chunk(1, 2, 0).packet(20, 3).copy_to(&mut buffer);
     chunk(1, 1, 1).packet(20, 4).copy_to(&mut buffer);
-    assert_eq!(seeds(&mut buffer), [(1, 1), (2, 0), (3, 1), (4, 0)]);
+    assert_eq!(seeds(&mut buffer), [(1, 1), (2, 0), (4, 0), (3, 1)]);
     chunk(1, 1, 5).packet(20, 5).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(5, 1)]);
 }

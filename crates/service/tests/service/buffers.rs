@@ -3,6 +3,7 @@
 use ferretto_ipc::port::consumer::Request as ConsumerRequest;
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::commit_data_request::ChunksToMove;
+use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
 use ferretto_proto::{
     CommitDataRequest, Message, RegisterTraceWriterRequest, TraceConfig,
     UnregisterTraceWriterRequest,
@@ -17,6 +18,46 @@ fn recording(config: impl Into<TraceConfig>) -> (World, ClientId, ClientId) {
     let consumer = world.consumer();
     world.enable(consumer, config);
     (world, producer, consumer)
+}
+
+#[test]
+fn the_mode_decides_in_which_order_writers_are_read() {
+    for (mode, in_turn) in [
+        (None, true),
+        (Some(ExperimentalMode::TRACE_BUFFER_V2), false),
+    ] {
+        let mut world = World::new();
+        let producers = ["a", "b"].map(|name| {
+            let producer = world.producer(name);
+            world.register(producer, "p");
+            producer
+        });
+        let consumer = world.consumer();
+        let config = ConfigBuilder::default().buffer(4096).source("p");
+        world.enable(
+            consumer,
+            config.with(|c| c.buffers[0].experimental_mode = mode),
+        );
+        let mut writers = producers.map(|p| [world.writer(p), world.writer(p)]);
+        // More than fits one batch, each writer's last things long after the first ones of others.
+        let long = "x".repeat(1000);
+        let mut written = Vec::new();
+        for round in 0..30 {
+            for (producer, writers) in producers.iter().zip(&mut writers).rev() {
+                for (index, writer) in writers.iter_mut().enumerate().rev() {
+                    let text = format!("{}{index} {round:02} {long}", producer.0);
+                    world.write(*producer, writer, &[&text]);
+                    written.push(text);
+                }
+            }
+        }
+        if in_turn {
+            written.sort();
+        }
+        let read = texts(&world.read(consumer));
+        assert_eq!(read.len(), written.len());
+        assert!(read == written, "{mode:?}");
+    }
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn service_053_sequence_ids_begin_at_2_and_stay() {
     assert_eq!(ids(&mut world), [2]);
     world.write(producer, &mut second, &["b"]);
     world.write(producer, &mut first, &["c"]);
-    assert_eq!(ids(&mut world), [3, 2]);
+    assert_eq!(ids(&mut world), [2, 3]);
 }
 
 #[test]
