@@ -6,12 +6,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ferretto_ipc::port::{consumer, producer};
+use ferretto_proto::ObserveEventsRequest;
+use ferretto_proto::observable_events::Type;
 
 use crate::common::{Client, enable};
 use crate::service::Service;
 
 /// The data source of the honest producer.
-const DATA_SOURCE: &str = "honest";
+pub(crate) const DATA_SOURCE: &str = "honest";
 /// How long either is silent between two requests: the service is to be kept busy by others.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -52,6 +54,11 @@ impl Honest {
         let mut consumer = Client::<consumer::Port>::bind(service.consumer_socket());
         let session = enable(DATA_SOURCE, |_| {});
         consumer.0.invoke(&session, None, true).unwrap();
+        let observe = consumer::Request::ObserveEvents(ObserveEventsRequest {
+            events_to_observe: vec![Type::TYPE_DATA_SOURCES_INSTANCES],
+            ..Default::default()
+        });
+        consumer.0.invoke(&observe, None, true).unwrap();
 
         let mut honest = Self {
             over: Arc::default(),

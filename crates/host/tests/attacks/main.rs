@@ -32,7 +32,9 @@ macro_rules! attacks {
 
 attacks! {
     descriptors
+    flapping_sources
     lingering
+    sparse_memory
     unfinished_frames
     vanishing_memory
 }
