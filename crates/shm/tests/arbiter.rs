@@ -292,7 +292,7 @@ fn memory_that_is_mapped_twice_has_one_arbiter() {
     };
     let map = |region: &Region| {
         let fd = region.fd().unwrap().try_clone_to_owned().unwrap();
-        Arc::new(Region::from_fd(fd).unwrap())
+        Arc::new(Region::from_untrusted_fd(fd).unwrap())
     };
     let first = Arc::new(Region::create(4096).unwrap());
     let second = map(&first);
