@@ -1,9 +1,10 @@
 //! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`,
-//! `cargo xtask tree`, `cargo xtask install-capi [--profile NAME] PREFIX`.
+//! `cargo xtask tree`, `cargo xtask docs [FILE]...`, `cargo xtask install-capi [--profile NAME] PREFIX`.
 #![forbid(unsafe_code)]
 
 mod codegen;
 mod conformance;
+mod docs;
 mod install;
 mod licences;
 mod tree;
@@ -14,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask licences
        cargo xtask tree
+       cargo xtask docs [FILE]...
        cargo xtask install-capi [--profile NAME] PREFIX
 
   codegen          regenerate crates/proto from proto/
@@ -21,6 +23,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
   conformance      write docs/conformance.md from the names of the tests; --check as above
   licences         fail if a dependency's licence is not on the list in deny.toml
   tree             fail if the library brings too many crates, or C code, into programs
+  docs             try out every block of code in README.md and docs/, or in some of these
   install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config;
                    with optimizations unless another of cargo's profiles is named";
 
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         ["conformance", "--check"] => conformance::check(),
         ["licences"] => licences::check(),
         ["tree"] => tree::check(),
+        ["docs", names @ ..] => docs::run(names),
         ["install-capi", prefix] => install::run(prefix, "release"),
         ["install-capi", "--profile", profile, prefix] => install::run(prefix, profile),
         _ => {

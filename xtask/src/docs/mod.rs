@@ -1,0 +1,239 @@
+//! `cargo xtask docs`: does what the documents say.
+//!
+//! Every block of code is run, compiled or checked as it is printed. What cannot be is marked with the reason in a comment
+//! before it, and told. The blocks of one document are one session: files, daemons and traces of one are there for the
+//! next.
+
+mod markdown;
+mod scratch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use self::markdown::Block;
+use self::scratch::{Scratch, is_root};
+
+/// Documents that are lists for those who work on the project, and say nothing to be done.
+const LISTS: [&str; 1] = ["conformance.md"];
+
+/// Blocks that only show something.
+const SHOWN: &str = "text";
+
+/// What snippets in Rust may use. Those that are not whole programs are compiled, the others are recorded, too.
+const SNIPPETS: &str = r#"[package]
+name = "snippets"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+ferretto = { path = "REPOSITORY/crates/ferretto", features = ["macros", "serde"] }
+tracing-ferretto = { path = "REPOSITORY/crates/tracing" }
+tracing = "0.1"
+tracing-subscriber = { version = "0.3", default-features = false, features = ["registry"] }
+serde = { version = "1", features = ["derive"] }
+
+[workspace]
+"#;
+
+/// Tries out all documents, or those named.
+pub(crate) fn run(names: &[&str]) -> Result<()> {
+    let repository = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
+    let programs = build(&repository)?;
+    println!(
+        "`ferretto` is the one of the dev profile, and `cargo … --release` is taken to mean that profile; sockets, \
+         HOME and TMPDIR are the document's own{}",
+        match is_root() {
+            true => "; `sudo` does nothing, as this is root",
+            false => "; blocks with `sudo` are skipped, as this is not root",
+        }
+    );
+    let mut totals = [0; 2];
+    let mut failures = Vec::new();
+    for document in documents(&repository)? {
+        let name = document.strip_prefix(&repository)?.display().to_string();
+        if !names.is_empty() && !names.contains(&name.as_str()) {
+            continue;
+        }
+        let start = Instant::now();
+        let text = fs::read_to_string(&document)?;
+        let blocks = markdown::blocks(&text).with_context(|| name.clone())?;
+        let counts = try_out(&name, &blocks, &repository, &programs, &mut failures)?;
+        let seconds = start.elapsed().as_secs_f32();
+        println!(
+            "{name}: {} blocks, {} skipped, {seconds:.1} s",
+            counts[0], counts[1]
+        );
+        totals[0] += counts[0];
+        totals[1] += counts[1];
+    }
+    println!(
+        "{} blocks of documents tried out, {} skipped",
+        totals[0], totals[1]
+    );
+    if !failures.is_empty() {
+        bail!("these do not work:\n\n{}", failures.join("\n\n"));
+    }
+    Ok(())
+}
+
+fn build(repository: &Path) -> Result<PathBuf> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--locked", "--quiet"])
+        .current_dir(repository)
+        .env("CARGO_TARGET_DIR", repository.join("target"))
+        .status()
+        .context("running cargo build")?;
+    ensure!(status.success(), "ferretto could not be built");
+    Ok(repository.join("target/debug"))
+}
+
+fn documents(repository: &Path) -> Result<Vec<PathBuf>> {
+    let mut documents = vec![repository.join("README.md")];
+    for entry in fs::read_dir(repository.join("docs"))? {
+        let path = entry?.path();
+        let is_markdown = path.extension().is_some_and(|extension| extension == "md");
+        let name = path.file_name().unwrap_or_default();
+        if is_markdown && !LISTS.iter().any(|list| name == *list) {
+            documents.push(path);
+        }
+    }
+    documents.sort();
+    Ok(documents)
+}
+
+/// Tries out the blocks of one document; how many were, and how many were not.
+fn try_out(
+    name: &str,
+    blocks: &[Block],
+    repository: &Path,
+    programs: &Path,
+    failures: &mut Vec<String>,
+) -> Result<[usize; 2]> {
+    let scratch = Scratch::new(&name.replace(['/', '.'], "-"), repository, programs)?;
+    let mut counts = [0; 2];
+    let mut snippets = Vec::new();
+    for block in blocks {
+        let place = format!("{name}:{}", block.line);
+        if let Some(reason) = reason_to_skip(block) {
+            println!("skipped: {place}: {reason}");
+            counts[1] += 1;
+            continue;
+        }
+        if block.language == SHOWN {
+            continue;
+        }
+        let lines = match (&block.note.file, block.language.as_str()) {
+            (Some(file), _) => {
+                let path = scratch.work.join(file);
+                fs::create_dir_all(path.parent().unwrap_or(&scratch.work))?;
+                fs::write(path, block.whole())?;
+                counts[0] += 1;
+                continue;
+            }
+            (None, "sh" | "console") => block.commands(),
+            (None, "textproto") => {
+                fs::write(scratch.work.join("checked.pbtxt"), block.whole())?;
+                "ferretto record --print-config -c checked.pbtxt >/dev/null\n".to_owned()
+            }
+            (None, "rust") => {
+                snippets.push(block);
+                counts[0] += 1;
+                continue;
+            }
+            (None, "ini") if has_program("systemd-analyze") => verify_units(&scratch, block)?,
+            (None, "ini") => {
+                println!("skipped: {place}: there is no systemd-analyze to check it");
+                counts[1] += 1;
+                continue;
+            }
+            (None, other) => {
+                failures.push(format!(
+                    "{place}: nobody knows how to try out \"{other}\"; name a file or a reason to skip it"
+                ));
+                continue;
+            }
+        };
+        counts[0] += 1;
+        let lines = format!("{}\n{lines}", block.note.setup);
+        let start = Instant::now();
+        let outcome = scratch.run(&lines, block.note.interrupt)?;
+        if outcome.code != Some(block.note.code) {
+            failures.push(failure(&place, &lines, outcome));
+        } else if start.elapsed().as_secs() >= 15 {
+            println!("{place} took {} s", start.elapsed().as_secs());
+        }
+    }
+    if !snippets.is_empty() {
+        compile(name, &snippets, repository, &scratch, failures)?;
+    }
+    Ok(counts)
+}
+
+/// Writes units of systemd, each below a comment with its name, into files, and returns how they are checked.
+fn verify_units(scratch: &Scratch, block: &Block) -> Result<String> {
+    let folder = scratch.work.join("units");
+    fs::create_dir_all(&folder)?;
+    let text = block.whole();
+    for unit in text.split("# /etc/systemd/system/").skip(1) {
+        let (name, text) = unit.split_once('\n').unwrap_or_default();
+        // The command is not installed here.
+        let text = text.replace("/usr/bin/ferretto", "/bin/true");
+        fs::write(folder.join(name), text)?;
+    }
+    Ok("systemd-analyze verify --man=no units/*\n".to_owned())
+}
+
+fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+fn reason_to_skip(block: &Block) -> Option<String> {
+    let needs_root = !is_root() && block.text.contains("sudo ");
+    let reason = block.note.skip.clone();
+    reason.or_else(|| needs_root.then(|| "it needs root".to_owned()))
+}
+
+/// All snippets as programs of one package; whole ones are recorded.
+fn compile(
+    name: &str,
+    snippets: &[&Block],
+    repository: &Path,
+    scratch: &Scratch,
+    failures: &mut Vec<String>,
+) -> Result<()> {
+    let package = scratch.work.join("snippets");
+    fs::create_dir_all(package.join("src/bin"))?;
+    let manifest = SNIPPETS.replace("REPOSITORY", &repository.display().to_string());
+    fs::write(package.join("Cargo.toml"), manifest)?;
+    let mut lines = "cd snippets\ncargo build --quiet --bins\n".to_owned();
+    for block in snippets {
+        let program = format!("line_{}", block.line);
+        let source = package.join(format!("src/bin/{program}.rs"));
+        fs::write(source, format!("#![allow(unused)]\n{}", block.whole()))?;
+        if block.note.within.is_none() {
+            lines.push_str(&format!(
+                "ferretto record -q -o {program}.pftrace -- ../ferretto/target/debug/{program}\n"
+            ));
+        }
+    }
+    let outcome = scratch.run(&lines, None)?;
+    if outcome.code != Some(0) {
+        failures.push(failure(name, &lines, outcome));
+    }
+    Ok(())
+}
+
+fn failure(place: &str, lines: &str, outcome: scratch::Outcome) -> String {
+    let code = match outcome.code {
+        Some(code) => format!("ended with {code}"),
+        None => "was killed, or took too long".to_owned(),
+    };
+    let said: Vec<&str> = outcome.said.lines().collect();
+    let last = said[said.len().saturating_sub(40)..].join("\n");
+    format!("{place} {code}\n{}\nIt said:\n{last}", lines.trim())
+}
