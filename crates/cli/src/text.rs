@@ -1,16 +1,38 @@
 //! `ferretto text FILE`.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use clap::Args;
 use ferretto_trace::TraceReader;
+use ferretto_trace::lines::{LinesError, Resolver};
 use ferretto_trace::text::TextPrinter;
 
 use crate::args::FileArgs;
 use crate::output::check_standard_output;
 use crate::read::{Extent, open};
 
-pub(crate) fn run(args: &FileArgs) -> Result<Extent> {
+/// Print a whole trace as text
+///
+/// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to this version are
+/// printed by number. With --resolve it is one line for each event.
+#[derive(Debug, Args)]
+pub(crate) struct TextArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Print one line for each event instead, in the order of time, with threads, names and times put in
+    ///
+    /// Kernel events, track events and callstack samples; times are seconds of boot time, as in the kernel's own
+    /// traces. The file is read twice, so it cannot be standard input.
+    #[arg(long)]
+    resolve: bool,
+}
+
+pub(crate) fn run(args: &TextArgs) -> Result<Extent> {
+    if args.resolve {
+        return resolve(&args.file);
+    }
+    let args = &args.file;
     let (name, input) = open(&args.file)?;
     check_standard_output(&[&args.file])?;
     let mut reader = TraceReader::with_limits(input, args.memory.limits());
@@ -28,4 +50,32 @@ pub(crate) fn run(args: &FileArgs) -> Result<Extent> {
         .context("cannot write the text")?;
     let damage = read.with_context(|| format!("cannot read {name}"))?;
     Ok(Extent::tell(&name, &damage))
+}
+
+/// One line for each event.
+fn resolve(args: &FileArgs) -> Result<Extent> {
+    if args.file.as_os_str() == "-" {
+        bail!(
+            "standard input can be read only once, and --resolve reads a trace twice; give a file"
+        );
+    }
+    let (name, input) = open(&args.file)?;
+    check_standard_output(&[&args.file])?;
+    let cannot_read = || format!("cannot read {name}");
+    let resolver = Resolver::read(input, args.memory.limits()).with_context(cannot_read)?;
+    let (_, input) = open(&args.file)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = resolver.print(input, &mut out);
+    let printed = printed.map_err(|error| match error {
+        LinesError::Read(error) => anyhow::Error::from(error).context(cannot_read()),
+        LinesError::Write(error) => anyhow::Error::from(error).context("cannot write the text"),
+    })?;
+    if printed.unordered > 0 {
+        eprintln!(
+            "ferretto: {} lines stand behind later ones, as there is no memory allowed to put more in order; \
+             --max-memory allows more",
+            printed.unordered
+        );
+    }
+    Ok(Extent::tell(&name, &printed.damage).and_left_out(&name, printed.left_out))
 }

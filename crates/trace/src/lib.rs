@@ -7,6 +7,7 @@
 //! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process, counters, and what was
 //!   lost with the setting that would have kept it.
 //! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
+//! - [`lines`] prints one line for each event.
 //! - [`events`] decodes track events, and tells what is wrong with them.
 //!
 //! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
@@ -15,6 +16,7 @@
 mod damage;
 pub mod events;
 mod limits;
+pub mod lines;
 mod problems;
 pub mod profile;
 mod reader;

@@ -47,6 +47,11 @@ impl Limits {
         (self.memory / 16).min(1 << 30)
     }
 
+    /// Lines that wait for earlier ones.
+    pub(crate) fn waiting_bytes(self) -> usize {
+        usize::try_from(self.memory / 2).unwrap_or(usize::MAX)
+    }
+
     /// All tables of a reader together.
     pub(crate) fn budget(self) -> Budget {
         let bytes = usize::try_from(self.memory / 16 * 9).unwrap_or(usize::MAX);

@@ -11,8 +11,11 @@ use ferretto_wire::{Field, Fields, Value, zigzag_decode};
 
 use crate::schema::{FieldType, Kind, MessageId, Schema};
 
+mod inline;
 mod scalar;
 mod unknown;
+
+pub(crate) use self::inline::inline_fields;
 
 /// Deeper messages are printed as escaped bytes; protobuf's own limit.
 const MAX_DEPTH: usize = 100;

@@ -1,0 +1,268 @@
+//! One line for each event of a trace, in the order of time: kernel events, track events and callstack samples, with
+//! threads, names and times put in.
+//!
+//! ```text
+//!             make-4711    [002]   1234.000001000: sched_waking: comm="cc" pid=4712 prio=120
+//! ```
+
+mod kernel;
+mod order;
+mod tasks;
+
+use std::io::{self, Read, Write};
+
+use ferretto_proto::fields::trace_packet as field;
+use ferretto_wire::Fields;
+
+use self::kernel::Kernel;
+use self::order::Order;
+use self::tasks::Tasks;
+use crate::damage::Damage;
+use crate::events::{Event, EventReader, Kind, Number, Tracks};
+use crate::limits::Limits;
+use crate::profile::{Decoder, Profile, Sample};
+use crate::reader::{ReadError, TraceReader};
+use crate::summary::ThreadNames;
+
+/// Functions of a callstack that are printed.
+const MAX_FUNCTIONS: usize = 64;
+/// Arguments of an event that are printed.
+const MAX_ARGUMENTS: usize = 32;
+
+/// Why a trace could not be printed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinesError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It could not be written.
+    #[error("writing failed")]
+    Write(#[from] io::Error),
+}
+
+/// What was printed of a trace, and what was not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Printed {
+    /// Lines.
+    pub lines: u64,
+    /// Lines that stand behind later ones, because there was no memory to put more of them in order.
+    pub unordered: u64,
+    /// What of the file could not be read.
+    pub damage: Damage,
+    /// How much was left out because there was no memory allowed for it.
+    pub left_out: u64,
+}
+
+/// What names stand for, as far as the trace tells at all; symbols come last in it.
+#[derive(Debug)]
+pub struct Resolver {
+    profile: Profile,
+    limits: Limits,
+}
+
+impl Resolver {
+    /// Reads a trace for its names.
+    ///
+    /// # Errors
+    ///
+    /// If reading fails, or if the input is no trace at all.
+    pub fn read(input: impl Read, limits: Limits) -> Result<Self, ReadError> {
+        // This, the samples of the second reading, and the lines that are put in order.
+        let limits = limits.half().half();
+        let mut packets = TraceReader::with_limits(input, limits);
+        let mut decoder = Decoder::new(&limits.budget());
+        let mut names = ThreadNames::new(&limits.budget());
+        packets.read_all(|packet| {
+            decoder.add(packet.bytes);
+            names.add(packet.bytes);
+        })?;
+        let profile = Profile::new(decoder, names.finish());
+        Ok(Self { profile, limits })
+    }
+
+    /// Prints the same trace, which is read again.
+    ///
+    /// # Errors
+    ///
+    /// If reading fails, if the input is no trace at all, or if writing fails.
+    pub fn print(&self, input: impl Read, out: &mut impl Write) -> Result<Printed, LinesError> {
+        let mut packets = TraceReader::with_limits(input, self.limits);
+        let mut printer = Printer {
+            tasks: Tasks::new(&self.profile),
+            profile: &self.profile,
+            // Numbers callstacks as it did the first time.
+            decoder: Decoder::new(&self.limits.budget()),
+            events: EventReader::with_limits(self.limits),
+            kernel: Kernel::default(),
+            order: Order::new(self.limits, out),
+        };
+        let damage = packets.try_read_all(|packet| {
+            printer.packet(packet.bytes);
+            printer.order.is_writable()
+        })?;
+        let (lines, unordered) = printer.order.finish()?;
+        Ok(Printed {
+            lines,
+            unordered,
+            damage,
+            left_out: self.profile.left_out(),
+        })
+    }
+}
+
+struct Printer<'a, W> {
+    tasks: Tasks<'a>,
+    profile: &'a Profile,
+    decoder: Decoder,
+    events: EventReader,
+    kernel: Kernel,
+    order: Order<'a, W>,
+}
+
+impl<W: Write> Printer<'_, W> {
+    fn packet(&mut self, packet: &[u8]) {
+        let (mut machine, mut is_event, mut is_sample, mut bundle) = (0, false, false, None);
+        let mut pid = 0;
+        for part in Fields::new(packet).map_while(Result::ok) {
+            match part.number {
+                field::MACHINE_ID => machine = part.as_u32().unwrap_or(0),
+                field::TRUSTED_PID => pid = part.as_u64().unwrap_or(0) as i32,
+                field::FTRACE_EVENTS => bundle = part.as_bytes(),
+                _ => {}
+            }
+            is_event |= is_of_events(part.number);
+            is_sample |= is_of_samples(part.number);
+        }
+        if let Some(bundle) = bundle {
+            let (tasks, order) = (&self.tasks, &mut self.order);
+            self.kernel.bundle(machine, bundle, |event| {
+                let mut line = Vec::new();
+                tasks.task(&mut line, machine, event.tid, Some(event.cpu));
+                tasks::time(&mut line, event.time);
+                line.extend_from_slice(event.text);
+                order.add(event.time, line);
+            });
+        }
+        if is_event && let Some(event) = self.events.add(packet) {
+            let line = event_line(&self.tasks, self.events.tracks(), machine, pid, &event);
+            self.order.add(event.time.unwrap_or(0), line);
+        }
+        if is_sample && let Some(sample) = self.decoder.add(packet) {
+            let line = sample_line(&self.tasks, self.profile, &sample);
+            self.order.add(sample.time, line);
+        }
+    }
+}
+
+/// Whether track events, or what they need, may be in a packet with this field.
+fn is_of_events(number: u32) -> bool {
+    matches!(
+        number,
+        field::TRACK_EVENT | field::TRACK_DESCRIPTOR | field::THREAD_DESCRIPTOR
+    ) || is_of_sequence(number)
+}
+
+/// Whether callstack samples, or what they need, may be in a packet with this field.
+fn is_of_samples(number: u32) -> bool {
+    matches!(
+        number,
+        field::PERF_SAMPLE | field::STACK_SAMPLE | field::MODULE_SYMBOLS
+    ) || is_of_sequence(number)
+}
+
+fn is_of_sequence(number: u32) -> bool {
+    matches!(
+        number,
+        field::INTERNED_DATA
+            | field::TRACE_PACKET_DEFAULTS
+            | field::CLOCK_SNAPSHOT
+            | field::PREVIOUS_PACKET_DROPPED
+            | field::INCREMENTAL_STATE_CLEARED
+    )
+}
+
+fn event_line(
+    tasks: &Tasks<'_>,
+    tracks: &Tracks,
+    machine: u32,
+    pid: i32,
+    event: &Event,
+) -> Vec<u8> {
+    let track = tracks.get(event.track);
+    let thread = track
+        .and_then(|track| track.thread)
+        .map(|(_, tid)| tid as i32);
+    let mut line = Vec::new();
+    tasks.task(&mut line, machine, thread.unwrap_or(pid), None);
+    match event.time {
+        Some(time) => tasks::time(&mut line, time),
+        None => line.extend_from_slice(b"     ?: "),
+    }
+    let kind = match event.kind {
+        Kind::Begin => "begin",
+        Kind::End => "end",
+        Kind::Instant => "instant",
+        Kind::Counter => "counter",
+        Kind::State => "state",
+        Kind::Legacy(_) => "event",
+    };
+    line.extend_from_slice(kind.as_bytes());
+    line.push(b':');
+    if let Some(name) = &event.name {
+        line.push(b' ');
+        tasks::push(&mut line, name);
+    }
+    if thread.is_none() && event.track != 0 {
+        line.extend_from_slice(b" on ");
+        tasks::push(&mut line, &tracks.path(event.track));
+    }
+    match event.value {
+        Some(Number::Integer(value)) => line.extend_from_slice(format!(" = {value}").as_bytes()),
+        Some(Number::Double(value)) => line.extend_from_slice(format!(" = {value}").as_bytes()),
+        None => {}
+    }
+    if !event.categories.is_empty() {
+        line.extend_from_slice(b" [");
+        tasks::push(&mut line, &event.categories.join(","));
+        line.push(b']');
+    }
+    for (name, value) in event.arguments.iter().take(MAX_ARGUMENTS) {
+        line.push(b' ');
+        tasks::push(&mut line, name);
+        line.push(b'=');
+        tasks::push_value(&mut line, value, 0);
+    }
+    line
+}
+
+fn sample_line(tasks: &Tasks<'_>, profile: &Profile, sample: &Sample) -> Vec<u8> {
+    let mut line = Vec::new();
+    let tid = sample.tid.or(sample.pid).unwrap_or(0);
+    tasks.task(&mut line, sample.machine, tid, sample.cpu);
+    tasks::time(&mut line, sample.time);
+    let event = profile.session(sample.session).map(|it| &*it.event.name);
+    tasks::push(
+        &mut line,
+        event.filter(|name| !name.is_empty()).unwrap_or("sample"),
+    );
+    line.push(b':');
+    if let Some(weight) = sample.weight {
+        line.extend_from_slice(format!(" {weight}").as_bytes());
+    }
+    let Some(stack) = sample.stack else {
+        line.extend_from_slice(b" (no callstack)");
+        return line;
+    };
+    let functions: Vec<_> = profile.functions(stack).collect();
+    for (depth, function) in functions.iter().rev().enumerate() {
+        line.extend_from_slice(if depth == 0 { b" " } else { b" < " });
+        if depth == MAX_FUNCTIONS {
+            line.extend_from_slice("…".as_bytes());
+            break;
+        }
+        let function = profile.function(function.function);
+        tasks::push(&mut line, function.map_or("?", |function| &function.name));
+    }
+    line
+}

@@ -1,0 +1,125 @@
+//! The beginning of a line, and names in it.
+
+use std::io::Write as _;
+
+use crate::events::Value;
+use crate::profile::Profile;
+
+/// Bytes of a name that are printed.
+const MAX_NAME: usize = 256;
+/// Values nested deeper than this are left out.
+const MAX_DEPTH: usize = 4;
+
+/// The number of a thread that is not known.
+pub(super) const UNKNOWN: i32 = -1;
+
+/// The number of a thread, as it is printed.
+pub(super) fn number(tid: i32) -> String {
+    match tid {
+        UNKNOWN => "?".to_owned(),
+        tid => tid.to_string(),
+    }
+}
+
+/// Names of threads.
+pub(super) struct Tasks<'a>(&'a Profile);
+
+impl<'a> Tasks<'a> {
+    pub(super) fn new(profile: &'a Profile) -> Self {
+        Self(profile)
+    }
+
+    /// Appends the thread and the CPU.
+    pub(super) fn task(&self, line: &mut Vec<u8>, machine: u32, tid: i32, cpu: Option<u32>) {
+        let name = match tid {
+            0 => "<idle>",
+            UNKNOWN => "<...>",
+            tid => {
+                let thread = self.0.thread_name(machine, tid);
+                thread
+                    .or_else(|| self.0.process_name(machine, tid))
+                    .unwrap_or("<...>")
+            }
+        };
+        let name: String = name.chars().map(shown).take(16).collect();
+        // Writing to a vector cannot fail.
+        let _ = write!(line, "{name:>16}-{:<7} ", number(tid));
+        let _ = match cpu {
+            Some(cpu) => write!(line, "[{cpu:03}] "),
+            None => write!(line, "[---] "),
+        };
+        if machine != 0 {
+            let _ = write!(line, "machine {machine:#x} ");
+        }
+    }
+}
+
+/// Appends a time in nanoseconds, as seconds.
+pub(super) fn time(line: &mut Vec<u8>, ns: u64) {
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let _ = write!(line, "{seconds:>6}.{rest:09}: ");
+}
+
+/// Appends a name, which cannot break the line.
+pub(super) fn push(line: &mut Vec<u8>, name: &str) {
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut utf8 = [0; 4];
+    for c in name[..end].chars().map(shown) {
+        line.extend_from_slice(c.encode_utf8(&mut utf8).as_bytes());
+    }
+    if end < name.len() {
+        line.extend_from_slice("…".as_bytes());
+    }
+}
+
+fn shown(c: char) -> char {
+    let turns = matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{061c}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match c.is_control() || turns {
+        true => '?',
+        false => c,
+    }
+}
+
+pub(super) fn push_value(line: &mut Vec<u8>, value: &Value, depth: usize) {
+    let _ = match value {
+        Value::Nothing => Ok(()),
+        Value::Bool(value) => write!(line, "{value}"),
+        Value::Uint(value) => write!(line, "{value}"),
+        Value::Int(value) => write!(line, "{value}"),
+        Value::Double(value) => write!(line, "{value}"),
+        Value::Pointer(value) => write!(line, "{value:#x}"),
+        Value::Text(text) | Value::Json(text) => {
+            line.push(b'"');
+            push(line, text);
+            line.push(b'"');
+            Ok(())
+        }
+        Value::Message(name, bytes) => {
+            push(line, name);
+            write!(line, "({} bytes)", bytes.len())
+        }
+        Value::Dict(_) | Value::Array(_) if depth >= MAX_DEPTH => write!(line, "…"),
+        Value::Dict(members) => {
+            line.push(b'{');
+            for (place, (name, value)) in members.iter().take(16).enumerate() {
+                line.extend_from_slice(if place == 0 { b"" } else { b" " });
+                push(line, name);
+                line.push(b'=');
+                push_value(line, value, depth + 1);
+            }
+            write!(line, "}}")
+        }
+        Value::Array(values) => {
+            line.push(b'[');
+            for (place, value) in values.iter().take(16).enumerate() {
+                line.extend_from_slice(if place == 0 { b"" } else { b" " });
+                push_value(line, value, depth + 1);
+            }
+            write!(line, "]")
+        }
+    };
+}

@@ -1,0 +1,48 @@
+//! Names of threads alone.
+
+use ferretto_proto::fields::trace_packet as field;
+use ferretto_wire::Fields;
+
+use super::ftrace::Ftrace;
+use super::sched::Sched;
+use super::threads::Threads;
+use crate::limits::Budget;
+
+/// Collects what a trace tells of threads: who they are and what they are called.
+#[derive(Debug)]
+pub(crate) struct ThreadNames {
+    threads: Threads,
+    ftrace: Ftrace,
+    sched: Sched,
+}
+
+impl ThreadNames {
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            threads: Threads::new(budget),
+            ftrace: Ftrace::default(),
+            sched: Sched::default(),
+        }
+    }
+
+    /// Reads an encoded `TracePacket`.
+    pub(crate) fn add(&mut self, packet: &[u8]) {
+        let machine = Fields::find(field::MACHINE_ID, packet);
+        let machine = machine.and_then(|id| id.as_u32()).unwrap_or(0);
+        for part in Fields::new(packet).map_while(Result::ok) {
+            let body = part.as_bytes().unwrap_or_default();
+            match part.number {
+                field::PROCESS_TREE => self.threads.process_tree(machine, body),
+                field::FTRACE_EVENTS => {
+                    self.ftrace
+                        .bundle(machine, body, &mut self.sched, &mut self.threads);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Threads {
+        self.threads
+    }
+}
