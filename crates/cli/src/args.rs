@@ -10,7 +10,9 @@ use crate::links::InstallLinksArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
 use crate::read::MemoryArgs;
 use crate::record::DEFAULT_HZ;
+use crate::summary::SummaryArgs;
 use crate::symbolize::SymbolizeArgs;
+use crate::text::TextArgs;
 
 /// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying stacks, and programs do not get
 /// on any more.
@@ -46,16 +48,8 @@ pub(crate) struct Ferretto {
 pub(crate) enum Command {
     Record(RecordArgs),
     Open(OpenArgs),
-    /// Say what a trace holds and what it lost
-    ///
-    /// Shows size, duration, events by data source, context switches by CPU, the processes with the most CPU time,
-    /// counters, and losses with the setting that would have prevented them.
-    Summary(FileArgs),
-    /// Print a whole trace as text
-    ///
-    /// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to this version are
-    /// printed by number.
-    Text(FileArgs),
+    Summary(SummaryArgs),
+    Text(TextArgs),
     Flamegraph(FlamegraphArgs),
     Folded(FoldedArgs),
     Pprof(PprofArgs),

@@ -3,22 +3,42 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use ferretto_trace::summarize_within;
 
 use crate::args::FileArgs;
 use crate::print;
 use crate::read::{Extent, open};
 
-pub(crate) fn run(args: &FileArgs) -> Result<Extent> {
-    let (name, input) = open(&args.file)?;
-    let summary = summarize_within(input, args.memory.limits(), |_| Vec::new())
+/// Say what a trace holds and what it lost
+///
+/// Shows size, duration, the command that was recorded with its slices by name, events by data source, context switches by
+/// CPU, the processes with the most CPU time, counters, and losses with the setting that would have prevented them.
+#[derive(Debug, Args)]
+pub(crate) struct SummaryArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Print it as one JSON object, with times in nanoseconds, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {
+    let (name, input) = open(&args.file.file)?;
+    let summary = summarize_within(input, args.file.memory.limits(), |_| Vec::new())
         .with_context(|| format!("cannot read {name}"))?;
+    let extent = || Extent::tell(&name, &summary.damage).and_left_out(&name, summary.left_out);
+    if args.json {
+        let mut out = io::stdout().lock();
+        print::json::summary(&mut out, &name, &summary).context("cannot write the summary")?;
+        return Ok(extent());
+    }
     let stdout = io::stdout();
     let width = terminal_width(&stdout);
     let mut out = io::BufWriter::new(anstream::AutoStream::auto(stdout.lock()));
     print::summary(&mut out, &name, &summary, width)?;
     out.flush().context("cannot write the summary")?;
-    Ok(Extent::tell(&name, &summary.damage).and_left_out(&name, summary.left_out))
+    Ok(extent())
 }
 
 /// Columns of the terminal that `stream` is, if it is one.

@@ -582,6 +582,92 @@ fn data_sources_that_were_gone_at_the_end_are_named() {
     assert!(slow.losses_known(), "{slow:?}");
 }
 
+/// A command whose number comes last, a child of it, and a process that has nothing to do with it.
+#[test]
+fn a_recorded_command_is_summed_up_with_what_it_started() {
+    let attribute = |p: &mut Packet<'_>, number, key: &str, value: Result<&str, u64>| {
+        p.nested(number, |attributes| {
+            attributes.nested(1, |entry| {
+                entry.string(1, key);
+                match value {
+                    Ok(text) => entry.string(3, text),
+                    Err(number) => entry.varint(2, number),
+                }
+            });
+        });
+    };
+    let slice = |trace: Trace, pid: u64, at: u64, name: Option<&str>| {
+        trace.packet(|p| {
+            p.varint(8, seconds(at));
+            p.varint(10, 100 + pid);
+            p.varint(13, 1);
+            p.varint(79, pid);
+            p.nested(11, |event| {
+                event.varint(9, if name.is_some() { 1 } else { 2 });
+                event.varint(11, pid);
+                name.into_iter().for_each(|name| event.string(23, name));
+            });
+        })
+    };
+    let mut trace = Trace::default()
+        .packet(|p| {
+            p.nested(33, |config| {
+                attribute(config, 48, "ferretto.command", Ok("make -j2"));
+            });
+        })
+        .packet(|p| {
+            p.nested(2, |tree| {
+                for (pid, parent) in [(20, 1), (21, 20), (30, 1)] {
+                    tree.nested(1, |process| {
+                        process.varint(1, pid);
+                        process.varint(2, parent);
+                    });
+                }
+            });
+        })
+        .packet(|p| {
+            compact(
+                p,
+                0,
+                false,
+                &[(1, 20, "make"), (2, 21, "cc"), (4, 30, "other"), (9, 0, "")],
+            )
+        });
+    for (pid, at, name) in [
+        (20, 1, Some("run")),
+        (20, 2, Some("run")),
+        (20, 5, None),
+        (20, 6, None),
+        (21, 1, Some("compile")),
+        (30, 1, Some("not of it")),
+        (30, 9, None),
+    ] {
+        trace = slice(trace, pid, at, name);
+    }
+    let unnamed = trace.summary().command.expect("a command");
+    assert_eq!((&*unnamed.command, unnamed.pid), ("make -j2", None));
+    let trace = trace.packet(|p| attribute(p, 126, "ferretto.command.pid", Err(20)));
+    let command = trace.summary().command.expect("a command");
+    assert_eq!(command.pid, Some(20));
+    assert_eq!(command.cpu_ns, Some(seconds(3)));
+    assert_eq!(
+        (command.processes, command.threads, command.events),
+        (2, 2, 5)
+    );
+    let slices: Vec<_> = command.slices.iter().collect();
+    let [run, compile] = slices[..] else {
+        panic!("{slices:?}")
+    };
+    assert_eq!((&*run.name, run.count, run.unfinished), ("run", 2, 0));
+    assert_eq!((run.total_ns, run.max_ns), (seconds(8), seconds(5)));
+    assert_eq!(
+        (&*compile.name, compile.count, compile.unfinished),
+        ("compile", 1, 1)
+    );
+    // A trace of the machine has none.
+    assert_eq!(Trace::recording(0, 1, |_| {}).summary().command, None);
+}
+
 #[test]
 fn without_service_events_the_outcome_of_the_last_flush_tells_of_the_end() {
     let stats = |outcome| {

@@ -1,5 +1,7 @@
 //! The summary of a trace as people read it.
 
+mod command;
+pub(crate) mod json;
 mod profile;
 
 pub(crate) use self::profile::sampled_by;
@@ -47,6 +49,7 @@ pub(crate) fn summary(
         write!(out, ", {}", duration(ns))?;
     }
     writeln!(out, ", {} packets", grouped(summary.packets))?;
+    command::command(out, summary, width)?;
     events(out, summary, width)?;
     cpus(out, summary)?;
     processes(out, summary, width)?;

@@ -1,6 +1,7 @@
 //! `ferretto record`.
 
 mod child;
+mod command;
 mod config;
 mod control;
 mod draft;
@@ -158,6 +159,7 @@ fn plan_config(
              or ferretto trigger_perfetto"
         );
     }
+    command::describe(&mut config, &args.command);
     // The file is the one of the command line.
     config.output_path = None;
     Ok(config)
@@ -245,6 +247,9 @@ fn record(
         .and_then(|session| run_session(session, signals, &mut control));
     control.progress.finish();
     let stopped = backend.stop();
+    if let Some(child) = &control.child {
+        target.command_pid.set(child.pid());
+    }
     let give_up = ended.is_err() || control.interrupted.is_some();
     let code = finish_child(control.child.take(), give_up, signals);
     let aborted = match ended? {

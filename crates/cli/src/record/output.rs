@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
 
+use super::command::CommandPid;
 use super::draft::{Draft, busy};
 use super::place::{self, Place};
 use super::symbols;
@@ -22,6 +23,8 @@ pub(super) struct Target {
     /// What messages call it.
     pub(super) name: String,
     kind: Kind,
+    /// The process of the command that is recorded, to be told behind the trace.
+    pub(super) command_pid: CommandPid,
 }
 
 #[derive(Debug)]
@@ -85,7 +88,11 @@ impl Target {
             (Err(error), _) => return Err(error),
         };
         let name = path.display().to_string();
-        Ok(Self { name, kind })
+        Ok(Self {
+            name,
+            kind,
+            command_pid: CommandPid::default(),
+        })
     }
 
     fn direct(path: &Path, file: File) -> Result<Self> {
@@ -99,15 +106,22 @@ impl Target {
                 .with_context(|| format!("cannot write {name}"))?;
         }
         let kind = Kind::Direct(file);
-        Ok(Self { name, kind })
+        Ok(Self {
+            name,
+            kind,
+            command_pid: CommandPid::default(),
+        })
     }
 
     fn standard_output() -> Result<Self> {
         refuse_terminal(&io::stdout())?;
         let (read, write) = io::pipe().context("cannot make a pipe")?;
+        let command_pid = CommandPid::default();
+        let tee = Tee::start(read, command_pid.clone())?;
         Ok(Self {
             name: "standard output".to_owned(),
-            kind: Kind::Standard(OwnedFd::from(write).into(), Tee::start(read)?),
+            kind: Kind::Standard(OwnedFd::from(write).into(), tee),
+            command_pid,
         })
     }
 
@@ -171,30 +185,34 @@ impl Target {
     ///
     /// If reading it fails, or passing it on to standard output did.
     pub(super) fn into_summary(self, signals: &mut Signals) -> Result<Option<Summary>> {
-        let Self { name, kind } = self;
+        let Self {
+            name,
+            kind,
+            command_pid,
+        } = self;
         match kind {
             Kind::Standard(file, tee) => {
                 drop(file);
                 tee.finish(signals)
             }
-            Kind::File(draft) => summarize(draft.file(), &name).map(Some),
+            Kind::File(draft) => summarize(draft.file(), &name, &command_pid).map(Some),
             Kind::Direct(_) => Ok(None),
         }
     }
 }
 
-/// Reads a trace back, and puts the names of its functions behind it.
-fn summarize(file: &File, name: &str) -> Result<Summary> {
+/// Reads a trace back, and puts the names of its functions and the process of its command behind it.
+fn summarize(file: &File, name: &str, command: &CommandPid) -> Result<Summary> {
     let mut reader = file.try_clone()?;
     reader.seek(SeekFrom::Start(0))?;
     let mut written = Ok(());
     let summary = summarize_and_complete(reader, |modules| {
-        let symbols = symbols::packets(modules);
-        written = append(file, &symbols);
-        symbols
+        let more = [symbols::packets(modules), command.packet()].concat();
+        written = append(file, &more);
+        more
     });
     written.with_context(|| {
-        format!("cannot write the names of functions to {name}, which is complete but for them")
+        format!("cannot write the names of functions and the process of the command to {name}, which is complete but for them")
     })?;
     summary.with_context(|| format!("cannot read {name} back"))
 }

@@ -7,6 +7,9 @@ use crate::symbolize::Names;
 
 /// Packets with the names that this machine's files give, to follow the trace.
 pub(super) fn packets(modules: &[profile::Module]) -> Vec<u8> {
+    if modules.is_empty() {
+        return Vec::new();
+    }
     let mut options = Options::from_environment().unwrap_or_else(|error| {
         anstream::eprintln!("ferretto: {error}");
         Options::default()

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
 
+use super::command::CommandPid;
 use super::symbols;
 use crate::session::Signals;
 
@@ -21,7 +22,7 @@ pub(super) struct Tee {
 impl Tee {
     /// Passes on what comes through `pipe` until its other end is closed. If standard output fails, the pipe is
     /// closed, which the service notices.
-    pub(super) fn start(pipe: PipeReader) -> Result<Self> {
+    pub(super) fn start(pipe: PipeReader, command: CommandPid) -> Result<Self> {
         let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
         let run = move || {
             // Closed with the thread.
@@ -29,7 +30,7 @@ impl Tee {
             let mut passing = Passing { pipe, failed: None };
             let mut more = Vec::new();
             let summary = summarize_and_complete(&mut passing, |modules| {
-                more = symbols::packets(modules);
+                more = [symbols::packets(modules), command.packet()].concat();
                 more.clone()
             });
             // What the summary had no use for still belongs to the trace.

@@ -1,6 +1,7 @@
 //! The built binary, used as people and scripts use it.
 
 mod accuracy;
+mod commands;
 mod daemons;
 mod damage;
 mod detach;

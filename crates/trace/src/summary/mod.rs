@@ -15,6 +15,7 @@ mod remarks;
 mod sched;
 mod sequences;
 mod stats;
+mod thread_names;
 mod threads;
 mod track_events;
 
@@ -33,6 +34,7 @@ pub use self::sched::CpuSummary;
 pub use self::threads::ProcessSummary;
 pub use self::track_events::TrackEventCounts;
 
+pub(crate) use self::thread_names::ThreadNames;
 pub(crate) use self::threads::{Threads, printable};
 
 use self::command::Command;
@@ -129,8 +131,7 @@ pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
 }
 
 /// The same for a trace that is not complete: `complete` is told which files samples hit that the trace has no symbols of,
-/// and returns what is to follow in the trace, encoded `Trace.packet` fields. It is called at the end of a whole trace, if
-/// there are such files.
+/// and returns what is to follow in the trace, encoded `Trace.packet` fields. It is called at the end of a whole trace.
 ///
 /// # Errors
 ///
@@ -156,7 +157,7 @@ pub fn summarize_within(
     let mut summarizer = Summarizer::with_limits(limits);
     let damage = reader.read_all(|packet| summarizer.add(packet.bytes))?;
     let modules = summarizer.samples.modules();
-    let rest = match damage.end().is_none() && !modules.is_empty() {
+    let rest = match damage.end().is_none() {
         true => complete(&modules),
         false => Vec::new(),
     };

@@ -1,0 +1,97 @@
+//! The command that was recorded, as people read it.
+
+use std::io::{self, Write};
+
+use ferretto_trace::Summary;
+use ferretto_trace::summary::CommandSummary;
+
+use super::{DIM, cut, duration, grouped, heading};
+use crate::terminal::shown;
+
+/// Names of slices shown.
+const TOP_SLICES: usize = 12;
+/// Widest name of a slice before it is cut.
+const NAME_WIDTH: usize = 60;
+
+/// The section, if the trace is of a command.
+pub(super) fn command(
+    out: &mut impl Write,
+    summary: &Summary,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let Some(command) = &summary.command else {
+        return Ok(());
+    };
+    heading(out, "command")?;
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(3).max(10));
+    writeln!(out, "  {}", cut(&shown(&command.command), room))?;
+    amounts(out, command, summary.duration_ns)?;
+    slices(out, command, width)
+}
+
+fn amounts(out: &mut impl Write, command: &CommandSummary, wall: Option<u64>) -> io::Result<()> {
+    let Some(pid) = command.pid else {
+        return writeln!(
+            out,
+            "  {DIM}the trace does not tell which process it was{DIM:#}"
+        );
+    };
+    let mut parts = Vec::new();
+    if let Some(cpu) = command.cpu_ns {
+        let share = match wall {
+            Some(wall) if wall > 0 => format!(" ({:.1} %)", cpu as f64 * 100.0 / wall as f64),
+            _ => String::new(),
+        };
+        parts.push(format!("{} on a CPU{share}", duration(cpu)));
+    }
+    parts.push(match command.processes {
+        1 => format!("pid {pid}"),
+        processes => format!(
+            "pid {pid} and {} more processes",
+            grouped(processes as u64 - 1)
+        ),
+    });
+    parts.push(match command.threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{} threads", grouped(threads as u64)),
+    });
+    parts.push(match command.events {
+        0 => "no track events".to_owned(),
+        events => format!("{} track events", grouped(events)),
+    });
+    writeln!(out, "  {}", parts.join(", "))
+}
+
+fn slices(out: &mut impl Write, command: &CommandSummary, width: Option<usize>) -> io::Result<()> {
+    if command.slices.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  {DIM}{:>10}  {:>10}  {:>10}  slices{DIM:#}",
+        "count", "total", "longest"
+    )?;
+    for slices in command.slices.iter().take(TOP_SLICES) {
+        let head = format!(
+            "  {:>10}  {:>10}  {:>10}  ",
+            grouped(slices.count),
+            duration(slices.total_ns),
+            duration(slices.max_ns)
+        );
+        let room = width.map_or(NAME_WIDTH, |width| width.saturating_sub(head.len()).max(10));
+        let name = match slices.name.as_str() {
+            "" => "(no name)".into(),
+            name => shown(name),
+        };
+        let unfinished = match slices.unfinished {
+            0 => String::new(),
+            open => format!(" {DIM}({} without an end){DIM:#}", grouped(open)),
+        };
+        writeln!(out, "{head}{}{unfinished}", cut(&name, room))?;
+    }
+    let rest = command.slices.len().saturating_sub(TOP_SLICES) + command.more_slices;
+    match rest {
+        0 => Ok(()),
+        rest => writeln!(out, "  {DIM}and {} more names{DIM:#}", grouped(rest as u64)),
+    }
+}

@@ -1,0 +1,99 @@
+//! What is told of a command that was recorded.
+
+use crate::world::World;
+
+/// No track events: a command needs no tracing of its own to be told of.
+const COUNTERS: &str = "
+    buffers { size_kb: 1024 }
+    data_sources { config { name: \"linux.sys_stats\"
+      sys_stats_config { meminfo_period_ms: 100 meminfo_counters: MEMINFO_MEM_FREE } } }
+    data_sources { config { name: \"linux.process_stats\"
+      process_stats_config { scan_all_processes_on_start: true } } }
+";
+
+#[test]
+fn a_recording_of_a_command_tells_of_it_first_and_later_too() {
+    let world = World::new();
+    world.write("config", COUNTERS);
+    let script = "echo \"$$\"; sleep 0.2";
+    let args = [
+        "record", "-c", "config", "-o", "t", "--", "sh", "-c", script,
+    ];
+    let said = world.run("ferretto", &args).returned(0);
+    let pid = said.text().trim().to_owned();
+    let place =
+        |text: &str, what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+    let is_first = |text: &str| {
+        let command = place(text, "\ncommand\n  sh -c echo");
+        assert!(command < place(text, "\nevents\n"), "{text}");
+        place(text, &format!("pid {pid}"));
+    };
+    is_first(&said.stderr);
+    is_first(world.run("ferretto", &["summary", "t"]).returned(0).text());
+    let json = world
+        .run("ferretto", &["summary", "--json", "t"])
+        .returned(0);
+    let json = json.text();
+    assert!(
+        json.starts_with("{\"file\":\"t\",") && json.ends_with("}\n"),
+        "{json}"
+    );
+    place(json, "\"complete\":true");
+    place(json, &format!("\"pid\":{pid},"));
+    // The same through a pipe.
+    let args = [
+        "record", "-q", "-c", "config", "-o", "-", "--", "sleep", "0.1",
+    ];
+    let piped = world.run("ferretto", &args).returned(0).stdout;
+    let command = ferretto_trace::summarize(&piped[..])
+        .unwrap()
+        .command
+        .unwrap();
+    assert_eq!(command.command, "sleep 0.1");
+    assert!(command.pid.is_some());
+}
+
+#[test]
+fn a_recording_of_the_machine_tells_of_no_command() {
+    let world = World::new();
+    world.write("config", COUNTERS);
+    let args = ["record", "-c", "config", "-o", "t", "-d", "100ms"];
+    let said = world.run("ferretto", &args).returned(0);
+    assert!(!said.stderr.contains("\ncommand\n"), "{}", said.stderr);
+    assert_eq!(world.summary("t").command, None);
+}
+
+#[test]
+fn text_may_be_one_line_for_each_event() {
+    let world = World::new();
+    let trace = ferretto_wire::encode(|trace| {
+        for time in [7_000_000_000u64, 5_000_000_123] {
+            trace.nested(1, |packet| {
+                packet.varint(8, time);
+                packet.varint(10, 1);
+                packet.varint(13, 1);
+                packet.varint(79, 42);
+                packet.nested(11, |event| {
+                    event.varint(9, 3);
+                    event.string(23, "tick");
+                });
+            });
+        }
+    });
+    world.write("t", &trace);
+    let said = world
+        .run("ferretto", &["text", "--resolve", "t"])
+        .returned(0);
+    let expected = "           <...>-42      [---]      5.000000123: instant: tick\n           \
+                    <...>-42      [---]      7.000000000: instant: tick\n";
+    assert_eq!(said.text(), expected);
+    world
+        .run("ferretto", &["text", "--resolve", "-"])
+        .returned(1)
+        .complained("reads a trace twice");
+    world.write("cut", &trace[..trace.len() - 1]);
+    world
+        .run("ferretto", &["text", "--resolve", "cut"])
+        .returned(3)
+        .complained("the file ends inside a packet");
+}
