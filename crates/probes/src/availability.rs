@@ -26,7 +26,10 @@ pub fn availability() -> Vec<Unavailable> {
         found.push(Unavailable {
             source: crate::PROCESS_STATS,
             reason: format!("processes of other users are hidden (/proc/1/status: {error})"),
-            how_to_allow: "run as root, or mount /proc without hidepid".to_owned(),
+            how_to_allow: match rustix::process::geteuid().is_root() {
+                true => "mount /proc without hidepid".to_owned(),
+                false => "run as root, or mount /proc without hidepid".to_owned(),
+            },
         });
     }
     found
@@ -47,6 +50,13 @@ fn ftrace(error: Option<TracefsError>) -> Option<Unavailable> {
             "tracefs is not mounted, or not visible to this user".to_owned(),
             "run as root, or: sudo mount -t tracefs tracefs /sys/kernel/tracing \
              && sudo chown -R $USER /sys/kernel/tracing",
+        ),
+        TracefsError::NotPermitted { path, error } if denied(&error) && root => (
+            format!(
+                "{} is not readable even for this root ({error})",
+                path.display()
+            ),
+            "run outside of the container, or with --privileged",
         ),
         TracefsError::NotPermitted { path, error } if denied(&error) => (
             format!("{} is not readable for this user ({error})", path.display()),

@@ -78,6 +78,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let Some(target) = Target::open(&args.output, &inputs, &mut signals)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    let triggers = report::triggers(&config);
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
         Err(error) => {
@@ -95,7 +96,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
-    match report::closing(target, &mut signals, args.quiet)? {
+    match report::closing(target, &triggers, &mut signals, args.quiet)? {
         true => Ok(end.code.unwrap_or(ExitCode::SUCCESS)),
         false => Ok(ExitCode::from(INTERRUPTED)),
     }
@@ -224,9 +225,9 @@ fn record(
     if !args.quiet {
         let tell = progress.teller();
         let command = !args.command.is_empty();
-        sources::missing(&plan.config, &backend.consumer(), command)
-            .iter()
-            .for_each(|m| tell(m));
+        let missing = sources::missing(&plan.config, &backend.consumer(), command);
+        let misnamed = sources::misnamed(&plan.config);
+        missing.iter().chain(&misnamed).for_each(|it| tell(it));
     }
     let snapshots = target
         .path()

@@ -10,6 +10,7 @@ use crate::errors::without_numbers;
 use crate::print;
 use crate::session::Signals;
 use crate::summary::terminal_width;
+use crate::terminal::shown_bytes;
 
 /// Which of the wanted data sources this user cannot have, with the sentence to say about each.
 pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
@@ -39,15 +40,37 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
 /// Columns of the closing summary where there is no terminal to ask.
 const PLAIN_WIDTH: usize = 100;
 
-/// The closing summary, on standard error; with `quiet` the losses alone. `false` if a signal to end came before the trace
+/// The names of the triggers that a recording waits for.
+pub(super) fn triggers(config: &TraceConfig) -> Vec<String> {
+    let triggers = config.trigger_config.triggers.iter();
+    triggers
+        .map(|trigger| shown_bytes(trigger.name.as_deref().unwrap_or_default()))
+        .collect()
+}
+
+/// The closing summary of a recording that waited for `triggers`, on standard error; with `quiet` the losses alone. `false` if a signal to end came before the trace
 /// was passed on.
-pub(super) fn closing(target: Target, signals: &mut Signals, quiet: bool) -> Result<bool> {
+pub(super) fn closing(
+    target: Target,
+    triggers: &[String],
+    signals: &mut Signals,
+    quiet: bool,
+) -> Result<bool> {
     let name = target.name.clone();
     let draft = target.draft();
     let is_streamed = target.is_standard_output();
     let Some(summary) = target.into_summary(signals)? else {
         return Ok(!is_streamed);
     };
+    if summary.packets == 0 && !triggers.is_empty() {
+        // Nothing else can be told of it.
+        let which = match triggers {
+            [one] => format!("the trigger {one} never fired"),
+            several => format!("none of the triggers {} fired", several.join(", ")),
+        };
+        anstream::eprintln!("ferretto: {which}, so nothing was recorded");
+        return Ok(true);
+    }
     if quiet && summary.losses.is_empty() {
         return Ok(true);
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ferretto_client::{Address, Consumer};
-use ferretto_proto::TraceConfig;
+use ferretto_probes::ftrace::Misnamed;
+use ferretto_proto::{FtraceConfig, TraceConfig, decode_lazy};
 
 use crate::terminal::shown;
 
@@ -43,18 +44,46 @@ fn is_of_the_system(name: &str) -> bool {
 }
 
 fn sentence(name: &str, offered: &[String]) -> String {
-    let shown = shown(name);
-    let near = offered
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len() / 3);
-    match near {
-        Some((_, known)) => format!("no data source \"{shown}\" here; did you mean \"{known}\"?"),
-        None => {
-            format!("no data source \"{shown}\" here; it is recorded once its program connects")
-        }
+    let offered = offered.iter().map(String::as_str);
+    match nearest(name, offered) {
+        Some(near) => format!(
+            "no data source {:?} here; did you mean {near:?}?",
+            shown(name)
+        ),
+        None => format!(
+            "no data source {:?} here, so nothing comes from it unless a program that offers it connects",
+            shown(name)
+        ),
     }
+}
+
+/// One sentence for each kernel event and category of a config that this machine does not have.
+pub(super) fn misnamed(config: &TraceConfig) -> Vec<String> {
+    let sources = config.data_sources.iter();
+    let configs = sources.map(|source| &source.config.ftrace_config);
+    let found = configs
+        .filter(|config| config.is_some())
+        .filter_map(|config| decode_lazy::<FtraceConfig>(config).ok())
+        .flat_map(|config| ferretto_probes::ftrace::misnamed(&config));
+    found.map(|of| misnamed_sentence(&of)).collect()
+}
+
+fn misnamed_sentence(of: &Misnamed) -> String {
+    let advice = match nearest(&of.name, of.known.iter().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => ", so nothing comes from it".to_owned(),
+    };
+    format!("no {} {:?} here{advice}", of.kind, shown(&of.name))
+}
+
+/// The most similar name, if one is similar.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let longest = name.len().max(3) / 3;
+    known
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .filter(|(distance, _)| *distance <= longest)
+        .min()
+        .map(|(_, known)| known)
 }
 
 #[cfg(test)]
@@ -65,6 +94,18 @@ mod tests {
     fn a_near_name_is_suggested() {
         let offered = ["linux.ftrace".to_owned(), "linux.sys_stats".to_owned()];
         assert!(sentence("linux.ftrce", &offered).ends_with("did you mean \"linux.ftrace\"?"));
-        assert!(sentence("com.example.app", &offered).contains("once its program connects"));
+        assert!(sentence("com.example.app", &offered).contains("nothing comes from it unless"));
+        let of = |name: &str| {
+            misnamed_sentence(&Misnamed {
+                name: name.to_owned(),
+                known: vec!["sched/sched_switch".to_owned()],
+                kind: "kernel event",
+            })
+        };
+        assert!(of("sched/sched_swich").ends_with("did you mean \"sched/sched_switch\"?"));
+        assert_eq!(
+            of("a/b"),
+            "no kernel event \"a/b\" here, so nothing comes from it"
+        );
     }
 }

@@ -454,3 +454,18 @@ fn nobody_records_a_command_of_his_own() {
         assert!(!world.path("all.pftrace").exists(), "nothing was recorded");
     }
 }
+
+#[test]
+fn programs_without_samples_are_told_the_likely_reason() {
+    let world = World::new();
+    let said = world.run("ferretto", &["record", "--perf", "--", "sleep", "0.1"]);
+    if is_forbidden(&said) {
+        return;
+    }
+    let said = said.returned(0);
+    // On a slow machine its start may take a sample's time.
+    if world.summary("trace.pftrace").profiles.is_empty() {
+        said.complained("0 callstack samples: what was recorded used less CPU time")
+            .complained("--off-cpu shows where programs wait");
+    }
+}

@@ -395,3 +395,59 @@ fn without_a_system_service_there_is_a_hint() {
         .complained("no tracing service runs on this machine; start traced");
     assert!(world.names().is_empty());
 }
+
+#[test]
+fn data_sources_that_nobody_offers_are_told_of_at_the_start_and_at_the_end() {
+    let world = World::new();
+    let config = format!("{COUNTERS}\ndata_sources {{ config {{ name: \"android.heapprofd\" }} }}");
+    world.write("config", config);
+    let args = ["record", "-c", "config", "-d", "200ms"];
+    world
+        .run("ferretto", &args)
+        .returned(0)
+        .complained("no data source \"android.heapprofd\" here, so nothing comes from it")
+        .complained("note: nothing came from the data source android.heapprofd");
+    let notes = world.summary("trace.pftrace").notes;
+    assert_eq!(
+        notes.len(),
+        1,
+        "those that are offered wrote something: {notes:?}"
+    );
+}
+
+#[test]
+fn misspelt_kernel_events_and_categories_get_the_nearest_names() {
+    if !ferretto_probes::availability().is_empty() {
+        println!("skipped: kernel events are not allowed here");
+        return;
+    }
+    let world = World::new();
+    let config = "buffers { size_kb: 1024 } data_sources { config { name: \"linux.ftrace\" ftrace_config {
+        ftrace_events: \"sched/sched_swich\" ftrace_events: \"sched_wakup\" ftrace_events: \"no_such/thing\"
+        atrace_categories: \"schd\" atrace_userspace_only: true } } }";
+    world.write("config", config);
+    world
+        .run("ferretto", &["record", "-c", "config", "-d", "100ms"])
+        .returned(0)
+        .complained(
+            "no kernel event \"sched/sched_swich\" here; did you mean \"sched/sched_switch\"?",
+        )
+        .complained("no kernel event \"sched_wakup\" here; did you mean \"sched_wakeup\"?")
+        .complained("no kernel event \"no_such/thing\" here, so nothing comes from it")
+        .complained("no category \"schd\" here; did you mean \"sched\"?");
+}
+
+#[test]
+fn triggers_that_never_fired_are_told_by_name() {
+    let world = World::new();
+    let counters = COUNTERS.replace("write_into_file: true", "");
+    let config = format!(
+        "{counters}\ntrigger_config {{ trigger_mode: START_TRACING trigger_timeout_ms: 100
+        triggers {{ name: \"slow-frame\" stop_delay_ms: 10 }} triggers {{ name: \"crash\" stop_delay_ms: 10 }} }}"
+    );
+    world.write("config", config);
+    world
+        .run("ferretto", &["record", "-c", "config"])
+        .returned(0)
+        .complained("none of the triggers slow-frame, crash fired, so nothing was recorded");
+}

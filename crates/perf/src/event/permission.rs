@@ -26,6 +26,11 @@ pub(super) enum Wanted {
 
 /// What to ask the administrator for.
 pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
+    if rustix::process::geteuid().is_root() {
+        return "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON \
+                --cap-add SYS_PTRACE, and a seccomp profile that permits perf_event_open)"
+            .to_owned();
+    }
     let program = std::env::current_exe()
         .map_or_else(|_| "PROGRAM".to_owned(), |path| path.display().to_string());
     let level = match wanted {

@@ -23,8 +23,8 @@ pub(crate) enum StartError {
     #[error("{0}")]
     Open(#[from] OpenError),
     #[error(
-        "time off the CPU is seen in the kernel, which this user may not observe; run as root, or ask the administrator \
-         for: sudo sysctl kernel.perf_event_paranoid=1"
+        "time off the CPU is seen in the kernel, which this user may not observe; {}",
+        off_cpu_advice(rustix::process::geteuid().is_root())
     )]
     OffCpu,
     #[error("CPU {cpu}: counting cannot be switched on: {error}")]
@@ -128,6 +128,17 @@ fn choose_shard(
         tell(error.to_string());
     }
     Some(shard)
+}
+
+fn off_cpu_advice(is_root: bool) -> &'static str {
+    match is_root {
+        true => {
+            "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON)"
+        }
+        false => {
+            "run as root, or ask the administrator for: sudo sysctl kernel.perf_event_paranoid=1"
+        }
+    }
 }
 
 /// Whether the config asks for time off the CPU, see [`crate::output`].

@@ -74,6 +74,12 @@ fn supports_throttled_rss(fs: &Tracefs) -> bool {
         && fs.is_writable("events/kmem/rss_stat/trigger")
 }
 
+/// The names of all categories.
+pub(super) fn categories() -> impl Iterator<Item = &'static str> {
+    let rows = CATEGORIES.lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|row| Some(row.split_once('\t')?.0))
+}
+
 /// The events of a category that this kernel has.
 fn category_events(category: &str, fs: &Tracefs) -> Vec<EventKey> {
     let row = CATEGORIES

@@ -38,6 +38,8 @@ pub(super) fn attributes(config: &[u8]) -> &[u8] {
 /// The parts of a `PerfEventConfig`, with zero for what it leaves out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PerfConfig {
+    /// Whether the profiler ran as root, which packets tell and not the config.
+    pub(super) is_of_root: bool,
     ring_buffer_pages: u64,
     descriptor_timeout_ms: u64,
     pub(super) max_enqueued_footprint_kb: u64,

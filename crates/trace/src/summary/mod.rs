@@ -18,6 +18,7 @@ mod stats;
 mod thread_names;
 mod threads;
 mod track_events;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -47,6 +48,7 @@ use self::sched::Sched;
 use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
 use self::track_events::TrackEvents;
+use self::wanted::Wanted;
 use crate::damage::Damage;
 use crate::limits::{Budget, Limits};
 use crate::profile::{Decoder, Module, Profile, Selection, StackCounts};
@@ -198,6 +200,8 @@ pub struct Summarizer {
     samples: Decoder,
     stacks: StackCounts,
     config: Option<Config>,
+    wanted: Wanted,
+    is_profiler_root: bool,
     stats: Option<Stats>,
     ending: Ending,
     command: Command,
@@ -210,6 +214,7 @@ pub struct Summarizer {
 #[derive(Default)]
 struct Envelope<'a> {
     writer: Writer,
+    uid: Option<u64>,
     timestamp: Option<u64>,
     clock: Option<u32>,
     default_clock: Option<u32>,
@@ -235,6 +240,7 @@ impl<'a> Envelope<'a> {
                 packet_field::TRUSTED_PACKET_SEQUENCE_ID => {
                     envelope.writer.sequence = number() as u32;
                 }
+                packet_field::TRUSTED_UID => envelope.uid = Some(number()),
                 packet_field::TRUSTED_PID => envelope.writer.pid = Some(number() as i32),
                 packet_field::MACHINE_ID => envelope.writer.machine = number() as u32,
                 packet_field::PREVIOUS_PACKET_DROPPED => {
@@ -298,6 +304,8 @@ impl Summarizer {
             samples: Decoder::new(&budget),
             stacks: StackCounts::within(Selection::default(), &budget),
             config: None,
+            wanted: Wanted::default(),
+            is_profiler_root: false,
             stats: None,
             ending: Ending::default(),
             command: Command::new(&budget),
@@ -335,6 +343,9 @@ impl Summarizer {
                 count.0 += 1;
                 count.1 = count.1.saturating_add(packet.len() as u64);
             }
+            if matches!(kind, packet_field::PERF_SAMPLE | packet_field::STACK_SAMPLE) {
+                self.is_profiler_root |= envelope.uid == Some(0);
+            }
             self.data(envelope.writer.machine, kind, body, at);
         }
         self.command.packet(packet);
@@ -365,9 +376,11 @@ impl Summarizer {
             }
             packet_field::TRACE_CONFIG => {
                 self.config = Some(Config::read(body));
+                self.wanted.config(body);
                 self.command.attributes(config::attributes(body));
             }
             packet_field::TRACE_ATTRIBUTES => self.command.attributes(body),
+            packet_field::TRIGGER => self.wanted.trigger(body),
             packet_field::TRACE_STATS => {
                 let stats = Stats::read(body);
                 self.ending.statistics(stats.has_final_flush());
@@ -419,7 +432,8 @@ impl Summarizer {
         }
         let start = self.ending.started.or(span.map(|span| span.0));
         let end = self.ending.stopped.or(span.map(|span| span.1));
-        let config = self.config.clone().unwrap_or_default();
+        let mut config = self.config.clone().unwrap_or_default();
+        config.perf.is_of_root = self.is_profiler_root;
         let mut notes = Vec::new();
         if !self.ftrace.missing().is_empty() {
             notes.push(format!(
@@ -452,7 +466,11 @@ impl Summarizer {
         let profile = Profile::new(self.samples, threads);
         losses.extend(profile::losses(&profile, &config.perf));
         notes.extend(profile::notes(&profile));
-        notes.extend(self.remarks.finish());
+        let remarks = self.remarks.finish();
+        let kinds: Vec<u32> = self.kinds.keys().copied().collect();
+        let has_reason = !remarks.is_empty();
+        notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
+        notes.extend(remarks);
         Summary {
             bytes: self.bytes,
             compressed: None,

@@ -160,16 +160,26 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
             SkipReason::UnwindEnqueue => add(Cause::UnwindQueue, amount, queue_advice(config)),
             SkipReason::ReadStage => {
                 let advice = format!(
-                    "these processes ended at once or belong to others; run as root, or raise \
-                     remote_descriptor_timeout_ms (now {})",
+                    "these processes ended at once or belong to others; {}raise remote_descriptor_timeout_ms (now {})",
+                    if config.is_of_root {
+                        ""
+                    } else {
+                        "run as root, or "
+                    },
                     config.descriptor_timeout_ms()
                 );
                 add(Cause::ProcessGone, amount, advice);
             }
             SkipReason::UnwindStage | SkipReason::Unknown => {
-                let advice = "these processes ended, or became others, before their samples were \
-                              looked at; sample them for longer, or run as root";
-                add(Cause::ProcessGone, amount, advice.to_owned());
+                let advice = format!(
+                    "these processes ended, or became others, before their samples were looked at; sample them for longer{}",
+                    if config.is_of_root {
+                        ""
+                    } else {
+                        ", or run as root"
+                    },
+                );
+                add(Cause::ProcessGone, amount, advice);
             }
         }
     }

@@ -180,3 +180,50 @@ fn time_off_the_cpu_is_that_of_what_waited() {
     let lines = folded(&profile, &counts, &options);
     assert_eq!(lines, ["server;main;do_nanosleep 5000000"]);
 }
+
+#[test]
+fn what_came_to_nothing_is_told_by_name() {
+    let config = |trace: Trace| {
+        trace.packet(|p| {
+            p.nested(33, |config| {
+                let mut source = |name: &str, timebase: Option<u64>| {
+                    config.nested(2, |source| {
+                        source.nested(1, |source| {
+                            source.string(1, name);
+                            if let Some(hz) = timebase {
+                                source.nested(111, |perf| {
+                                    perf.nested(15, |timebase| timebase.varint(2, hz));
+                                    perf.nested(16, |callstacks| callstacks.bool(2, true));
+                                });
+                            }
+                        });
+                    });
+                };
+                source("linux.process_stats", None);
+                source("linux.sys_stats", None);
+                source("linux.perf", Some(50));
+                config.nested(17, |triggers| {
+                    for name in ["one", "other"] {
+                        triggers.nested(2, |trigger| trigger.string(1, name));
+                    }
+                });
+            });
+        })
+    };
+    let fired = config(Trace::begun()).packet(|p| p.nested(46, |fired| fired.string(1, "one")));
+    let notes = summary(&fired).notes;
+    let [source, samples, trigger] = &notes[..] else {
+        panic!("{notes:?}")
+    };
+    assert!(source.starts_with("nothing came from the data source linux.sys_stats: "));
+    assert!(samples.starts_with("0 callstack samples: ") && samples.contains("one each 20.0 ms"));
+    assert_eq!(trigger, "the trigger other never fired");
+    let sampled = config(Trace::begun().interned().sample(50, 100, 10));
+    let notes = summary(&sampled).notes;
+    assert!(
+        !notes
+            .iter()
+            .any(|note| note.contains("0 callstack samples")),
+        "{notes:?}"
+    );
+}

@@ -1,0 +1,83 @@
+//! Names in a config that select nothing on this machine: most often they are misspelt.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use ferretto_proto::FtraceConfig;
+
+use super::config::{EventPattern, FtraceOptions};
+use super::table;
+use super::tracefs::Tracefs;
+
+/// A name that selects nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misnamed {
+    /// The name, as the config has it.
+    pub name: String,
+    /// The names there are, to find a similar one.
+    pub known: Vec<String>,
+    /// The kind of thing it should name: `kernel event` or `category`.
+    pub kind: &'static str,
+}
+
+/// The events and categories of a config that this machine does not have; none where tracefs cannot be read.
+pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
+    let (Ok(options), Ok(tracefs)) = (FtraceOptions::new(config), Tracefs::find()) else {
+        return Vec::new();
+    };
+    let groups = groups(&tracefs);
+    if groups.is_empty() {
+        return Vec::new();
+    }
+    // Those of probes are made for the recording.
+    let is_made = |group: &str| group.starts_with("perfetto_k");
+    let mut found = Vec::new();
+    for pattern in &options.events {
+        let (name, known) = match pattern {
+            EventPattern::Group(group) if !groups.contains(group) => {
+                let known = groups.iter().map(|group| format!("{group}/*"));
+                (format!("{group}/*"), known.collect())
+            }
+            EventPattern::Event(group, name)
+                if !is_made(group) && tracefs.format(group, name).is_err() =>
+            {
+                (format!("{group}/{name}"), events(&tracefs, &groups))
+            }
+            EventPattern::Name(name) if table::find_by_name(name).is_none() => {
+                let known = table::known_events().map(|event| event.name.to_owned());
+                (name.clone(), known.collect())
+            }
+            _ => continue,
+        };
+        let kind = "kernel event";
+        found.push(Misnamed { name, known, kind });
+    }
+    let known: Vec<String> = super::selection::categories().map(str::to_owned).collect();
+    let categories = options.categories.iter();
+    let unknown = categories.filter(|category| !known.contains(category));
+    found.extend(unknown.map(|category| Misnamed {
+        name: category.clone(),
+        known: known.clone(),
+        kind: "category",
+    }));
+    found
+}
+
+fn groups(tracefs: &Tracefs) -> BTreeSet<String> {
+    let entries = fs::read_dir(tracefs.root().join("events"));
+    let entries = entries.into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+fn events(tracefs: &Tracefs, groups: &BTreeSet<String>) -> Vec<String> {
+    let of_group = |group: &String| {
+        let names = tracefs.events_of(group).into_iter();
+        names
+            .map(|name| format!("{group}/{name}"))
+            .collect::<Vec<_>>()
+    };
+    groups.iter().flat_map(of_group).collect()
+}

@@ -1,0 +1,166 @@
+//! Parts of a configuration that came to nothing: data sources that wrote nothing, triggers that never fired, samples that
+//! were never taken.
+
+use std::collections::BTreeSet;
+
+use ferretto_proto::fields::perf_events::timebase;
+use ferretto_proto::fields::{
+    data_source_config, perf_event_config, trace_config, trace_packet, trigger,
+};
+use ferretto_wire::Fields;
+
+use super::names;
+use super::threads::printable;
+use crate::profile::Profile;
+
+/// Names beyond this number are left out.
+const MAX_NAMES: usize = 64;
+/// The name of a timebase that asks for time off the CPU.
+const OFF_CPU: &[u8] = b"off-cpu";
+
+/// What a recording was asked for and what of it was there.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    sources: BTreeSet<String>,
+    triggers: Vec<String>,
+    fired: BTreeSet<String>,
+    samplers: Vec<Sampler>,
+}
+
+/// A data source that takes callstack samples.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Sampler {
+    is_off_cpu: bool,
+    /// Samples a second; 0 if it is not said.
+    frequency: u64,
+}
+
+impl Wanted {
+    /// Reads a `TraceConfig`; the last one holds.
+    pub(super) fn config(&mut self, bytes: &[u8]) {
+        self.sources.clear();
+        self.triggers.clear();
+        self.samplers.clear();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let body = field.as_bytes().unwrap_or_default();
+            match field.number {
+                trace_config::DATA_SOURCES => self.data_source(body),
+                trace_config::TRIGGER_CONFIG => self.trigger_config(body),
+                _ => {}
+            }
+        }
+    }
+
+    fn data_source(&mut self, bytes: &[u8]) {
+        let Some(config) = bytes_of(trace_config::data_source::CONFIG, bytes) else {
+            return;
+        };
+        let name = bytes_of(data_source_config::NAME, config).unwrap_or_default();
+        if self.sources.len() < MAX_NAMES {
+            self.sources.insert(printable(name));
+        }
+        let perf = bytes_of(data_source_config::PERF_EVENT_CONFIG, config);
+        if let Some(sampler) = perf.and_then(sampler)
+            && self.samplers.len() < MAX_NAMES
+        {
+            self.samplers.push(sampler);
+        }
+    }
+
+    fn trigger_config(&mut self, bytes: &[u8]) {
+        let triggers = Fields::new(bytes).map_while(Result::ok);
+        for one in triggers.filter(|field| field.number == trace_config::trigger_config::TRIGGERS) {
+            let one = one.as_bytes().unwrap_or_default();
+            let name = bytes_of(trace_config::trigger_config::trigger::NAME, one);
+            let name = printable(name.unwrap_or_default());
+            if self.triggers.len() < MAX_NAMES && !self.triggers.contains(&name) {
+                self.triggers.push(name);
+            }
+        }
+    }
+
+    /// Reads a `Trigger`.
+    pub(super) fn trigger(&mut self, bytes: &[u8]) {
+        let name = bytes_of(trigger::TRIGGER_NAME, bytes).unwrap_or_default();
+        if self.fired.len() < MAX_NAMES {
+            self.fired.insert(printable(name));
+        }
+    }
+
+    /// What came to nothing, one sentence each. `kinds` are the fields of `TracePacket` that packets had, `has_reason` says
+    /// that data sources told themselves why they took no samples.
+    pub(super) fn notes(&self, kinds: &[u32], profile: &Profile, has_reason: bool) -> Vec<String> {
+        let missing = self.sources.iter().filter(|name| is_missing(name, kinds));
+        let mut notes: Vec<String> = missing
+            .map(|name| {
+                format!(
+                    "nothing came from the data source {name}: no program here offers it, or it had nothing to tell"
+                )
+            })
+            .collect();
+        if !has_reason {
+            let without = |sampler: &&Sampler| !has_samples(profile, sampler.is_off_cpu);
+            notes.extend(self.samplers.iter().filter(without).map(Sampler::reason));
+        }
+        let never = self
+            .triggers
+            .iter()
+            .filter(|name| !self.fired.contains(*name));
+        notes.extend(never.map(|name| format!("the trigger {name} never fired")));
+        notes
+    }
+}
+
+impl Sampler {
+    /// Why there are 0 samples.
+    fn reason(&self) -> String {
+        if self.is_off_cpu {
+            return "0 samples of waiting: what was recorded never left a CPU".to_owned();
+        }
+        let each = match self.frequency {
+            0 => String::new(),
+            hz => format!(" (one each {:.1} ms of it)", 1000.0 / hz as f64),
+        };
+        format!(
+            "0 callstack samples: what was recorded used less CPU time than a sample stands for{each}; a higher rate \
+             (--perf=HZ) takes more of them, and --off-cpu shows where programs wait"
+        )
+    }
+}
+
+fn sampler(config: &[u8]) -> Option<Sampler> {
+    bytes_of(perf_event_config::CALLSTACK_SAMPLING, config)?;
+    let base = bytes_of(perf_event_config::TIMEBASE, config).unwrap_or_default();
+    let frequency = Fields::find(timebase::FREQUENCY, base);
+    Some(Sampler {
+        is_off_cpu: bytes_of(timebase::NAME, base) == Some(OFF_CPU),
+        frequency: frequency.and_then(|hz| hz.as_u64()).unwrap_or(0),
+    })
+}
+
+fn has_samples(profile: &Profile, is_off_cpu: bool) -> bool {
+    profile.sessions().any(|(_, session)| {
+        let skipped: u64 = session.skipped.values().sum();
+        let all = session.samples + session.without_stack + skipped + session.kernel_lost;
+        session.is_off_cpu() == is_off_cpu && all > 0
+    })
+}
+
+/// Whether no packet can be of this data source.
+fn is_missing(name: &str, kinds: &[u32]) -> bool {
+    let has = |kind| kinds.contains(&kind);
+    match name {
+        // Programs may have nothing to tell, and samples are told of in a sentence of their own.
+        "track_event" | "linux.perf" => false,
+        "linux.ftrace" => !has(trace_packet::FTRACE_EVENTS),
+        "android.heapprofd" => !has(trace_packet::PROFILE_PACKET),
+        // Where a packet of a kind that several write is there, it may be of this one.
+        name => kinds
+            .iter()
+            .all(|kind| names::source_of(*kind).is_some_and(|source| source != name)),
+    }
+}
+
+fn bytes_of(field: u32, message: &[u8]) -> Option<&[u8]> {
+    Fields::find(field, message)?.as_bytes()
+}
