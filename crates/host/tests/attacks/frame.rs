@@ -9,7 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferretto_ipc::Address;
+use ferretto_ipc::frame;
+use ferretto_ipc::port::{Method as _, PortMessage};
 use ferretto_ipc::socket::Socket;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 
 use crate::ATTACKS;
 use crate::honest::{Honest, Latencies};
@@ -32,6 +37,12 @@ const SHORT: Duration = Duration::from_millis(500);
 const WORST: Duration = Duration::from_secs(3);
 /// How long it may take until attackers have ended and memory is given back.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long attackers wait for room to send.
+const SOON: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// The users that attackers are.
 pub(crate) const NOBODY: u32 = 65_534;
@@ -96,6 +107,30 @@ impl Target {
 fn connect(variable: &str) -> Option<Socket> {
     let address: Address = env::var(variable).unwrap().parse().unwrap();
     Socket::connect(&address).ok()
+}
+
+/// The frame of a call.
+pub(crate) fn call<M: PortMessage>(request: &M, drop_reply: bool) -> Vec<u8> {
+    let (method, size) = (request.method().id(), request.encoded_len());
+    frame::invoke_method(1, 1, method, drop_reply, size, |out| request.encode(out))
+}
+
+/// Sends bytes, for as long as there is room for them soon. Returns whether all were taken.
+pub(crate) fn push(socket: &Socket, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(socket, bytes, flags) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(Errno::AGAIN) => {
+                let mut fds = [PollFd::new(socket, PollFlags::OUT)];
+                if poll(&mut fds, Some(&SOON)).unwrap() == 0 {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// What the test [`attacker_main`](crate::attacker_main) does in the process of an attacker.

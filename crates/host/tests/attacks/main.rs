@@ -32,7 +32,9 @@ macro_rules! attacks {
 
 attacks! {
     descriptors
+    expensive_configs
     flapping_sources
+    floods
     lingering
     sparse_memory
     unfinished_frames

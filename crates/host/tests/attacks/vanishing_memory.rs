@@ -2,14 +2,13 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use ferretto_ipc::frame;
 use ferretto_ipc::port::producer;
 use ferretto_proto::InitializeConnectionRequest;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate};
 
 use crate::common::passing::pass;
 use crate::common::{bind_frame, read_frame, send_raw};
-use crate::frame::{Attack, Target};
+use crate::frame::{Attack, Target, call};
 
 pub(crate) const ATTACK: Attack = Attack::by_nobody(run);
 
@@ -22,10 +21,7 @@ fn run(target: &Target) {
         shared_memory_page_size_hint_bytes: Some(4096),
         ..Default::default()
     };
-    let mut bytes = Vec::new();
-    producer::Request::InitializeConnection(request).encode(&mut bytes);
-    let write = |out: &mut Vec<u8>| out.extend_from_slice(&bytes);
-    let initialize = frame::invoke_method(1, 1, 1, false, bytes.len(), write);
+    let initialize = call(&producer::Request::InitializeConnection(request), false);
     let sealed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     loop {
         for (flags, seals) in [
