@@ -216,7 +216,7 @@ impl Options {
     /// How long to wait in [`init`](Self::init) until recordings that are running already include this process, for all
     /// of its services. There is no wait for services that are not there.
     ///
-    /// By default the machine's service is waited for, for at most 200 ms; two seconds if whoever started the program
+    /// By default the machine's service is waited for, for at most 200 ms; five seconds if whoever started the program
     /// names it in `PERFETTO_PRODUCER_SOCK_NAME`, as `ferretto record` does. It usually takes less than a millisecond. The
     /// first events after a wait that was too short may be missing; the recording says so. With [`Duration::ZERO`] there is
     /// no wait, and nothing is said.

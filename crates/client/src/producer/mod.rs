@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ferretto_ipc::Address;
 use ferretto_ipc::port::producer::{Method, Port, Reply, Request};
 use ferretto_proto::get_async_command_response::{Cmd, SetupTracing};
 use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;
@@ -147,6 +148,14 @@ impl Producer {
     /// The part that can be used from any thread.
     pub fn handle(&self) -> ProducerHandle {
         ProducerHandle::new(Arc::clone(&self.shared))
+    }
+
+    /// Whether there may be a service: not if its socket would be a file that does not exist.
+    pub fn has_address(&self) -> bool {
+        match self.connector.awaited() {
+            Some(Address::Path(path)) => path.exists(),
+            _ => true,
+        }
     }
 
     /// Offers a data source, now and on every later connection. One with the same name and id replaces the descriptor

@@ -53,7 +53,7 @@ static BACKENDS: AppendList<Backend> = AppendList::new();
 /// How long a service may take to include this process in recordings that are running.
 const SERVICE_PATIENCE: Duration = Duration::from_millis(200);
 /// As long, if whoever started the program named the service, as `ferretto record` does: then nothing matters more.
-const RECORDER_PATIENCE: Duration = Duration::from_secs(2);
+const RECORDER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Backend {
     /// How long set-up usually waits for recordings by a service. Those by a service of the program's own begin when the
@@ -69,10 +69,10 @@ impl Backend {
         }
     }
 
-    /// How long the end of the process may wait until all is handed over.
+    /// How long the end of the process may wait until all is handed over, if it is being recorded.
     pub(super) fn farewell_patience(&self) -> Duration {
         match self.kind {
-            BackendKind::System => self.patience.clamp(SERVICE_PATIENCE, RECORDER_PATIENCE),
+            BackendKind::System => RECORDER_PATIENCE,
             BackendKind::InProcess | BackendKind::Custom => Duration::ZERO,
         }
     }

@@ -37,9 +37,14 @@ impl Connection {
         }
     }
 
-    /// How long it may take.
+    /// How long it may take. Who has waited in vain does not do so again.
     fn patience(&self, limit: Option<Duration>) -> Duration {
-        limit.unwrap_or(self.patience).min(FOREVER)
+        let usual = if self.is_late {
+            Duration::ZERO
+        } else {
+            self.patience
+        };
+        limit.unwrap_or(usual).min(FOREVER)
     }
 }
 
@@ -59,9 +64,9 @@ struct State {
 
 impl Connections {
     /// There is another one; the program has not waited for it if `is_late`.
-    pub(super) fn add(&self, patience: Duration, is_late: bool) {
+    pub(super) fn add(&self, progress: Progress, patience: Duration, is_late: bool) {
         lock(&self.state).all.push(Connection {
-            progress: Progress::Connecting,
+            progress,
             patience,
             is_late,
         });

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ferretto_shm::fork::{self, PerProcess};
 
 use super::backend::{self, Backend, BackendKind};
+use super::connections::Progress;
 use super::driver::Driver;
 use super::farewell;
 use super::point;
@@ -97,7 +98,13 @@ fn start_thread(started: &mut bool) -> io::Result<()> {
 fn connect(backend: &Backend, is_late: bool) -> io::Result<()> {
     let producer = backend.producer()?;
     let queue = queue::open();
-    queue.connections.add(backend.patience, is_late);
+    let progress = match producer.has_address() {
+        true => Progress::Connecting,
+        // Nobody needs to wait for the first attempt.
+        false => Progress::Absent,
+    };
+    let is_late = is_late && progress == Progress::Connecting;
+    queue.connections.add(progress, backend.patience, is_late);
     queue.farewell.be_patient(backend.farewell_patience());
     queue.send(Command::Connect(backend.kind, Box::new(producer)));
     Ok(())
