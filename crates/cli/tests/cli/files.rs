@@ -242,7 +242,7 @@ fn the_trace_of_record_is_the_one_that_is_meant() {
         .complained("cannot open trace.pftrace");
     world.write("trace.pftrace", trace());
     let said = world.run("ferretto", &["summary"]).returned(0);
-    assert!(said.text().starts_with("trace.pftrace: 141 bytes"));
+    assert!(said.text().starts_with("trace.pftrace: "));
     let said = world.run("ferretto", &["text"]).returned(0);
     assert!(said.text().contains("next_comm: \"cargo\""));
 }
