@@ -120,8 +120,8 @@ pub(crate) struct Reactor {
     /// Clients that are gone but of which the service was not told yet.
     gone: Vec<Gone>,
     accept_again: Option<u64>,
-    /// When free memory is given back, `CLOCK_MONOTONIC`.
-    release_at: Option<u64>,
+    /// When free memory is given back to the system.
+    give_back: Option<Clocks>,
     buffer: Vec<u8>,
     actions: Vec<(Option<Peer>, Action)>,
 }
@@ -160,7 +160,7 @@ impl Reactor {
             unsent: BTreeSet::new(),
             gone: Vec::new(),
             accept_again: None,
-            release_at: None,
+            give_back: None,
             buffer: vec![0; RECEIVE_BUFFER_SIZE.min(READ_PER_TURN)],
             actions: Vec::new(),
         }
@@ -226,12 +226,16 @@ impl Reactor {
             return Ok(true);
         }
         let stall = self.next_stall();
-        let awake = [self.schedule.next_release(), self.release_at];
-        let awake = awake.into_iter().flatten().min().map(|at| {
-            let now = clocks::read();
-            now.boottime + at.saturating_sub(now.monotonic)
-        });
-        let deadlines = [self.service.poll_timeout(), self.accept_again, stall, awake];
+        let release = self.schedule.next_release();
+        let release = release.map(|at| clocks::boottime() + at.saturating_sub(self.counted));
+        let give_back = self.give_back.map(|at| at.boottime);
+        let deadlines = [
+            self.service.poll_timeout(),
+            self.accept_again,
+            stall,
+            release,
+            give_back,
+        ];
         self.timer.set(deadlines.into_iter().flatten().min())?;
         Ok(false)
     }
@@ -270,8 +274,11 @@ impl Reactor {
         if self.schedule.unsettled() >= SETTLED {
             self.settle();
         }
-        if self.release_at.is_some_and(|at| at <= self.counted) {
-            self.release_memory();
+        if self
+            .give_back
+            .is_some_and(|at| at.monotonic <= self.counted)
+        {
+            self.give_memory_back();
         }
         self.counted
     }
@@ -374,7 +381,7 @@ impl Reactor {
             return Ok(());
         }
         self.settle();
-        self.release_memory();
+        self.give_memory_back();
         let held: usize = self.clients.values().map(|c| c.accounted).sum();
         let explained = Explained {
             private: self.service.memory_needed()
@@ -391,8 +398,8 @@ impl Reactor {
     }
 
     /// Gives the system back what was freed.
-    fn release_memory(&mut self) {
-        self.release_at = None;
+    fn give_memory_back(&mut self) {
+        self.give_back = None;
         if ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {
             ferretto_malloc::release();
         }
@@ -634,9 +641,13 @@ impl Reactor {
         } else {
             account.dispose(remains);
         }
-        if self.watchdog.is_some() {
-            self.release_at
-                .get_or_insert_with(|| clocks::monotonic() + RELEASE_AFTER);
+        if self.watchdog.is_some() && self.give_back.is_none() {
+            let now = clocks::read();
+            self.give_back = Some(Clocks {
+                boottime: now.boottime + RELEASE_AFTER,
+                monotonic: now.monotonic + RELEASE_AFTER,
+                ..now
+            });
         }
         // There may be a descriptor to accept with now.
         self.accept_again = None;

@@ -36,6 +36,7 @@ attacks! {
     flapping_sources
     floods
     lingering
+    replayed_chunks
     sparse_memory
     unfinished_frames
     vanishing_memory
