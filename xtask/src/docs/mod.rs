@@ -44,8 +44,8 @@ pub(crate) fn run(names: &[&str]) -> Result<()> {
     let repository = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
     let programs = build(&repository)?;
     println!(
-        "`ferretto` is the one of the dev profile, and `cargo … --release` is taken to mean that profile; sockets, \
-         HOME and TMPDIR are the document's own{}",
+        "`ferretto` is the one of the dev profile, and `cargo … --release` is taken to mean that profile, and `cargo \
+         install` to copy it; sockets, HOME and TMPDIR are the document's own{}",
         match is_root() {
             true => "; `sudo` does nothing, as this is root",
             false => "; blocks with `sudo` are skipped, as this is not root",

@@ -44,7 +44,10 @@ if [ ! -f Cargo.toml ]; then
 fi
 case $command in
     run) exec "$DOCS_CARGO" run --quiet $at "$@" ;;
-    install) exec "$DOCS_CARGO" install --quiet --debug --locked --root "$HOME/.local" "$@" ;;
+    install)
+        # --path FOLDER
+        [ -f "$2/Cargo.toml" ] || { echo "there is no package in $2"; exit 1; }
+        exec install -D "$DOCS_REPOSITORY/target/debug/ferretto" "$HOME/.local/bin/ferretto" ;;
     xtask)
         if [ "$1" = install-capi ]; then
             shift
