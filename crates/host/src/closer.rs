@@ -35,6 +35,9 @@ pub(crate) enum Remains {
     Connection(Socket, Option<Arc<Region>>),
     /// A socket at which clients may have been waiting.
     Listener(Listener),
+    /// What is closed once there is nobody to say otherwise.
+    #[cfg(test)]
+    Waits(std::sync::mpsc::Receiver<()>),
 }
 
 impl Remains {
@@ -47,6 +50,8 @@ impl Remains {
                     socket.close();
                 }
             }
+            #[cfg(test)]
+            Self::Waits(end) => drop(end.recv()),
         }
     }
 }
@@ -259,5 +264,68 @@ impl Shared {
             let waited = this.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    /// Disposes of things that are not closed before what this returns is dropped.
+    fn block(account: &Arc<Account>, count: usize) -> Vec<Sender<()>> {
+        let one = |_| {
+            let (go_on, waits) = channel();
+            account.dispose(Remains::Waits(waits));
+            go_on
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// Disposes of a descriptor and waits until it is closed.
+    fn close_one(account: &Arc<Account>) {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        account.dispose(Remains::Descriptor(reader));
+        // Woken by the end of the last reader.
+        let mut fds = [PollFd::new(&writer, PollFlags::empty())];
+        poll(&mut fds, None).unwrap();
+    }
+
+    #[test]
+    fn who_makes_threads_wait_waits_for_himself() {
+        let closer = Closer::new();
+        let accounts = [0, 1, 2].map(|uid| closer.account(Origin::User(uid)));
+        let blocked: Vec<_> = accounts[..2].iter().map(|one| block(one, 100)).collect();
+        for _ in 0..100 {
+            close_one(&accounts[2]);
+        }
+        assert_eq!(accounts[0].descriptors(), 100);
+        let most = 3 * THREADS_PER_USER + KEPT_THREADS;
+        assert!(closer.0.lock().threads <= most);
+        drop(blocked);
+        for account in &accounts {
+            close_one(account);
+        }
+        closer.finish(Instant::now() + Duration::from_secs(60));
+        for account in accounts {
+            assert_eq!(account.descriptors(), 0);
+        }
+    }
+
+    #[test]
+    fn with_many_threads_there_is_one_for_whoever_has_none() {
+        let closer = Closer::new();
+        let accounts: Vec<_> = (0..40)
+            .map(|uid| closer.account(Origin::User(uid)))
+            .collect();
+        let blocked: Vec<_> = accounts[1..].iter().map(|one| block(one, 10)).collect();
+        close_one(&accounts[0]);
+        assert!(closer.0.lock().threads < MANY_THREADS + accounts.len());
+        drop(blocked);
+        closer.finish(Instant::now() + Duration::from_secs(60));
+        assert!(accounts.iter().all(|account| account.descriptors() == 0));
     }
 }

@@ -157,12 +157,14 @@ pub(crate) fn run(name: &str, attack: &Attack) {
     honest.take_latencies();
     let before = service.memory();
     service.forget_peak();
+    let times = service.times();
 
     let Some(attackers) = Attackers::start(name, attack, &service, time) else {
         return;
     };
     let (success, duration) = attackers.wait();
     let latencies = honest.take_latencies();
+    let [ran, waited] = service.times();
     let peak = service.peak();
     let limit = before + (number(KEPT_VARIABLE).unwrap_or(attack.kept_mib) << 20);
     let deadline = Instant::now() + PATIENCE;
@@ -178,12 +180,15 @@ pub(crate) fn run(name: &str, attack: &Attack) {
 
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     println!(
-        "{name}: {} for {:.1} s; {latencies}; service {:.1} MiB before, {:.1} at its peak, {:.1} after",
+        "{name}: {} for {:.1} s; {latencies}; service {:.1} MiB before, {:.1} at its peak, {:.1} after; it ran \
+         for {} ms and waited {} ms for a CPU",
         users(attack),
         duration.as_secs_f64(),
         mib(before),
         mib(peak),
-        mib(after)
+        mib(after),
+        milliseconds(ran.saturating_sub(times[0])),
+        milliseconds(waited.saturating_sub(times[1])),
     );
     assert!(success, "an attacker of {name} failed");
     assert!(after <= limit, "{name}: the service keeps memory");

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use ferretto_host::{FilePermissions, HostOptions, SocketPermissions};
 use ferretto_ipc::Address;
@@ -118,6 +119,20 @@ impl Service {
         let line = line.expect("the service lives");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
         kib << 10
+    }
+
+    /// How long its threads have run, and how long they have waited for a CPU that others had.
+    pub(crate) fn times(&self) -> [Duration; 2] {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let mut times = [Duration::ZERO; 2];
+        for task in tasks.flatten() {
+            // A thread may have ended meanwhile; not every kernel counts.
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            for (time, text) in times.iter_mut().zip(text.split(' ')) {
+                *time += Duration::from_nanos(text.trim().parse().unwrap_or(0));
+            }
+        }
+        times
     }
 
     pub(crate) fn assert_alive(&mut self) {
