@@ -27,6 +27,9 @@ const WAKE: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);
 const LISTENERS: usize = usize::MAX / 2;
+/// How many events are taken at a time. They come in the order they happened, and a user is only served before others once
+/// it is known that there is something to read: with few, thousands of another's connections would come first.
+const EVENTS: usize = 4096;
 
 /// Why a host could not start.
 #[derive(Debug, thiserror::Error)]
@@ -224,7 +227,7 @@ impl Host {
 
     /// Like [`run`](Self::run), and calls `stopped` when it begins to end.
     pub(crate) fn run_until(mut self, stopped: impl FnOnce()) -> io::Result<()> {
-        let mut events = Events::with_capacity(256);
+        let mut events = Events::with_capacity(EVENTS);
         let mut stopping = false;
         while !stopping && !self.stop.requested.load(Ordering::Acquire) {
             let busy = self.reactor.prepare_to_wait()?;
