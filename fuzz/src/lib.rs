@@ -8,9 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
-#[allow(dead_code, unused_imports, unreachable_pub)]
-#[path = "../../crates/cli/src/config_text/mod.rs"]
-mod config_text;
 mod elf;
 mod filter;
 mod input;
@@ -35,8 +32,10 @@ pub use wire::wire_fields;
 
 /// Configs in text form, or what might be one.
 pub fn config_text(data: &[u8]) {
-    for unknown in [config_text::Unknown::Refuse, config_text::Unknown::Drop] {
-        match config_text::load("fuzz", data, unknown) {
+    use ferretto_text::config;
+
+    for unknown in [config::Unknown::Refuse, config::Unknown::Drop] {
+        match config::load("fuzz", data, unknown) {
             // What was understood must be a config.
             Ok(parsed) => {
                 use ferretto_proto::Message as _;

@@ -11,9 +11,9 @@ pub fn kallsyms(data: &[u8]) {
     let Ok(symbols) = KernelSymbols::parse(data) else {
         return;
     };
-    let addresses = data
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| u64::from_str_radix(std::str::from_utf8(line.get(..16)?).ok()?, 16).ok());
+    let addresses = data.split(|byte| *byte == b'\n').filter_map(|line| {
+        u64::from_str_radix(std::str::from_utf8(line.get(..16)?).ok()?, 16).ok()
+    });
     for address in addresses {
         let Some(found) = symbols.find(address) else {
             continue;

@@ -8,7 +8,7 @@ use ferretto_proto::fields::{
     event_category, event_name, interned_data, test_event, trace, trace_packet, trace_stats,
     track_event,
 };
-use ferretto_trace::schema::{Kind, MessageId, Schema};
+use ferretto_text::schema::{Kind, MessageId, Schema};
 
 use crate::wire::{Message, Value};
 

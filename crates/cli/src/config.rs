@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use ferretto_proto::{Message, TraceConfig};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::config_text::{self, Parsed, Unknown};
+use ferretto_text::config::{self as config_text, Parsed, Unknown};
 
 /// Largest config that is read, in bytes. The service takes much less: a config travels in one frame of 128 KiB.
 const MAX_BYTES: u64 = 64 << 20;

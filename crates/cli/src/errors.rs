@@ -15,7 +15,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use crate::terminal::shown_lines;
+use ferretto_text::terminal::shown_lines;
 
 /// Wrong command line.
 pub(crate) const USAGE: u8 = 2;

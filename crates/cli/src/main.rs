@@ -9,7 +9,6 @@
 mod args;
 mod backend;
 mod config;
-mod config_text;
 mod daemon;
 mod errors;
 mod links;
@@ -26,7 +25,6 @@ mod session;
 mod snapshots;
 mod summary;
 mod symbolize;
-mod terminal;
 mod text;
 mod tracebox;
 mod traced;
@@ -87,7 +85,7 @@ fn main() -> ExitCode {
             // Help and version come as errors, too; a reader that went away is no failure.
             let _ = error.print();
             if let Some(hint) = args::hint(&args, &error) {
-                anstream::eprintln!("\nferretto: {}", terminal::shown(&hint));
+                anstream::eprintln!("\nferretto: {}", ferretto_text::terminal::shown(&hint));
             }
             return ExitCode::from(if error.use_stderr() { errors::USAGE } else { 0 });
         }

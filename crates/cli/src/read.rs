@@ -10,7 +10,7 @@ use clap::Args;
 use ferretto_trace::{Damage, Limits};
 
 use crate::errors::DAMAGED;
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 /// How much memory reading may take.
 #[derive(Debug, Clone, Copy, Args)]

@@ -80,7 +80,7 @@ impl Snapshots {
         };
         if worker.wanted.try_send(snapshot).is_err() {
             let trigger = hit.trigger_name.as_deref().unwrap_or_default();
-            let trigger = crate::terminal::shown_bytes(trigger);
+            let trigger = ferretto_text::terminal::shown_bytes(trigger);
             eprintln!("Too many snapshots are waiting; none is made for the trigger {trigger}");
         }
         Ok(())

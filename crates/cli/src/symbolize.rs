@@ -12,7 +12,7 @@ use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpack
 
 use crate::args::DEFAULT_TRACE;
 use crate::read::{Extent, MemoryArgs};
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 /// Files that are listed of those that were looked at for one of a recording.
 const MAX_LISTED: usize = 6;

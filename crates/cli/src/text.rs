@@ -4,9 +4,9 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ferretto_text::print::TextPrinter;
 use ferretto_trace::TraceReader;
 use ferretto_trace::lines::{LinesError, Resolver};
-use ferretto_trace::text::TextPrinter;
 
 use crate::args::FileArgs;
 use crate::output::check_standard_output;

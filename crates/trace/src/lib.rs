@@ -1,4 +1,4 @@
-//! Reading trace files: packets, text and summaries.
+//! Reading trace files: packets, events, callstacks and summaries.
 //!
 //! What to know:
 //!
@@ -20,10 +20,7 @@ pub mod lines;
 mod problems;
 pub mod profile;
 mod reader;
-pub mod schema;
-
 pub mod summary;
-pub mod text;
 
 pub use damage::Damage;
 pub use limits::Limits;

@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
+use ferretto_text::print::TextPrinter;
 use ferretto_trace::events::EventReader;
 use ferretto_trace::profile::{CallTree, Selection, folded, pprof, read_profile_within};
-use ferretto_trace::text::TextPrinter;
 use ferretto_trace::{Limits, TraceReader, summarize_within};
 use ferretto_wire::encode;
 use flate2::Compression;

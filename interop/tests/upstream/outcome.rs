@@ -9,7 +9,7 @@ use ferretto_interop::trace;
 use ferretto_interop::wire::{Message, Value};
 use ferretto_proto::fields::trace_stats::buffer_stats;
 use ferretto_proto::fields::{trace_packet, trace_stats};
-use ferretto_trace::schema::{Kind, MessageId, Schema};
+use ferretto_text::schema::{Kind, MessageId, Schema};
 
 use crate::mix::{Run, contents};
 

@@ -94,7 +94,7 @@ fn save(service: &Address, copy: &Copy, mut arrival: Arrival) -> u8 {
     let path = std::env::temp_dir().join(&copy.name);
     let (session, score) = (copy.session, copy.score);
     let shown = path.to_string_lossy();
-    let shown = crate::terminal::shown(&shown);
+    let shown = ferretto_text::terminal::shown(&shown);
     eprintln!("Cloning tracing session {session} with score {score} into {shown}");
     let request = Task::Clone(Box::new(request(session)));
     let done = create(&path).and_then(|opened| {

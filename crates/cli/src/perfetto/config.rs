@@ -12,7 +12,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::args::{Config, Encoding, Options};
 use super::light;
 use crate::config::decode;
-use crate::config_text::{self, Unknown};
+use ferretto_text::config::{self as config_text, Unknown};
 
 /// What messages say for a config that cannot be used.
 const INVALID: &str = "The trace config is invalid, bailing out.";

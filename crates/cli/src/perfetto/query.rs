@@ -12,7 +12,7 @@ use ferretto_proto::{
     FtraceDescriptor, Message, TracingServiceState, TrackEventDescriptor, decode_lazy,
 };
 
-use crate::terminal::shown_bytes;
+use ferretto_text::terminal::shown_bytes;
 
 /// How long the service may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);

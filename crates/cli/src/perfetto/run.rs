@@ -21,8 +21,8 @@ use crate::session::{
     Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then, clone_session,
 };
 use crate::snapshots::{Snapshot, Snapshots};
-use crate::terminal::shown;
 use crate::trigger_perfetto;
+use ferretto_text::terminal::shown;
 
 /// Everything that ends with an error ends with this.
 pub(super) const FAILURE: u8 = 1;

@@ -6,7 +6,7 @@ use ferretto_trace::Summary;
 use ferretto_trace::summary::CommandSummary;
 
 use super::{DIM, cut, duration, grouped, heading};
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 /// Names of slices shown.
 const TOP_SLICES: usize = 12;

@@ -12,7 +12,7 @@ use anstyle::{AnsiColor, Style};
 use ferretto_trace::Summary;
 use ferretto_trace::summary::{CounterSummary, ProcessSummary, SourceSummary, human_bytes};
 
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 const HEADING: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();

@@ -6,7 +6,7 @@ use ferretto_trace::profile::{Count, Event, HotFunction, Interval, Share};
 use ferretto_trace::summary::ProfileSummary;
 
 use super::{DIM, cut, duration, grouped, heading};
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 /// Functions shown.
 const TOP_FUNCTIONS: usize = 15;

@@ -26,7 +26,7 @@ use ferretto_ipc::address::Address;
 use ferretto_probes::ftrace::OwnInstance;
 use ferretto_proto::trace_config::DataSource;
 use ferretto_proto::{Message, TraceConfig};
-use ferretto_trace::text::message_to_text;
+use ferretto_text::print::message_to_text;
 
 pub(crate) use self::launch::{main as launch, parse as parse_launch};
 pub(crate) use self::perf::DEFAULT_HZ;
@@ -41,7 +41,7 @@ use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::message;
 use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 /// How long a recording of the machine takes when nobody says otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);

@@ -9,7 +9,6 @@ use ferretto_trace::summary::human_bytes;
 
 use crate::print;
 use crate::summary::terminal_width;
-use crate::terminal;
 
 /// A progress line on standard error, or nothing where that is no terminal.
 ///
@@ -120,7 +119,7 @@ impl Line {
 
     fn above(&self, text: &str) {
         self.remove();
-        anstream::eprintln!("ferretto: {}", terminal::shown(text));
+        anstream::eprintln!("ferretto: {}", ferretto_text::terminal::shown(text));
     }
 
     fn remove(&self) {

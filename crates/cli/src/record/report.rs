@@ -10,7 +10,7 @@ use crate::errors::without_numbers;
 use crate::print;
 use crate::session::Signals;
 use crate::summary::terminal_width;
-use crate::terminal::shown_bytes;
+use ferretto_text::terminal::shown_bytes;
 
 /// Which of the wanted data sources this user cannot have, with the sentence to say about each.
 pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {

@@ -6,7 +6,7 @@ use ferretto_client::{Address, Consumer};
 use ferretto_probes::ftrace::Misnamed;
 use ferretto_proto::{FtraceConfig, TraceConfig, decode_lazy};
 
-use crate::terminal::shown;
+use ferretto_text::terminal::shown;
 
 /// How long the service may take to say what is registered.
 const LIMIT: Duration = Duration::from_secs(2);

@@ -7,8 +7,8 @@ use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle};
 use ferretto_wire::Fields;
 
 use super::tasks::{UNKNOWN, number, push};
-use crate::schema::{Kind, MessageId, Schema};
-use crate::text::inline_fields;
+use ferretto_text::print::inline_fields;
+use ferretto_text::schema::{Kind, MessageId, Schema};
 
 /// CPUs beyond this number have no running thread, so that memory stays bounded on any input.
 const MAX_CPUS: usize = 1 << 14;

@@ -1,6 +1,6 @@
 //! Names of packets and kernel events by field number, from the embedded schema.
 
-use crate::schema::Schema;
+use ferretto_text::schema::Schema;
 
 /// The name of a field of `message` (full name), or `#number` for one the schema does not have.
 pub(super) fn field_name(message: &str, number: u32) -> String {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// Names of processes, threads, functions, data sources and the like are whatever a program says they are. Characters
 /// that move the cursor, begin a line, change colours or turn the direction of writing become `?`. To be used for each
 /// name, before it is cut or padded.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(controls) {
         return Cow::Borrowed(text);
     }
@@ -16,7 +16,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// The same for a text of several lines, indented or not.
-pub(crate) fn shown_lines(text: &str) -> String {
+pub fn shown_lines(text: &str) -> String {
     let keep = |c: char| matches!(c, '\n' | '\t') || !controls(c);
     text.chars()
         .map(|c| if keep(c) { c } else { '?' })
@@ -24,7 +24,7 @@ pub(crate) fn shown_lines(text: &str) -> String {
 }
 
 /// The same for bytes, which need not be UTF-8.
-pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
+pub fn shown_bytes(bytes: &[u8]) -> String {
     shown(&String::from_utf8_lossy(bytes)).into_owned()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ferretto_trace::schema::{FieldType, Kind, MessageId, Schema};
+use crate::schema::{FieldType, Kind, MessageId, Schema};
 use ferretto_wire::Encoder;
 
 use super::diagnostic::{ConfigError, Diagnostic};

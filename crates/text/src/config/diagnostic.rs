@@ -20,15 +20,15 @@ const MAX_MESSAGE: usize = 1000;
 
 /// A remark about a place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Diagnostic {
+pub struct Diagnostic {
     /// What the text is called.
-    pub(crate) name: String,
+    pub name: String,
     /// Line, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Column in characters, from 1.
-    pub(crate) column: usize,
+    pub column: usize,
     /// What is to be said.
-    pub(crate) message: String,
+    pub message: String,
     /// The line of the text, or the part of it around the place.
     source: String,
     /// Characters of the line before that part.
@@ -137,7 +137,7 @@ impl fmt::Display for Diagnostic {
 
 /// Why something is not a config.
 #[derive(Debug)]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
     /// The text is wrong in these places: at least one, in the order of the text.
     Text(Vec<Diagnostic>),
     /// It is no text, and not an encoded config either.

@@ -13,7 +13,7 @@
 //! Text that upstream refuses but the language has is taken too: lists, `<>`,
 //! single quotes, hexadecimal, enum numbers, short octal escapes, `key{`.
 //!
-//! The reverse is [`ferretto_trace::text::message_to_text`].
+//! The reverse is [`crate::print::message_to_text`].
 
 mod diagnostic;
 mod lexer;
@@ -23,17 +23,17 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
+use crate::schema::Schema;
 use ferretto_proto::{Message, TraceConfig};
-use ferretto_trace::schema::Schema;
 
-pub(crate) use diagnostic::{ConfigError, Diagnostic};
+pub use diagnostic::{ConfigError, Diagnostic};
 
 /// The message that a config is.
 const ROOT: &str = "perfetto.protos.TraceConfig";
 
 /// What to do with what the schema does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub enum Unknown {
     /// Unknown fields, extensions and enum values are errors.
     #[default]
     Refuse,
@@ -43,11 +43,11 @@ pub(crate) enum Unknown {
 
 /// A config that was understood.
 #[derive(Debug)]
-pub(crate) struct Parsed {
+pub struct Parsed {
     /// The encoded `TraceConfig`.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// What is probably not meant.
-    pub(crate) warnings: Vec<Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Parses a config; `name` is what diagnostics call it, usually its path.
@@ -56,7 +56,7 @@ pub(crate) struct Parsed {
 ///
 /// All that is wrong with the text, or the first thing after which the rest
 /// cannot be understood.
-pub(crate) fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
+pub fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
     let schema = Schema::perfetto();
     let root = schema
         .message_named(ROOT)
@@ -70,7 +70,7 @@ pub(crate) fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, 
 /// # Errors
 ///
 /// Those of the form that the bytes look like.
-pub(crate) fn load(name: &str, bytes: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
+pub fn load(name: &str, bytes: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
     let as_text = read(name, bytes, unknown);
     if as_text.is_ok() || looks_like_text(bytes) {
         return as_text;

@@ -3,7 +3,7 @@
 use std::io;
 
 use ferretto_proto::fields;
-use ferretto_trace::text::{TextPrinter, message_to_text};
+use ferretto_text::print::{TextPrinter, message_to_text};
 use ferretto_wire::encode;
 
 fn text(message: &str, bytes: &[u8]) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use ferretto_trace::schema::{EnumType, Kind, MessageId, Schema};
+use crate::schema::{EnumType, Kind, MessageId, Schema};
 
 /// What to say of a name that is no field of `message`, such as
 /// `; did you mean "duration_ms"?`, or nothing.

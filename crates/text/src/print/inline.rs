@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_LINE: usize = 1 << 12;
 
 /// Appends the fields of a message, separated by spaces. What the schema does not know is left out.
-pub(crate) fn inline_fields(out: &mut Vec<u8>, message: MessageId, bytes: &[u8]) {
+pub fn inline_fields(out: &mut Vec<u8>, message: MessageId, bytes: &[u8]) {
     fields(out, Schema::perfetto(), message, bytes, 0);
 }
 

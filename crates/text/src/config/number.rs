@@ -1,6 +1,6 @@
 //! Numbers, and what becomes of them in a field of a certain type.
 
-use ferretto_trace::schema::Kind;
+use crate::schema::Kind;
 
 /// The value of a number token.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,5 @@
+use crate::print::message_to_text;
 use ferretto_proto::{Message, TraceConfig, trace_config};
-use ferretto_trace::text::message_to_text;
 
 use super::{ConfigError, ROOT, Unknown, load, read};
 

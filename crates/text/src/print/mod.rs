@@ -15,7 +15,7 @@ mod inline;
 mod scalar;
 mod unknown;
 
-pub(crate) use self::inline::inline_fields;
+pub use self::inline::inline_fields;
 
 /// Deeper messages are printed as escaped bytes; protobuf's own limit.
 const MAX_DEPTH: usize = 100;
