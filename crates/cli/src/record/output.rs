@@ -3,11 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
+use rustix::fs::OFlags;
 
 use super::command::CommandPid;
 use super::draft::{Draft, busy};
@@ -75,14 +76,20 @@ impl Target {
     }
 
     fn regular(path: &Path, inputs: &[&Path], place: &Place) -> Result<Self> {
-        let there = OpenOptions::new().write(true).open(&place.path);
+        // Another may stand there by now.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let there = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&place.path);
         if let Ok(there) = &there {
             refuse_inputs(there, path, inputs)?;
         }
         let kind = match (Draft::begin(place), there) {
             (Ok(draft), _) => Kind::File(draft),
             // The file may be written, but nothing made beside it.
-            (Err(error), Ok(there)) if is_not_permitted(&error) => {
+            (Err(error), Ok(there)) if is_not_permitted(&error) && !place.may_be_planted => {
                 return Self::direct(path, there);
             }
             (Err(error), _) => return Err(error),
@@ -196,6 +203,9 @@ impl Target {
                 tee.finish(signals)
             }
             Kind::File(draft) => summarize(draft.file(), &name, &command_pid).map(Some),
+            Kind::Direct(file) if is_regular(&file) && is_readable(&file) => {
+                summarize(&file, &name, &command_pid).map(Some)
+            }
             Kind::Direct(_) => Ok(None),
         }
     }
@@ -252,6 +262,10 @@ fn is_not_permitted(error: &anyhow::Error) -> bool {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
         )
     })
+}
+
+fn is_readable(file: &File) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
 fn is_regular(file: &File) -> bool {

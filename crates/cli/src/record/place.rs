@@ -21,6 +21,8 @@ const READER_PERIOD: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
+    /// Somebody else may have made what stands there, so nothing is to be written into it.
+    pub(super) may_be_planted: bool,
 }
 
 /// What a path leads to.
@@ -46,7 +48,10 @@ pub(super) fn look(path: &Path) -> Result<Kind> {
     let found = match fs::symlink_metadata(&place) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Kind::Regular(Place { path: place }));
+            return Ok(Kind::Regular(Place {
+                path: place,
+                may_be_planted: false,
+            }));
         }
         Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
     };
@@ -58,7 +63,10 @@ pub(super) fn look(path: &Path) -> Result<Kind> {
     }
     if found.is_file() {
         check_replaceable(&place, &found)?;
-        return Ok(Kind::Regular(Place { path: place }));
+        return Ok(Kind::Regular(Place {
+            may_be_planted: is_planted(&place, &found),
+            path: place,
+        }));
     }
     if found.file_type().is_fifo() && is_planted(&place, &found) {
         bail!(

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::Signal;
 
 use crate::daemons::traced;
+use crate::users::as_nobody;
 use crate::world::{Running, World, has_content, until};
 
 /// A config without kernel events, which work for every user and do not disturb other tests.
@@ -331,6 +332,26 @@ fn what_others_plant_is_not_written_to() {
         0,
         "nothing went into theirs"
     );
+}
+
+#[test]
+fn a_file_in_a_folder_of_others_is_written_in_place() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = world();
+    fs::create_dir(world.path("d")).unwrap();
+    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    world.write("d/t", "an old trace");
+    fs::set_permissions(world.path("d/t"), fs::Permissions::from_mode(0o666)).unwrap();
+    let command = world.command("ferretto", &short(&["-o", "d/t"]));
+    match as_nobody(command) {
+        Some(said) => drop(said.returned(0).complained("d/t: ")),
+        None => return println!("skipped: others may not run the binary where it is"),
+    }
+    is_trace(&world, "d/t");
+    assert_eq!(fs::read_dir(world.path("d")).unwrap().count(), 1);
 }
 
 #[test]
