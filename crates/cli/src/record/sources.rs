@@ -1,10 +1,14 @@
-//! Data sources that a config asks for and nobody offers.
+//! Data sources, kernel events and categories that a config asks for and nobody offers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ferretto_client::{Address, Consumer};
 use ferretto_probes::ftrace::Misnamed;
-use ferretto_proto::{FtraceConfig, TraceConfig, decode_lazy};
+use ferretto_proto::{
+    FtraceConfig, TraceConfig, TracingServiceState, TrackEventConfig, TrackEventDescriptor,
+    decode_lazy,
+};
 
 use ferretto_text::terminal::shown;
 
@@ -14,12 +18,19 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Programs bring this one along whenever they start.
 const TRACK_EVENT: &str = "track_event";
 
-/// One sentence for each wanted data source that is not registered. With `command` those of programs may still come
-/// and are not counted. An error means that nothing is known, and gives nothing.
+/// One sentence for each wanted data source that is not registered, and for each category of track events that looks
+/// like a misspelt one of the programs that run. With `command` data sources of programs may still come and are not
+/// counted. An error means that nothing is known, and gives nothing.
 pub(super) fn missing(config: &TraceConfig, address: &Address, command: bool) -> Vec<String> {
     let state = Consumer::connect(address, LIMIT)
         .and_then(|mut consumer| consumer.query_service_state(LIMIT));
     let Ok(state) = state else { return Vec::new() };
+    let mut sentences = unregistered(config, &state, command);
+    sentences.extend(misspelt_categories(config, &state));
+    sentences
+}
+
+fn unregistered(config: &TraceConfig, state: &TracingServiceState, command: bool) -> Vec<String> {
     let offered: Vec<String> = state
         .data_sources
         .iter()
@@ -37,6 +48,39 @@ pub(super) fn missing(config: &TraceConfig, address: &Address, command: bool) ->
     wanted.sort();
     wanted.dedup();
     wanted.iter().map(|name| sentence(name, &offered)).collect()
+}
+
+/// One sentence for each category that no program offers and that is similar to one that a program does. Others may
+/// belong to programs that are yet to start, and so may patterns.
+fn misspelt_categories(config: &TraceConfig, state: &TracingServiceState) -> Vec<String> {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let descriptors = state.data_sources.iter();
+    let known: BTreeSet<String> = descriptors
+        .filter_map(|source| {
+            let encoded = &source.ds_descriptor.track_event_descriptor;
+            decode_lazy::<TrackEventDescriptor>(encoded).ok()
+        })
+        .flat_map(|descriptor| descriptor.available_categories)
+        .filter_map(|category| category.name.as_deref().map(text))
+        .collect();
+    let configs = config.data_sources.iter();
+    let wanted: BTreeSet<String> = configs
+        .filter_map(|source| {
+            decode_lazy::<TrackEventConfig>(&source.config.track_event_config).ok()
+        })
+        .flat_map(|config| config.enabled_categories)
+        .map(|name| text(&name))
+        .filter(|name| !name.contains('*') && !known.contains(name))
+        .collect();
+    let sentence = |name: &String| {
+        let near = nearest(name, known.iter().map(String::as_str))?;
+        Some(format!(
+            "no program here has the category {:?}; did you mean {:?}?",
+            shown(name),
+            shown(near)
+        ))
+    };
+    wanted.iter().filter_map(sentence).collect()
 }
 
 fn is_of_the_system(name: &str) -> bool {
@@ -89,6 +133,56 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misspelt_categories_of_programs_get_the_nearest_name() {
+        use ferretto_proto::tracing_service_state::DataSource;
+        use ferretto_proto::{
+            DataSourceConfig, DataSourceDescriptor, Message, TrackEventCategory, trace_config,
+        };
+
+        let offered = ["rendering", "net"].map(|name| TrackEventCategory {
+            name: Some(name.into()),
+            ..Default::default()
+        });
+        let descriptor = TrackEventDescriptor {
+            available_categories: offered.into(),
+            ..Default::default()
+        };
+        let state = TracingServiceState {
+            data_sources: vec![DataSource {
+                ds_descriptor: Some(DataSourceDescriptor {
+                    track_event_descriptor: Some(descriptor.encode_to_vec()),
+                    ..Default::default()
+                })
+                .into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let wanted = ["rendring", "net", "of a program yet to come", "rend*"];
+        let track_event = TrackEventConfig {
+            enabled_categories: wanted.map(|name| name.as_bytes().to_vec()).into(),
+            ..Default::default()
+        };
+        let config = TraceConfig {
+            data_sources: vec![trace_config::DataSource {
+                config: Some(DataSourceConfig {
+                    name: Some(TRACK_EVENT.into()),
+                    track_event_config: Some(track_event.encode_to_vec()),
+                    ..Default::default()
+                })
+                .into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        assert_eq!(
+            misspelt_categories(&config, &state),
+            ["no program here has the category \"rendring\"; did you mean \"rendering\"?"]
+        );
+        assert!(misspelt_categories(&config, &TracingServiceState::default()).is_empty());
+    }
 
     #[test]
     fn a_near_name_is_suggested() {
