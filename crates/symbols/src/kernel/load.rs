@@ -44,11 +44,13 @@ fn setting(value: &Option<u8>) -> String {
 }
 
 fn remedy(value: &Option<u8>) -> &'static str {
-    if rustix::process::geteuid().is_root() {
-        return "root is without CAP_SYSLOG here, as in many containers: allow it there (docker run --cap-add SYSLOG), or run \
-                outside of the container";
-    }
+    let is_root = rustix::process::geteuid().is_root();
     match value {
+        Some(2..) if is_root => "run: sysctl kernel.kptr_restrict=1 (2 hides them from root, too)",
+        _ if is_root => {
+            "root is without CAP_SYSLOG here, as in many containers: allow it there (docker run --cap-add SYSLOG), or run \
+             outside of the container"
+        }
         Some(0) => {
             "run as root or with CAP_SYSLOG, or let the administrator run: sysctl kernel.perf_event_paranoid=1"
         }
