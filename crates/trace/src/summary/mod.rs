@@ -469,7 +469,10 @@ impl Summarizer {
         let remarks = self.remarks.finish();
         let kinds: Vec<u32> = self.kinds.keys().copied().collect();
         let has_reason = !remarks.is_empty();
-        notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
+        // What came after the end of a file that is cut is not known to be nothing.
+        if self.ending.doubt().is_none() {
+            notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
+        }
         notes.extend(remarks);
         Summary {
             bytes: self.bytes,

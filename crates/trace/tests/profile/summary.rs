@@ -210,8 +210,24 @@ fn what_came_to_nothing_is_told_by_name() {
             });
         })
     };
+    // The service tells that it began, that it ended, that all was read, and last the statistics.
+    let ended = |trace: Trace| {
+        let event = |trace: Trace, field: u32| {
+            trace.packet(|p| {
+                p.varint(8, 5_000_000_000);
+                p.nested(69, |event| event.bool(field, true));
+            })
+        };
+        let trace = event(event(event(trace, 2), 5), 4);
+        trace.packet(|p| p.nested(35, |stats| stats.varint(15, 1)))
+    };
     let fired = config(Trace::begun()).packet(|p| p.nested(46, |fired| fired.string(1, "one")));
-    let notes = summary(&fired).notes;
+    let cut = summary(&fired).notes;
+    assert!(
+        cut.is_empty(),
+        "the rest of the recording may have had it: {cut:?}"
+    );
+    let notes = summary(&ended(fired)).notes;
     let [source, samples, trigger] = &notes[..] else {
         panic!("{notes:?}")
     };
@@ -219,7 +235,7 @@ fn what_came_to_nothing_is_told_by_name() {
     assert!(samples.starts_with("0 callstack samples: ") && samples.contains("one each 20.0 ms"));
     assert_eq!(trigger, "the trigger other never fired");
     let sampled = config(Trace::begun().interned().sample(50, 100, 10));
-    let notes = summary(&sampled).notes;
+    let notes = summary(&ended(sampled)).notes;
     assert!(
         !notes
             .iter()
