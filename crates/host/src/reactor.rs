@@ -4,6 +4,9 @@
 //! do, and nothing for the others. A client that keeps the service busy thus
 //! waits for its next turn like everyone else.
 
+mod accept;
+mod usage;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -12,22 +15,22 @@ use std::time::{Duration, Instant};
 
 use ferretto_ipc::host::{Action, Incoming, Peer, Request};
 use ferretto_ipc::port::PortKind;
-use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received, Socket};
+use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
 use ferretto_ipc::{Address, PassedFd};
 use ferretto_priority::ThreadBoost;
 use ferretto_service::driver::{Alarm, Files, clocks};
 use ferretto_service::{ClientId, Clocks, Event, FileId, Service};
+use mio::Registry;
 use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
 
 use crate::admission::{Admission, Origin};
 use crate::client::{Client, Role};
-use crate::closer::{Account, Closer, Disposer, Remains};
+use crate::closer::{Account, Closer, Remains};
 use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
-use crate::schedule::{Excess, Schedule};
-use crate::watchdog::{Explained, RunWild, Watchdog, WatchdogLimits};
+use crate::schedule::Schedule;
+use crate::watchdog::Watchdog;
 
 /// How many bytes are read from one client in a turn, at most.
 const READ_PER_TURN: usize = 32 * 1024;
@@ -42,14 +45,8 @@ const CONSUMER_READ: usize = 4 * 1024;
 const PER_CLIENT: u64 = 8 * 1024;
 /// For how many calls memory is kept from one receive to the next.
 const KEPT_ACTIONS: usize = 256;
-/// How many connections one socket accepts in a turn.
-const ACCEPT_PER_TURN: usize = 16;
 /// How long after the end of a connection, in nanoseconds, the memory it took is given back to the system.
 const RELEASE_AFTER: u64 = 1_000_000_000;
-/// Less than this is not worth the effort, in bytes.
-const WORTH_RELEASING: u64 = 4 << 20;
-/// How long to wait after accepting failed for want of descriptors.
-const ACCEPT_RETRY: u64 = 100_000_000;
 /// How long the end waits for files that are still being written.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -333,78 +330,6 @@ impl Reactor {
         }
     }
 
-    /// Tells of a user who is held back, and ends what is worst of it.
-    fn restrain(&mut self, excess: Excess) {
-        let Some(allowance) = &self.limits.cpu_per_user else {
-            return;
-        };
-        match excess {
-            Excess::Begins { origin } => {
-                let percent = allowance.percent;
-                self.notices.report(&Notice::HeldBack { origin, percent });
-            }
-            Excess::Lasts { origin, epoch } => {
-                let seconds = allowance.patience / 1_000_000_000;
-                let of_origin = self.clients.values().filter(|c| c.origin == origin);
-                let worst = of_origin
-                    .filter(|client| client.place.excess(epoch) > 0)
-                    .max_by_key(|client| client.place.excess(epoch));
-                if let Some(worst) = worst {
-                    let (id, client) = (worst.id, worst.name());
-                    self.notices.report(&Notice::TooMuchWork {
-                        client,
-                        origin,
-                        seconds,
-                    });
-                    self.lose(id);
-                    self.carry_out(&clocks::read());
-                    self.count(Some(origin));
-                }
-            }
-        }
-    }
-
-    /// Ends the host when the process exceeds these limits.
-    pub(crate) fn watch(&mut self, limits: WatchdogLimits) {
-        let seconds = limits.turn / 1_000_000_000;
-        let notices = self.notices.clone();
-        self.heartbeat = Heartbeat::new(limits.turn, move || {
-            notices.report(&Notice::Hangs { seconds });
-            std::process::abort();
-        });
-        self.watchdog = Some(Watchdog::new(limits));
-    }
-
-    /// Whether the process stays within its limits, now and then. `now` is `CLOCK_MONOTONIC`.
-    pub(crate) fn check_usage(&mut self, now: u64) -> Result<(), RunWild> {
-        if !self.watchdog.as_ref().is_some_and(|dog| dog.is_due(now)) {
-            return Ok(());
-        }
-        self.settle();
-        self.give_memory_back();
-        let held: usize = self.clients.values().map(|c| c.accounted).sum();
-        let explained = Explained {
-            private: self.service.memory_needed()
-                + self.files.memory_needed()
-                + held as u64
-                + self.clients.len() as u64 * PER_CLIENT,
-            shared: self.service.memory_shared(),
-            clients_cpu: self.settled_cpu.saturating_sub(self.own_cpu),
-        };
-        match &mut self.watchdog {
-            Some(watchdog) => watchdog.check(now, &explained),
-            None => Ok(()),
-        }
-    }
-
-    /// Gives the system back what was freed.
-    fn give_memory_back(&mut self) {
-        self.give_back = None;
-        if ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {
-            ferretto_malloc::release();
-        }
-    }
-
     /// Closes every connection and completes the files.
     pub(crate) fn finish(mut self) {
         let account = self.account_of(Origin::Remote);
@@ -428,74 +353,6 @@ impl Reactor {
         // With what it still holds.
         drop(self.service);
         self.closer.finish(deadline);
-    }
-
-    fn accept(&mut self) {
-        if self.accept_again.is_some_and(|at| clocks::boottime() < at) {
-            return;
-        }
-        self.accept_again = None;
-        for index in 0..self.listeners.len() {
-            for _ in 0..ACCEPT_PER_TURN {
-                let state = &mut self.listeners[index];
-                if !state.ready {
-                    break;
-                }
-                match state.listener.accept() {
-                    Ok(None) => state.ready = false,
-                    Ok(Some(socket)) => {
-                        let id = ClientId(self.next_client);
-                        self.next_client += 1;
-                        let services = Arc::clone(&state.services);
-                        let client = Client::new(id, state.role, services, socket, &self.limits);
-                        let origin = client.as_ref().ok().map(|client| client.origin);
-                        match client {
-                            Ok(client) => self.add(client),
-                            Err(socket) => self.turn_away(Origin::Remote, socket),
-                        }
-                        self.count(origin);
-                    }
-                    Err(error) => {
-                        self.accept_again = Some(clocks::boottime() + ACCEPT_RETRY);
-                        self.notices.report(&Notice::AcceptFailed(error));
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    fn add(&mut self, mut client: Client) {
-        let account = self.account_of(client.origin);
-        if !self.admit(client.origin) {
-            return self.turn_away(client.origin, client.socket);
-        }
-        client.socket.set_disposal(Arc::new(Disposer(account)));
-        let token = Token(client.id.0 as usize);
-        let fd = client.raw_fd();
-        match self
-            .registry
-            .register(&mut SourceFd(&fd), token, Interest::READABLE)
-        {
-            Ok(()) => {
-                let id = client.id;
-                self.clients.insert(id, client);
-                self.line_up(id);
-            }
-            Err(error) => {
-                self.release(client.origin, 0);
-                self.turn_away(client.origin, client.socket);
-                self.notices.report(&Notice::AcceptFailed(error));
-            }
-        }
-    }
-
-    /// Ends a connection that is not served. It may bring something nevertheless.
-    fn turn_away(&mut self, origin: Origin, mut socket: Socket) {
-        if !socket.shut_down() {
-            self.account_of(origin)
-                .dispose(Remains::Connection(socket, None));
-        }
     }
 
     /// Reads some bytes from a client and passes on what it asks for. Returns whether there may be more.

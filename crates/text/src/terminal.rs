@@ -28,8 +28,8 @@ pub fn shown_bytes(bytes: &[u8]) -> String {
     shown(&String::from_utf8_lossy(bytes)).into_owned()
 }
 
-/// Whether the character does something instead of being seen.
-fn controls(c: char) -> bool {
+/// Returns true if the character does something instead of being seen.
+pub fn controls(c: char) -> bool {
     let separates_lines = matches!(c, '\u{2028}' | '\u{2029}');
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || separates_lines || turns

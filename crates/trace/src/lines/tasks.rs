@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use ferretto_text::terminal::controls;
+
 use crate::events::Value;
 use crate::profile::Profile;
 
@@ -76,12 +78,7 @@ pub(super) fn push(line: &mut Vec<u8>, name: &str) {
 }
 
 fn shown(c: char) -> char {
-    let turns = matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{061c}'
-        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    match c.is_control() || turns {
-        true => '?',
-        false => c,
-    }
+    if controls(c) { '?' } else { c }
 }
 
 pub(super) fn push_value(line: &mut Vec<u8>, value: &Value, depth: usize) {
