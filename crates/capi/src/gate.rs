@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// What functions of a program are called through, from any thread, until it is closed.
+/// A gate that functions of a program are called through, from any thread, until it is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,

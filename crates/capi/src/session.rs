@@ -46,7 +46,7 @@ pub struct PerfettoTracingSessionImpl {
     session: Option<Session>,
     is_in_process: bool,
     end: Arc<Mutex<End>>,
-    /// What the program's functions are called through.
+    /// The gate that the program's functions are called through.
     gate: Arc<Gate>,
 }
 

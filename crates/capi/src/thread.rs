@@ -50,7 +50,7 @@ impl Tracer {
         }
     }
 
-    /// Whether there is a tracer of this thread's at an address, rather than a writer that a program has. Does not look
+    /// Returns true if there is a tracer of this thread's at an address, rather than a writer that a program has. Does not look
     /// at what is there.
     #[inline]
     pub(crate) fn is(address: *mut Self) -> bool {
@@ -156,7 +156,7 @@ fn create() -> *mut Thread {
     thread
 }
 
-/// Whether this thread ends with the process.
+/// Returns true if this thread ends with the process.
 fn is_main_thread() -> bool {
     u32::try_from(ferretto_shm::thread_id()) == Ok(std::process::id())
 }

@@ -204,7 +204,7 @@ fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> 
     Ok((seconds, rest))
 }
 
-/// What was probably meant by a word that is out of place on the command line of `record`.
+/// Returns the command that was probably meant by a word out of place on the command line of `record`.
 pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
 

@@ -22,7 +22,7 @@ use crate::private_folder::PrivateFolder;
 /// How long the data sources of this process may take to register.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a pipe that nobody reads may keep the service once the recording is over.
+/// The longest time that a pipe nobody reads may keep the service once the recording is over.
 const FILE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where the session connects to.

@@ -105,7 +105,7 @@ pub(crate) fn lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
-/// Whether a recording is being written to the file at `path`.
+/// Returns true if a recording is being written to the file at `path`.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).is_ok_and(|file| {
@@ -118,7 +118,7 @@ fn metadata(stream: impl AsFd) -> Option<Metadata> {
     file.metadata().ok()
 }
 
-/// Whether a path stands for standard output, or input.
+/// Returns true if a path stands for standard output, or input.
 pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -75,7 +75,7 @@ impl PrivateFolder {
     }
 }
 
-/// Where such folders are made.
+/// The folder that such folders are made in.
 fn base() -> PathBuf {
     let wanted = std::env::temp_dir();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -91,7 +91,7 @@ fn base() -> PathBuf {
     usable.find(|base| base.is_dir()).unwrap_or(wanted)
 }
 
-/// Whether the kernel takes the path of a socket there.
+/// Returns true if the kernel takes the path of a socket there.
 fn fits(base: &Path) -> bool {
     let longest = SOCKETS.iter().map(|name| name.len()).max().unwrap_or(0);
     let below = "//".len() + PREFIX.len() + RANDOM + longest;

@@ -150,12 +150,12 @@ impl Admission {
         self.descriptors.saturating_sub(used)
     }
 
-    /// Whether so few descriptors are left that a message might bring more.
+    /// Returns true if so few descriptors are left that a message might bring more.
     pub(crate) fn is_scarce(&self) -> bool {
         self.most_connections.is_none() && self.free() < self.reserve()
     }
 
-    /// Whether the clients of this origin take more descriptors than their share.
+    /// Returns true if the clients of this origin take more descriptors than their share.
     pub(crate) fn is_greedy(&self, origin: Origin) -> bool {
         let usage = self.origins.get(&origin);
         self.most_connections.is_none()
@@ -207,7 +207,7 @@ impl Reactor {
         self.admission.account(origin, || closer.account(origin))
     }
 
-    /// Whether one more connection from there is served; if not, the operator is told, once. If descriptors become few,
+    /// Returns true if one more connection from there is served; if not, the operator is told, once. If descriptors become few,
     /// those who have the most lose a connection or two.
     pub(crate) fn admit(&mut self, origin: Origin) -> bool {
         let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);

@@ -172,7 +172,7 @@ impl Disposal for Disposer {
 }
 
 impl State {
-    /// Whether there is something to do for which another thread may be started.
+    /// Returns true if there is something to do for which another thread may be started.
     fn wants_thread(&self) -> bool {
         self.idle == 0 && self.turns.iter().any(|origin| self.may_add_thread(*origin))
     }

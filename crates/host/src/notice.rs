@@ -99,7 +99,7 @@ pub enum Notice {
     TooMuchWork {
         /// Who.
         client: ClientName,
-        /// Whose it is.
+        /// The user it belongs to.
         origin: Origin,
         /// For how long.
         seconds: u64,
@@ -109,7 +109,7 @@ pub enum Notice {
     MadeRoom {
         /// Who.
         client: ClientName,
-        /// Whose it is.
+        /// The user it belongs to.
         origin: Origin,
     },
     /// A client passed a descriptor although too many are held for its user, most of them because closing them takes long.
@@ -117,7 +117,7 @@ pub enum Notice {
     TooManyDescriptors {
         /// Who.
         client: ClientName,
-        /// Whose it is.
+        /// The user it belongs to.
         origin: Origin,
     },
     /// An installed description of fields could not be read; traces are made without it.

@@ -177,7 +177,7 @@ impl Schedule {
         }
     }
 
-    /// Whether anyone can be served.
+    /// Returns true if anyone can be served.
     pub(crate) fn has_work(&self) -> bool {
         !self.line.waiting.is_empty()
     }

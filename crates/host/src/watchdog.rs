@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use ferretto_service::driver::clocks;
 
-/// What is judged.
+/// The figures that are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WatchdogScope {
     /// What no client can cause: allocated memory that nothing explains, and CPU time of the service's thread that was
@@ -26,7 +26,7 @@ pub enum WatchdogScope {
 /// When a service counts as run wild. The numbers are upstream's by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchdogLimits {
-    /// What is judged.
+    /// The figures that are judged.
     pub scope: WatchdogScope,
     /// Bytes of memory in use beyond what buffers, shared memory and clients' queues explain.
     pub memory_slack: u64,

@@ -45,7 +45,7 @@ impl Role {
     }
 }
 
-/// Whether sockets in this folder are where everybody looks for them first.
+/// Returns true if sockets in this folder are where everybody looks for them first.
 pub fn is_run_directory(folder: &Path) -> bool {
     folder == Path::new(RUN_DIRECTORY)
 }

@@ -398,7 +398,7 @@ impl Service {
         self.send_pending_commands(id);
     }
 
-    /// Whether producers of this user may have so much more shared memory.
+    /// Returns true if producers of this user may have so much more shared memory.
     fn may_share(&self, user: User, size: u64) -> bool {
         let of_user = self
             .producers

@@ -44,7 +44,7 @@ impl Extents {
         Self::within(region, 0..region.size())
     }
 
-    /// Whether there is memory for the byte at this offset.
+    /// Returns true if there is memory for the byte at this offset.
     pub(crate) fn hold(&self, offset: usize) -> bool {
         let after = self.0.partition_point(|extent| extent.start <= offset);
         let last = after.checked_sub(1).and_then(|index| self.0.get(index));

@@ -6,7 +6,7 @@ pub fn place(path: &str, rel_pc: u64) -> String {
     format!("{}+{rel_pc:#x}", file_name(path))
 }
 
-/// Whether `name` is no name of a function but a [`place`] in the file at `path`.
+/// Returns true if `name` is no name of a function but a [`place`] in the file at `path`.
 #[must_use]
 pub fn is_place(name: &str, path: &str) -> bool {
     let digits = name

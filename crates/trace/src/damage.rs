@@ -67,7 +67,7 @@ impl Damage {
         self.end = self.end.or(end);
     }
 
-    /// Whether all was read.
+    /// Returns true if all was read.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -79,7 +79,7 @@ impl Damage {
         })
     }
 
-    /// Whether something was left out that a reader with higher [`Limits`](crate::Limits) would read.
+    /// Returns true if something was left out that a reader with higher [`Limits`](crate::Limits) would read.
     pub fn is_limit(&self) -> bool {
         self.large.count > 0 || self.windows.count > 0
     }

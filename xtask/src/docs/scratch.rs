@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(280);
 pub(super) struct Scratch {
     root: PathBuf,
     repository: PathBuf,
-    /// Where commands are run.
+    /// The folder that commands are run in.
     pub(super) work: PathBuf,
     /// Tells processes of this one from all others.
     mark: String,
@@ -222,7 +222,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether this is root's process, whose files in `/proc` are.
+/// Returns true if this is root's process, whose files in `/proc` are.
 pub(super) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)

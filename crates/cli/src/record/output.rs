@@ -157,7 +157,7 @@ impl Target {
         }
     }
 
-    /// Whether the trace goes where a command would print.
+    /// Returns true if the trace goes where a command would print.
     pub(super) fn is_standard_output(&self) -> bool {
         matches!(self.kind, Kind::Standard(..))
     }
@@ -237,7 +237,7 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Whether a path leads to what standard output is, as `/dev/stdout` does.
+/// Returns true if a path leads to what standard output is, as `/dev/stdout` does.
 fn is_standard_output(path: &Path) -> bool {
     let (Ok(there), Some(output)) = (path.metadata(), standard_output()) else {
         return false;

@@ -113,7 +113,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Whether somebody else may have put something where everyone may.
+/// Returns true if somebody else may have put something where everyone may.
 fn is_planted(path: &Path, found: &Metadata) -> bool {
     let Ok(folder) = folder(path).metadata() else {
         return false;

@@ -17,7 +17,7 @@ impl Watched {
         Self(pids.iter().filter_map(open).collect())
     }
 
-    /// Whether the last of them has ended since the last call. Never waits.
+    /// Returns true if the last of them has ended since the last call. Never waits.
     pub(super) fn have_ended(&mut self) -> bool {
         if self.0.is_empty() {
             return false;

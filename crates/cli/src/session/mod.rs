@@ -189,7 +189,7 @@ impl Session {
         self.output.as_ref().is_some_and(Output::wants_room)
     }
 
-    /// Whether nothing more is read until what was read is written.
+    /// Returns true if nothing more is read until what was read is written.
     fn is_paused(&self) -> bool {
         self.all_read || self.output.as_ref().is_some_and(Output::is_full)
     }

@@ -84,12 +84,12 @@ impl Output {
         written
     }
 
-    /// Whether records wait until [`room`](Self::room) can be written to.
+    /// Returns true if records wait until [`room`](Self::room) can be written to.
     pub(crate) fn wants_room(&self) -> bool {
         self.may_block && !self.waiting.is_empty()
     }
 
-    /// Whether so much waits that no more should be taken.
+    /// Returns true if so much waits that no more should be taken.
     pub(crate) fn is_full(&self) -> bool {
         self.may_block && self.waiting.len() - self.written > MANY_BYTES
     }

@@ -150,7 +150,7 @@ impl Producer {
         ProducerHandle::new(Arc::clone(&self.shared))
     }
 
-    /// Whether there may be a service: not if its socket would be a file that does not exist.
+    /// Returns true if there may be a service: not if its socket would be a file that does not exist.
     pub fn has_address(&self) -> bool {
         match self.connector.awaited() {
             Some(Address::Path(path)) => path.exists(),

@@ -48,7 +48,7 @@ impl AtAddress {
         self
     }
 
-    /// Whether the environment names a service on this machine for producers. Then whoever started this process wants it
+    /// Returns true if the environment names a service on this machine for producers. Then whoever started this process wants it
     /// to be recorded there.
     pub fn is_named_for_producers() -> bool {
         std::env::var_os(names::PRODUCER_SOCKET_VARIABLE).is_some()

@@ -50,7 +50,7 @@ impl Trust {
         self.users.extend(users);
     }
 
-    /// Whether what listens at `address` may have what this process records. Other machines cannot be asked: whoever
+    /// Checks that what listens at `address` may have what this process records. Other machines cannot be asked: whoever
     /// named them decided that.
     pub(super) fn check(&self, address: &Address, socket: &Socket) -> Result<(), Untrusted> {
         if !socket.is_unix() {

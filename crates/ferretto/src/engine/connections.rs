@@ -81,13 +81,13 @@ impl Connections {
         self.changed.notify_all();
     }
 
-    /// Whether somebody has gone on without this one, so that recordings that begin now begin late.
+    /// Returns true if somebody has gone on without this one, so that recordings that begin now begin late.
     pub(super) fn is_late(&self, link: usize) -> bool {
         let state = lock(&self.state);
         state.all.get(link).is_some_and(|known| known.is_late)
     }
 
-    /// Whether somebody has gone on without any of them.
+    /// Returns true if somebody has gone on without any of them.
     pub(super) fn is_any_late(&self) -> bool {
         lock(&self.state).all.iter().any(|known| known.is_late)
     }

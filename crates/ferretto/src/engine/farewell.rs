@@ -25,7 +25,7 @@ pub(super) struct Farewell {
 }
 
 impl Farewell {
-    /// Whether there is anything to wait for at the end.
+    /// Notes that there is something to wait for at the end, or nothing any more.
     pub(super) fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Release);
     }
@@ -36,7 +36,7 @@ impl Farewell {
         self.patience.fetch_max(patience, Ordering::Relaxed);
     }
 
-    /// Whether the process ends.
+    /// Returns true if the process ends.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Acquire)
     }

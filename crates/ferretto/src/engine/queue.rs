@@ -124,7 +124,7 @@ impl Queue {
         let _ = self.server.set(std::thread::current().id());
     }
 
-    /// Whether this is the background thread.
+    /// Returns true if this is the background thread.
     pub(super) fn is_served_here(&self) -> bool {
         self.server.get() == Some(&std::thread::current().id())
     }

@@ -51,7 +51,7 @@ pub struct SequenceReader<S> {
 /// One writer.
 #[derive(Debug)]
 struct Sequence<S> {
-    /// Whether everything since the last new start is known.
+    /// True if everything since the last new start is known.
     is_valid: bool,
     /// The clock of packets that name none.
     clock: Option<u32>,

@@ -54,7 +54,7 @@ impl Reactor {
         self.watchdog = Some(Watchdog::new(limits));
     }
 
-    /// Whether the process stays within its limits, now and then. `now` is `CLOCK_MONOTONIC`.
+    /// Checks now and then that the process stays within its limits. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn check_usage(&mut self, now: u64) -> Result<(), RunWild> {
         if !self.watchdog.as_ref().is_some_and(|dog| dog.is_due(now)) {
             return Ok(());

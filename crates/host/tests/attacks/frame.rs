@@ -81,7 +81,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Whether there is time left. An attack that is made of rounds does one in any case.
+    /// Returns true if there is time left. An attack that is made of rounds does one in any case.
     pub(crate) fn goes_on(&self) -> bool {
         Instant::now() < self.until
     }

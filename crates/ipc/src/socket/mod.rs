@@ -233,7 +233,7 @@ impl Socket {
         }
     }
 
-    /// Whether what a receive into such a buffer would bring has descriptors with it. What is in the buffer afterwards is
+    /// Returns true if what a receive into such a buffer would bring has descriptors with it. What is in the buffer afterwards is
     /// still to be received.
     pub fn brings_descriptors(&self, buffer: &mut [u8]) -> bool {
         if !self.is_unix {

@@ -17,7 +17,7 @@ pub(crate) struct Regex(meta::Regex);
 #[derive(Debug, Clone)]
 pub(crate) struct Captures(captures::Captures);
 
-/// Whether the expression makes sense, without compiling it.
+/// Checks that the expression makes sense, without compiling it.
 pub(super) fn check(pattern: &str, unicode: bool) -> Result<(), PatternError> {
     let parsed = syntax::parse_with(pattern, &syntax_of(unicode));
     parsed

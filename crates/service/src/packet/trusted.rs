@@ -157,7 +157,7 @@ impl SequenceIds {
         self.by_writer.len()
     }
 
-    /// Whether no number is remembered.
+    /// Returns true if no number is remembered.
     pub fn is_empty(&self) -> bool {
         self.by_writer.is_empty()
     }

@@ -118,7 +118,7 @@ fn is_exclusive(config: &TraceConfig) -> bool {
     config.exclusive_prio.unwrap_or(0) > 0
 }
 
-/// Whether exclusive sessions of the first user concern sessions of the second: one's own, and root's everyone's.
+/// Returns true if exclusive sessions of the first user concern sessions of the second: one's own, and root's everyone's.
 /// Upstream's concern everyone's.
 fn rules_over(uid: u32, other: u32) -> bool {
     uid == other || uid == ROOT

@@ -93,7 +93,7 @@ pub(crate) struct PendingFlush {
 }
 
 impl Flushes {
-    /// Whether a flush that is to be the last waits for this producer.
+    /// Returns true if a flush that is to be the last waits for this producer.
     pub(crate) fn last_waits_for(&self, producer: ProducerId) -> bool {
         self.pending.values().any(|pending| {
             let is_last = pending.flags.reason() == FlushReason::Stop;

@@ -247,7 +247,7 @@ impl Part {
         self
     }
 
-    /// Whether the element would fit if it were the only one.
+    /// Returns true if the element would fit if it were the only one.
     fn could_hold(&self, element: &impl Message) -> bool {
         2 * ELEMENT_OVERHEAD + element.encoded_len() as usize <= self.limit
     }

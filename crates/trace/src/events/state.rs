@@ -145,7 +145,7 @@ impl State {
         self.room.set(MAX_EVENT);
     }
 
-    /// Whether something of so many bytes, and an entry for it, may be a part of the event. A few bytes of a trace can name
+    /// Returns true if something of so many bytes, and an entry for it, may be a part of the event. A few bytes of a trace can name
     /// many of the dictionary.
     pub(super) fn take_room(&self, bytes: usize, problems: &mut Problems) -> bool {
         match self.room.get().checked_sub(bytes + ENTRY_BYTES) {

@@ -48,7 +48,7 @@ pub struct Printed {
     pub lines: u64,
     /// Lines that stand behind later ones, because there was no memory to put more of them in order.
     pub unordered: u64,
-    /// What of the file could not be read.
+    /// The part of the file that could not be read.
     pub damage: Damage,
     /// How much was left out because there was no memory allowed for it.
     pub left_out: u64,
@@ -155,7 +155,7 @@ impl<W: Write> Printer<'_, W> {
     }
 }
 
-/// Whether track events, or what they need, may be in a packet with this field.
+/// Returns true if track events, or what they need, may be in a packet with this field.
 fn is_of_events(number: u32) -> bool {
     matches!(
         number,
@@ -163,7 +163,7 @@ fn is_of_events(number: u32) -> bool {
     ) || is_of_sequence(number)
 }
 
-/// Whether callstack samples, or what they need, may be in a packet with this field.
+/// Returns true if callstack samples, or what they need, may be in a packet with this field.
 fn is_of_samples(number: u32) -> bool {
     matches!(
         number,

@@ -58,7 +58,7 @@ impl<'a, W: Write> Order<'a, W> {
         }
     }
 
-    /// Whether writing has not failed.
+    /// Returns true if writing has not failed.
     pub(super) fn is_writable(&self) -> bool {
         self.error.is_none()
     }

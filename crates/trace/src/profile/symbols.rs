@@ -73,7 +73,7 @@ impl Symbols {
         self.modules.get(&key)?.get(&rel_pc).map(|lines| &**lines)
     }
 
-    /// Whether an address of a file has the name of a function.
+    /// Returns true if an address of a file has the name of a function.
     pub(super) fn is_named(&self, mapping: &Mapping, rel_pc: u64) -> bool {
         let lines = self.at(mapping, rel_pc);
         lines.is_some_and(|lines| !is_start(lines, &mapping.path))
@@ -85,7 +85,7 @@ impl Symbols {
     }
 }
 
-/// Whether an address has no name, and only the place where its function begins is told.
+/// Returns true if an address has no name, and only the place where its function begins is told.
 fn is_start(lines: &[SymbolLine], path: &str) -> bool {
     matches!(lines, [line] if is_place(&line.function, path))
 }

@@ -90,13 +90,13 @@ pub enum ReadError {
         "what is compressed at byte {offset} is left out: unpacking it takes {bytes} bytes, and {limit} are allowed"
     )]
     WindowTooLarge {
-        /// Where it begins.
+        /// The place where it begins.
         offset: u64,
         /// How much memory it takes.
         bytes: u64,
         /// How much it may.
         limit: u64,
-        /// Whether it is the whole file.
+        /// True if it is the whole file.
         is_file: bool,
     },
 }
@@ -111,7 +111,7 @@ impl ReadError {
         }
     }
 
-    /// Whether a reader with higher [`Limits`] would go on.
+    /// Returns true if a reader with higher [`Limits`] would go on.
     pub fn is_limit(&self) -> bool {
         matches!(
             self,

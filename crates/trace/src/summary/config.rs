@@ -38,7 +38,7 @@ pub(super) fn attributes(config: &[u8]) -> &[u8] {
 /// The parts of a `PerfEventConfig`, with zero for what it leaves out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PerfConfig {
-    /// Whether the profiler ran as root, which packets tell and not the config.
+    /// True if the profiler ran as root, which packets tell and not the config.
     pub(super) is_of_root: bool,
     ring_buffer_pages: u64,
     descriptor_timeout_ms: u64,

@@ -78,7 +78,7 @@ pub struct Summary {
     pub bytes: u64,
     /// How the file is compressed, and its size in bytes, if it is.
     pub compressed: Option<(Compression, u64)>,
-    /// What of the file could not be read.
+    /// The part of the file that could not be read.
     pub damage: Damage,
     /// How much was left out because there was no memory allowed for it.
     pub left_out: u64,
@@ -112,12 +112,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether the trace shows that `losses` are all there were.
+    /// Returns true if the trace shows that `losses` are all there were.
     pub fn losses_known(&self) -> bool {
         self.unknown.is_empty()
     }
 
-    /// Whether the trace shows that nothing was lost.
+    /// Returns true if the trace shows that nothing was lost.
     pub fn is_complete(&self) -> bool {
         self.losses.is_empty() && self.losses_known()
     }

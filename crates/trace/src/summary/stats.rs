@@ -66,12 +66,12 @@ impl Stats {
         stats
     }
 
-    /// Whether it is told how the flush at the end came out.
+    /// Returns true if it is told how the flush at the end came out.
     pub(super) fn has_final_flush(&self) -> bool {
         self.final_flush != 0
     }
 
-    /// Whether events may be missing, or late, because a data source did not answer.
+    /// Returns true if events may be missing, or late, because a data source did not answer.
     pub(super) fn has_flush_loss(&self) -> bool {
         self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0
     }

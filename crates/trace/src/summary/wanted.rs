@@ -146,7 +146,7 @@ fn has_samples(profile: &Profile, is_off_cpu: bool) -> bool {
     })
 }
 
-/// Whether no packet can be of this data source.
+/// Returns true if no packet can be of this data source.
 fn is_missing(name: &str, kinds: &[u32]) -> bool {
     let has = |kind| kinds.contains(&kind);
     match name {

@@ -54,7 +54,7 @@ fn without_qualification(name: &str) -> String {
     name
 }
 
-/// Whether all brackets that open in a text close in it.
+/// Returns true if all brackets that open in a text close in it.
 fn is_balanced(text: &str) -> bool {
     let arrows = text.matches("->").count();
     text.matches('<').count() + arrows == text.matches('>').count()

@@ -86,7 +86,7 @@ pub(super) struct Picture {
     pub(super) names: Vec<Name>,
     /// Each box before those on top of it, the widest first, merged ones last; the first box is all samples.
     pub(super) boxes: Vec<Box>,
-    /// Whether there is a baseline.
+    /// True if there is a baseline.
     pub(super) has_baseline: bool,
 }
 

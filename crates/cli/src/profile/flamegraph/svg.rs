@@ -161,7 +161,7 @@ fn class(sort: Sort) -> &'static str {
     }
 }
 
-/// Whether a name has the lighter of two shades, so that neighbours can be told apart.
+/// Returns true if a name has the lighter of two shades, so that neighbours can be told apart.
 fn is_light(name: &Name) -> bool {
     name.text
         .bytes()
