@@ -128,8 +128,9 @@ fn compile(proto: &Path) -> Result<protox::Compiler> {
     Ok(compiler)
 }
 
-/// The encoded descriptor set without comments and places in the source. All else stays as the compiler wrote it,
-/// also options that are extensions, which the Rust types of descriptors do not hold.
+/// The encoded descriptor set without comments and places in the source. All else stays as the
+/// compiler wrote it, also options that are extensions, which the Rust types of descriptors do not
+/// hold.
 fn without_comments(set: &[u8]) -> Result<Vec<u8>> {
     const FILE: u32 = 1;
     const SOURCE_CODE_INFO: u32 = 9;

@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: the rules of the protocol (`docs/rules`) with their tests, from the names of the tests.
+//! `cargo xtask conformance`: the rules of the protocol (`docs/rules`) with their tests, from the
+//! names of the tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,14 +13,14 @@ const PAGE: &str = "docs/conformance.md";
 const RULES: &str = "docs/rules";
 /// Rules that have no test here, one a line: list, number, reason.
 const EXCEPTIONS: &str = "docs/conformance-exceptions.txt";
-/// Where tests are looked for.
+/// The folders that are searched for tests.
 const FOLDERS: [&str; 2] = ["crates", "interop"];
 
 /// A list of numbered rules.
 struct List {
-    /// What names of its tests begin with, and the name of its file.
+    /// The prefix of the names of its tests, and the name of its file.
     prefix: String,
-    /// What the list is about.
+    /// The subject of the list.
     about: String,
     /// The rules in order, the first one numbered 1.
     rules: Vec<String>,
@@ -75,7 +76,8 @@ fn page(root: &Path) -> Result<String> {
     Ok(page)
 }
 
-/// Fails if a test names a rule that is not written down, or a rule has neither a test nor an exception.
+/// Fails if a test names a rule that is not written down, or a rule has neither a test nor an
+/// exception.
 fn complete(lists: &[List], tests: &Tests, exceptions: &Exceptions) -> Result<()> {
     for ((prefix, number), names) in tests {
         ensure!(
@@ -146,7 +148,8 @@ fn lists(folder: &Path) -> Result<Vec<List>> {
     lists.collect()
 }
 
-/// Reads a list: its title `# PREFIX: ABOUT`, then numbered rules below headings; lines that go on are indented.
+/// Reads a list: its title `# PREFIX: ABOUT`, then numbered rules below headings; lines that go on
+/// are indented.
 fn list(text: &str) -> Result<List> {
     let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let (prefix, about) = title
@@ -246,8 +249,9 @@ fn collect(text: &str, lists: &[List], tests: &mut Tests) {
     }
 }
 
-/// The rules at the start of `name`: a list, then numbers of three digits, one behind the other, listed with `and` or
-/// as a range with `to`; then perhaps another list. Numbers of two digits are rows of a table a rule speaks of.
+/// The rules at the start of `name`: a list, then numbers of three digits, one behind the other,
+/// listed with `and` or as a range with `to`; then perhaps another list. Numbers of two digits are
+/// rows of a table a rule speaks of.
 fn rules(name: &str, lists: &[List]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     let mut list = None;

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, ensure};
 /// The library by its own name, and by that of the one it can stand in for.
 const NAMES: [&str; 2] = ["ferretto_c", "perfetto_c"];
 
-/// What a program linked statically needs besides.
+/// Libraries that a statically linked program needs besides.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
-/// Builds the library with one of cargo's profiles and puts it under `prefix`, with files for pkg-config. What is there
-/// by the names of the other library is replaced only if it is a link, such as an earlier call made.
+/// Builds the library with one of cargo's profiles and puts it under `prefix`, with files for
+/// pkg-config. What is there by the names of the other library is replaced only if it is a link,
+/// such as an earlier call made.
 pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
     place(&build(profile)?, Path::new(prefix))?;
     println!("installed libferretto_c in {prefix}/lib");

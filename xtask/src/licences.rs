@@ -69,7 +69,8 @@ fn allowed(deny: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What the `exceptions` list allows one package more, as `cargo tree` names it.
+/// Returns the licences that the `exceptions` list allows one package in addition, as `cargo tree`
+/// names it.
 fn exceptions<'a>(deny: &'a str, package: &str) -> Vec<&'a str> {
     let name = package.split(' ').next().unwrap_or_default();
     let start = format!("{{ name = \"{name}\", ");
@@ -79,7 +80,7 @@ fn exceptions<'a>(deny: &'a str, package: &str) -> Vec<&'a str> {
     entry.map_or(Vec::new(), |(entry, _)| allowed(entry))
 }
 
-/// Whether an SPDX expression can be met with the allowed licences alone.
+/// Tells whether an SPDX expression can be met with the allowed licences alone.
 fn permits(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression
         .replace('(', " ( ")

@@ -1,11 +1,11 @@
-//! Repository chores: `cargo xtask codegen [--check]`, `cargo xtask conformance [--check]`, `cargo xtask licences`,
-//! `cargo xtask tree`, `cargo xtask docs [FILE]...`, `cargo xtask install-capi [--profile NAME] PREFIX`.
+//! Repository chores. The usage text below lists them.
 #![forbid(unsafe_code)]
 
 mod codegen;
 mod conformance;
 mod docs;
 mod install;
+mod language;
 mod licences;
 mod tree;
 
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
+       cargo xtask language [--check]
        cargo xtask licences
        cargo xtask tree
        cargo xtask docs [FILE]...
@@ -21,6 +22,8 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
   conformance      write docs/conformance.md from the names of the tests; --check as above
+  language         wrap comments that are too wide; --check fails on these, and on doc comments that
+                   begin with a question word
   licences         fail if a dependency's licence is not on the list in deny.toml
   tree             fail if the library brings too many crates, or C code, into programs
   docs             try out every block of code in README.md and docs/, or in some of these
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
         ["codegen", "--check"] => codegen::check(),
         ["conformance"] => conformance::write(),
         ["conformance", "--check"] => conformance::check(),
+        ["language"] => language::write(),
+        ["language", "--check"] => language::check(),
         ["licences"] => licences::check(),
         ["tree"] => tree::check(),
         ["docs", names @ ..] => docs::run(names),

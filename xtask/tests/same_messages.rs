@@ -1,5 +1,5 @@
-//! Our messages against another implementation: random messages of the schema mean the same after our decoding and
-//! encoding, to a library that reads them by the descriptors.
+//! Our messages against another implementation: random messages of the schema mean the same after
+//! our decoding and encoding, to a library that reads them by the descriptors.
 
 use std::path::Path;
 
@@ -54,7 +54,8 @@ fn message(random: &mut Random, descriptor: &MessageDescriptor, depth: u32) -> V
     let mut seen = Vec::new();
     for _ in 0..random.below(1 + fields.len().min(12) as u64) {
         let field = &fields[random.below(fields.len() as u64) as usize];
-        // One of a `oneof` only: Rust does not know all members of them, and which of two was the last is lost.
+        // One of a `oneof` only: Rust does not know all members of them, and which of two was the
+        // last is lost.
         let oneof = field.containing_oneof();
         let place = oneof.map_or(field.name().to_owned(), |oneof| oneof.name().to_owned());
         if seen.contains(&place) && !field.is_list() {

@@ -31,7 +31,7 @@ const CHANGED_UPSTREAM: &[&str] = &[
     ".perfetto.protos.WorkqueueQueueWorkFtraceEvent.workqueue",
 ];
 
-/// What the ABI says of one field or enum value.
+/// One field or enum value as the ABI has it.
 #[derive(Debug, PartialEq)]
 struct Entry {
     number: i32,
@@ -107,7 +107,7 @@ impl Schema {
     }
 }
 
-/// Where Cargo unpacked the published package.
+/// Returns the folder into which Cargo unpacked the published package.
 fn published_package() -> Result<PathBuf> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--locked"])

@@ -1,4 +1,4 @@
-//! Which parts of the schema get Rust types, in layers behind Cargo features.
+//! The parts of the schema that get Rust types, in layers behind Cargo features.
 //!
 //! The embedded descriptors know the whole schema, but Rust types are made
 //! only for what the programs here look into: a field whose type has none is
@@ -17,7 +17,8 @@ use protox::prost_reflect::prost_types::{
 pub(super) enum Layer {
     /// Always: sockets, configuration and the packets the service writes.
     Core,
-    /// With the feature `sources`: what configures and describes single data sources. The service passes it on unread.
+    /// With the feature `sources`: what configures and describes single data sources. The service
+    /// passes it on unread.
     Sources,
     /// With the feature `trace`: `TracePacket` and what it holds.
     Trace,
@@ -96,7 +97,7 @@ const LAYERS: &[(&str, Layer)] = &[
 ];
 
 impl Layer {
-    /// Whether its types may hold those of the other.
+    /// Tells whether types of this layer may hold those of the other.
     fn sees(self, other: Self) -> bool {
         match self {
             Self::Core => other == Self::Core,

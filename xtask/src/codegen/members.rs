@@ -1,4 +1,5 @@
-//! The members of a message's struct: what they are in Rust, and the lines that read and write them.
+//! The members of a message's struct: what they are in Rust, and the lines that read and write
+//! them.
 
 use anyhow::{Context, Result, bail, ensure};
 use protox::prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
@@ -7,7 +8,7 @@ use protox::prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto};
 use super::code::{Code, line};
 use super::names::{identifier, pascal_case, snake_case};
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug)]
 enum Kind {
     /// The name of the type in the runtime, and in Rust.
@@ -355,7 +356,8 @@ impl Member {
     }
 }
 
-/// The members of a message's struct, in the order of the schema; each `oneof` where its first field is.
+/// The members of a message's struct, in the order of the schema; each `oneof` where its first
+/// field is.
 pub(super) fn members(message: &DescriptorProto, full_name: &str) -> Result<Vec<Member>> {
     let mut members: Vec<Member> = Vec::new();
     for descriptor in &message.field {

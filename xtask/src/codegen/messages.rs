@@ -1,4 +1,5 @@
-//! The message types: a struct and two functions each, over the runtime in `crates/proto/src/runtime`.
+//! The message types: a struct and two functions each, over the runtime in
+//! `crates/proto/src/runtime`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -12,7 +12,7 @@ pub(super) struct Block {
     pub(super) note: Note,
 }
 
-/// What the comment before a block says, which readers do not see: `<!-- docs: … -->`.
+/// The instructions in a comment before a block, which readers do not see: `<!-- docs: … -->`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     /// `skip: REASON`: it cannot be run here.
@@ -134,7 +134,7 @@ impl Block {
             .collect()
     }
 
-    /// What is to be run of it: of an example with output the lines after a prompt.
+    /// Returns the commands to run: of an example with output, the lines after a prompt.
     pub(super) fn commands(&self) -> String {
         if self.language != "console" {
             return self.text.clone();

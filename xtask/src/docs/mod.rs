@@ -1,8 +1,8 @@
 //! `cargo xtask docs`: does what the documents say.
 //!
-//! Every block of code is run, compiled or checked as it is printed. What cannot be is marked with the reason in a comment
-//! before it, and told. The blocks of one document are one session: files, daemons and traces of one are there for the
-//! next.
+//! Every block of code is run, compiled or checked as it is printed. What cannot be is marked with
+//! the reason in a comment before it, and told. The blocks of one document are one session: files,
+//! daemons and traces of one are there for the next.
 
 mod markdown;
 mod scratch;
@@ -23,7 +23,8 @@ const LISTS: [&str; 1] = ["conformance.md"];
 /// Blocks that only show something.
 const SHOWN: &str = "text";
 
-/// What snippets in Rust may use. Those that are not whole programs are compiled, the others are recorded, too.
+/// The manifest of snippets in Rust. Those that are not whole programs are compiled, the others are
+/// run and recorded, too.
 const SNIPPETS: &str = r#"[package]
 name = "snippets"
 version = "0.0.0"
@@ -173,7 +174,8 @@ fn try_out(
     Ok(counts)
 }
 
-/// Writes units of systemd, each below a comment with its name, into files, and returns how they are checked.
+/// Writes units of systemd, each below a comment with its name, into files, and returns how they
+/// are checked.
 fn verify_units(scratch: &Scratch, block: &Block) -> Result<String> {
     let folder = scratch.work.join("units");
     fs::create_dir_all(&folder)?;

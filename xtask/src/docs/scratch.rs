@@ -1,4 +1,4 @@
-//! Where documents are tried out: folders, programs and processes of nobody else.
+//! A scratch environment for trying out documents: folders, programs and processes of its own.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -22,7 +22,7 @@ pub(super) struct Scratch {
     mark: String,
 }
 
-/// How a command ended.
+/// The result of a command.
 pub(super) struct Outcome {
     pub(super) code: Option<i32>,
     pub(super) said: String,
@@ -58,7 +58,8 @@ case $command in
 esac
 "#;
 
-/// Readers take their time between two blocks: waits until a service has a data source of this name.
+/// Readers take their time between two blocks: waits until a service has a data source of this
+/// name.
 const AWAIT: &str = r#"#!/bin/sh
 for i in $(seq 600); do
     ferretto perfetto --query 2>/dev/null | grep -q "$1" && exit
@@ -71,7 +72,8 @@ exit 1
 impl Scratch {
     /// `programs` is where the programs were built.
     pub(super) fn new(name: &str, repository: &Path, programs: &Path) -> Result<Self> {
-        // Always the same place for a checkout, so that what was compiled there before need not be again.
+        // Always the same place for a checkout, so that what was compiled there before need not be
+        // again.
         let checkout = repository.display().to_string().replace('/', "-");
         let root = std::env::temp_dir()
             .join(format!("ferretto-docs{checkout}"))

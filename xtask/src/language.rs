@@ -1,0 +1,323 @@
+//! `cargo xtask language`: comments of one width, and doc comments that begin as Rust's do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// The folders with code. Generated code is left out.
+const FOLDERS: [&str; 5] = ["bench", "crates", "fuzz", "interop", "xtask"];
+/// Folders that are not done yet: nothing in them is looked at. A folder that has nothing to find
+/// has to leave the list.
+const UNDONE: &[&str] = &[
+    "bench",
+    "crates/capi",
+    "crates/cli",
+    "crates/client",
+    "crates/elf",
+    "crates/ferretto",
+    "crates/format",
+    "crates/host",
+    "crates/ipc",
+    "crates/macros",
+    "crates/malloc",
+    "crates/metatrace",
+    "crates/perf",
+    "crates/priority",
+    "crates/probes",
+    "crates/proto",
+    "crates/service",
+    "crates/shm",
+    "crates/symbols",
+    "crates/text",
+    "crates/trace",
+    "crates/tracing",
+    "crates/unwind",
+    "crates/wire",
+    "fuzz",
+    "interop",
+];
+/// Columns of a comment.
+const WIDTH: usize = 100;
+/// Beginnings of a question, and not of a description.
+const QUESTIONS: [&str; 7] = ["How", "What", "Where", "Whether", "Which", "Who", "Whose"];
+
+/// Wraps the comments that are too wide.
+pub(crate) fn write() -> Result<()> {
+    for file in files()?.iter().filter(|file| !undone(&file.name)) {
+        let wrapped = wrap(&file.text);
+        if wrapped != file.text {
+            fs::write(root().join(&file.name), wrapped)
+                .with_context(|| format!("writing {}", file.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Fails if comments are too wide, or begin with a question word.
+pub(crate) fn check() -> Result<()> {
+    let files = files()?;
+    let mut found: Vec<String> = Vec::new();
+    for file in files.iter().filter(|file| !undone(&file.name)) {
+        found.extend(findings(file));
+    }
+    for folder in UNDONE {
+        let mut inside = files.iter().filter(|file| lies_in(&file.name, folder));
+        if inside.all(|file| findings(file).is_empty()) {
+            found.push(format!(
+                "{folder} is done: take it off the list in xtask/src/language.rs"
+            ));
+        }
+    }
+    ensure!(found.is_empty(), "{}", found.join("\n"));
+    Ok(())
+}
+
+/// A file of the repository.
+struct File {
+    /// Its path from the root of the repository.
+    name: String,
+    text: String,
+}
+
+/// Describes all that is wrong with a file.
+fn findings(file: &File) -> Vec<String> {
+    let name = &file.name;
+    let mut found = Vec::new();
+    for (number, line) in questions(name, &file.text) {
+        let line = line.trim();
+        found.push(format!(
+            "{name}:{number}: begin with a verb or a noun phrase: {line}"
+        ));
+    }
+    if name.ends_with(".rs") && wrap(&file.text) != file.text {
+        found.push(format!(
+            "{name}: comments wider than {WIDTH} columns; `cargo xtask language` wraps them"
+        ));
+    }
+    found
+}
+
+/// Finds the lines that begin a description with a question word: of doc comments, and of entries
+/// of the changelog.
+fn questions<'a>(name: &str, text: &'a str) -> Vec<(usize, &'a str)> {
+    let asks = |text: &str| {
+        let word = text.split(|c: char| !c.is_alphanumeric()).next();
+        QUESTIONS.contains(&word.unwrap_or_default())
+    };
+    let mut found = Vec::new();
+    let mut before = None;
+    for (index, line) in text.lines().enumerate() {
+        if name.ends_with(".md") {
+            if line.strip_prefix("- ").is_some_and(asks) {
+                found.push((index + 1, line));
+            }
+            continue;
+        }
+        let doc = Comment::parse(line).filter(|comment| comment.marker != "//");
+        if let Some(doc) = &doc
+            && before != Some(doc.marker)
+            && asks(doc.text)
+        {
+            found.push((index + 1, line));
+        }
+        before = doc.map(|doc| doc.marker);
+    }
+    found
+}
+
+/// A line that is a comment.
+#[derive(Clone, Copy, PartialEq)]
+struct Comment<'a> {
+    indent: usize,
+    /// `//`, `///` or `//!`.
+    marker: &'a str,
+    text: &'a str,
+}
+
+impl<'a> Comment<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let comment = line.trim_start();
+        let marker = ["///", "//!", "//"]
+            .into_iter()
+            .find(|&marker| comment.starts_with(marker))?;
+        let text = &comment[marker.len()..];
+        let text = text.strip_prefix(' ').or(text.is_empty().then_some(""))?;
+        Some(Self {
+            indent: line.len() - comment.len(),
+            marker,
+            text,
+        })
+    }
+
+    /// Returns how far lines that go on are indented, if this line may be joined with others.
+    fn hanging(&self) -> Option<usize> {
+        let text = self.text;
+        let body = text.trim_start();
+        let item = body.starts_with("- ")
+            || body.starts_with("* ")
+            || body
+                .split_once(". ")
+                .is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+        let indent = text.len() - body.len();
+        if item {
+            return Some(indent + body.find(' ').unwrap_or(0) + 1);
+        }
+        let prose = body.starts_with(|c: char| c.is_alphanumeric() || "`'\"([<*_$…".contains(c));
+        (prose && indent < 4 && !body.contains("]: ") && !body.contains("  ")).then_some(indent)
+    }
+
+    fn is_item(&self) -> bool {
+        self.hanging() != Some(self.text.len() - self.text.trim_start().len())
+    }
+}
+
+/// Fills anew each paragraph of comments that has a line wider than [`WIDTH`]. Code, tables and
+/// drawings are kept.
+fn wrap(text: &str) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    let mut code = false;
+    while let Some(line) = lines.next() {
+        let comment = Comment::parse(line);
+        let fence = comment.is_some_and(|comment| comment.text.trim_start().starts_with("```"));
+        code = comment.is_some() && code != fence;
+        let first = comment.filter(|_| !code && !fence);
+        let Some((first, hanging)) = first.and_then(|first| Some((first, first.hanging()?))) else {
+            wrapped.push_str(line);
+            wrapped.push('\n');
+            continue;
+        };
+        let mut paragraph = vec![line];
+        while let Some(next) = lines.peek()
+            && let Some(comment) = Comment::parse(next)
+            && (comment.indent, comment.marker) == (first.indent, first.marker)
+            && !comment.is_item()
+            && comment.hanging() == Some(hanging)
+        {
+            paragraph.extend(lines.next());
+        }
+        if paragraph.iter().any(|line| line.chars().count() > WIDTH) {
+            fill(&mut wrapped, first, hanging, &paragraph);
+        } else {
+            paragraph
+                .iter()
+                .for_each(|line| wrapped.extend([*line, "\n"]));
+        }
+    }
+    wrapped
+}
+
+/// Writes the words of a paragraph in as few lines as they need.
+fn fill(wrapped: &mut String, first: Comment<'_>, hanging: usize, paragraph: &[&str]) {
+    let begin = |indent: usize| {
+        let (outer, inner) = (" ".repeat(first.indent), " ".repeat(indent + 1));
+        format!("{outer}{}{inner}", first.marker)
+    };
+    let mut line = begin(first.text.len() - first.text.trim_start().len());
+    let mut empty = true;
+    let texts = paragraph.iter().filter_map(|line| Comment::parse(line));
+    for word in texts.flat_map(|comment| comment.text.split_whitespace()) {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            wrapped.extend([&*line, "\n"]);
+            line = begin(hanging);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    wrapped.extend([&*line, "\n"]);
+}
+
+fn undone(name: &str) -> bool {
+    UNDONE.iter().any(|folder| lies_in(name, folder))
+}
+
+fn lies_in(name: &str, folder: &str) -> bool {
+    name.strip_prefix(folder)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Reads the files that are looked at, in order.
+fn files() -> Result<Vec<File>> {
+    let mut names = vec!["CHANGELOG.md".to_owned()];
+    for folder in FOLDERS {
+        visit(folder, &mut names)?;
+    }
+    names.sort();
+    let read = |name: String| {
+        let text =
+            fs::read_to_string(root().join(&name)).with_context(|| format!("reading {name}"))?;
+        Ok(File { name, text })
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Collects the names of Rust files below a folder.
+fn visit(folder: &str, names: &mut Vec<String>) -> Result<()> {
+    let entries = fs::read_dir(root().join(folder)).with_context(|| format!("reading {folder}"))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("reading {folder}"))?;
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !name.ends_with("/generated") && !name.ends_with("/target") {
+                visit(&name, names)?;
+            }
+        } else if name.ends_with(".rs") {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{questions, wrap};
+
+    #[test]
+    fn only_the_first_line_of_a_description_is_looked_at() {
+        let text = "//! What it does.\n\n/// Returns\n/// What is there.\n\n// Why? What else.\n    /// How\n";
+        let numbers = |name| -> Vec<usize> {
+            questions(name, text)
+                .into_iter()
+                .map(|(number, _)| number)
+                .collect()
+        };
+        assert_eq!(numbers("a.rs"), [1, 7]);
+        assert_eq!(
+            questions("a.md", "- How it is\n- However\n  Who\n").len(),
+            1
+        );
+        assert!(questions("a.rs", "/// Whoever comes").is_empty());
+    }
+
+    #[test]
+    fn only_paragraphs_that_are_too_wide_are_filled() {
+        let narrow = "    // One line,\n    // and another.\n";
+        assert_eq!(wrap(narrow), narrow);
+        let word = "abcdefghi ".repeat(12);
+        let wide = format!("/// {word}\n/// more.\n///\n/// - {word}\n///   more.\n/// - last\n");
+        let line = "abcdefghi ".repeat(9);
+        let (line, rest) = (line.trim_end(), "abcdefghi abcdefghi abcdefghi more.");
+        assert_eq!(
+            wrap(&wide),
+            format!("/// {line}\n/// {rest}\n///\n/// - {line}\n///   {rest}\n/// - last\n")
+        );
+        let kept = [
+            format!("/// ```\n/// {word}\n/// ```\n"),
+            format!("/// | {word}|\n"),
+            format!("/// [a]: {word}\n"),
+            format!("let a = \"{word}\";\n"),
+        ];
+        for kept in kept {
+            assert_eq!(wrap(&kept), kept);
+        }
+    }
+}
