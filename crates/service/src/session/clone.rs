@@ -13,9 +13,7 @@ use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_proto::{CloneSessionRequest, CloneSessionResponse};
 
-use super::admit::max_sessions;
 use super::clone_error::CloneError;
-use super::pool::memory_needed;
 use super::triggers::{Received, trigger_mode};
 use super::{EventKind, Flushes, Output, ReadProgress, Session, SessionFilter, State, Uuid};
 use crate::buffer::TraceBuffer;
@@ -24,7 +22,9 @@ use crate::compress::Compressor;
 use crate::event::{ClientId, FileId};
 use crate::filter::TraceFilter;
 use crate::limits::{BufferId, InstanceId, ProducerId, SessionId};
+use crate::pool::memory_needed;
 use crate::service::Service;
+use crate::service::max_sessions;
 
 /// Selects the session most worth a bug report.
 const BUGREPORT_SESSION: u64 = u64::MAX;

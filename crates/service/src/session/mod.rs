@@ -1,32 +1,23 @@
 //! One tracing session: what it records, where to, and how far it has come.
 
-mod admit;
-mod attach;
 mod change;
 mod clone;
 mod clone_error;
-mod commit;
 mod concurrent;
-mod copied;
-mod enable;
 mod events;
 mod file;
 mod flush;
 mod gone;
 mod instance_set;
 mod instances;
-mod output_path;
 mod packets;
 mod pipeline;
-mod pool;
 mod read;
-mod scrape;
 mod start_stop;
-mod state_query;
 mod stats;
 mod stream;
-mod triggers;
-mod validate;
+pub(crate) mod triggers;
+pub(crate) mod validate;
 
 use std::collections::BTreeMap;
 
@@ -45,8 +36,6 @@ use crate::snapshot::SnapshotRing;
 
 pub(crate) use clone::{Cloned, PendingClone};
 pub(crate) use concurrent::{ConcurrentEvent, ConcurrentEvents};
-pub(crate) use copied::Copied;
-pub(crate) use enable::Destination;
 pub(crate) use events::{EventKind, EventLog};
 pub(crate) use file::Output;
 pub(crate) use flush::{FlushPlan, PendingFlush};
@@ -54,8 +43,6 @@ pub(crate) use gone::Gone;
 pub(crate) use instance_set::Instances;
 pub(crate) use instances::{Instance, InstanceState, Key as InstanceKey};
 pub(crate) use pipeline::SessionFilter;
-pub(crate) use pool::BufferPool;
-pub(crate) use state_query::StateQueries;
 pub(crate) use stream::ReadStream;
 pub(crate) use triggers::{TriggerHistory, Triggers};
 pub(crate) use validate::Source;

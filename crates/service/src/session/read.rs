@@ -9,8 +9,8 @@ use super::{EventKind, Session};
 use crate::clocks::Clocks;
 use crate::limits::SessionId;
 use crate::packet::validate;
+use crate::pool::BufferPool;
 use crate::service::Service;
-use crate::session::BufferPool;
 
 /// Where packets go.
 pub(crate) trait PacketSink {

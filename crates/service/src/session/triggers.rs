@@ -181,7 +181,7 @@ impl TriggerHistory {
     }
 }
 
-pub(super) fn hash(name: &[u8]) -> u64 {
+pub(crate) fn hash(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()

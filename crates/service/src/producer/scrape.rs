@@ -1,9 +1,9 @@
 //! Scraping: what producers have written but not committed, copied from their shared memory.
 
-use super::pool::BufferPool;
+use super::{Memory, Producer};
 use crate::buffer::Chunk;
 use crate::limits::{BufferId, ProducerId, SessionId};
-use crate::producer::{Memory, Producer};
+use crate::pool::BufferPool;
 use crate::service::Service;
 
 /// Bytes before a chunk's payload.

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::validate::EnableError;
 use crate::command::FilePlace;
+use crate::session::validate::EnableError;
 use crate::{Peer, ServiceOptions};
 
 /// Where the file at `path` is to be created for this consumer.

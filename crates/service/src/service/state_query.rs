@@ -13,12 +13,12 @@ use ferretto_proto::{
     DataSourceDescriptor, Message, QueryServiceStateResponse, TracingServiceState,
 };
 
-use super::{Session, State};
 use crate::event::ClientId;
 use crate::limits::{MAX_STATE_QUERIES, ProducerId, SessionId};
 use crate::producer::Producer;
 use crate::registry::{Place, Registration};
 use crate::service::Service;
+use crate::session::{Session, State};
 
 /// What an element of a repeated field costs beyond its own bytes, at most; the state in its reply, too.
 const ELEMENT_OVERHEAD: usize = 4;

@@ -1,5 +1,8 @@
 //! One consumer: its requests, its session, and the replies it still waits for.
 
+mod changes;
+mod observe;
+
 use std::collections::VecDeque;
 
 use ferretto_ipc::PassedFd;
@@ -13,10 +16,11 @@ use ferretto_proto::{
 use crate::command::Command;
 use crate::event::{ClientId, FileId, Peer};
 use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW, SessionId};
-use crate::observe::Observer;
 use crate::priority::Priority;
 use crate::service::Service;
-use crate::session::{Destination, ReadStream, StateQueries};
+use crate::service::{Destination, StateQueries};
+use crate::session::ReadStream;
+use observe::Observer;
 
 /// A connection to the consumer socket. It has at most one session at a time.
 #[derive(Debug)]

@@ -1,5 +1,11 @@
 //! One producer: its connection, its shared memory, and the commands on their way to it.
 
+mod commit;
+mod copied;
+mod outbox;
+mod scrape;
+mod smb_size;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -19,12 +25,12 @@ use crate::event::{ClientId, Peer};
 use crate::limits::{
     BufferId, MAX_DEFERRED_REQUESTS, MAX_NAME, MAX_PRODUCERS, ProducerId, WriterId,
 };
-use crate::outbox::{Outbox, Outgoing};
 use crate::quota::User;
 use crate::registry::Ignored;
 use crate::service::Service;
-use crate::session::Copied;
-use crate::smb_size::{self, SmbSize};
+use copied::Copied;
+use outbox::{Outbox, Outgoing};
+use smb_size::SmbSize;
 
 /// A connection to the producer socket.
 #[derive(Debug)]

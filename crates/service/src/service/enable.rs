@@ -9,12 +9,6 @@ use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::{EnableTracingRequest, TraceConfig};
 
 use super::output_path;
-use super::triggers::trigger_mode;
-use super::validate::{self, CheckedConfig, EnableError};
-use super::{
-    ConcurrentEvents, EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter,
-    State, Triggers, Uuid,
-};
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
 use crate::command::{Command, FilePlace};
 use crate::consumer::{Opening, WaitsFor};
@@ -23,6 +17,12 @@ use crate::limits::{BufferId, SessionId};
 use crate::matching::{Budget, Weight};
 use crate::packet::SequenceIds;
 use crate::service::Service;
+use crate::session::triggers::trigger_mode;
+use crate::session::validate::{self, CheckedConfig, EnableError};
+use crate::session::{
+    ConcurrentEvents, EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter,
+    State, Triggers, Uuid,
+};
 use crate::snapshot::SnapshotRing;
 
 /// Where the trace goes, besides being read back.

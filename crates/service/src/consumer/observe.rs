@@ -1,18 +1,16 @@
 //! Events of a session for the consumer that watches it.
 
-mod changes;
-
 use std::collections::VecDeque;
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::observable_events::{CloneTriggerHit, Type};
 use ferretto_proto::{Message, ObservableEvents, ObserveEventsResponse};
 
+use super::changes::Changes;
 use crate::event::ClientId;
 use crate::limits::{MAX_PENDING_HITS, REPLY_BYTES, SessionId};
 use crate::service::Service;
 use crate::session::{Instance, InstanceKey};
-use changes::Changes;
 
 /// State changes put into one reply, to keep it well below a frame.
 const CHANGE_BYTES_PER_REPLY: usize = 64 * 1024;

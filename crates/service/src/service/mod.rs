@@ -1,5 +1,19 @@
 //! The state machine's outside: events in, commands out, time.
 
+mod admit;
+mod attach;
+mod enable;
+mod inventory;
+mod memory;
+mod output_path;
+mod owner;
+mod state_query;
+
+pub(crate) use admit::max_sessions;
+pub(crate) use enable::Destination;
+pub use inventory::Inventory;
+pub(crate) use state_query::StateQueries;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::clocks::Clocks;
@@ -8,12 +22,13 @@ use crate::consumer::Consumer;
 use crate::event::{ClientId, Event, FileId};
 use crate::limits::{BufferId, FlushId, InstanceId, ProducerId, SessionId};
 use crate::options::ServiceOptions;
+use crate::pool::BufferPool;
 use crate::priority::Priority;
 use crate::producer::{Producer, ProducerConnection};
 use crate::registry::Registry;
 use crate::relay::Relay;
 use crate::rng::Rng;
-use crate::session::{BufferPool, Session, TriggerHistory};
+use crate::session::{Session, TriggerHistory};
 use crate::timers::{TimeBase, TimerKey, Timers};
 
 /// The tracing service.

@@ -4,13 +4,13 @@ use ferretto_proto::CommitDataRequest;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_shm::ChunkHeader;
 
-use super::pool::BufferPool;
+use super::{Memory, Producer};
 use crate::buffer::{Chunk, Identity, Patch};
 use crate::limits::{
     BufferId, INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID, PATCH_SIZE, ProducerId,
     WriterId,
 };
-use crate::producer::{Memory, Producer};
+use crate::pool::BufferPool;
 use crate::service::Service;
 
 impl Service {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use ferretto_proto::TraceConfig;
 
-use super::triggers::hash;
-use super::validate::EnableError;
-use super::{Session, SessionFilter, State};
 use crate::limits::{
     GUARDED_COOLDOWN_NS, MAX_COOLDOWNS, MAX_SESSIONS, MAX_SESSIONS_PER_UID, SessionId,
 };
 use crate::matching::{Pattern, Weight};
 use crate::service::Service;
+use crate::session::triggers::hash;
+use crate::session::validate::EnableError;
+use crate::session::{Session, SessionFilter, State};
 
 /// The user that may end everyone's sessions anyway.
 const ROOT: u32 = 0;
