@@ -22,6 +22,9 @@ pub(super) enum Layer {
     Sources,
     /// With the feature `trace`: `TracePacket` and what it holds.
     Trace,
+    /// Never, but fields of these types are there as bytes: whoever runs such a program decodes it, and the service
+    /// passes it on unchanged. Their field numbers are always there.
+    Encoded,
     /// Never: in the descriptors only.
     DescriptorsOnly,
 }
@@ -50,7 +53,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("perfetto/config/statsd/", Layer::DescriptorsOnly),
     ("perfetto/config/sys_stats/", Layer::Sources),
     ("perfetto/config/", Layer::Core),
-    ("perfetto/protovm/", Layer::DescriptorsOnly),
+    ("perfetto/protovm/", Layer::Encoded),
     ("perfetto/trace/clock_snapshot.proto", Layer::Core),
     ("perfetto/trace/remote_clock_sync.proto", Layer::Core),
     ("perfetto/trace/trace_uuid.proto", Layer::Core),
@@ -102,15 +105,15 @@ impl Layer {
         match self {
             Self::Core => other == Self::Core,
             Self::Sources => matches!(other, Self::Core | Self::Sources),
-            Self::Trace => other != Self::DescriptorsOnly,
-            Self::DescriptorsOnly => false,
+            Self::Trace => !matches!(other, Self::DescriptorsOnly | Self::Encoded),
+            Self::DescriptorsOnly | Self::Encoded => false,
         }
     }
 
     /// The Cargo feature with its types.
     pub(super) fn feature(self) -> Option<&'static str> {
         match self {
-            Self::Core => None,
+            Self::Core | Self::Encoded => None,
             Self::Sources => Some("sources"),
             Self::Trace => Some("trace"),
             Self::DescriptorsOnly => Some("descriptors"),
@@ -144,20 +147,27 @@ pub(super) fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProt
             .collect()
     };
     let all = seen_by(Layer::Trace);
+    let encoded: BTreeSet<&str> = types
+        .iter()
+        .filter(|(layer, _)| *layer == Layer::Encoded)
+        .flat_map(|(_, found)| found.iter().map(String::as_str))
+        .collect();
     let mut view = Vec::new();
     for file in files {
         let layer = layer(file.name());
-        if layer == Layer::DescriptorsOnly {
+        if matches!(layer, Layer::DescriptorsOnly | Layer::Encoded) {
             continue;
         }
         let known = seen_by(layer);
         let mut file = file.clone();
         for message in &mut file.message_type {
-            reduce(message, &|field| {
+            reduce(message, &|field| match field.type_name.as_deref() {
+                None => Fate::Typed,
+                Some(name) if encoded.contains(name) => Fate::Encoded,
                 // What stays encoded needs no type here, only one that somebody decodes it with.
-                let types = if is_lazy(field) { &all } else { &known };
-                let name = field.type_name.as_deref();
-                name.is_none_or(|name| types.contains(name))
+                Some(name) if is_lazy(field) && all.contains(name) => Fate::Encoded,
+                Some(name) if !is_lazy(field) && known.contains(name) => Fate::Typed,
+                Some(_) => Fate::Unknown,
             });
         }
         view.push(file);
@@ -176,29 +186,35 @@ fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) 
     into.insert(name);
 }
 
-fn reduce(message: &mut DescriptorProto, stays: &dyn Fn(&FieldDescriptorProto) -> bool) {
-    message.field.retain(stays);
-    message.field.iter_mut().for_each(leave_encoded);
+/// What becomes of a field.
+#[derive(PartialEq, Eq)]
+enum Fate {
+    Typed,
+    /// The bytes of its message: the service passes them on and must not change one, as producers compare the encoded
+    /// configs they get with those they have.
+    Encoded,
+    /// Left out, and so an unknown field.
+    Unknown,
+}
+
+fn reduce(message: &mut DescriptorProto, fate: &dyn Fn(&FieldDescriptorProto) -> Fate) {
+    message.field.retain_mut(|field| {
+        let fate = fate(field);
+        if fate == Fate::Encoded {
+            field.set_type(Type::Bytes);
+            field.type_name = None;
+            field.options = None;
+        }
+        fate != Fate::Unknown
+    });
     for nested in &mut message.nested_type {
-        reduce(nested, stays);
+        reduce(nested, fate);
     }
     drop_empty_oneofs(message);
 }
 
 fn is_lazy(field: &FieldDescriptorProto) -> bool {
     field.options.as_ref().is_some_and(|options| options.lazy())
-}
-
-/// A message field that the schema calls lazy becomes the bytes of its message.
-///
-/// The service passes them on and must not change a byte: producers compare
-/// the encoded configs they get with those they have.
-fn leave_encoded(field: &mut FieldDescriptorProto) {
-    if is_lazy(field) {
-        field.set_type(Type::Bytes);
-        field.type_name = None;
-        field.options = None;
-    }
 }
 
 /// A oneof of which nothing is left would have no variants.

@@ -10402,7 +10402,6 @@ pub mod virtio_video_resource_queue_ftrace_event {
 }
 
 /// Field numbers of `VmInstruction`.
-#[cfg(feature = "descriptors")]
 pub mod vm_instruction {
     pub const SELECT: u32 = 1;
     pub const REG_LOAD: u32 = 2;
@@ -10414,21 +10413,18 @@ pub mod vm_instruction {
 }
 
 /// Field numbers of `VmOpMerge`.
-#[cfg(feature = "descriptors")]
 pub mod vm_op_merge {
     pub const SKIP_SUBMESSAGES: u32 = 1;
     pub const DEL_IF_SRC_EMPTY: u32 = 2;
 }
 
 /// Field numbers of `VmOpRegLoad`.
-#[cfg(feature = "descriptors")]
 pub mod vm_op_reg_load {
     pub const CURSOR: u32 = 1;
     pub const DST_REGISTER: u32 = 2;
 }
 
 /// Field numbers of `VmOpSelect`.
-#[cfg(feature = "descriptors")]
 pub mod vm_op_select {
     pub const CURSOR: u32 = 1;
     pub const RELATIVE_PATH: u32 = 2;
@@ -10446,7 +10442,6 @@ pub mod vm_op_select {
 }
 
 /// Field numbers of `VmProgram`.
-#[cfg(feature = "descriptors")]
 pub mod vm_program {
     pub const VERSION: u32 = 1;
     pub const INSTRUCTIONS: u32 = 2;

@@ -10,6 +10,7 @@ pub struct DataSourceDescriptor {
     pub will_notify_on_start: Option<bool>,
     pub handles_incremental_state_clear: Option<bool>,
     pub no_flush: Option<bool>,
+    pub protovm_program: Option<Vec<u8>>,
     pub track_event_descriptor: Option<Vec<u8>>,
     pub ftrace_descriptor: Option<Vec<u8>>,
     /// What the schema does not have.
@@ -25,6 +26,7 @@ impl rt::Codec for DataSourceDescriptor {
             3 => self.will_notify_on_start = Some(field.one::<rt::Bool>()?),
             4 => self.handles_incremental_state_clear = Some(field.one::<rt::Bool>()?),
             9 => self.no_flush = Some(field.one::<rt::Bool>()?),
+            10 => self.protovm_program = Some(field.bytes()?),
             6 => self.track_event_descriptor = Some(field.bytes()?),
             8 => self.ftrace_descriptor = Some(field.bytes()?),
             _ => field.keep(&mut self.unknown_fields),
@@ -40,6 +42,7 @@ impl rt::Codec for DataSourceDescriptor {
         out.one::<rt::Uint64>(7, self.id);
         out.bytes(8, self.ftrace_descriptor.as_deref());
         out.one::<rt::Bool>(9, self.no_flush);
+        out.bytes(10, self.protovm_program.as_deref());
         out.unknown(&self.unknown_fields);
     }
 }
@@ -51,6 +54,7 @@ impl rt::Message for DataSourceDescriptor {
         will_notify_on_start: None,
         handles_incremental_state_clear: None,
         no_flush: None,
+        protovm_program: None,
         track_event_descriptor: None,
         ftrace_descriptor: None,
         unknown_fields: rt::UnknownFields::EMPTY,

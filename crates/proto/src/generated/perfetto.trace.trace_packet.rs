@@ -553,6 +553,7 @@ pub mod trace_packet {
 
         #[derive(Clone, Debug, PartialEq)]
         pub struct Instance {
+            pub program: Option<Vec<u8>>,
             pub state: rt::MessageField<crate::TracePacket>,
             pub memory_limit_kb: Option<u32>,
             pub producer_id: Vec<i32>,
@@ -563,6 +564,7 @@ pub mod trace_packet {
             fn name(&self) -> &'static str { "TracePacket.ProtoVms.Instance" }
             fn merge_field(&mut self, field: rt::Incoming<'_, '_>) -> Result<(), rt::DecodeError> {
                 match field.number {
+                    1 => self.program = Some(field.bytes()?),
                     2 => field.message(&mut self.state)?,
                     3 => self.memory_limit_kb = Some(field.one::<rt::Uint32>()?),
                     4 => field.each::<rt::Int32>(&mut self.producer_id)?,
@@ -571,6 +573,7 @@ pub mod trace_packet {
                 Ok(())
             }
             fn encode_fields(&self, out: &mut rt::Output<'_>) {
+                out.bytes(1, self.program.as_deref());
                 out.message(2, &self.state);
                 out.one::<rt::Uint32>(3, self.memory_limit_kb);
                 out.each::<rt::Int32>(4, &self.producer_id);
@@ -579,6 +582,7 @@ pub mod trace_packet {
         }
         impl rt::Message for Instance {
             const EMPTY: Self = Self {
+                program: None,
                 state: rt::MessageField::none(),
                 memory_limit_kb: None,
                 producer_id: Vec::new(),
