@@ -1,0 +1,135 @@
+//! What ends the run of a program early.
+
+use std::fmt;
+
+/// What makes a run stop for good: program and data contradict each other, or there is no memory left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// An instruction without an operation, or one this version does not know.
+    NoOperation,
+    /// A path has something else where a field number must be.
+    NoField,
+    /// A field of the patch was to be made.
+    CreateInPatch,
+    /// An element was looked up by key in the patch.
+    KeyInPatch,
+    /// Elements were to be gone through on both sides at once.
+    LoopOverBoth,
+    /// An element was looked up with no register named.
+    NoRegisterNamed,
+    /// There is no such register.
+    BadRegister(u8),
+    /// The register was never loaded.
+    EmptyRegister(u8),
+    /// A number is where a message is wanted.
+    NumberForMessage,
+    /// Something else is where a number is wanted.
+    NoNumber,
+    /// A list is where one value is wanted.
+    ListForValue(u32),
+    /// A list that is looked up by key was used by index, or changed as a whole.
+    KeyedList,
+    /// An index behind the end of a list.
+    IndexBehindEnd(u32),
+    /// An element has no number in its key field.
+    NoKey(u32),
+    /// What is there cannot be replaced by what is in the patch.
+    Incompatible,
+    /// What the state's cursor pointed at was deleted.
+    Deleted,
+    /// The select around a deletion did not move the state's cursor.
+    DeleteNotSelected,
+    /// An instruction failed that must not.
+    ErrorNotAllowed,
+    /// The state would be larger than its limit.
+    OutOfMemory,
+    /// The patch takes too many steps.
+    TooManySteps,
+}
+
+ferretto_wire::error_text! {
+    Reason {
+        Self::NoOperation => "the instruction has no operation",
+        Self::NoField => "a step of the path has no valid field number",
+        Self::CreateInPatch => "fields of the patch cannot be made",
+        Self::KeyInPatch => "elements of the patch cannot be looked up by key",
+        Self::LoopOverBoth => "elements can be gone through in the patch or in the state only",
+        Self::NoRegisterNamed => "an element is looked up by key without a register",
+        Self::BadRegister(id) => "there is no register {id}",
+        Self::EmptyRegister(id) => "register {id} was not loaded",
+        Self::NumberForMessage => "a number is where a message is expected",
+        Self::NoNumber => "there is no number to load",
+        Self::ListForValue(field) => "field {field} of the state is a list",
+        Self::KeyedList => "a list that is looked up by key can be used in no other way",
+        Self::IndexBehindEnd(index) => "index {index} is behind the end of the list",
+        Self::NoKey(field) => "an element has no number in its key field {field}",
+        Self::Incompatible => "the value of the state cannot be replaced by that of the patch",
+        Self::Deleted => "the selected part of the state was deleted before",
+        Self::DeleteNotSelected => "only what the select around it has selected can be deleted",
+        Self::ErrorNotAllowed => "the instruction failed, and must not",
+        Self::OutOfMemory => "the state would exceed its memory limit",
+        Self::TooManySteps => "the patch takes too many steps",
+    }
+}
+
+/// Why a patch was given up, and where in the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abort {
+    reason: Reason,
+    /// Indices of the instructions, innermost first.
+    trail: Vec<u32>,
+}
+
+impl Abort {
+    /// Returns what was wrong.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// Returns the index of the instruction in the program, then of those nested in it, down to the one that failed.
+    pub fn path(&self) -> impl Iterator<Item = u32> {
+        self.trail.iter().rev().copied()
+    }
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, at instruction ", self.reason)?;
+        for (depth, index) in self.path().enumerate() {
+            let separator = if depth == 0 { "" } else { "." };
+            write!(f, "{separator}{index}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Abort {}
+
+/// What ends a list of instructions before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The data is not of the expected shape; somebody further out may go on.
+    Error,
+    Abort(Box<Abort>),
+}
+
+impl Stop {
+    /// Notes the index of the instruction that did not succeed.
+    pub(crate) fn at(mut self, index: usize) -> Self {
+        if let Self::Abort(abort) = &mut self {
+            // Programs have far fewer instructions.
+            abort.trail.push(index as u32);
+        }
+        self
+    }
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Self {
+        Self::Abort(Box::new(Abort {
+            reason,
+            trail: Vec::new(),
+        }))
+    }
+}

@@ -1,0 +1,45 @@
+//! ProtoVM: folds packets that patch a large message into one state.
+//!
+//! Some data sources describe a large object (a tree of windows, a table of resources) by one snapshot and small patches
+//! behind it. In a ring buffer the snapshot is overwritten first, and the patches that are left mean nothing. A data source
+//! of that kind brings a [`Program`]: instructions that say how a patch changes the state. Whoever is about to lose a packet
+//! has a [`Vm`] apply it first, so that the state at the beginning of what is left is always known; a reader begins with
+//! that state and applies the patches that are left.
+//!
+//! The machine knows nothing of the schema. It has a cursor in the patch, one in the state and 32 registers, and instructions
+//! that move the cursors (`select`), load a number (`reg_load`), and write (`set`, `merge`, `del`). There are no jumps and no
+//! arithmetic, and loops only over the elements of fields.
+//!
+//! Patches and programs may come from anyone: nothing panics. Programs are bounded in size and depth ([`ProgramError`]), the
+//! state by the limit given to [`Vm::new`], and each patch in the number of steps.
+//!
+//! ```
+//! use ferretto_protovm::{Outcome, Program, Vm};
+//! use ferretto_wire::encode;
+//!
+//! // select field 1 of the patch { merge }
+//! let program = encode(|program| {
+//!     program.nested(2, |instruction| {
+//!         instruction.nested(1, |select| select.nested(2, |component| component.varint(1, 1)));
+//!         instruction.nested(7, |nested| nested.nested(3, |_| {}));
+//!     });
+//! });
+//! let mut vm = Vm::new(Program::parse(&program).unwrap(), 4096);
+//! let patch = encode(|packet| packet.nested(1, |fields| fields.varint(5, 42)));
+//! assert_eq!(vm.apply(&patch), Outcome::Applied);
+//! assert_eq!(vm.state(), encode(|state| state.varint(5, 42)));
+//! ```
+#![forbid(unsafe_code)]
+
+mod abort;
+mod account;
+mod merge;
+mod program;
+mod run;
+mod source;
+mod tree;
+mod vm;
+
+pub use abort::{Abort, Reason};
+pub use program::{MAX_DEPTH, MAX_INSTRUCTIONS, MAX_STEPS, Program, ProgramError};
+pub use vm::{MAX_STATE, Outcome, Vm};

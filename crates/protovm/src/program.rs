@@ -1,0 +1,299 @@
+//! Programs, decoded.
+
+use std::sync::Arc;
+
+use ferretto_proto::fields::{
+    vm_instruction, vm_op_merge, vm_op_reg_load, vm_op_select, vm_program,
+};
+
+use crate::source::fields;
+
+/// Instructions a program may have, nested ones included.
+pub const MAX_INSTRUCTIONS: usize = 4096;
+/// Steps all paths of a program may have together.
+pub const MAX_STEPS: usize = 16_384;
+/// Levels of instructions and steps of their paths inside each other.
+pub const MAX_DEPTH: usize = 128;
+
+/// Why a program is not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// There are more than [`MAX_INSTRUCTIONS`].
+    TooManyInstructions,
+    /// There are more than [`MAX_STEPS`].
+    TooManySteps,
+    /// It is nested deeper than [`MAX_DEPTH`].
+    TooDeep,
+}
+
+ferretto_wire::error_text! {
+    ProgramError {
+        Self::TooManyInstructions => "the program has more than {MAX_INSTRUCTIONS} instructions",
+        Self::TooManySteps => "paths of the program have more than {MAX_STEPS} steps",
+        Self::TooDeep => "the program is nested deeper than {MAX_DEPTH} levels",
+    }
+}
+
+/// A `VmProgram`, ready to be run. Copies share their memory.
+#[derive(Clone, Debug)]
+pub struct Program(Arc<Decoded>);
+
+#[derive(Debug)]
+struct Decoded {
+    bytes: Box<[u8]>,
+    instructions: Vec<Instruction>,
+    count: usize,
+}
+
+impl Program {
+    /// Decodes a `VmProgram`. What is malformed is left out, as protobuf leaves out unknown fields: it shows when the program
+    /// is run.
+    ///
+    /// # Errors
+    /// If it is larger than any real program.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProgramError> {
+        let mut room = Room {
+            instructions: MAX_INSTRUCTIONS,
+            steps: MAX_STEPS,
+        };
+        let instructions = room.list(bytes, vm_program::INSTRUCTIONS, MAX_DEPTH)?;
+        Ok(Self(Arc::new(Decoded {
+            bytes: bytes.into(),
+            instructions,
+            count: MAX_INSTRUCTIONS - room.instructions,
+        })))
+    }
+
+    /// Returns the bytes it was decoded from.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+
+    pub(crate) fn instructions(&self) -> &[Instruction] {
+        &self.0.instructions
+    }
+
+    /// How many instructions there are, nested ones included.
+    pub(crate) fn count(&self) -> usize {
+        self.0.count
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    pub(crate) operation: Operation,
+    pub(crate) on_error: OnError,
+    pub(crate) nested: Vec<Self>,
+}
+
+/// What becomes of an instruction that failed with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// The next one is run.
+    Continue,
+    /// The list it is in fails, too.
+    Fail,
+    Abort,
+}
+
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Select(Select),
+    Load { side: Side, register: u8 },
+    Merge(Merge),
+    Set,
+    Delete,
+    Unknown,
+}
+
+/// How a message of the patch is merged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merge {
+    /// Messages that were entered before are left alone.
+    pub(crate) skip_messages: bool,
+    /// Empty values delete.
+    pub(crate) empty_deletes: bool,
+}
+
+/// Which cursor is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Patch,
+    State,
+    /// Both, or none: only the state's moves, and there are no loops.
+    Other,
+}
+
+#[derive(Debug)]
+pub(crate) struct Select {
+    pub(crate) side: Side,
+    pub(crate) create: bool,
+    pub(crate) path: Vec<Step>,
+}
+
+/// A step of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Field(u32),
+    /// Each element of the field.
+    Each(u32),
+    At {
+        field: u32,
+        index: u32,
+    },
+    /// The element of the list `field` that has the register's value in its field `key`.
+    Keyed {
+        field: u32,
+        key: u32,
+        register: Option<u8>,
+    },
+    Invalid,
+}
+
+/// What a program may still have.
+struct Room {
+    instructions: usize,
+    steps: usize,
+}
+
+impl Room {
+    fn list(
+        &mut self,
+        message: &[u8],
+        field: u32,
+        depth: usize,
+    ) -> Result<Vec<Instruction>, ProgramError> {
+        let mut list = Vec::new();
+        for bytes in messages(message, field) {
+            let left = self.instructions.checked_sub(1);
+            self.instructions = left.ok_or(ProgramError::TooManyInstructions)?;
+            list.push(self.instruction(bytes, depth)?);
+        }
+        Ok(list)
+    }
+
+    fn instruction(&mut self, bytes: &[u8], depth: usize) -> Result<Instruction, ProgramError> {
+        use vm_instruction::{ABORT_LEVEL, NESTED_INSTRUCTIONS};
+        let mut depth = depth.checked_sub(1).ok_or(ProgramError::TooDeep)?;
+        let operation = self.operation(bytes)?;
+        if let Operation::Select(select) = &operation {
+            let left = depth.checked_sub(select.path.len());
+            depth = left.ok_or(ProgramError::TooDeep)?;
+        }
+        let on_error = match number(bytes, ABORT_LEVEL) {
+            None | Some(2) => OnError::Fail,
+            Some(3) => OnError::Abort,
+            Some(_) => OnError::Continue,
+        };
+        Ok(Instruction {
+            operation,
+            on_error,
+            nested: self.list(bytes, NESTED_INSTRUCTIONS, depth)?,
+        })
+    }
+
+    /// The operation of an instruction. One may come with several, of which the first in this order counts.
+    fn operation(&mut self, bytes: &[u8]) -> Result<Operation, ProgramError> {
+        use vm_instruction::{DEL, MERGE, REG_LOAD, SELECT, SET};
+        let of = |field| messages(bytes, field).last();
+        if let Some(select) = of(SELECT) {
+            return self.select(select).map(Operation::Select);
+        }
+        Ok(if let Some(load) = of(REG_LOAD) {
+            Operation::Load {
+                side: side(number(load, vm_op_reg_load::CURSOR)),
+                register: register(number(load, vm_op_reg_load::DST_REGISTER).unwrap_or(0)),
+            }
+        } else if of(DEL).is_some() {
+            Operation::Delete
+        } else if let Some(merge) = of(MERGE) {
+            Operation::Merge(Merge {
+                skip_messages: flag(merge, vm_op_merge::SKIP_SUBMESSAGES),
+                empty_deletes: flag(merge, vm_op_merge::DEL_IF_SRC_EMPTY),
+            })
+        } else if of(SET).is_some() {
+            Operation::Set
+        } else {
+            Operation::Unknown
+        })
+    }
+
+    fn select(&mut self, bytes: &[u8]) -> Result<Select, ProgramError> {
+        let mut path = Vec::new();
+        let mut components = messages(bytes, vm_op_select::RELATIVE_PATH).peekable();
+        while let Some(component) = components.next() {
+            let (step, took_next) = step(component, components.peek().copied());
+            if took_next {
+                components.next();
+            }
+            let left = self.steps.checked_sub(1);
+            self.steps = left.ok_or(ProgramError::TooManySteps)?;
+            path.push(step);
+        }
+        Ok(Select {
+            side: side(number(bytes, vm_op_select::CURSOR)),
+            create: flag(bytes, vm_op_select::CREATE_IF_NOT_EXIST),
+            path,
+        })
+    }
+}
+
+/// The step that begins with a component, and whether the next one belongs to it.
+fn step(component: &[u8], next: Option<&[u8]>) -> (Step, bool) {
+    use vm_op_select::path_component::{
+        ARRAY_INDEX, FIELD_ID, IS_REPEATED, MAP_KEY_FIELD_ID, REGISTER_TO_MATCH,
+    };
+    let field = number(component, FIELD_ID).map(|field| field as u32);
+    // A state with a field of any other number could not be encoded.
+    let Some(field) = field.filter(|field| (1..1 << 29).contains(field)) else {
+        return (Step::Invalid, false);
+    };
+    if flag(component, IS_REPEATED) {
+        return (Step::Each(field), false);
+    }
+    let of_next = |field| next.and_then(|next| number(next, field));
+    if let Some(index) = of_next(ARRAY_INDEX) {
+        let index = index as u32;
+        return (Step::At { field, index }, true);
+    }
+    if let Some(key) = of_next(MAP_KEY_FIELD_ID) {
+        let step = Step::Keyed {
+            field,
+            key: key as u32,
+            register: of_next(REGISTER_TO_MATCH).map(register),
+        };
+        return (step, true);
+    }
+    (Step::Field(field), false)
+}
+
+fn side(cursor: Option<u64>) -> Side {
+    match cursor {
+        None | Some(1) => Side::Patch,
+        Some(2) => Side::State,
+        Some(_) => Side::Other,
+    }
+}
+
+/// Upstream's machine takes the low eight bits.
+fn register(id: u64) -> u8 {
+    id as u8
+}
+
+fn messages(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
+    fields(message)
+        .filter(move |found| found.number == field)
+        .filter_map(|found| found.as_bytes())
+}
+
+fn number(message: &[u8], field: u32) -> Option<u64> {
+    fields(message)
+        .filter(|found| found.number == field)
+        .filter_map(|found| found.as_u64())
+        .last()
+}
+
+fn flag(message: &[u8], field: u32) -> bool {
+    number(message, field).is_some_and(|value| value != 0)
+}

@@ -1,0 +1,295 @@
+//! The state: a message that is taken apart as far as programs have entered it.
+
+use ferretto_wire::Encoder;
+
+use crate::abort::Reason;
+use crate::account::{Account, ENTRY};
+use crate::source::{Scalar, Source, fields};
+
+/// A part of the state.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Node {
+    /// A place for something: does not appear in the message.
+    #[default]
+    Empty,
+    Scalar(Scalar),
+    /// A string, or a message nobody has entered yet.
+    Bytes(Box<[u8]>),
+    /// By field number.
+    Message(Map),
+    /// The elements of a repeated field by index. Those behind a deleted one keep theirs.
+    Indexed(Map),
+    /// The elements of a repeated field by the number in one of their fields.
+    Keyed(Map),
+}
+
+/// Nodes in the order of their keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Map(Vec<(u64, Node)>);
+
+impl Map {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The position of a key, or the one it belongs at.
+    pub(crate) fn find(&self, key: u64) -> Result<usize, usize> {
+        match self.0.last() {
+            // Most come in order.
+            Some((last, _)) if *last < key => Err(self.0.len()),
+            _ => self.0.binary_search_by_key(&key, |(key, _)| *key),
+        }
+    }
+
+    pub(crate) fn at(&mut self, position: usize) -> &mut Node {
+        &mut self.0[position].1
+    }
+
+    pub(crate) fn nodes_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.0.iter_mut().map(|(_, node)| node)
+    }
+
+    /// Inserts what is not there yet, at a position from [`find`](Self::find).
+    pub(crate) fn insert(
+        &mut self,
+        position: usize,
+        key: u64,
+        node: Node,
+        account: &mut Account,
+    ) -> Result<(), Reason> {
+        // As many entries are moved in the time of a step.
+        account.step((self.0.len() - position) as u64 / 32)?;
+        account.charge(ENTRY + node.cost())?;
+        self.0.insert(position, (key, node));
+        Ok(())
+    }
+
+    /// Inserts what is not there yet behind all others.
+    pub(crate) fn push(&mut self, node: Node, account: &mut Account) -> Result<(), Reason> {
+        let key = self.0.len() as u64;
+        match self.find(key) {
+            Err(position) => self.insert(position, key, node, account),
+            // Behind a deleted element the number is taken: as with upstream, this one is then lost.
+            Ok(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, position: usize, account: &mut Account) {
+        let (_, node) = self.0.remove(position);
+        account.release(ENTRY + node.cost());
+        // What is not counted any more must not be kept.
+        if self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(self.0.len() * 2);
+        }
+    }
+
+    /// The position of a key, whose node is made if need be.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        key: u64,
+        account: &mut Account,
+    ) -> Result<usize, Reason> {
+        match self.find(key) {
+            Ok(position) => Ok(position),
+            Err(position) => {
+                self.insert(position, key, Node::Empty, account)?;
+                Ok(position)
+            }
+        }
+    }
+
+    fn cost(&self) -> u64 {
+        self.0.iter().map(|(_, node)| ENTRY + node.cost()).sum()
+    }
+}
+
+impl Node {
+    /// Bytes counted for what is in it.
+    pub(crate) fn cost(&self) -> u64 {
+        match self {
+            Self::Empty | Self::Scalar(_) => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Message(map) | Self::Indexed(map) | Self::Keyed(map) => map.cost(),
+        }
+    }
+
+    pub(crate) fn of(value: Source<'_>) -> Self {
+        match value {
+            Source::Scalar(scalar) => Self::Scalar(scalar),
+            Source::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+
+    pub(crate) fn clear(&mut self, account: &mut Account) {
+        account.release(std::mem::take(self).cost());
+    }
+
+    /// Writes a value of the patch over this one.
+    pub(crate) fn set(&mut self, value: Source<'_>, account: &mut Account) -> Result<(), Reason> {
+        let fits = match value {
+            Source::Scalar(_) => matches!(self, Self::Empty | Self::Scalar(_)),
+            Source::Bytes(_) => matches!(self, Self::Empty | Self::Bytes(_) | Self::Message(_)),
+        };
+        if !fits {
+            return Err(Reason::Incompatible);
+        }
+        if let Source::Bytes(bytes) = value {
+            account.step(bytes.len() as u64 / 64)?;
+            // Both exist for a moment.
+            account.charge(bytes.len() as u64)?;
+        }
+        account.release(self.cost());
+        *self = Self::of(value);
+        Ok(())
+    }
+
+    /// Takes a message apart, one level deep. What is malformed in it is lost, with all behind it.
+    pub(crate) fn message(&mut self, account: &mut Account) -> Result<&mut Map, Reason> {
+        match self {
+            Self::Empty => *self = Self::Message(Map::default()),
+            Self::Bytes(bytes) => {
+                let used = account.used();
+                match take_apart(bytes, account) {
+                    Ok(map) => {
+                        account.release(bytes.len() as u64);
+                        *self = Self::Message(map);
+                    }
+                    Err(reason) => {
+                        account.release(account.used().saturating_sub(used));
+                        return Err(reason);
+                    }
+                }
+            }
+            _ => {}
+        }
+        match self {
+            Self::Message(map) => Ok(map),
+            Self::Scalar(_) => Err(Reason::NumberForMessage),
+            _ => Err(Reason::Incompatible),
+        }
+    }
+
+    /// Makes a repeated field one whose elements have indices. A single value is a list of one.
+    pub(crate) fn indexed(&mut self, account: &mut Account) -> Result<&mut Map, Reason> {
+        match self {
+            Self::Keyed(_) => return Err(Reason::KeyedList),
+            Self::Empty => *self = Self::Indexed(Map::default()),
+            Self::Indexed(_) => {}
+            Self::Scalar(_) | Self::Bytes(_) | Self::Message(_) => {
+                account.charge(ENTRY)?;
+                *self = Self::Indexed(Map(vec![(0, std::mem::take(self))]));
+            }
+        }
+        match self {
+            Self::Indexed(map) => Ok(map),
+            _ => Err(Reason::Incompatible),
+        }
+    }
+
+    /// Makes a repeated field one whose elements are found by the number in their field `key`. Of several with the same number
+    /// the first stays.
+    pub(crate) fn keyed(&mut self, key: u32, account: &mut Account) -> Result<&mut Map, Reason> {
+        match self {
+            Self::Keyed(_) => {}
+            Self::Scalar(_) => return Err(Reason::Incompatible),
+            Self::Empty => *self = Self::Keyed(Map::default()),
+            Self::Bytes(_) | Self::Message(_) => {
+                let number = self.number(key)?;
+                account.charge(ENTRY)?;
+                *self = Self::Keyed(Map(vec![(number, std::mem::take(self))]));
+            }
+            Self::Indexed(elements) => {
+                // All or none.
+                let numbers: Result<Vec<u64>, Reason> = elements
+                    .0
+                    .iter()
+                    .map(|(_, node)| node.number(key))
+                    .collect();
+                let nodes = std::mem::take(&mut elements.0).into_iter();
+                let mut keyed: Vec<_> = match numbers {
+                    Ok(numbers) => numbers
+                        .into_iter()
+                        .zip(nodes.map(|(_, node)| node))
+                        .collect(),
+                    Err(reason) => {
+                        elements.0 = nodes.collect();
+                        return Err(reason);
+                    }
+                };
+                // Equal ones keep their order.
+                keyed.sort_by_key(|(number, _)| *number);
+                keyed.dedup_by(|next, first| {
+                    let again = next.0 == first.0;
+                    if again {
+                        account.release(ENTRY + next.1.cost());
+                    }
+                    again
+                });
+                *self = Self::Keyed(Map(keyed));
+            }
+        }
+        match self {
+            Self::Keyed(map) => Ok(map),
+            _ => Err(Reason::Incompatible),
+        }
+    }
+
+    /// The number in a field of a message.
+    fn number(&self, field: u32) -> Result<u64, Reason> {
+        let found = match self {
+            Self::Bytes(bytes) => fields(bytes)
+                .find(|found| found.number == field)
+                .and_then(|found| found.as_u64()),
+            Self::Message(map) => match map.find(field.into()).map(|at| &map.0[at].1) {
+                Ok(Self::Scalar(scalar)) => Some(scalar.value()),
+                _ => None,
+            },
+            _ => None,
+        };
+        found.ok_or(Reason::NoKey(field))
+    }
+
+    /// Writes the fields of a message.
+    pub(crate) fn encode(&self, out: &mut Encoder<'_, Vec<u8>>) {
+        match self {
+            Self::Bytes(bytes) => out.raw(bytes),
+            Self::Message(map) => {
+                for (field, node) in &map.0 {
+                    // Keys of a message are field numbers.
+                    node.encode_field(*field as u32, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn encode_field(&self, field: u32, out: &mut Encoder<'_, Vec<u8>>) {
+        match self {
+            Self::Empty => {}
+            Self::Scalar(Scalar::Varint(value)) => out.varint(field, *value),
+            Self::Scalar(Scalar::Fixed64(value)) => out.fixed64(field, *value),
+            Self::Scalar(Scalar::Fixed32(value)) => out.fixed32(field, *value),
+            Self::Bytes(bytes) => out.bytes(field, bytes),
+            Self::Message(_) => out.nested(field, |message| self.encode(message)),
+            Self::Indexed(map) | Self::Keyed(map) => {
+                for (_, node) in &map.0 {
+                    node.encode_field(field, out);
+                }
+            }
+        }
+    }
+}
+
+/// The fields of a message. What it charges is not given back if it fails.
+fn take_apart(message: &[u8], account: &mut Account) -> Result<Map, Reason> {
+    let mut map = Map::default();
+    for field in fields(message) {
+        account.allow_entry();
+        let node = Node::of(field.value.into());
+        match map.find(field.number.into()) {
+            Err(position) => map.insert(position, field.number.into(), node, account)?,
+            Ok(position) => map.at(position).indexed(account)?.push(node, account)?,
+        }
+    }
+    Ok(map)
+}
