@@ -7,6 +7,7 @@ mod docs;
 mod install;
 mod language;
 mod licences;
+mod packages;
 mod tree;
 
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask language [--check]
        cargo xtask licences
+       cargo xtask packages [CRATE]...
        cargo xtask tree
        cargo xtask docs [FILE]...
        cargo xtask install-capi [--profile NAME] PREFIX
@@ -25,6 +27,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
   language         wrap comments that are too wide; --check fails on these, and on doc comments that
                    begin with a question word
   licences         fail if a dependency's licence is not on the list in deny.toml
+  packages         fail if what is published lacks something; with names, build these from their packages, too
   tree             fail if the library brings too many crates, or C code, into programs
   docs             try out every block of code in README.md and docs/, or in some of these
   install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config;
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["language"] => language::write(),
         ["language", "--check"] => language::check(),
         ["licences"] => licences::check(),
+        ["packages", names @ ..] => packages::check(names),
         ["tree"] => tree::check(),
         ["docs", names @ ..] => docs::run(names),
         ["install-capi", prefix] => install::run(prefix, "release"),

@@ -1,0 +1,150 @@
+//! `cargo xtask packages`: the crates that are published, as crates.io would get them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// Keys that a published crate has to have in its manifest, and their values if all have the same.
+const KEYS: [&str; 11] = [
+    "name = \"",
+    "description = \"",
+    "version.workspace = true",
+    "edition.workspace = true",
+    "rust-version.workspace = true",
+    "license.workspace = true",
+    "documentation = \"https://docs.rs/",
+    "readme = \"README.md\"",
+    "keywords = [\"",
+    "categories = [\"",
+    "[package.metadata.docs.rs]",
+];
+/// Files that a published crate brings along.
+const FILES: [&str; 2] = ["README.md", "LICENSE"];
+
+/// Manifests of the crates that are published, by name.
+type Published = BTreeMap<String, String>;
+
+/// Makes the packages of all crates that are published, in the order of their dependencies. With
+/// `crates` only theirs and those of the crates they need; these are unpacked and built, too.
+pub(crate) fn check(crates: &[&str]) -> Result<()> {
+    let published = published()?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["package", "--quiet", "--locked", "--allow-dirty"]);
+    let packages = if crates.is_empty() {
+        cargo.arg("--no-verify");
+        published.keys().map(String::as_str).collect()
+    } else {
+        needed(crates, &published)?
+    };
+    for name in &packages {
+        cargo.args(["--package", name]);
+    }
+    let status = cargo
+        .current_dir(root())
+        .status()
+        .context("running cargo package")?;
+    ensure!(status.success(), "cargo package failed");
+    println!("{} packages are complete", packages.len());
+    Ok(())
+}
+
+/// Returns the manifests of all crates that are published, if nothing is missing in them.
+fn published() -> Result<Published> {
+    let folder = root().join("crates");
+    let mut published = Published::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+        let folder = entry?.path();
+        let path = folder.join("Cargo.toml");
+        let manifest =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        if manifest.lines().any(|line| line == "publish = false") {
+            continue;
+        }
+        let missing = missing(&manifest);
+        ensure!(
+            missing.is_empty(),
+            "{} lacks {}",
+            path.display(),
+            missing.join(", ")
+        );
+        for file in FILES {
+            ensure!(
+                folder.join(file).is_file(),
+                "{} lacks {file}",
+                folder.display()
+            );
+        }
+        let name = name(&manifest).map(str::to_owned);
+        published.insert(name.unwrap_or_default(), manifest);
+    }
+    Ok(published)
+}
+
+fn missing(manifest: &str) -> Vec<&'static str> {
+    let has = |key: &str| manifest.lines().any(|line| line.starts_with(key));
+    KEYS.into_iter().filter(|key| !has(key)).collect()
+}
+
+fn name(manifest: &str) -> Option<&str> {
+    let mut lines = manifest.lines();
+    lines.find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+}
+
+/// Returns `crates` with all published ones that they name as dependencies, optional ones included,
+/// as those have to exist, too.
+fn needed<'a>(crates: &[&'a str], published: &'a Published) -> Result<BTreeSet<&'a str>> {
+    let mut needed = BTreeSet::new();
+    let mut open = crates.to_vec();
+    while let Some(name) = open.pop() {
+        let manifest = published
+            .get(name)
+            .with_context(|| format!("{name} is not published"))?;
+        if needed.insert(name) {
+            open.extend(dependencies(manifest).filter(|name| published.contains_key(*name)));
+        }
+    }
+    Ok(needed)
+}
+
+/// Returns the names in the table `[dependencies]`.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let lines = manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines.filter_map(|line| line.split(['.', ' ']).next())
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEYS, dependencies, missing, name, needed, published};
+
+    #[test]
+    fn manifests_of_published_crates_are_complete() {
+        assert!(published().unwrap().contains_key("ferretto"));
+        assert_eq!(missing(&KEYS.join("\n")), [""; 0]);
+        assert_eq!(missing(&KEYS[1..].join("\n")), [KEYS[0]]);
+        assert_eq!(
+            name("[package]\nname = \"a\"\n[lib]\nname = \"b\"\n"),
+            Some("a")
+        );
+    }
+
+    #[test]
+    fn crates_need_what_they_depend_on() {
+        let published = published().unwrap();
+        let needed = needed(&["ferretto"], &published).unwrap();
+        assert!(needed.contains("ferretto-wire") && needed.contains("ferretto-priority"));
+        assert!(!needed.contains("ferretto-host") && !needed.contains("rustix"));
+        let manifest = "[a]\nb = 1\n[dependencies]\nc.workspace = true\nd = {}\n\n[e]\nf = 1\n";
+        assert_eq!(dependencies(manifest).collect::<String>(), "cd");
+    }
+}
