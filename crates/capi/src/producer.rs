@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto::engine::{self, Backend, BackendKind, Way};
 use ferretto::in_process::InProcess;
 use ferretto_client::{ProducerOptions, Scraping};
+use ferretto_engine::{self as engine, Backend, BackendKind, Way};
 
 /// How to become a producer.
 #[derive(Debug, Default)]
@@ -32,6 +32,7 @@ impl PerfettoProducerBackendInitArgs {
             way,
         };
         // There is nobody to tell but the user; the program goes on, unrecorded.
+        ferretto::interceptor::provide_console();
         if let Err(error) = engine::start([backend]) {
             eprintln!("ferretto: cannot start tracing: {error}");
         }

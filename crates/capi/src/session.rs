@@ -7,9 +7,9 @@ use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ferretto::engine;
 use ferretto::in_process::InProcess;
 use ferretto::session::{Backend, RecordingConfig, Session};
+use ferretto_engine as engine;
 
 use crate::gate::Gate;
 

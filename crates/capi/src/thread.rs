@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr;
 
-use ferretto::engine::point;
 use ferretto_client::TraceWriter;
+use ferretto_engine::point;
 
 use crate::data_source::DsThread;
 use crate::track_event::TeThread;

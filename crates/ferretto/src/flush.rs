@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{data_source, engine, track_event};
+use ferretto_engine as engine;
+
+use crate::{data_source, track_event};
 
 /// Hands over what this thread has written and waits until the service has it, at most for as long as `limit`. Returns
 /// whether it has; with several services, whether all of them have. They then also know every data source registered

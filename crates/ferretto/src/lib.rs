@@ -46,8 +46,6 @@
 
 mod data_source;
 mod decode;
-#[doc(hidden)]
-pub mod engine;
 mod flush;
 #[cfg(feature = "in-process")]
 pub mod in_process;
@@ -65,8 +63,9 @@ mod triggers;
 pub use data_source::{
     DataSource, DataSourceHandle, DataSourceOptions, Instance, TraceContext, register_data_source,
 };
-pub use engine::{BackendKind, Completion, FlushFlags, FlushReason, RegisterError};
 pub use ferretto_client::{Address, ExhaustedPolicy, Packet, TraceWriter, transport};
+#[doc(inline)]
+pub use ferretto_engine::{BackendKind, Completion, FlushFlags, FlushReason, RegisterError};
 #[cfg(feature = "macros")]
 pub use ferretto_macros::{Argument, trace};
 pub use ferretto_proto as proto;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ferretto_client::transport::{self, Connect, ProducerPort};
 use ferretto_client::{Address, ExhaustedPolicy, ProducerOptions, Scraping};
+use ferretto_engine::{self as engine, Backend, BackendKind, Settings, Way};
 
-use crate::engine::{self, Backend, BackendKind, Settings, Way};
+use crate::interceptor;
 use crate::track_event::{self, EventClock};
 
 /// Why tracing could not be started.
@@ -250,6 +251,7 @@ impl Options {
             track_event::choose_clock(self.clock);
         }
         track_event::register();
+        interceptor::provide_console();
         engine::start(self.into_backends()?)?;
         engine::wait_for_recordings(wait);
         Ok(())

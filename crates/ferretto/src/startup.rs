@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use ferretto_engine::{self as engine, BackendKind, StartupEvent, StartupRequest};
 use ferretto_proto::TraceConfig;
-
-use crate::engine::{self, BackendKind, StartupEvent, StartupRequest};
 
 /// How long a recording is waited for, if nothing else is said.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
 //! Triggers: what recordings may wait for.
 
-use std::time::{Duration, Instant};
+use ferretto_engine as engine;
 
-use crate::engine;
+use std::time::{Duration, Instant};
 
 /// Fires triggers by their names: at the services this process is connected to, and at those it connects to before
 /// `keep` has passed. Returns whether tracing has been [set up](crate::init()); without, nothing happens.

@@ -180,13 +180,26 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// Appends a nested message whose fields `write` appends.
     #[inline]
     pub fn nested<R>(&mut self, field: u32, write: impl FnOnce(&mut Encoder<'_, S>) -> R) -> R {
-        self.tag_and(field, 2, (0, 0));
-        let mark = self.sink.open();
+        let mark = self.begin_nested(field);
         let result = write(&mut Encoder {
             sink: &mut *self.sink,
         });
-        self.sink.close(mark);
+        self.end_nested(mark);
         result
+    }
+
+    /// Begins a nested message, for callers that cannot nest by a closure. To be followed by
+    /// [`end_nested`](Self::end_nested), in the order of the nesting.
+    #[inline]
+    pub fn begin_nested(&mut self, field: u32) -> Mark {
+        self.tag_and(field, 2, (0, 0));
+        self.sink.open()
+    }
+
+    /// Ends the innermost nested message.
+    #[inline]
+    pub fn end_nested(&mut self, mark: Mark) {
+        self.sink.close(mark);
     }
 
     /// Appends fields that are already encoded, tags included.

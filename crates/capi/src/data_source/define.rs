@@ -7,8 +7,8 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
-use ferretto::engine::{self, Registration, Slots, point};
 use ferretto_client::ExhaustedPolicy;
+use ferretto_engine::{self as engine, Registration, Slots, point};
 use ferretto_proto::{DataSourceDescriptor, Message as _};
 use ferretto_shm::fork::PerProcess;
 

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use ferretto::engine::{Completion, FlushFlags, MAX_INSTANCES, Setup, Source, Target};
+use ferretto_engine::{Completion, FlushFlags, MAX_INSTANCES, Setup, Source, Target};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, Message as _};
 use ferretto_shm::fork::{PerProcess, forks};
 

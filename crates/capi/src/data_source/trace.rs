@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::mem;
 use std::ptr;
 
-use ferretto::engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
+use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
 
 use super::define::{PerfettoDsImpl, PerfettoDsOnDeleteCustomState};
 use crate::abi::{PerfettoDsImplTracerIterator, PerfettoPbMsgWriter, PerfettoStreamWriter};

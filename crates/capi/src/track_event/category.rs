@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferretto::engine::{MAX_INSTANCES, bits};
+use ferretto_engine::{MAX_INSTANCES, bits};
 use ferretto_proto::fields::{track_event_category, track_event_descriptor};
 use ferretto_shm::fork::{AppendList, PerProcess};
 

@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use ferretto::engine::{bits, point};
-use ferretto::track_event::{EventBuffer, EventEncoder};
+use ferretto_engine::{EventBuffer, EventEncoder};
+use ferretto_engine::{bits, point};
 use ferretto_proto::fields::{debug_annotation, interned_data, trace_packet, track_event as field};
 
 use super::category::PerfettoTeCategoryImpl;

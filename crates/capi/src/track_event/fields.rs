@@ -1,6 +1,6 @@
 //! Writing fields that a program describes by pointers.
 
-use ferretto::track_event::EventEncoder;
+use ferretto_engine::EventEncoder;
 
 use super::interner::Interner;
 use super::{list, text};

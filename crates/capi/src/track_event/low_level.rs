@@ -5,7 +5,7 @@ use std::mem;
 use std::ptr;
 use std::slice;
 
-use ferretto::engine::{bits, point};
+use ferretto_engine::{bits, point};
 
 use super::category::PerfettoTeCategoryImpl;
 use super::emit::recording;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ferretto::track_event::{EventBuffer, EventEncoder, Process, Thread};
 use ferretto_client::TraceWriter;
+use ferretto_engine::{EventBuffer, EventEncoder, Process, Thread};
 use ferretto_format::clock::{BOOTTIME, INCREMENTAL};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_format::{EventClocks, IncrementalState};

@@ -4,11 +4,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ferretto::engine::{
-    self, Completion, FlushFlags, Registration, Setup, Slots, Source, Target, point,
-};
-use ferretto::track_event::Process;
 use ferretto_client::ExhaustedPolicy;
+use ferretto_engine::Process;
+use ferretto_engine::{
+    self as engine, Completion, FlushFlags, Registration, Setup, Slots, Source, Target, point,
+};
 use ferretto_proto::DataSourceDescriptor;
 
 use super::category::{self, ANY};

@@ -3,8 +3,8 @@
 use std::mem;
 use std::ptr;
 
-use ferretto::engine::MAX_INSTANCES;
-use ferretto::track_event::EventBuffer;
+use ferretto_engine::EventBuffer;
+use ferretto_engine::MAX_INSTANCES;
 
 use super::sequence::Sequence;
 use super::source::SLOTS;

@@ -3,8 +3,8 @@
 use std::ptr;
 use std::slice;
 
-use ferretto::track_event::EventBuffer;
 use ferretto_client::TraceWriter;
+use ferretto_engine::EventBuffer;
 use ferretto_format::Fnv1a;
 use ferretto_proto::fields::{trace_packet, track_descriptor as field};
 

@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferretto_client::{FlushCallback, Packet, TraceWriter};
+use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
 use ferretto_shm::fork::AppendList;
 
 use super::handle::Registered;
 use super::{DataSource, DataSourceHandle, Instance};
-use crate::engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
 
 /// A thread's sequence in one recording, during a trace point.
 pub struct TraceContext<'a, D: DataSource> {

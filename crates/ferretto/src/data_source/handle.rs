@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Mutex;
 
+use ferretto_engine::{self as engine, Completion, FlushFlags, Setup, Slots, Source, Target, lock};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 use ferretto_shm::fork::PerProcess;
 
 use super::context::{self, TraceContext};
 use super::{DataSource, Instance};
-use crate::engine::{self, Completion, FlushFlags, Setup, Slots, Source, Target, lock};
 
 /// Writes packets of a data source. Cheap to copy.
 pub struct DataSourceHandle<D: DataSource> {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
+use ferretto_engine::{BackendKind, Outlet};
 use ferretto_proto::DataSourceConfig;
 
 use super::DataSource;
-use crate::engine::{BackendKind, Outlet};
 
 /// A recording's use of a data source. Cheap to clone.
 pub struct Instance<D: DataSource>(Arc<Inner<D>>);
@@ -22,7 +22,7 @@ struct Inner<D: DataSource> {
 }
 
 impl<D: DataSource> Instance<D> {
-    pub(super) fn new(index: usize, setup: crate::engine::Setup, data: D::Instance) -> Self {
+    pub(super) fn new(index: usize, setup: ferretto_engine::Setup, data: D::Instance) -> Self {
         Self(Arc::new(Inner {
             index,
             config: setup.config,

@@ -1,5 +1,6 @@
 //! Data sources of one's own.
 
+use ferretto_engine::{Completion, FlushFlags};
 mod context;
 mod handle;
 mod instance;
@@ -11,8 +12,6 @@ pub use instance::Instance;
 pub use options::{DataSourceOptions, register_data_source};
 
 pub(crate) use context::flush_thread;
-
-use crate::engine::{Completion, FlushFlags};
 
 /// Reacts to recordings that want this data source, and says what threads keep for it.
 ///
@@ -87,6 +86,6 @@ pub trait DataSource: Sized + Send + Sync + 'static {
         startup: &crate::proto::DataSourceConfig,
         config: &crate::proto::DataSourceConfig,
     ) -> bool {
-        crate::engine::is_same_config(startup, config)
+        ferretto_engine::is_same_config(startup, config)
     }
 }

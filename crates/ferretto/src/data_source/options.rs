@@ -4,12 +4,12 @@ use std::any::TypeId;
 use std::sync::Mutex;
 
 use ferretto_client::ExhaustedPolicy;
+use ferretto_engine::{self as engine, RegisterError, Registration, lock};
 use ferretto_proto::DataSourceDescriptor;
 use ferretto_shm::fork::PerProcess;
 
 use super::handle::{DataSourceHandle, Engaged, Registered};
 use super::{DataSource, context};
-use crate::engine::{self, RegisterError, Registration, lock};
 
 /// How a data source is offered.
 ///

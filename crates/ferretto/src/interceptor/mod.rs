@@ -35,20 +35,15 @@
 
 mod console;
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_client::{TraceWriter, WriterFactory};
+use ferretto_engine::InterceptorFactory;
 use ferretto_proto::DataSourceConfig;
 
 use self::console::Console;
-
-type Factory = Arc<dyn Fn(&DataSourceConfig) -> WriterFactory + Send + Sync>;
-
-/// The interceptors that were registered, by name.
-static REGISTERED: Mutex<Option<HashMap<String, Factory>>> = Mutex::new(None);
 
 /// Numbers of the sequences of packets that interceptors see.
 static NEXT_SEQUENCE: AtomicU32 = AtomicU32::new(1);
@@ -72,24 +67,20 @@ pub trait Interceptor: Send + Sync + Sized + 'static {
 
 /// Makes an interceptor known under a name, for configs to choose. The first one of a name counts.
 pub fn register_interceptor<I: Interceptor>(name: &str) {
-    let factory: Factory = Arc::new(|config| {
-        let instance = Arc::new(I::set_up(config));
-        WriterFactory::new(move || writer(Arc::clone(&instance)))
-    });
-    let mut registered = registered();
-    let registered = registered.get_or_insert_default();
-    registered.entry(name.to_owned()).or_insert(factory);
+    ferretto_engine::register_interceptor(name, factory::<I>());
 }
 
-/// What makes the writers of an instance, if its config names an interceptor that there is.
-pub(crate) fn writers(config: &DataSourceConfig) -> Option<WriterFactory> {
-    let wanted = config.interceptor_config.as_option()?;
-    let name = String::from_utf8_lossy(wanted.name.as_deref()?).into_owned();
-    if name == "console" {
-        register_interceptor::<Console>(&name);
-    }
-    let factory = registered().as_ref()?.get(&name).cloned()?;
-    Some(factory(config))
+/// Makes the interceptor `console` known unless another one has that name, as [`init`](crate::init()) does. For programs that
+/// take part in recordings in other ways, such as those in C.
+pub fn provide_console() {
+    ferretto_engine::provide_interceptor("console", factory::<Console>());
+}
+
+fn factory<I: Interceptor>() -> InterceptorFactory {
+    Arc::new(|config| {
+        let instance = Arc::new(I::set_up(config));
+        WriterFactory::new(move || writer(Arc::clone(&instance)))
+    })
 }
 
 fn writer<I: Interceptor>(instance: Arc<I>) -> TraceWriter {
@@ -97,10 +88,6 @@ fn writer<I: Interceptor>(instance: Arc<I>) -> TraceWriter {
     let sequence = NEXT_SEQUENCE.fetch_add(1, Ordering::Relaxed);
     let deliver = move |packet: &[u8]| instance.packet(&mut state, packet);
     TraceWriter::local(sequence, Box::new(deliver))
-}
-
-fn registered() -> MutexGuard<'static, Option<HashMap<String, Factory>>> {
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Console {

@@ -5,8 +5,9 @@ use std::panic::{set_hook, take_hook};
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
+use ferretto_engine::lock;
+
 use super::flight::Inner;
-use crate::engine::lock;
 
 /// How long each step of writing the trace may take; the program has other things to do.
 const LIMIT: Duration = Duration::from_secs(3);

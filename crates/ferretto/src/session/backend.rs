@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ferretto_client::transport::{AtAddress, Connect, ConsumerPort};
 use ferretto_client::{Address, CallError, Consumer};
+use ferretto_engine::BackendKind;
 
-use crate::engine::BackendKind;
 #[cfg(feature = "in-process")]
 use crate::in_process::InProcess;
 #[cfg(feature = "in-process")]

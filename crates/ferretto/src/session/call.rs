@@ -8,8 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use ferretto_engine::lock;
+
 use super::SessionError;
-use crate::engine::lock;
 
 type Callback<T> = Box<dyn FnOnce(Result<T, SessionError>) + Send>;
 type Reclaim<T> = Box<dyn FnOnce(T) + Send>;

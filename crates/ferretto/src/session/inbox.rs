@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use ferretto_client::ConsumerWaker;
+use ferretto_engine::lock;
 use ferretto_proto::TraceConfig;
 use ferretto_shm::fork;
 use rustix::fd::OwnedFd;
@@ -14,7 +15,6 @@ use super::SessionError;
 use super::answer::Question;
 use super::call::{Completer, Deadline};
 use super::event::SessionEvent;
-use crate::engine::lock;
 
 /// What others ask of a session's thread.
 pub(super) enum Command {

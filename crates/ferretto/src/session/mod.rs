@@ -30,13 +30,13 @@ mod inbox;
 mod policy;
 mod track_events;
 
-pub use crate::engine::BackendKind;
 pub use backend::Backend;
 pub use call::Call;
 pub use config::{Buffer, Compression, RecordingConfig, TriggerMode};
 pub use error::SessionError;
 pub use event::SessionEvent;
 pub use ferretto_client::ClonedSession;
+pub use ferretto_engine::BackendKind;
 pub use policy::{PolicyRequest, set_policy};
 pub use track_events::TrackEvents;
 

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use ferretto_engine::BackendKind;
+
 use super::inbox::Inbox;
-use crate::engine::BackendKind;
 
 type Policy = Arc<dyn Fn(PolicyRequest) + Send + Sync>;
 

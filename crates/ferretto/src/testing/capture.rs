@@ -3,12 +3,12 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use ferretto_engine::lock;
 use ferretto_proto::DataSourceConfig;
 use ferretto_proto::data_source_config::BufferExhaustedPolicy;
 
 use super::trace::Trace;
 use crate::decode::TrackKind;
-use crate::engine::lock;
 use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 use crate::{Backends, Options};
 

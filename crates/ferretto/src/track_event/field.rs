@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use ferretto_engine::EventEncoder;
 use ferretto_format::Fnv1a;
 
-use super::buffer::EventEncoder;
 use super::time::Timestamp;
 use super::track::Track;
 use super::value::{Argument, Arguments};

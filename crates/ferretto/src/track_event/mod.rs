@@ -3,14 +3,13 @@
 //! The macros are the usual way to write them. [`emit`] and its like are for those who find out at run time what an
 //! event consists of.
 
-mod buffer;
 mod category;
 mod clock;
 mod emit;
 mod event;
+mod fast;
 mod field;
 mod filter;
-mod identity;
 mod interner;
 mod listeners;
 mod registry;
@@ -24,7 +23,6 @@ mod track;
 mod unique;
 mod value;
 
-pub use buffer::{EventBuffer, EventEncoder};
 #[doc(hidden)]
 pub use category::is_valid_name;
 pub use category::{Category, CategoryChange};
@@ -35,9 +33,9 @@ pub use emit::{
     DynamicCategory, Selector, Slice, dynamic, emit, emit_counter, emit_slice, emit_state,
 };
 pub use event::{CounterValue, Kind, Name};
+#[doc(inline)]
+pub use ferretto_engine::{EventBuffer, EventEncoder};
 pub use field::{Correlation, Field, Flow, Frame, LogBody, LogMessage, Priority, SourceLocation};
-#[doc(hidden)]
-pub use identity::{Process, Thread};
 #[doc(hidden)]
 pub use listeners::Listeners;
 #[doc(hidden)]
@@ -61,14 +59,12 @@ pub(crate) use thread::flush as flush_thread;
 
 use std::sync::Arc;
 
+use ferretto_engine::Slots;
+
 use self::filter::Filter;
-use crate::engine::Slots;
 
 /// The recordings that want track events.
-#[cfg(not(loom))]
 static SLOTS: Slots<Arc<Filter>> = Slots::new();
-#[cfg(loom)]
-static SLOTS: std::sync::LazyLock<Slots<Arc<Filter>>> = std::sync::LazyLock::new(Slots::new);
 
 /// Makes categories known to recordings at once, rather than each when it is first used, so that people can choose before
 /// anything is recorded. May be called before tracing is started; [`categories!`](crate::categories) makes tables.

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ferretto_engine::{self as engine, lock};
 use ferretto_proto::fields::{track_event_category, track_event_descriptor};
 use ferretto_shm::fork::{AppendList, PerProcess};
 
 use super::category::{Category, CategoryChange};
 use super::filter::Filter;
-use crate::engine::{self, lock};
 
 /// Called when a recording starts or stops to record a category.
 type Notice = Arc<dyn Fn(CategoryChange) + Send + Sync>;
@@ -93,7 +93,7 @@ impl Registry {
 
 /// What turns one set of slots into another.
 fn changes(before: u32, after: u32) -> impl Iterator<Item = CategoryChange> {
-    crate::engine::bits(before ^ after).map(move |instance| CategoryChange {
+    ferretto_engine::bits(before ^ after).map(move |instance| CategoryChange {
         instance,
         is_enabled: after >> instance & 1 != 0,
         is_enabled_anywhere: after != 0,

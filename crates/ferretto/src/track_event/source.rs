@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use ferretto_engine::{
+    self as engine, Completion, FlushFlags, Registration, Setup, Source, Target, point, settings,
+};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
 use super::filter::Filter;
 use super::{SLOTS, registry, thread};
-use crate::engine::{
-    self, Completion, FlushFlags, Registration, Setup, Source, Target, point, settings,
-};
 
 /// The number of the data source.
 static NUMBER: AtomicUsize = AtomicUsize::new(usize::MAX);

@@ -2,13 +2,12 @@
 
 use std::cell::RefCell;
 
+use ferretto_engine::{EventBuffer, MAX_INSTANCES, Process, Thread, bits, point};
+
 use super::SLOTS;
-use super::buffer::EventBuffer;
 use super::clock;
 use super::event::{Event, ShortEvent};
-use super::identity::{Process, Thread};
 use super::sequence::Sequence;
-use crate::engine::{MAX_INSTANCES, bits, point};
 
 thread_local! {
     static THREAD: RefCell<State> = const { RefCell::new(State::new()) };

@@ -1,12 +1,14 @@
 //! The fields of an event.
 
+use ferretto_engine::{EventBuffer, EventEncoder};
 use ferretto_proto::fields::{log_message, track_event};
+use ferretto_wire::Sink as _;
 
 use super::prefix::Key;
 use super::{MAX_COUNTERS, Sequence, When};
-use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::category::Category;
 use crate::track_event::event::{Categories, CounterValue, Event, Kind, Name, Place};
+use crate::track_event::fast;
 use crate::track_event::field::{Correlation, Field, Frame, LogBody, LogMessage};
 use crate::track_event::value::{Annotation, Argument, Arguments};
 
@@ -68,7 +70,7 @@ impl Sequence {
                     return self.write_prefix(buffer, event.kind, category, name);
                 }
                 (Categories::None, None) => {
-                    return buffer.put_varint::<{ track_event::TYPE }>(event.kind as u64);
+                    return fast::put_varint::<{ track_event::TYPE }>(buffer, event.kind as u64);
                 }
                 _ => {}
             }
@@ -88,7 +90,7 @@ impl Sequence {
         match self.prefixes.get(key) {
             Some(prefix) => {
                 let (fields, length) = prefix.fields();
-                buffer.write_known(&fields.to_le_bytes(), length);
+                buffer.write_short(&fields.to_le_bytes(), length);
             }
             None => self.write_new_prefix(buffer, key, kind, category, name),
         }
@@ -258,13 +260,11 @@ impl Sequence {
     ) {
         use ferretto_proto::fields::debug_annotation;
 
-        let annotation = buffer.begin_nested(track_event::DEBUG_ANNOTATIONS);
-        EventEncoder::new(buffer).string(debug_annotation::NAME, name);
-        value.write(&mut Annotation::new(
-            &mut EventEncoder::new(buffer),
-            &mut self.interner,
-        ));
-        buffer.end_nested(annotation);
+        let mut event = EventEncoder::new(buffer);
+        let annotation = event.begin_nested(track_event::DEBUG_ANNOTATIONS);
+        event.string(debug_annotation::NAME, name);
+        value.write(&mut Annotation::new(&mut event, &mut self.interner));
+        event.end_nested(annotation);
     }
 
     fn write_log(&mut self, buffer: &mut EventBuffer, message: LogMessage<'_>) {

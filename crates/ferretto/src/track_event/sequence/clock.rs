@@ -1,11 +1,12 @@
 //! How events and their packets begin: with a time.
 
+use ferretto_engine::{EventBuffer, EventEncoder};
 use ferretto_format::EventClocks;
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::Mark;
 
-use crate::track_event::buffer::{EventBuffer, EventEncoder};
+use crate::track_event::fast;
 use crate::track_event::time::Timestamp;
 
 /// Begins the packet of an event: its time, and the message.
@@ -21,7 +22,7 @@ pub(super) fn begin_event(
         && let Some(difference) = clocks.difference(now)
     {
         clocks.advance(now);
-        return buffer.begin_event(difference);
+        return fast::begin_event(buffer, difference);
     }
     begin_unusual_event(clocks, buffer, now, time)
 }
@@ -35,7 +36,7 @@ fn begin_unusual_event(
 ) -> Mark {
     buffer.clear();
     write(clocks, buffer, now, time, NEEDS_INCREMENTAL_STATE);
-    buffer.begin_nested(trace_packet::TRACK_EVENT)
+    EventEncoder::new(buffer).begin_nested(trace_packet::TRACK_EVENT)
 }
 
 /// Writes the fields that every packet begins with.

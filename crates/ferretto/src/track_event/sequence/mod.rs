@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
+use ferretto_engine::{EventBuffer, EventEncoder, Identity, Process, Thread};
 use ferretto_format::{EventClocks, IncrementalState};
 use ferretto_proto::fields::trace_packet;
 
@@ -20,12 +21,11 @@ use self::dynamic::Decisions;
 use self::prefix::{Key, Prefixes};
 use self::thread_time::ThreadTime;
 use self::uuids::Uuids;
-use super::buffer::{EventBuffer, EventEncoder, short_timestamp};
 use super::clock as event_clock;
 use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
+use super::fast::short_timestamp;
 use super::field::Field;
 use super::filter::Filter;
-use super::identity::{Identity, Process, Thread};
 use super::interner::Interner;
 use super::time::Timestamp;
 use super::track::{Marker, Track};
@@ -209,7 +209,7 @@ impl Sequence {
     ) {
         let body = clock::begin_event(&mut self.clocks, buffer, when.now, when.given);
         self.write_body(buffer, when, event, track);
-        buffer.end_nested(body);
+        EventEncoder::new(buffer).end_nested(body);
         if !self.interner.pending().is_empty() {
             self.write_interned(buffer);
         }

@@ -2,8 +2,8 @@
 
 use ferretto_proto::fields::track_event;
 
-use crate::track_event::buffer::{EVENT, EVENT_LENGTH};
 use crate::track_event::event::Kind;
+use crate::track_event::fast::{EVENT, EVENT_LENGTH};
 
 /// How many are kept. Two events that fall on the same place take turns, which costs some nanoseconds.
 const PLACES: usize = 64;

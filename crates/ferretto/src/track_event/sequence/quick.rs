@@ -6,8 +6,8 @@ use ferretto_wire::varint_bits;
 
 use super::Sequence;
 use super::prefix::{self, Key};
-use crate::track_event::buffer::{EVENT_LENGTH, short_timestamp};
 use crate::track_event::event::{Categories, CounterValue, Event, Name, Place};
+use crate::track_event::fast::{EVENT_LENGTH, short_timestamp};
 use crate::track_event::field::Field;
 use crate::track_event::track::Track;
 

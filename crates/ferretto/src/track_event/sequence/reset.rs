@@ -1,11 +1,10 @@
 //! What comes before the first event, and before the first one after a loss.
 
+use ferretto_engine::{EventBuffer, EventEncoder, settings};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 
 use super::{Sequence, When, clock};
-use crate::engine::settings;
-use crate::track_event::buffer::{EventBuffer, EventEncoder};
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
 impl Sequence {

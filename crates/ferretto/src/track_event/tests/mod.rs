@@ -11,17 +11,16 @@ mod tracks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ferretto_engine::{EventBuffer, Process, Thread};
 use ferretto_shm::{
     Arbiter, ArbiterOptions, ChunkFlags, ExhaustedPolicy, Outlet, PageSize, Region, ServiceRegion,
 };
 use ferretto_wire::{Encoder, Field as FieldOf, Fields, decode_varint, encode};
 
-use super::buffer::EventBuffer;
 use super::category::Category;
 use super::event::{Categories, CounterValue, Event, Kind, Name, Place, ShortEvent};
 use super::field::Field;
 use super::filter::Filter;
-use super::identity::{Process, Thread};
 use super::sequence::Sequence;
 use super::time::Timestamp;
 use super::track::{CounterTrack, StateTrack, Track};

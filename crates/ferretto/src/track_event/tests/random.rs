@@ -257,7 +257,7 @@ impl Script {
     }
 }
 
-const IDENTITY: crate::track_event::identity::Identity = crate::track_event::identity::Identity {
+const IDENTITY: ferretto_engine::Identity = ferretto_engine::Identity {
     process: 0x1122_3344_5566_7788,
     thread: 0x1122_3344_5566_671b,
 };

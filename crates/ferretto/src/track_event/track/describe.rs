@@ -1,5 +1,6 @@
 //! How recordings are told what a track is.
 
+use ferretto_engine::{Identity, Process, Thread};
 use ferretto_proto::fields::{
     counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
 };
@@ -7,7 +8,6 @@ use ferretto_wire::{Encoder, Sink};
 
 use super::{CounterTrack, Merge, Shape, Track};
 use crate::track_event::event::Name;
-use crate::track_event::identity::{Identity, Process, Thread};
 
 /// The type of a counter that shows processor time.
 const THREAD_TIME: u64 = 1;

@@ -8,10 +8,10 @@ pub use counter::{AsCounter, AsState, CounterTrack, StateTrack, Unit};
 pub(super) use describe::{Marker, describe};
 pub(super) use registered::description;
 
+use ferretto_engine::Identity;
 use ferretto_format::Fnv1a;
 
 use super::event::Name;
-use super::identity::Identity;
 
 /// Sets the numbers of named tracks apart from others.
 const NAMED: u64 = 0xcd57_1ec5_ead3_7024;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use ferretto_engine::lock;
+use ferretto_engine::{Process, Thread};
 use ferretto_shm::fork::PerProcess;
 
 use super::{CounterTrack, Marker, StateTrack, Track, describe};
-use crate::engine::lock;
-use crate::track_event::identity::{Process, Thread};
 use crate::track_event::thread;
 
 /// By number. Those of the parent of a forked process belong to other tracks.

@@ -6,6 +6,7 @@ use ferretto_proto::fields::debug_annotation as field;
 use ferretto_wire::{Encoder, Sink};
 
 use crate::track_event::EventEncoder;
+use crate::track_event::fast;
 use crate::track_event::interner::Interner;
 
 /// How deep dictionaries and arrays may be nested.
@@ -146,7 +147,7 @@ impl<'a> Annotation<'a> {
 
     #[inline(always)]
     fn put_varint<const FIELD: u32>(&mut self, value: u64) {
-        self.encoder.sink().put_varint::<FIELD>(value);
+        fast::put_varint::<FIELD>(self.encoder.sink(), value);
     }
 
     /// A truth value.

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use ferretto_engine::{EventBuffer, EventEncoder};
+
 use super::annotation::{Annotation, Argument};
-use crate::track_event::buffer::{EventBuffer, EventEncoder};
+
+use crate::track_event::fast;
 use crate::track_event::interner::Interner;
 
 /// Takes arguments one after the other. See [`Field::Arguments`](crate::track_event::Field::Arguments).
@@ -31,12 +34,12 @@ impl<'a> Arguments<'a> {
     #[inline]
     pub fn argument_with(&mut self, name: &'static str, write: impl FnOnce(&mut Annotation<'_>)) {
         let number = self.interner.argument(name);
-        let place = self.buffer.begin_annotation(number);
+        let place = fast::begin_annotation(self.buffer, number);
         write(&mut Annotation::new(
             &mut EventEncoder::new(self.buffer),
             self.interner,
         ));
-        self.buffer.end_nested(place);
+        EventEncoder::new(self.buffer).end_nested(place);
     }
 }
 

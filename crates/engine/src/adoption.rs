@@ -3,7 +3,7 @@
 use ferretto_proto::DataSourceConfig;
 
 /// Whether two configs want the same, apart from what only the service can know.
-pub(crate) fn is_same(startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
+pub fn is_same(startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
     essence(startup) == essence(config)
 }
 

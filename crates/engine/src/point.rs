@@ -107,6 +107,6 @@ pub(super) fn generation() -> u32 {
 }
 
 /// Has every thread look through what it holds.
-pub(crate) fn request_collection() {
+pub(super) fn request_collection() {
     GENERATION.fetch_add(1, Ordering::Release);
 }

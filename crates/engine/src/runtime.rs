@@ -166,11 +166,11 @@ pub fn backends() -> Vec<BackendKind> {
 }
 
 /// Records before a service asks. Returns whether this process takes part in recordings at all.
-pub(crate) fn begin_startup(request: StartupRequest) -> bool {
+pub fn begin_startup(request: StartupRequest) -> bool {
     queue::send(Command::Startup(Box::new(request)))
 }
 
 /// Ends what of that no service has asked for yet.
-pub(crate) fn abort_startup(number: u64) {
+pub fn abort_startup(number: u64) {
     queue::send(Command::AbortStartup(number));
 }

@@ -7,10 +7,10 @@ use ferretto_proto::DataSourceConfig;
 use ferretto_proto::fields::trace_packet;
 
 use super::guarded;
-use crate::engine::completion::Completion;
-use crate::engine::outlet::Outlet;
-use crate::engine::queue::Done;
-use crate::engine::source::Kind;
+use crate::completion::Completion;
+use crate::outlet::Outlet;
+use crate::queue::Done;
+use crate::source::Kind;
 
 /// A reason of TracePacket's: something is missing, because its writer gave it up.
 const ABANDONED: u64 = 1 | 128;

@@ -3,7 +3,7 @@
 use ferretto_format::Fnv1a;
 use ferretto_shm::fork::{PerProcess, forks};
 
-use crate::engine::settings;
+use super::settings::settings;
 
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,15 +63,18 @@ impl Thread {
     }
 }
 
-/// The numbers of the tracks of this process and of the thread, on which those of other tracks depend.
+/// The uuids of the tracks of a process and of a thread, on which those of other tracks depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) process: u64,
-    pub(crate) thread: u64,
+pub struct Identity {
+    /// The uuid of the process's track.
+    pub process: u64,
+    /// The uuid of the thread's track.
+    pub thread: u64,
 }
 
 impl Identity {
-    pub(crate) fn of(process: &Process, thread: &Thread) -> Self {
+    /// Returns the identity of a thread of a process.
+    pub fn of(process: &Process, thread: &Thread) -> Self {
         Self {
             process: process.track,
             thread: thread.track(process),
@@ -79,7 +82,7 @@ impl Identity {
     }
 
     /// That of the calling thread.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         Self::of(Process::current(), &Thread::current())
     }
 }

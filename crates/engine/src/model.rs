@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::point;
 use super::slots::{Slots, Target, bits};
-use crate::engine::outlet::Outlet;
+use crate::outlet::Outlet;
 
 /// What a thread keeps: the epoch it belongs to, the clears seen, and which instance it is of.
 type Kept = Option<(u64, u32, u32)>;

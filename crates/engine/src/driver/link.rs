@@ -7,7 +7,7 @@ use std::time::Instant;
 use ferretto_client::{Producer, ProducerHandle};
 
 use super::flushes::Flushes;
-use crate::engine::backend::BackendKind;
+use crate::backend::BackendKind;
 
 /// Most triggers that wait for a connection.
 const MAX_TRIGGERS: usize = 1024;

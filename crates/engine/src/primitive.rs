@@ -14,7 +14,7 @@ pub(super) use std::sync::{
 
 /// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is consistent
 /// between any two statements.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)

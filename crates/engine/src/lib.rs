@@ -11,7 +11,10 @@ mod backend;
 mod completion;
 mod connections;
 mod driver;
+mod event_buffer;
 mod farewell;
+mod identity;
+mod interceptor;
 #[cfg(all(loom, test))]
 mod model;
 mod outlet;
@@ -26,8 +29,14 @@ mod startup;
 
 pub use backend::{Backend, BackendKind, Way};
 pub use completion::Completion;
+pub use event_buffer::{EventBuffer, EventEncoder};
+pub use identity::{Identity, Process, Thread};
+pub use interceptor::{InterceptorFactory, provide_interceptor, register_interceptor};
 pub use outlet::Outlet;
-pub use runtime::{backends, is_started, revive, start, sync, trigger, wait_for_recordings};
+pub use runtime::{
+    abort_startup, backends, begin_startup, is_started, revive, start, sync, trigger,
+    wait_for_recordings,
+};
 pub use settings::{Settings, settings, settle};
 pub use slots::{MAX_INSTANCES, Opened, Slots, Target, UNKNOWN, bits};
 pub use source::{
@@ -35,7 +44,6 @@ pub use source::{
     update,
 };
 
-pub(crate) use adoption::is_same as is_same_config;
-pub(crate) use primitive::lock;
-pub(crate) use runtime::{abort_startup, begin_startup};
-pub(crate) use startup::{StartupEvent, StartupRequest};
+pub use adoption::is_same as is_same_config;
+pub use primitive::lock;
+pub use startup::{StartupEvent, StartupRequest};

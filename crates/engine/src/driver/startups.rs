@@ -8,8 +8,8 @@ use ferretto_proto::DataSourceConfig;
 
 use super::instance::Stage;
 use super::{Driver, guarded};
-use crate::engine::outlet::Destination;
-use crate::engine::startup::{StartupEvent, StartupRequest};
+use crate::outlet::Destination;
+use crate::startup::{StartupEvent, StartupRequest};
 
 /// Startup tracing that is not over.
 #[derive(Debug, Default)]

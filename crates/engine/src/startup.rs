@@ -8,22 +8,22 @@ use ferretto_proto::DataSourceConfig;
 use super::backend::BackendKind;
 
 /// What startup tracing is to do.
-pub(crate) struct StartupRequest {
+pub struct StartupRequest {
     /// Tells it from others.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Which service is expected to ask.
-    pub(crate) backend: BackendKind,
+    pub backend: BackendKind,
     /// What it is expected to ask for.
-    pub(crate) configs: Vec<DataSourceConfig>,
+    pub configs: Vec<DataSourceConfig>,
     /// When to give up.
-    pub(crate) deadline: Option<Instant>,
+    pub deadline: Option<Instant>,
     /// Who wants to know.
-    pub(crate) observer: Box<dyn FnMut(StartupEvent) + Send>,
+    pub observer: Box<dyn FnMut(StartupEvent) + Send>,
 }
 
 /// What becomes of startup tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StartupEvent {
+pub enum StartupEvent {
     /// So many data sources are recording.
     SetUp(usize),
     /// All of them are part of recordings now.
