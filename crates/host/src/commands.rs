@@ -87,6 +87,7 @@ impl Reactor {
             Command::ReportWaiting { waiting } => {
                 self.notices.report(&Notice::Waiting(waiting));
             }
+            Command::Report { problem } => self.notices.report(&Notice::Service(problem)),
             Command::Disconnect { client } => self.close_after_flush(client),
         }
     }

@@ -143,6 +143,9 @@ pub enum Notice {
     /// A session cannot end because of data sources that do not answer.
     #[error("{}", waiting_text(.0))]
     Waiting(Waiting),
+    /// Something is not as somebody asked for.
+    #[error("{0}")]
+    Service(String),
     /// A connection could not be accepted; it is tried again soon.
     #[error("a connection could not be accepted: {0}")]
     AcceptFailed(#[source] io::Error),

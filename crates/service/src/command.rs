@@ -140,6 +140,11 @@ pub enum Command {
         /// For which.
         waiting: Waiting,
     },
+    /// Tell the operator of something that is not as somebody asked for. Of no use to who has none.
+    Report {
+        /// A sentence. What clients called things is quoted in it.
+        problem: String,
+    },
     /// Close the connection, after what is queued for it was sent. Answered with `Disconnected`.
     Disconnect {
         /// The connection.

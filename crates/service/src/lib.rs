@@ -25,7 +25,7 @@
 //! # Features
 //!
 //! All of what configs may ask for is there by default; a program that embeds the service may do
-//! without `deflate`, `priority` and `regex`, and so without their dependencies. A config that asks
+//! without `deflate`, `priority`, `protovm` and `regex`, and so without their dependencies. A config that asks
 //! for what was not built in is refused, with a sentence that names the feature.
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::buffer::TraceBuffer;
+use crate::buffer::{TraceBuffer, VmAbort, VmError, VmSetup};
 use crate::limits::BufferId;
 
 /// All trace buffers.
@@ -10,6 +10,8 @@ use crate::limits::BufferId;
 pub(crate) struct BufferPool {
     buffers: BTreeMap<BufferId, TraceBuffer>,
     last: BufferId,
+    /// Some of them had machines at some time.
+    with_vms: bool,
 }
 
 impl BufferPool {
@@ -33,6 +35,24 @@ impl BufferPool {
 
     pub(crate) fn get_mut(&mut self, id: BufferId) -> Option<&mut TraceBuffer> {
         self.buffers.get_mut(&id)
+    }
+
+    /// See [`TraceBuffer::set_up_vm`].
+    pub(crate) fn set_up_vm(&mut self, id: BufferId, setup: &VmSetup<'_>) -> Result<(), VmError> {
+        let Some(buffer) = self.buffers.get_mut(&id) else {
+            return Ok(());
+        };
+        self.with_vms = true;
+        buffer.set_up_vm(setup)
+    }
+
+    /// What machines gave up since this was last asked for.
+    pub(crate) fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
+        if !self.with_vms {
+            return Vec::new();
+        }
+        let buffers = self.buffers.values_mut();
+        buffers.flat_map(TraceBuffer::take_vm_aborts).collect()
     }
 
     /// Puts another buffer in the place of this one, and returns it.

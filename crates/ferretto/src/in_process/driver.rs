@@ -269,6 +269,8 @@ impl Driver {
             Command::CloseFile { file } => self.files.close(file),
             // The trace says it, too.
             Command::ReportWaiting { .. } => {}
+            // A program has no operator.
+            Command::Report { .. } => {}
             Command::Disconnect { client } => self.lost.push(client),
         }
     }

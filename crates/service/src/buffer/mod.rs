@@ -31,6 +31,7 @@ mod ring;
 mod sequence;
 mod stats;
 mod turnover;
+mod vms;
 mod write;
 
 use std::collections::VecDeque;
@@ -39,11 +40,13 @@ pub use ferretto_format::Loss;
 pub use packet::{Fragments, Packet};
 pub use patch::Patch;
 pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
+pub use vms::{VmAbort, VmError, VmSetup, VmState};
 
 use read::{Current, Cursor, Piece};
 use ring::{Ring, flag};
 use sequence::{Consumed, Sequences};
 use stats::Histograms;
+use vms::Machines;
 
 /// Number the service gives to a producer.
 pub type ProducerId = u16;
@@ -182,6 +185,8 @@ pub struct TraceBuffer {
     pieces: Vec<Piece>,
     /// See [`pieces_examined`](Self::pieces_examined).
     examined: u64,
+    /// What packets are offered to before they are overwritten.
+    vms: Option<Box<Machines>>,
 }
 
 impl TraceBuffer {
@@ -210,6 +215,7 @@ impl TraceBuffer {
             histograms: Histograms::default(),
             pieces: Vec::new(),
             examined: 0,
+            vms: None,
         })
     }
 
@@ -240,6 +246,10 @@ impl TraceBuffer {
             histograms: self.histograms.clone(),
             pieces: Vec::new(),
             examined: 0,
+            vms: self
+                .vms
+                .as_ref()
+                .map(|machines| Box::new(machines.copied())),
         })
     }
 
@@ -286,7 +296,8 @@ impl TraceBuffer {
     /// Bytes of memory it takes, the index included.
     pub fn memory_usage(&self) -> u64 {
         let index = self.sequences.memory() + self.histograms.memory();
-        self.used_size() + index as u64
+        let vms = self.vms.as_ref().map_or(0, |machines| machines.memory());
+        self.used_size() + index as u64 + vms
     }
 
     /// Whether anything was ever stored.

@@ -306,14 +306,18 @@ impl TraceBuffer {
     }
 
     fn evict_chunk(&mut self, at: u32, header: ChunkHeader) {
-        if self.evict_untouched(at, header) {
+        let feeds_vm = self.feeds_vm(header.slot);
+        if !feeds_vm && self.evict_untouched(at, header) {
             return;
         }
         let sequence = self.sequences.get(header.slot);
         let writer = sequence.map(|sequence| (sequence.producer, sequence.writer));
-        let mut lost = self.erase_at_once(header.slot, at);
+        let mut lost = !feeds_vm && self.erase_at_once(header.slot, at);
         while self.advance(header.slot, Some(at), Mode::Erase) {
             lost = true;
+            if let Some((producer, _)) = writer.filter(|_| feeds_vm) {
+                self.offer_to_vms(producer);
+            }
         }
         if lost
             && let Some((producer, writer)) = writer

@@ -193,6 +193,7 @@ impl Service {
             Event::FileWritten { file, bytes } => self.file_written(file, bytes),
             Event::FileFailed { file, error } => self.file_failed(file, error),
         }
+        self.report_vm_aborts();
         self.deliver_observed();
     }
 

@@ -149,11 +149,16 @@ impl Service {
             .name
             .clone()
             .unwrap_or_default();
+        let with_program = session.config.data_sources[source]
+            .config
+            .protovm_config
+            .as_option()
+            .is_some();
         let offers: Vec<(ProducerId, DataSourceDescriptor)> = self
             .registry
             .offers(&name)
             .filter(|offer| chosen(session, offer.producer))
-            .map(|offer| (offer.producer, flags_of(&offer.descriptor)))
+            .map(|offer| (offer.producer, needed_of(&offer.descriptor, with_program)))
             .collect();
         offers
             .iter()
@@ -209,6 +214,7 @@ impl Service {
             ..Default::default()
         };
         self.notify_instance(id, key, &instance);
+        self.set_up_vm(&instance, buffer, producer_id, descriptor);
         let session = self.sessions.get_mut(&id)?;
         session.senders.insert(producer_id, sender);
         session.instances.insert(key, instance);
@@ -321,9 +327,15 @@ impl Service {
     }
 }
 
-/// The part of a descriptor an instance depends on; the rest can be large.
-fn flags_of(descriptor: &DataSourceDescriptor) -> DataSourceDescriptor {
+/// The part of a descriptor an instance depends on; the rest can be large. Without the program, only that there is one is
+/// known.
+fn needed_of(descriptor: &DataSourceDescriptor, with_program: bool) -> DataSourceDescriptor {
+    let program = descriptor.protovm_program.as_ref();
     DataSourceDescriptor {
+        protovm_program: program.map(|program| match with_program {
+            true => program.clone(),
+            false => Vec::new(),
+        }),
         will_notify_on_start: descriptor.will_notify_on_start,
         will_notify_on_stop: descriptor.will_notify_on_stop,
         handles_incremental_state_clear: descriptor.handles_incremental_state_clear,

@@ -18,6 +18,7 @@ mod stats;
 mod stream;
 pub(crate) mod triggers;
 pub(crate) mod validate;
+mod vms;
 
 use std::collections::BTreeMap;
 

@@ -11,6 +11,7 @@ use ferretto_wire::{Encoder, encode};
 use super::events::{Event, Value};
 use super::triggers::Received;
 use super::{ConcurrentEvent, State, Uuid};
+use crate::buffer::VmState;
 use crate::clocks::Clocks;
 use crate::options::{ExtensionDescriptor, ServiceOptions};
 use crate::packet::SequenceIds;
@@ -115,6 +116,29 @@ impl Header {
                 }
             });
             self.write(packet);
+        })
+    }
+
+    /// The states of the machines, which the packets behind it go on from.
+    pub(crate) fn protovms(self, vms: &[VmState<'_>]) -> Vec<u8> {
+        use trace_packet::proto_vms::{
+            INSTANCE, instance::MEMORY_LIMIT_KB, instance::PRODUCER_ID, instance::PROGRAM,
+            instance::STATE,
+        };
+        encode(|packet| {
+            packet.nested(trace_packet::PROTOVMS, |message| {
+                for vm in vms {
+                    message.nested(INSTANCE, |instance| {
+                        instance.bytes(PROGRAM, vm.program);
+                        instance.bytes(STATE, &vm.state);
+                        instance.varint(MEMORY_LIMIT_KB, vm.memory_limit_kb.into());
+                        for producer in &vm.producers {
+                            instance.varint(PRODUCER_ID, (*producer).into());
+                        }
+                    });
+                }
+            });
+            self.write_without_clock(packet);
         })
     }
 

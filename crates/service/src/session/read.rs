@@ -58,6 +58,12 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
         };
+        if beginning {
+            let vms = session.vms(&self.buffers);
+            if !vms.is_empty() {
+                out.own(&header.protovms(&vms));
+            }
+        }
         let more = session.emit_data(&mut self.buffers, threshold, &mut out);
         if !more {
             session.record_read_completed(&now);

@@ -85,6 +85,8 @@ pub(crate) enum EnableError {
     Boost(String),
     NoOutput,
     Compression(NoDeflate),
+    /// Upstream has it always.
+    NoProtoVm,
     CreateFile(String),
     /// Upstream creates it.
     OutputPath(String, String),
@@ -148,6 +150,7 @@ ferretto_wire::error_text! {
             "When write_into_file==true either a FD needs to be passed or output_path must be populated (but \
              not both)",
         Self::Compression(error) => "{error}",
+        Self::NoProtoVm => "This service was built without ProtoVM (feature \"protovm\" of ferretto-service)",
         Self::OutputPath(path, why) => "The service does not create the trace file {path}: {why}",
         Self::CreateFile(reason) => "Failed to create the trace file {reason}",
         Self::BufferSizes => "Failed to allocate tracing buffers: Invalid buffer sizes",
@@ -212,6 +215,9 @@ pub(crate) fn check_config(
         if source.config.encoded_len() as usize > MAX_SOURCE_CONFIG {
             let name = text(source.config.name.as_deref().unwrap_or_default());
             return Err(EnableError::SourceTooLarge(name));
+        }
+        if !cfg!(feature = "protovm") && source.config.protovm_config.as_option().is_some() {
+            return Err(EnableError::NoProtoVm);
         }
         sources.push(Source {
             patterns,

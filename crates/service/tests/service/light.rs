@@ -76,6 +76,19 @@ fn without_priorities_configs_with_one_are_refused() {
 }
 
 #[test]
+#[cfg(not(feature = "protovm"))]
+fn without_protovm_configs_with_it_are_refused() {
+    let folded = refusal(|config| {
+        let source = config.data_sources[0].config.get_or_insert_default();
+        source.protovm_config = Some(Default::default()).into();
+    });
+    assert_eq!(
+        folded.unwrap(),
+        "This service was built without ProtoVM (feature \"protovm\" of ferretto-service)"
+    );
+}
+
+#[test]
 fn all_else_is_accepted() {
     assert_eq!(refusal(|config| config.duration_ms = Some(1000)), None);
 }

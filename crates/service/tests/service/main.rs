@@ -24,6 +24,8 @@ mod lifecycle;
 mod light;
 #[cfg(feature = "priority")]
 mod priority;
+#[cfg(feature = "protovm")]
+mod protovm;
 mod queries;
 mod quotas;
 mod reading;

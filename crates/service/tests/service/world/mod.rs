@@ -76,6 +76,8 @@ pub struct World {
     pub disconnects: Vec<ClientId>,
     /// Who was waited for at the ends of sessions.
     pub waited_for: Vec<Waiting>,
+    /// What the operator was told.
+    pub problems: Vec<String>,
     /// What the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
     /// Whether answers about memory and files are kept until [`World::deliver_late`].
@@ -120,6 +122,7 @@ impl World {
             relay_replies: Vec::new(),
             disconnects: Vec::new(),
             waited_for: Vec::new(),
+            problems: Vec::new(),
             brought: VecDeque::new(),
             slow: false,
             late: VecDeque::new(),
@@ -503,6 +506,10 @@ impl World {
                 Some(region) => Event::SharedMemoryReady { client, region },
                 None => Event::SharedMemoryFailed { client },
             }),
+            Command::Report { problem } => {
+                self.problems.push(problem);
+                None
+            }
             Command::ReportWaiting { waiting } => {
                 self.waited_for.push(waiting);
                 None

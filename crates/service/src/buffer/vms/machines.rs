@@ -1,0 +1,159 @@
+//! The machines themselves.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use ferretto_protovm::{Outcome, Program, Vm};
+
+use super::{MACHINES_PER_USER, VmAbort, VmError, VmSetup, VmState};
+use crate::buffer::{Identity, ProducerId};
+
+/// Bytes that a program takes once it is decoded, at most, for each byte it is encoded in.
+const DECODED: u64 = 64;
+
+/// The machines of a buffer, in the order they were set up.
+#[derive(Debug, Default)]
+pub(in crate::buffer) struct Machines {
+    all: Vec<Machine>,
+    aborts: Vec<VmAbort>,
+}
+
+#[derive(Debug)]
+struct Machine {
+    /// Name of the data source.
+    source: Box<[u8]>,
+    program: Program,
+    memory_limit_kb: u32,
+    producers: BTreeSet<ProducerId>,
+    /// Whose it is: that of the first producer.
+    user: Option<u32>,
+    state: State,
+    /// Patches it gave up.
+    aborts: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Live(Box<Vm>),
+    /// Of a copy of a buffer, which nothing is overwritten in.
+    Copied(Vec<u8>),
+}
+
+impl Machines {
+    pub(super) fn set_up(&mut self, setup: &VmSetup<'_>) -> Result<(), VmError> {
+        let same = |one: &&mut Machine| {
+            *one.source == *setup.source && one.program.as_bytes() == setup.program
+        };
+        if let Some(machine) = self.all.iter_mut().find(same) {
+            machine.producers.insert(setup.producer);
+            return Ok(());
+        }
+        let user = user(setup.identity);
+        if self.all.iter().filter(|one| one.user == user).count() >= MACHINES_PER_USER {
+            return Err(VmError::TooMany);
+        }
+        let program = Program::parse(setup.program);
+        let program = program.map_err(|error| VmError::Program(error.to_string()))?;
+        let limit = u64::from(setup.memory_limit_kb) * 1024;
+        self.all.push(Machine {
+            source: setup.source.into(),
+            state: State::Live(Box::new(Vm::new(program.clone(), limit))),
+            program,
+            memory_limit_kb: setup.memory_limit_kb,
+            producers: BTreeSet::from([setup.producer]),
+            user,
+            aborts: 0,
+        });
+        Ok(())
+    }
+
+    /// Whether there is a machine for packets of this producer.
+    pub(super) fn want(&self, producer: ProducerId) -> bool {
+        let mut all = self.all.iter();
+        all.any(|machine| machine.producers.contains(&producer))
+    }
+
+    /// Offers a packet of this producer to one machine after the other, until one takes it.
+    pub(super) fn apply(&mut self, producer: ProducerId, packet: &[u8]) {
+        for machine in &mut self.all {
+            if !machine.producers.contains(&producer) {
+                continue;
+            }
+            let State::Live(vm) = &mut machine.state else {
+                continue;
+            };
+            match vm.apply(packet) {
+                Outcome::Applied => return,
+                Outcome::Rejected => {}
+                Outcome::Aborted(abort) => {
+                    machine.aborts += 1;
+                    if is_power_of_ten(machine.aborts) {
+                        self.aborts.push(VmAbort {
+                            source: machine.source.to_vec(),
+                            count: machine.aborts,
+                            reason: abort.to_string(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn take_aborts(&mut self) -> Vec<VmAbort> {
+        std::mem::take(&mut self.aborts)
+    }
+
+    pub(super) fn states(&self) -> impl Iterator<Item = VmState<'_>> {
+        self.all.iter().map(|machine| VmState {
+            program: machine.program.as_bytes(),
+            state: match &machine.state {
+                State::Live(vm) => Cow::Owned(vm.state()),
+                State::Copied(state) => Cow::Borrowed(state),
+            },
+            memory_limit_kb: machine.memory_limit_kb,
+            producers: machine.producers.iter().copied().collect(),
+        })
+    }
+
+    /// The machines of a copy of the buffer, with their states as they are now.
+    pub(in crate::buffer) fn copied(&self) -> Self {
+        let copied = |machine: &Machine| Machine {
+            source: machine.source.clone(),
+            program: machine.program.clone(),
+            memory_limit_kb: machine.memory_limit_kb,
+            producers: machine.producers.clone(),
+            user: machine.user,
+            state: State::Copied(match &machine.state {
+                State::Live(vm) => vm.state(),
+                State::Copied(state) => state.clone(),
+            }),
+            aborts: machine.aborts,
+        };
+        Self {
+            all: self.all.iter().map(copied).collect(),
+            aborts: Vec::new(),
+        }
+    }
+
+    /// Bytes they take.
+    pub(in crate::buffer) fn memory(&self) -> u64 {
+        let machines = self.all.iter().map(|machine| {
+            let program = machine.program.as_bytes().len() as u64;
+            let state = match &machine.state {
+                State::Live(vm) => vm.memory_usage(),
+                State::Copied(state) => state.len() as u64,
+            };
+            program * DECODED + state
+        });
+        machines.sum()
+    }
+}
+
+/// Everyone on other machines is one user.
+fn user(identity: Identity) -> Option<u32> {
+    (identity.machine_id == 0).then_some(identity.uid)
+}
+
+fn is_power_of_ten(count: u64) -> bool {
+    std::iter::successors(Some(1u64), |power| power.checked_mul(10)).any(|power| power == count)
+}
