@@ -1,5 +1,6 @@
 //! What the service asks the outside world to do.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use ferretto_ipc::PassedFd;
@@ -161,4 +162,35 @@ pub struct FilePlace {
     pub path: PathBuf,
     /// The user whom it is to belong to, if the service may give it away; `None` for that of the service.
     pub owner: Option<u32>,
+}
+
+/// Commands the driver has not fetched yet, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Commands(VecDeque<Command>);
+
+impl Commands {
+    pub(crate) fn push(&mut self, command: Command) {
+        self.0.push_back(command);
+    }
+
+    /// Answers a producer's request with its only reply; `None` rejects it. A client that asked for none gets none.
+    pub(crate) fn reply_to_producer(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        reply: Option<producer::Reply>,
+    ) {
+        let Some(request_id) = request_id else { return };
+        self.push(Command::ProducerReply {
+            client,
+            request_id,
+            reply,
+            has_more: false,
+            region_fd: false,
+        });
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Command> {
+        self.0.pop_front()
+    }
 }

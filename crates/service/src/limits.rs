@@ -1,19 +1,4 @@
-//! Numbers both ends of the protocol agree on, and bounds on what one client may cost.
-
-use std::num::NonZeroU64;
-
-/// Number of a connected producer; unique among those connected, never 0.
-pub(crate) type ProducerId = u16;
-/// Number of a trace buffer, as producers see it; never 0.
-pub(crate) type BufferId = u16;
-/// Number of a thread's writer within its producer; 1 to [`MAX_WRITER_ID`].
-pub(crate) type WriterId = u16;
-/// Number of a data source in a session; never reused.
-pub(crate) type InstanceId = u64;
-/// Number of a session; never reused.
-pub(crate) type SessionId = NonZeroU64;
-/// Number of a flush, common to all sessions; never reused.
-pub(crate) type FlushId = u64;
+//! Bounds on what one client may cost, and times that the protocol gives.
 
 pub(crate) const MAX_PRODUCERS: usize = 65535;
 pub(crate) const MAX_WRITER_ID: u32 = (1 << 15) - 1;

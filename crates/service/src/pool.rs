@@ -1,22 +1,22 @@
-//! The buffers of all sessions, by the numbers producers know them by.
+//! The buffers of all sessions, by the ids producers know them by.
 
 use std::collections::BTreeMap;
 
 use crate::buffer::{TraceBuffer, VmAbort, VmError, VmSetup};
-use crate::limits::BufferId;
+use crate::ids::BufferId;
 
 /// All trace buffers.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     buffers: BTreeMap<BufferId, TraceBuffer>,
     last: BufferId,
-    /// Some of them had machines at some time.
+    /// Set once some of them had machines.
     with_vms: bool,
 }
 
 impl BufferPool {
-    /// Adds a buffer; `None` if all 65535 numbers are in use.
-    pub(crate) fn add(&mut self, buffer: TraceBuffer) -> Option<BufferId> {
+    /// Adds a buffer; `None` if all 65535 ids are in use.
+    fn add(&mut self, buffer: TraceBuffer) -> Option<BufferId> {
         if self.buffers.len() >= usize::from(BufferId::MAX) {
             return None;
         }
@@ -27,6 +27,24 @@ impl BufferPool {
                 return Some(self.last);
             }
         }
+    }
+
+    /// Adds buffers, or none of them if there are not enough ids.
+    pub(crate) fn add_all(
+        &mut self,
+        buffers: impl Iterator<Item = TraceBuffer>,
+    ) -> Option<Vec<BufferId>> {
+        let mut ids = Vec::new();
+        for buffer in buffers {
+            match self.add(buffer) {
+                Some(id) => ids.push(id),
+                None => {
+                    ids.into_iter().for_each(|id| self.remove(id));
+                    return None;
+                }
+            }
+        }
+        Some(ids)
     }
 
     pub(crate) fn get(&self, id: BufferId) -> Option<&TraceBuffer> {
@@ -46,7 +64,7 @@ impl BufferPool {
         buffer.set_up_vm(setup)
     }
 
-    /// What machines gave up since this was last asked for.
+    /// Takes out what machines gave up since this was last asked for.
     pub(crate) fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         if !self.with_vms {
             return Vec::new();
@@ -65,13 +83,13 @@ impl BufferPool {
         self.buffers.remove(&id);
     }
 
-    /// Bytes all buffers can hold.
+    /// Returns how many bytes all buffers can hold.
     pub(crate) fn capacity(&self) -> u64 {
         let buffers = self.buffers.values();
         buffers.map(|buffer| buffer.stats().buffer_size).sum()
     }
 
-    /// Bytes all of them take, full or not.
+    /// Returns how many bytes all of them take, full or not.
     pub(crate) fn memory_needed(&self) -> u64 {
         self.buffers.values().map(memory_needed).sum()
     }
@@ -81,7 +99,7 @@ impl BufferPool {
     }
 }
 
-/// Bytes a buffer takes, full or not.
+/// Returns how many bytes a buffer takes, full or not.
 pub(crate) fn memory_needed(buffer: &TraceBuffer) -> u64 {
     let index = buffer.memory_usage().saturating_sub(buffer.used_size());
     buffer.size().max(buffer.used_size()) + index

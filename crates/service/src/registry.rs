@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ferretto_proto::{DataSourceDescriptor, Message};
 
-use crate::limits::{MAX_NAME, ProducerId};
+use crate::ids::ProducerId;
+use crate::limits::MAX_NAME;
 use crate::quota::{Quotas, User};
 
 /// Why a registration was ignored.

@@ -7,17 +7,20 @@ use ferretto_proto::sync_clock_request::Phase;
 use ferretto_proto::{InitRelayRequest, Message, SyncClockRequest};
 
 use crate::clocks::Clocks;
-use crate::command::Command;
+use crate::command::{Command, Commands};
 use crate::event::ClientId;
 use crate::limits::{MAX_CLOCKS_PER_EXCHANGE, MAX_EXCHANGES};
-use crate::service::Service;
+
+/// The relays that have called, by their connections.
+#[derive(Debug, Default)]
+pub(crate) struct Relays(BTreeMap<ClientId, Relay>);
 
 /// A connection of a relay that has called.
 #[derive(Debug)]
-pub(crate) struct Relay {
-    pub(crate) machine: u32,
+struct Relay {
+    machine: u32,
     /// `SystemInfo`, encoded.
-    pub(crate) system_info: Option<Vec<u8>>,
+    system_info: Option<Vec<u8>>,
     /// The latest, oldest first.
     exchanges: VecDeque<Exchange>,
     /// How many there were.
@@ -54,43 +57,52 @@ struct ToldClocks {
 /// Machines one trace can tell of. Upstream sets no bound.
 const MAX_MACHINES: usize = 4096;
 
-impl Service {
-    pub(crate) fn relay_request(
+impl Relays {
+    /// Handles a request of a relay, given with the machine that it speaks for.
+    pub(crate) fn request(
         &mut self,
-        client: ClientId,
+        commands: &mut Commands,
+        now: &Clocks,
+        (client, machine): (ClientId, u32),
         request_id: Option<u64>,
         request: Request,
     ) {
-        let Some(connection) = self.producer_connections.get(&client) else {
-            return;
-        };
-        let machine = connection.peer().machine_id;
         let reply = match &request {
             Request::InitRelay(_) => Reply::InitRelay(Default::default()),
             Request::SyncClock(_) => Reply::SyncClock(Default::default()),
         };
         // Before anything else: the relay measures how long the answer takes.
         if let Some(request_id) = request_id {
-            self.commands.push_back(Command::RelayReply {
+            commands.push(Command::RelayReply {
                 client,
                 request_id,
                 reply,
             });
         }
-        let relay = self
-            .relays
-            .entry(client)
-            .or_insert_with(|| Relay::of(machine));
+        let relay = self.0.entry(client).or_insert_with(|| Relay::new(machine));
         match request {
             Request::InitRelay(request) => relay.describe(&request),
-            Request::SyncClock(request) => relay.compare(&request, &self.now),
+            Request::SyncClock(request) => relay.compare(&request, now),
         }
+    }
+
+    pub(crate) fn disconnect(&mut self, client: ClientId) {
+        self.0.remove(&client);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns how many bytes are kept of what relays said.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.values().map(Relay::bytes).sum()
     }
 
     /// Relays of other machines, one for each: the one that has been connected longest.
     fn relays_by_machine(&self) -> BTreeMap<u32, (ClientId, &Relay)> {
         let mut machines = BTreeMap::new();
-        for (client, relay) in &self.relays {
+        for (client, relay) in &self.0 {
             if relay.machine != 0 {
                 machines.entry(relay.machine).or_insert((*client, relay));
             }
@@ -100,10 +112,10 @@ impl Service {
 
     /// Descriptions of machines that `told` does not have yet: machine ids with encoded `SystemInfo`.
     pub(crate) fn new_machines(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<u8>)> {
-        if self.relays.is_empty() {
+        if self.0.is_empty() {
             return Vec::new();
         }
-        let described = self.relays.values().filter(|relay| relay.machine != 0);
+        let described = self.0.values().filter(|relay| relay.machine != 0);
         let described = described.filter_map(|r| Some((r.machine, r.system_info.as_ref()?)));
         let new = described.filter(|(machine, _)| told.describe(*machine));
         new.map(|(machine, info)| (machine, info.clone())).collect()
@@ -111,7 +123,7 @@ impl Service {
 
     /// Comparisons of clocks that `told` does not have yet, by machine.
     pub(crate) fn new_exchanges(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<Exchange>)> {
-        if self.relays.is_empty() {
+        if self.0.is_empty() {
             return Vec::new();
         }
         let mut new = Vec::new();
@@ -129,13 +141,13 @@ impl Service {
 
 impl Relay {
     /// Bytes that are kept of what it said.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let clocks = self.exchanges.iter().map(|exchange| exchange.client.len());
         let described = self.system_info.as_ref().map_or(0, Vec::len);
         described + clocks.sum::<usize>() * size_of::<(u32, u64)>()
     }
 
-    fn of(machine: u32) -> Self {
+    fn new(machine: u32) -> Self {
         Self {
             machine,
             system_info: None,

@@ -3,8 +3,27 @@
 use std::collections::BTreeMap;
 
 use crate::clocks::{Clocks, NS_PER_MS};
+use crate::ids::FlushId;
 
-/// Which clock a delay is measured on.
+/// What a session does when a deadline passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    Duration,
+    Snapshot,
+    FileWrite,
+    PeriodicFlush,
+    ClearState,
+    SlowStart,
+    FlushTimeout(FlushId),
+    StopTimeout,
+    SlowEnd,
+    TriggerTimeout,
+    TriggerStop,
+    /// For the clone trigger of this number in the session.
+    CloneTrigger(u64),
+}
+
+/// The clock a delay is measured on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimeBase {
     /// `CLOCK_MONOTONIC`: suspend does not count.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferretto_proto::DataSourceConfig;
 use ferretto_proto::observable_events::{DataSourceInstanceState, DataSourceInstanceStateChange};
 
-use crate::session::{Instance, InstanceKey, InstanceState};
+use crate::ids::InstanceKey;
 
 /// Changes in the order they are to be told.
 ///
@@ -14,7 +14,7 @@ use crate::session::{Instance, InstanceKey, InstanceState};
 /// came and went meanwhile. So there are no more changes than instances that exist, or did when it was told last.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    queue: BTreeMap<u64, Change>,
+    queue: BTreeMap<u64, InstanceChange>,
     /// Instances with changes in the queue.
     waiting: BTreeMap<InstanceKey, Waiting>,
     /// Others that exist and were told of.
@@ -22,16 +22,17 @@ pub(super) struct Changes {
     last: u64,
 }
 
+/// A state an instance came into.
 #[derive(Debug)]
-struct Change {
-    key: InstanceKey,
-    producer_name: Arc<[u8]>,
+pub(crate) struct InstanceChange {
+    pub(crate) key: InstanceKey,
+    pub(crate) producer_name: Arc<[u8]>,
     /// Has the name of the data source.
-    config: Arc<DataSourceConfig>,
-    state: DataSourceInstanceState,
+    pub(crate) config: Arc<DataSourceConfig>,
+    pub(crate) state: DataSourceInstanceState,
 }
 
-/// What is to be told of an instance.
+/// The changes of one instance that are to be told.
 #[derive(Debug, Default)]
 struct Waiting {
     changes: usize,
@@ -44,37 +45,25 @@ struct Waiting {
 }
 
 impl Changes {
-    /// Notes the state of an instance, if it is one that is told. `held`: nothing can be told now.
-    pub(super) fn note(&mut self, key: InstanceKey, instance: &Instance, held: bool) {
-        let state = match instance.state {
-            InstanceState::Configured | InstanceState::Stopped => {
-                DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STOPPED
-            }
-            InstanceState::Started => DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STARTED,
-            InstanceState::Starting | InstanceState::Stopping => return,
-        };
+    /// Notes the state of an instance. `held`: nothing can be told now.
+    pub(super) fn note(&mut self, change: InstanceChange, held: bool) {
         let told = &mut self.told;
+        let key = change.key;
         let waiting = self.waiting.entry(key).or_insert_with(|| Waiting {
             told: told.remove(&key),
             ..Waiting::default()
         });
-        if held && let Some(change) = self.queue.get_mut(&waiting.newest) {
-            change.state = state;
+        if held && let Some(newest) = self.queue.get_mut(&waiting.newest) {
+            newest.state = change.state;
             return;
         }
         self.last += 1;
         waiting.changes += 1;
         waiting.newest = self.last;
-        let change = Change {
-            key,
-            producer_name: Arc::clone(&instance.producer_name),
-            config: Arc::clone(&instance.config),
-            state,
-        };
         self.queue.insert(self.last, change);
     }
 
-    /// The instance is no more: what is to be told of it is told, unless nothing else ever was.
+    /// Takes note that the instance is no more: what is to be told of it is told, unless nothing else ever was.
     pub(super) fn forget(&mut self, key: InstanceKey, held: bool) {
         self.told.remove(&key);
         let Some(waiting) = self.waiting.get_mut(&key) else {
@@ -87,7 +76,7 @@ impl Changes {
         }
     }
 
-    /// None of the instances will change again.
+    /// Takes note that none of the instances will change again.
     pub(super) fn forget_all(&mut self) {
         self.told.clear();
         for waiting in self.waiting.values_mut() {
@@ -95,7 +84,7 @@ impl Changes {
         }
     }
 
-    /// Hands out the next change.
+    /// Takes out the next change.
     pub(super) fn take(&mut self) -> Option<DataSourceInstanceStateChange> {
         let (_, change) = self.queue.pop_first()?;
         if let Some(waiting) = self.waiting.get_mut(&change.key) {

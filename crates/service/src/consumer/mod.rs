@@ -1,75 +1,63 @@
-//! One consumer: its requests, its session, and the replies it still waits for.
+//! One consumer: its session, the requests that wait, and the replies on their way to it.
 
 mod changes;
-mod observe;
+mod observer;
+mod opening;
+mod queries;
+mod reading;
 
 use std::collections::VecDeque;
 
 use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::consumer::{Reply, Request};
-use ferretto_proto::enable_tracing_response::State;
+use ferretto_proto::observable_events::{CloneTriggerHit, Type};
 use ferretto_proto::{
-    AttachResponse, EnableTracingResponse, GetTraceStatsResponse, QueryCapabilitiesResponse,
-    SaveTraceForBugreportResponse, TraceConfig, TracingServiceCapabilities, observable_events,
+    Message as _, ObserveEventsResponse, QueryServiceStateResponse, TracingServiceState,
 };
 
-use crate::command::Command;
+use crate::command::{Command, Commands};
 use crate::event::{ClientId, FileId, Peer};
-use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW, SessionId};
+use crate::ids::{InstanceKey, SessionId};
+use crate::limits::{MAX_DEFERRED_REQUESTS, READ_WINDOW};
 use crate::priority::Priority;
-use crate::service::Service;
-use crate::service::{Destination, StateQueries};
-use crate::session::ReadStream;
-use observe::Observer;
+use observer::Observer;
+use queries::StateQueries;
+use reading::{ReadStream, StreamReply};
+
+pub(crate) use changes::InstanceChange;
+pub(crate) use opening::{Destination, Opening, WaitsFor};
+pub(crate) use queries::{Section, StateQuery};
+pub(crate) use reading::ReplySink;
 
 /// A connection to the consumer socket. It has at most one session at a time.
 #[derive(Debug)]
 pub(crate) struct Consumer {
-    pub(crate) peer: Peer,
-    pub(crate) session: Option<SessionId>,
+    client: ClientId,
+    peer: Peer,
+    session: Option<SessionId>,
     /// The EnableTracing request to be answered when the session ends.
-    pub(crate) end_request: Option<u64>,
+    end_request: Option<u64>,
     /// The ReadBuffers request being answered.
-    pub(crate) reading: Option<ReadStream>,
-    pub(crate) observer: Option<Observer>,
+    reading: Option<ReadStream>,
+    observer: Option<Observer>,
     /// QueryServiceState requests that are not answered whole yet.
-    pub(crate) queries: StateQueries,
+    queries: StateQueries,
     /// Bytes sent since the driver last said that the consumer reads.
     unread: usize,
-    /// That is too much: nothing long is sent before it reads.
-    pub(crate) blocked: bool,
+    /// Set if that is too much: nothing long is sent before it reads.
+    blocked: bool,
     /// An EnableTracing the driver is preparing something for; later requests wait.
-    pub(crate) opening: Option<Box<Opening>>,
-    deferred: VecDeque<(Option<u64>, Request, Option<PassedFd>)>,
+    opening: Option<Box<Opening>>,
+    deferred: VecDeque<DeferredRequest>,
 }
 
-/// EnableTracing, interrupted until the driver has done its part.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) request_id: Option<u64>,
-    pub(crate) config: TraceConfig,
-    /// What the session will want the service to run at.
-    pub(crate) priority: Option<Priority>,
-    pub(crate) waits_for: WaitsFor,
-}
-
-/// What an EnableTracing is interrupted for.
-#[derive(Debug)]
-pub(crate) enum WaitsFor {
-    /// The service gets the priority; then it goes on with this destination.
-    Priority(Destination),
-    /// The output file exists.
-    File(FileId),
-}
+/// A request, with where to reply and the descriptor that came along.
+pub(crate) type DeferredRequest = (Option<u64>, Request, Option<PassedFd>);
 
 impl Consumer {
-    /// Returns how many requests wait for the driver.
-    pub(crate) fn deferred(&self) -> usize {
-        self.deferred.len()
-    }
-
-    pub(crate) fn new(peer: Peer) -> Self {
+    pub(crate) fn new(client: ClientId, peer: Peer) -> Self {
         Self {
+            client,
             peer,
             session: None,
             end_request: None,
@@ -83,228 +71,273 @@ impl Consumer {
         }
     }
 
-    /// It has no session any more.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.peer.uid
+    }
+
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    pub(crate) fn join_session(&mut self, id: SessionId) {
+        self.session = Some(id);
+    }
+
+    /// Leaves its session. Returns the request that was to be answered when that ends.
     pub(crate) fn leave_session(&mut self) {
         self.session = None;
         if let Some(observer) = &mut self.observer {
             observer.leave_session();
         }
     }
-}
 
-impl Service {
-    pub(crate) fn consumer_request(
+    /// Answers a request with its only, or last, reply; `None` rejects it.
+    pub(crate) fn reply(
         &mut self,
-        client: ClientId,
-        request_id: Option<u64>,
-        request: Request,
-        fd: Option<PassedFd>,
-    ) {
-        let Some(consumer) = self.consumers.get_mut(&client) else {
-            return;
-        };
-        if consumer.opening.is_some() {
-            if consumer.deferred.len() < MAX_DEFERRED_REQUESTS {
-                consumer.deferred.push_back((request_id, request, fd));
-            } else {
-                self.reply_to_consumer(client, request_id, None);
-            }
-            return;
-        }
-        let session = consumer.session;
-        let reply = match request {
-            Request::EnableTracing(request) => {
-                return self.enable_tracing(client, request_id, request, fd);
-            }
-            Request::DisableTracing(_) => {
-                if let Some(session) = session {
-                    self.disable_tracing(session, false);
-                }
-                Some(Reply::DisableTracing(Default::default()))
-            }
-            Request::ReadBuffers(_) => return self.read_buffers(client, request_id),
-            Request::FreeBuffers(_) => {
-                // The reply comes before the one that says that the session ended.
-                let reply = Reply::FreeBuffers(Default::default());
-                self.reply_to_consumer(client, request_id, Some(reply));
-                if let Some(session) = session {
-                    self.free_session(session, None);
-                }
-                return;
-            }
-            Request::Flush(request) => return self.flush_requested(client, request_id, &request),
-            Request::StartTracing(_) => {
-                if let Some(session) = session {
-                    self.start_tracing(session);
-                }
-                Some(Reply::StartTracing(Default::default()))
-            }
-            Request::ChangeTraceConfig(request) => {
-                if let Some(session) = session {
-                    self.change_trace_config(session, &request.trace_config);
-                }
-                Some(Reply::ChangeTraceConfig(Default::default()))
-            }
-            Request::Detach(request) => self
-                .detach(client, request.key.unwrap_or_default())
-                .then(|| Reply::Detach(Default::default())),
-            Request::Attach(request) => self
-                .attach(client, &request.key.unwrap_or_default())
-                .map(|config| Reply::Attach(attach_response(config))),
-            Request::GetTraceStats(_) => session
-                .and_then(|session| self.trace_stats_reply(session))
-                .map(|stats| Reply::GetTraceStats(stats_response(stats))),
-            Request::ObserveEvents(request) => {
-                return self.observe_events(client, request_id, &request.events_to_observe);
-            }
-            Request::QueryServiceState(request) => {
-                let sessions_only = request.sessions_only.unwrap_or(false);
-                return self.query_service_state(client, request_id, sessions_only);
-            }
-            Request::QueryCapabilities(_) => Some(Reply::QueryCapabilities(capabilities())),
-            Request::SaveTraceForBugreport(_) => {
-                Some(Reply::SaveTraceForBugreport(bugreport_refusal()))
-            }
-            Request::CloneSession(request) => {
-                return self.clone_session(client, request_id, request, fd);
-            }
-        };
-        self.reply_to_consumer(client, request_id, reply);
-    }
-
-    /// Answers a request with its only, or last, reply.
-    pub(crate) fn reply_to_consumer(
-        &mut self,
-        client: ClientId,
+        commands: &mut Commands,
         request_id: Option<u64>,
         reply: Option<Reply>,
     ) {
         let bytes = reply.as_ref().map_or(0, Reply::encoded_len);
-        self.stream_to_consumer(client, request_id, reply, false, bytes);
+        self.send(commands, request_id, reply, false, bytes);
     }
 
     /// Sends one of the replies to a request. `bytes` is its size, roughly.
-    pub(crate) fn stream_to_consumer(
+    fn send(
         &mut self,
-        client: ClientId,
+        commands: &mut Commands,
         request_id: Option<u64>,
         reply: Option<Reply>,
         has_more: bool,
         bytes: usize,
     ) {
         let Some(request_id) = request_id else { return };
-        let mut wants_drained = false;
-        if let Some(consumer) = self.consumers.get_mut(&client) {
-            consumer.unread += bytes;
-            wants_drained = consumer.unread >= READ_WINDOW && !consumer.blocked;
-            consumer.blocked |= wants_drained;
-        }
-        let command = Command::ConsumerReply {
-            client,
+        self.unread += bytes;
+        let wants_drained = self.unread >= READ_WINDOW && !self.blocked;
+        self.blocked |= wants_drained;
+        commands.push(Command::ConsumerReply {
+            client: self.client,
             request_id,
             reply,
             has_more,
             wants_drained,
-        };
-        self.commands.push_back(command);
+        });
     }
 
-    /// The consumer has read what it was sent, or almost.
-    pub(crate) fn consumer_drained(&mut self, client: ClientId) {
-        let Some(consumer) = self.consumers.get_mut(&client) else {
-            return;
-        };
-        consumer.unread = 0;
-        consumer.blocked = false;
-        self.observed = true;
-        self.pump_stream(client);
-        self.pump_queries(client);
+    /// Takes note that it has read what it was sent, or almost.
+    pub(crate) fn drained(&mut self) {
+        self.unread = 0;
+        self.blocked = false;
     }
 
-    /// Answers EnableTracing: the session is over, or never was.
-    pub(crate) fn reply_session_ended(
+    /// Returns the request if it can be handled now. While the driver prepares something, it is kept, or rejected if
+    /// there are too many.
+    pub(crate) fn admit(
         &mut self,
-        client: ClientId,
-        request_id: Option<u64>,
-        error: Option<String>,
-    ) {
-        // How its data sources ended comes before the end, as from upstream.
-        self.deliver_observed();
-        let reply = EnableTracingResponse {
-            state: Some(State::Disabled(true)),
-            error: error.map(String::into_bytes),
-            ..Default::default()
-        };
-        self.reply_to_consumer(client, request_id, Some(Reply::EnableTracing(reply)));
+        commands: &mut Commands,
+        request: DeferredRequest,
+    ) -> Option<DeferredRequest> {
+        if self.opening.is_none() {
+            return Some(request);
+        }
+        if self.deferred.len() < MAX_DEFERRED_REQUESTS {
+            self.deferred.push_back(request);
+        } else {
+            self.reply(commands, request.0, None);
+        }
+        None
     }
 
-    /// Works off what waited for EnableTracing.
-    pub(crate) fn resume_deferred(&mut self, client: ClientId) {
-        while let Some(consumer) = self.consumers.get_mut(&client) {
-            if consumer.opening.is_some() {
-                return;
-            }
-            let Some((request_id, request, fd)) = consumer.deferred.pop_front() else {
-                return;
-            };
-            self.consumer_request(client, request_id, request, fd);
+    /// Takes out the next request that waited and can be handled now.
+    pub(crate) fn next_deferred(&mut self) -> Option<DeferredRequest> {
+        match self.opening {
+            Some(_) => None,
+            None => self.deferred.pop_front(),
         }
     }
 
-    /// The consumer is gone, and with it the session it was attached to.
-    pub(crate) fn consumer_disconnected(&mut self, client: ClientId) {
-        let Some(consumer) = self.consumers.remove(&client) else {
+    /// Returns how many requests wait for the driver.
+    pub(crate) fn deferred(&self) -> usize {
+        self.deferred.len()
+    }
+
+    /// Keeps an EnableTracing until the driver has done its part.
+    pub(crate) fn wait_for_driver(&mut self, opening: Opening) {
+        self.opening = Some(Box::new(opening));
+    }
+
+    /// Takes out the EnableTracing that waits for this file.
+    pub(crate) fn take_opening_of_file(&mut self, file: FileId) -> Option<Opening> {
+        let waits = |o: &mut Box<Opening>| matches!(o.waits_for, WaitsFor::File(f) if f == file);
+        self.opening.take_if(waits).map(|opening| *opening)
+    }
+
+    /// Takes out the EnableTracing that waits for a priority.
+    pub(crate) fn take_opening_of_priority(&mut self) -> Option<Opening> {
+        let waits = |o: &mut Box<Opening>| matches!(o.waits_for, WaitsFor::Priority(_));
+        self.opening.take_if(waits).map(|opening| *opening)
+    }
+
+    /// Returns the priority that the session it opens will want.
+    pub(crate) fn priority_of_opening(&self) -> Option<Priority> {
+        self.opening.as_ref()?.priority
+    }
+
+    /// Answers this EnableTracing when its session ends. An earlier one is rejected.
+    pub(crate) fn replace_end_request(&mut self, commands: &mut Commands, request: Option<u64>) {
+        let replaced = std::mem::replace(&mut self.end_request, request);
+        self.reply(commands, replaced, None);
+    }
+
+    pub(crate) fn take_end_request(&mut self) -> Option<u64> {
+        self.end_request.take()
+    }
+
+    /// Sends the trace in answer to this ReadBuffers. A stream already running is taken over: its request ends, its data
+    /// goes on here.
+    pub(crate) fn begin_reading(&mut self, commands: &mut Commands, request_id: u64) {
+        let session = self.session;
+        let Some(stream) = &mut self.reading else {
+            self.reading = Some(ReadStream::new(request_id, session));
             return;
         };
-        self.forget_clones_of(client);
-        self.settle_priority();
-        if let Some(session) = consumer.session {
-            self.free_session(session, None);
+        let replaced = stream.take_over(request_id, session);
+        self.reply(commands, Some(replaced), None);
+    }
+
+    /// Returns what its stream is to be filled from, if it needs packets now; `Some(None)` is no session at all.
+    pub(crate) fn wants_packets(&self) -> Option<Option<SessionId>> {
+        let stream = self.reading.as_ref().filter(|_| !self.blocked)?;
+        stream.needs_packets().then(|| stream.session())
+    }
+
+    /// Takes the packets it wanted; `more` says whether others follow.
+    pub(crate) fn take_packets(&mut self, packets: ReplySink, more: bool) {
+        if let Some(stream) = &mut self.reading {
+            stream.extend(packets, more);
         }
     }
-}
 
-fn attach_response(config: TraceConfig) -> AttachResponse {
-    AttachResponse {
-        trace_config: config.into(),
-        ..Default::default()
+    /// Sends the next part of the trace; false if there is none, or it has to read first.
+    pub(crate) fn send_packets(&mut self, commands: &mut Commands) -> bool {
+        let Some(stream) = self.reading.as_mut().filter(|_| !self.blocked) else {
+            return false;
+        };
+        let Some(StreamReply { message, bytes }) = stream.next_reply() else {
+            return false;
+        };
+        let request_id = Some(stream.request_id());
+        let last = stream.is_over();
+        if last {
+            self.reading = None;
+        }
+        let reply = Some(Reply::ReadBuffers(message));
+        self.send(commands, request_id, reply, !last, bytes);
+        true
     }
-}
 
-fn stats_response(stats: ferretto_proto::TraceStats) -> GetTraceStatsResponse {
-    GetTraceStatsResponse {
-        trace_stats: stats.into(),
-        ..Default::default()
+    /// Takes a QueryServiceState; rejects it if too many wait.
+    pub(crate) fn ask_for_state(
+        &mut self,
+        commands: &mut Commands,
+        request_id: u64,
+        sessions_only: bool,
+    ) {
+        if !self.queries.push(request_id, sessions_only) {
+            self.reply(commands, Some(request_id), None);
+        }
     }
-}
 
-fn capabilities() -> QueryCapabilitiesResponse {
-    use observable_events::Type;
-    let capabilities = TracingServiceCapabilities {
-        has_query_capabilities: Some(true),
-        // Consumers probe this before they subscribe.
-        observable_events: vec![
-            Type::TYPE_DATA_SOURCES_INSTANCES,
-            Type::TYPE_ALL_DATA_SOURCES_STARTED,
-            Type::TYPE_CLONE_TRIGGER_HIT,
-        ],
-        has_trace_config_output_path: Some(true),
-        has_clone_session: Some(true),
-        ..Default::default()
-    };
-    QueryCapabilitiesResponse {
-        capabilities: capabilities.into(),
-        ..Default::default()
+    /// Takes out the QueryServiceState to be answered next, unless it has to read first.
+    pub(crate) fn next_query(&mut self) -> Option<StateQuery> {
+        match self.blocked {
+            true => None,
+            false => self.queries.take(),
+        }
     }
-}
 
-fn bugreport_refusal() -> SaveTraceForBugreportResponse {
-    SaveTraceForBugreportResponse {
-        success: Some(false),
-        msg: Some(
-            b"SaveTraceForBugreport is deprecated. Use CloneSession(kBugreportSessionId) instead."
-                .to_vec(),
-        ),
-        ..Default::default()
+    /// Sends a part of the service's state. If there is more of it the query goes on later.
+    pub(crate) fn send_state(
+        &mut self,
+        commands: &mut Commands,
+        query: StateQuery,
+        state: TracingServiceState,
+        has_more: bool,
+    ) {
+        let request_id = Some(query.request_id);
+        if has_more {
+            self.queries.put_back(query);
+        }
+        let reply = Reply::QueryServiceState(QueryServiceStateResponse {
+            service_state: state.into(),
+            ..Default::default()
+        });
+        let bytes = reply.encoded_len();
+        self.send(commands, request_id, Some(reply), has_more, bytes);
+    }
+
+    /// Replaces the subscription; no types end it. Returns true if there is one now.
+    pub(crate) fn observe(
+        &mut self,
+        commands: &mut Commands,
+        request_id: Option<u64>,
+        types: &[Type],
+    ) -> bool {
+        let end = || Some(Reply::ObserveEvents(Default::default()));
+        if let Some(old) = self.observer.take() {
+            self.reply(commands, old.request_id(), end());
+        }
+        self.observer = Observer::new(request_id, types);
+        if self.observer.is_none() {
+            self.reply(commands, request_id, end());
+        }
+        self.observer.is_some()
+    }
+
+    /// Notes the state of an instance. With `anew`, it is told even if it was told before.
+    pub(crate) fn note_instance(&mut self, change: InstanceChange, anew: bool) {
+        if let Some(observer) = &mut self.observer {
+            observer.note_change(change, self.blocked && !anew);
+        }
+    }
+
+    pub(crate) fn note_instance_gone(&mut self, key: InstanceKey) {
+        if let Some(observer) = &mut self.observer {
+            observer.note_gone(key, self.blocked);
+        }
+    }
+
+    pub(crate) fn note_all_started(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            observer.note_all_started();
+        }
+    }
+
+    /// Asks it to clone its session. One that does not read is told later.
+    pub(crate) fn note_clone_trigger(&mut self, hit: CloneTriggerHit) {
+        if let Some(observer) = &mut self.observer {
+            observer.note_clone_trigger(hit);
+        }
+    }
+
+    /// Sends what was noted for its subscription. Any producer can cause it, so those that do not read it are told later.
+    pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
+        while !self.blocked
+            && let Some(observer) = &mut self.observer
+            && let Some(events) = observer.take_events()
+        {
+            let request_id = observer.request_id();
+            let reply = ObserveEventsResponse {
+                events: events.into(),
+                ..Default::default()
+            };
+            let bytes = reply.encoded_len() as usize;
+            let reply = Some(Reply::ObserveEvents(reply));
+            self.send(commands, request_id, reply, true, bytes);
+        }
     }
 }

@@ -4,56 +4,43 @@ use ferretto_proto::CommitDataRequest;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_shm::ChunkHeader;
 
-use super::{Memory, Producer};
-use crate::buffer::{Chunk, Identity, Patch};
-use crate::limits::{
-    BufferId, INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID, PATCH_SIZE, ProducerId,
-    WriterId,
-};
+use super::{Discarded, Memory, Producer};
+use crate::buffer::{Chunk, Patch};
+use crate::ids::{BufferId, WriterId};
+use crate::limits::{INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID, PATCH_SIZE};
 use crate::pool::BufferPool;
-use crate::service::Service;
 
-impl Service {
-    /// Moves and patches chunks, then takes note of a finished flush. Returns whether the producer
-    /// has anywhere to commit from; if not, nothing is done.
-    pub(crate) fn commit_data(&mut self, id: ProducerId, request: CommitDataRequest) -> bool {
-        let Some(producer) = self.producers.get_mut(&id) else {
-            return false;
-        };
-        if !matches!(producer.memory, Memory::Shared(_) | Memory::Inline) {
+impl Producer {
+    /// Moves and patches chunks. Returns false if there is nowhere to commit from; nothing is done then. `scratch` is
+    /// memory to work in.
+    pub(crate) fn commit(
+        &mut self,
+        buffers: &mut BufferPool,
+        request: &CommitDataRequest,
+        scratch: &mut Vec<u8>,
+        discarded: &mut Discarded,
+    ) -> bool {
+        if !matches!(self.memory, Memory::Shared(_) | Memory::Inline) {
             return false;
         }
-        let mut payload = std::mem::take(&mut self.scratch);
         // Nobody has more to commit than fits the memory, unless the same chunks are made to look full again and again.
-        let mut left = producer.memory.size();
+        let mut left = self.memory.size();
         for moved in &request.chunks_to_move {
             let accepted = match &moved.data {
-                Some(data) => move_inline(&mut self.buffers, id, producer, moved, data),
-                None => move_shared(
-                    &mut self.buffers,
-                    id,
-                    producer,
-                    moved,
-                    &mut payload,
-                    &mut left,
-                ),
+                Some(data) => move_inline(buffers, self, moved, data),
+                None => move_shared(buffers, self, moved, scratch, &mut left),
             };
-            self.chunks_discarded += u64::from(accepted == Moved::Refused);
+            discarded.chunks += u64::from(accepted == Moved::Refused);
         }
-        self.scratch = payload;
         let mut patches = Vec::new();
         for patched in &request.chunks_to_patch {
-            self.patches_discarded +=
-                apply_patches(&mut self.buffers, id, producer, patched, &mut patches);
-        }
-        if let Some(flush @ 1..) = request.flush_request_id {
-            self.flush_acked(id, flush);
+            discarded.patches += apply_patches(buffers, self, patched, &mut patches);
         }
         true
     }
 }
 
-/// What became of one entry of a commit.
+/// The outcome of one entry of a commit.
 #[derive(Debug, PartialEq, Eq)]
 enum Moved {
     Done,
@@ -66,7 +53,6 @@ enum Moved {
 
 fn move_shared(
     buffers: &mut BufferPool,
-    id: ProducerId,
     producer: &mut Producer,
     moved: &ChunksToMove,
     payload: &mut Vec<u8>,
@@ -89,12 +75,11 @@ fn move_shared(
     }
     let payload = chunk.payload(payload);
     *left = left.saturating_sub(payload.len() as u64);
-    store(buffers, id, producer, target, chunk.header(), true, payload)
+    store(buffers, producer, target, chunk.header(), true, payload)
 }
 
 fn move_inline(
     buffers: &mut BufferPool,
-    id: ProducerId,
     producer: &Producer,
     moved: &ChunksToMove,
     data: &[u8],
@@ -108,7 +93,6 @@ fn move_inline(
     let complete = !moved.chunk_incomplete.unwrap_or(false);
     store(
         buffers,
-        id,
         producer,
         moved.target_buffer.unwrap_or(0),
         header,
@@ -119,7 +103,6 @@ fn move_inline(
 
 fn store(
     buffers: &mut BufferPool,
-    id: ProducerId,
     producer: &Producer,
     target: u32,
     header: ChunkHeader,
@@ -138,7 +121,7 @@ fn store(
         return Moved::Refused;
     };
     buffer.copy_chunk(&Chunk {
-        producer: id,
+        producer: producer.id,
         identity: producer.identity(),
         writer: header.writer_id,
         id: header.chunk_id,
@@ -153,7 +136,6 @@ fn store(
 /// Returns how many patches were refused before they reached a buffer. `patches` is memory to work in.
 fn apply_patches(
     buffers: &mut BufferPool,
-    id: ProducerId,
     producer: &Producer,
     patched: &ChunkToPatch,
     patches: &mut Vec<Patch>,
@@ -188,16 +170,6 @@ fn apply_patches(
     let more = patched.has_more_patches.unwrap_or(false);
     let chunk = patched.chunk_id.unwrap_or(0);
     // A chunk that is gone already is in the buffer's own counters.
-    let _ = buffer.try_patch(id, writer as WriterId, chunk, patches, more);
+    let _ = buffer.try_patch(producer.id, writer as WriterId, chunk, patches, more);
     refused
-}
-
-impl Producer {
-    pub(crate) fn identity(&self) -> Identity {
-        Identity {
-            uid: self.peer.uid,
-            pid: self.peer.pid,
-            machine_id: self.peer.machine_id,
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ferretto_shm::{ChunkFlags, ChunkHeader, ScrapedChunk};
 
-use crate::limits::BufferId;
+use crate::ids::BufferId;
 
 /// Where a chunk lies in shared memory: its page, and its place in that.
 type Location = (u32, u32);

@@ -2,43 +2,23 @@
 
 use super::{Memory, Producer};
 use crate::buffer::Chunk;
-use crate::limits::{BufferId, ProducerId, SessionId};
+use crate::ids::BufferId;
 use crate::pool::BufferPool;
-use crate::service::Service;
 
 /// Bytes before a chunk's payload.
 const CHUNK_HEADER: usize = 8;
 
-impl Service {
-    /// Copies what every producer still holds for this session.
-    pub(crate) fn scrape_all(&mut self, session: SessionId) {
-        let producers: Vec<ProducerId> = self.producers.keys().copied().collect();
-        for producer in producers {
-            self.scrape(session, producer);
-        }
-    }
-
-    /// Copies what one producer still holds for this session. The chunks stay as they are: when the
-    /// producer commits them later, only what is new is taken.
-    pub(crate) fn scrape(&mut self, session: SessionId, id: ProducerId) {
-        let Some(producer) = self.producers.get_mut(&id) else {
-            return;
-        };
-        let Some(session) = self.sessions.get(&session) else {
-            return;
-        };
-        if producer.scraped && session.buffers.iter().any(|b| producer.allowed.contains(b)) {
-            copy_uncommitted(&mut self.buffers, &session.buffers, id, producer);
+impl Producer {
+    /// Copies what it has not committed. The chunks stay as they are: when they are committed later, only what is new is
+    /// taken.
+    pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
+        if self.scraped && wanted.iter().any(|buffer| self.allowed.contains(buffer)) {
+            copy_uncommitted(pool, wanted, self);
         }
     }
 }
 
-fn copy_uncommitted(
-    buffers: &mut BufferPool,
-    wanted: &[BufferId],
-    id: ProducerId,
-    producer: &mut Producer,
-) {
+fn copy_uncommitted(buffers: &mut BufferPool, wanted: &[BufferId], producer: &mut Producer) {
     let identity = producer.identity();
     let Memory::Shared(region) = &producer.memory else {
         return;
@@ -68,7 +48,7 @@ fn copy_uncommitted(
         // The buffer leaves as much room as it is given, for the chunk to grow when it comes again.
         payload.resize(chunk.size().saturating_sub(CHUNK_HEADER), 0);
         buffer.copy_chunk(&Chunk {
-            producer: id,
+            producer: producer.id,
             identity,
             writer: header.writer_id,
             id: header.chunk_id,

@@ -1,117 +1,109 @@
-//! Whether a session may exist beside those that already do.
+//! Admission of a session beside those that already exist.
 
 use std::collections::BTreeMap;
 
 use ferretto_proto::TraceConfig;
 
-use crate::limits::{
-    GUARDED_COOLDOWN_NS, MAX_COOLDOWNS, MAX_SESSIONS, MAX_SESSIONS_PER_UID, SessionId,
-};
-use crate::matching::{Pattern, Weight};
-use crate::service::Service;
-use crate::session::triggers::hash;
-use crate::session::validate::EnableError;
-use crate::session::{Session, SessionFilter, State};
+use super::trigger_history::hash;
+use crate::ids::SessionId;
+use crate::limits::{GUARDED_COOLDOWN_NS, MAX_COOLDOWNS, MAX_SESSIONS, MAX_SESSIONS_PER_UID};
+use crate::session::{EnableError, Session, State};
+use crate::sessions::Sessions;
 
 /// The user that may end everyone's sessions anyway.
 const ROOT: u32 = 0;
 
-impl Service {
-    /// Sessions that were not freed.
-    pub(crate) fn live_sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions
-            .values()
-            .filter(|session| !session.is_retiring())
+/// Checks a config of this user against the existing sessions, in upstream's order.
+pub(super) fn check(
+    sessions: &Sessions,
+    cooldowns: &Cooldowns,
+    config: &TraceConfig,
+    uid: u32,
+    boottime: u64,
+) -> Result<(), EnableError> {
+    check_exclusive(config, uid, sessions.live())?;
+    // An exclusive session ends others first, so those cannot be in its way.
+    let exclusive = is_exclusive(config);
+    let left = || {
+        let all = sessions.iter();
+        all.filter(move |s| !(exclusive && rules_over(uid, s.uid())))
+    };
+    let live = || left().filter(|session| !session.is_retiring());
+    check_name(config, live())?;
+    check_semaphores(config, live())?;
+    cooldowns.check(config, boottime)?;
+    check_counts(uid, left())
+}
+
+/// Returns the sessions that one with this config, of this user, ends by being there.
+pub(super) fn sessions_to_end(
+    sessions: &Sessions,
+    config: &TraceConfig,
+    uid: u32,
+) -> Vec<SessionId> {
+    let ends = |session: &&Session| is_exclusive(config) && rules_over(uid, session.uid());
+    let ended = sessions.iter().filter(ends);
+    ended.map(Session::id).collect()
+}
+
+/// The times when unattended sessions of each name last began, `CLOCK_BOOTTIME`, by the name's hash.
+#[derive(Debug, Default)]
+pub(super) struct Cooldowns(BTreeMap<u64, u64>);
+
+impl Cooldowns {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
-    /// Checks a config against the existing sessions, in upstream's order. Changes nothing.
-    pub(crate) fn check_admission(
-        &self,
-        config: &TraceConfig,
-        uid: u32,
-    ) -> Result<(), EnableError> {
-        self.check_exclusive(config, uid)?;
-        // An exclusive session ends others first, so those cannot be in its way.
-        let exclusive = is_exclusive(config);
-        let left = || {
-            let sessions = self.sessions.values();
-            sessions.filter(move |s| !(exclusive && rules_over(uid, s.consumer_uid)))
-        };
-        let live = || left().filter(|session| !session.is_retiring());
-        check_name(config, live())?;
-        check_semaphores(config, live())?;
-        self.check_cooldown(config)?;
-        check_counts(uid, left())
-    }
-
-    /// Those that a session with this config, of this user, ends by being there.
-    pub(crate) fn sessions_to_end(&self, config: &TraceConfig, uid: u32) -> Vec<SessionId> {
-        let ends =
-            |session: &Session| is_exclusive(config) && rules_over(uid, session.consumer_uid);
-        let sessions = self.sessions.iter().filter(|(_, session)| ends(session));
-        sessions.map(|(id, _)| *id).collect()
-    }
-
-    fn check_exclusive(&self, config: &TraceConfig, uid: u32) -> Result<(), EnableError> {
-        let requested = config.exclusive_prio.unwrap_or(0);
-        let above = self
-            .live_sessions()
-            .filter(|s| rules_over(s.consumer_uid, uid));
-        let priorities = above.map(|s| s.config.exclusive_prio.unwrap_or(0));
-        let active = priorities.max().unwrap_or(0);
-        if active > 0 && active >= requested {
-            return Err(EnableError::Exclusive { active, requested });
-        }
-        Ok(())
-    }
-
-    fn check_cooldown(&self, config: &TraceConfig) -> Result<(), EnableError> {
+    fn check(&self, config: &TraceConfig, now: u64) -> Result<(), EnableError> {
         if !config.enable_extra_guardrails.unwrap_or(false) {
             return Ok(());
         }
         let name = config.unique_session_name.as_deref().unwrap_or_default();
-        let Some(began) = self.cooldown.get(&hash(name)) else {
+        let Some(began) = self.0.get(&hash(name)) else {
             return Ok(());
         };
-        let age_s = self.now.boottime.saturating_sub(*began) / 1_000_000_000;
-        if age_s > GUARDED_COOLDOWN_NS / 1_000_000_000 {
+        let age_s = whole_seconds(now, *began);
+        if age_s > GUARDED_COOLDOWN_NS / NS_PER_S {
             return Ok(());
         }
         let name = String::from_utf8_lossy(name).into_owned();
         Err(EnableError::Cooldown { name, age_s })
     }
 
-    /// What the regular expressions of a user's sessions take, but for one of these.
-    pub(crate) fn expressions_of_user(&self, uid: u32, except: Option<SessionId>) -> Weight {
-        let sessions = self.sessions.iter().filter(|(id, _)| Some(**id) != except);
-        let of_user = sessions.filter(|(_, session)| session.consumer_uid == uid);
-        of_user.map(|(_, session)| session.expressions()).sum()
-    }
-
     /// Notes when an unattended session began, forgetting those long over.
-    pub(crate) fn begin_cooldown(&mut self, config: &TraceConfig) {
+    pub(super) fn begin(&mut self, config: &TraceConfig, now: u64) {
         if !config.enable_extra_guardrails.unwrap_or(false) {
             return;
         }
-        let now = self.now.boottime;
-        let whole_seconds = |began: &u64| now.saturating_sub(*began) / 1_000_000_000;
-        self.cooldown
-            .retain(|_, began| whole_seconds(began) <= GUARDED_COOLDOWN_NS / 1_000_000_000);
+        self.0
+            .retain(|_, began| whole_seconds(now, *began) <= GUARDED_COOLDOWN_NS / NS_PER_S);
         let name = config.unique_session_name.as_deref().unwrap_or_default();
-        if self.cooldown.len() < MAX_COOLDOWNS {
-            self.cooldown.insert(hash(name), now);
+        if self.0.len() < MAX_COOLDOWNS {
+            self.0.insert(hash(name), now);
         }
     }
 }
 
-impl Session {
-    /// What its regular expressions take.
-    pub(crate) fn expressions(&self) -> Weight {
-        let sources = self.sources.iter().flat_map(|source| &source.patterns);
-        let patterns = sources.chain(self.triggers.patterns());
-        let of_filter = self.filter.iter().map(SessionFilter::weight);
-        patterns.map(Pattern::weight).chain(of_filter).sum()
+const NS_PER_S: u64 = 1_000_000_000;
+
+fn whole_seconds(now: u64, began: u64) -> u64 {
+    now.saturating_sub(began) / NS_PER_S
+}
+
+fn check_exclusive<'a>(
+    config: &TraceConfig,
+    uid: u32,
+    live: impl Iterator<Item = &'a Session>,
+) -> Result<(), EnableError> {
+    let requested = config.exclusive_prio.unwrap_or(0);
+    let above = live.filter(|s| rules_over(s.uid(), uid));
+    let priorities = above.map(|s| s.config().exclusive_prio.unwrap_or(0));
+    let active = priorities.max().unwrap_or(0);
+    if active > 0 && active >= requested {
+        return Err(EnableError::Exclusive { active, requested });
     }
+    Ok(())
 }
 
 fn is_exclusive(config: &TraceConfig) -> bool {
@@ -129,7 +121,7 @@ fn check_name<'a>(
     mut others: impl Iterator<Item = &'a Session>,
 ) -> Result<(), EnableError> {
     let name = config.unique_session_name.as_deref().unwrap_or_default();
-    let is_taken = |session: &Session| session.cloned.is_none() && session.name() == name;
+    let is_taken = |session: &Session| !session.is_clone() && session.name() == name;
     if !name.is_empty() && others.any(is_taken) {
         return Err(EnableError::NameTaken(
             String::from_utf8_lossy(name).into_owned(),
@@ -145,8 +137,8 @@ fn check_semaphores<'a>(
     // Declarations of each name, and the least any of them allows.
     let mut held: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
     let over = |state| matches!(state, State::Disabled | State::Cloned);
-    for session in others.filter(|s| !over(s.state)) {
-        for semaphore in &session.config.session_semaphores {
+    for session in others.filter(|s| !over(s.state())) {
+        for semaphore in &session.config().session_semaphores {
             let name = semaphore.name.as_deref().unwrap_or_default();
             let (count, least) = held.entry(name).or_insert((0, u64::MAX));
             *count += 1;
@@ -171,7 +163,7 @@ fn check_semaphores<'a>(
     Ok(())
 }
 
-/// Freed sessions count as long as their files are being written: they hold their buffers.
+/// Counts freed sessions, too, as long as their files are being written: they hold their buffers.
 fn check_counts<'a>(
     uid: u32,
     others: impl Iterator<Item = &'a Session>,
@@ -179,7 +171,7 @@ fn check_counts<'a>(
     let (mut total, mut count) = (0, 0);
     for session in others {
         total += 1;
-        count += usize::from(session.consumer_uid == uid);
+        count += usize::from(session.uid() == uid);
     }
     if count >= MAX_SESSIONS_PER_UID {
         return Err(EnableError::TooManySessionsOfUser {
@@ -194,8 +186,8 @@ fn check_counts<'a>(
     Ok(())
 }
 
-/// How many sessions there may be for this user to begin another: a few are kept for root, whatever others have.
-pub(crate) fn max_sessions(uid: u32) -> usize {
+/// Returns how many sessions there may be for this user to begin another: a few are kept for root, whatever others have.
+pub(super) fn max_sessions(uid: u32) -> usize {
     match uid {
         ROOT => MAX_SESSIONS + MAX_SESSIONS_PER_UID,
         _ => MAX_SESSIONS,

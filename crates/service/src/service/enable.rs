@@ -1,40 +1,26 @@
 //! EnableTracing: from a config to a session, or to a refusal.
 
-use std::collections::BTreeMap;
-
 use ferretto_ipc::PassedFd;
 use ferretto_proto::trace_config::LockdownModeOperation;
 use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use ferretto_proto::{EnableTracingRequest, TraceConfig};
 
-use super::output_path;
+use super::{Service, admit, output_path};
 use crate::buffer::{BufferOptions, Policy, Semantics, TraceBuffer};
-use crate::command::{Command, FilePlace};
-use crate::consumer::{Opening, WaitsFor};
+use crate::command::Command;
+use crate::consumer::{Consumer, Destination, Opening, WaitsFor};
 use crate::event::{ClientId, FileId};
-use crate::limits::{BufferId, SessionId};
+use crate::ids::BufferId;
 use crate::matching::{Budget, Weight};
-use crate::packet::SequenceIds;
-use crate::service::Service;
-use crate::session::triggers::trigger_mode;
-use crate::session::validate::{self, CheckedConfig, EnableError};
+use crate::pool::BufferPool;
 use crate::session::{
-    ConcurrentEvents, EventLog, FlushPlan, Flushes, Output, ReadProgress, Session, SessionFilter,
-    State, Triggers, Uuid,
+    CheckedConfig, EnableError, Session, check_buffer_sizes, check_config, check_late,
+    check_output, trigger_mode,
 };
-use crate::snapshot::SnapshotRing;
-
-/// Where the trace goes, besides being read back.
-#[derive(Debug)]
-pub(crate) enum Destination {
-    Memory,
-    Descriptor(PassedFd),
-    Path(FilePlace),
-}
 
 impl Service {
-    pub(crate) fn enable_tracing(
+    pub(super) fn enable_tracing(
         &mut self,
         client: ClientId,
         request_id: Option<u64>,
@@ -42,7 +28,8 @@ impl Service {
         fd: Option<PassedFd>,
     ) {
         if request.attach_notification_only.unwrap_or(false) {
-            return self.rearm_end_notification(client, request_id);
+            // After Attach: says where to report the end of the session.
+            return self.finish_enable(client, request_id, Ok(()));
         }
         let config = request.trace_config.into_option().unwrap_or_default();
         let result = self.begin_enable(client, request_id, config, fd);
@@ -62,7 +49,7 @@ impl Service {
         let checked = self.check_enable(client, config, fd.is_some())?;
         let destination = self.destination(client, &checked.config, fd)?;
         if let Some(priority) = checked.priority
-            && self.must_boost(checked.priority)
+            && self.boost.must_raise(checked.priority)
         {
             let opening = Opening {
                 request_id,
@@ -71,7 +58,8 @@ impl Service {
                 waits_for: WaitsFor::Priority(destination),
             };
             self.wait_for_driver(client, opening);
-            self.boost_for(client, priority);
+            self.boost
+                .raise_for(&mut self.cx.commands, client, priority);
             return Ok(None);
         }
         self.open_destination(client, request_id, checked, destination)
@@ -89,15 +77,15 @@ impl Service {
         match config.output_path.as_deref().unwrap_or_default() {
             [] => fd.map(Destination::Descriptor).ok_or(EnableError::NoOutput),
             path => {
-                let consumer = self.consumers.get(&client).ok_or(EnableError::NoOutput)?;
-                output_path::place(path, &consumer.peer, &self.options).map(Destination::Path)
+                let consumer = self.cx.consumers.get(client).ok_or(EnableError::NoOutput)?;
+                output_path::place(path, consumer.peer(), &self.cx.options).map(Destination::Path)
             }
         }
     }
 
     fn wait_for_driver(&mut self, client: ClientId, opening: Opening) {
-        if let Some(consumer) = self.consumers.get_mut(&client) {
-            consumer.opening = Some(Box::new(opening));
+        if let Some(consumer) = self.cx.consumers.existing(client) {
+            consumer.wait_for_driver(opening);
         }
     }
 
@@ -112,13 +100,13 @@ impl Service {
         match destination {
             Destination::Memory => self.create_session(client, checked, None)?,
             Destination::Descriptor(fd) => {
-                let file = self.new_file_id();
+                let file = self.cx.ids.next_file();
                 self.create_session(client, checked, Some(file))?;
                 // Nothing is written before the first period is over.
-                self.commands.push_back(Command::AdoptFile { file, fd });
+                self.cx.commands.push(Command::AdoptFile { file, fd });
             }
             Destination::Path(place) => {
-                let file = self.new_file_id();
+                let file = self.cx.ids.next_file();
                 let opening = Opening {
                     request_id,
                     config: checked.config,
@@ -126,53 +114,48 @@ impl Service {
                     waits_for: WaitsFor::File(file),
                 };
                 self.wait_for_driver(client, opening);
-                self.commands.push_back(Command::OpenFile { file, place });
+                self.cx.commands.push(Command::OpenFile { file, place });
                 return Ok(None);
             }
         }
         Ok(Some(()))
     }
 
-    /// All checks, changing nothing.
+    /// Makes all checks, changing nothing.
     fn check_enable(
         &self,
         client: ClientId,
         config: TraceConfig,
         has_fd: bool,
     ) -> Result<CheckedConfig, EnableError> {
-        let consumer = self.consumers.get(&client);
-        if consumer.is_some_and(|consumer| consumer.session.is_some()) {
+        let consumer = self.cx.consumers.get(client);
+        if consumer.is_some_and(|consumer| consumer.session().is_some()) {
             return Err(EnableError::AlreadyActive);
         }
-        let uid = consumer.map_or(0, |consumer| consumer.peer.uid);
-        let others = self.expressions_of_user(uid, None);
+        let uid = consumer.map_or(0, Consumer::uid);
+        let others = self.sessions.expressions_of_user(uid, None);
         let mut budget = Budget::beside(Weight::default(), others);
-        let mut checked = validate::check_config(config, &mut budget)?;
-        self.check_admission(&checked.config, uid)?;
-        validate::check_late(&mut checked, &mut budget)?;
-        validate::check_output(&checked.config, has_fd)?;
-        validate::check_buffer_sizes(&checked.config)?;
+        let mut checked = check_config(config, &mut budget)?;
+        let now = self.cx.now.boottime;
+        admit::check(&self.sessions, &self.cooldowns, &checked.config, uid, now)?;
+        check_late(&mut checked, &mut budget)?;
+        check_output(&checked.config, has_fd)?;
+        check_buffer_sizes(&checked.config)?;
         Ok(checked)
     }
 
-    /// The driver created the output file, or could not.
-    pub(crate) fn file_opened(&mut self, file: FileId, result: Result<(), String>) {
-        let waiting = self.consumers.iter_mut().find_map(|(client, consumer)| {
-            let opening = consumer
-                .opening
-                .take_if(|opening| matches!(opening.waits_for, WaitsFor::File(f) if f == file))?;
-            Some((*client, opening))
-        });
-        let Some((client, opening)) = waiting else {
+    /// Goes on with the consumer whose output file the driver created, or could not.
+    pub(super) fn file_opened(&mut self, file: FileId, result: Result<(), String>) {
+        let Some((client, opening)) = self.cx.consumers.take_opening_of_file(file) else {
             // The consumer left meanwhile.
             if result.is_ok() {
-                self.commands.push_back(Command::CloseFile { file });
+                self.cx.commands.push(Command::CloseFile { file });
             }
             return;
         };
         let Opening {
             request_id, config, ..
-        } = *opening;
+        } = opening;
         let result = match result {
             Err(_) => {
                 let path = config.output_path.unwrap_or_default();
@@ -186,32 +169,26 @@ impl Service {
                     .check_enable(client, config, false)
                     .and_then(|checked| self.create_session(client, checked, Some(file)));
                 if created.is_err() {
-                    self.commands.push_back(Command::CloseFile { file });
+                    self.cx.commands.push(Command::CloseFile { file });
                 }
                 created
             }
         };
         self.finish_enable(client, request_id, result);
-        self.settle_priority();
+        self.update_priority();
         self.resume_deferred(client);
     }
 
-    /// The driver gave the priority a config asks for, or could not.
-    pub(crate) fn priority_answered(&mut self, client: ClientId, result: Result<(), String>) {
-        let waiting = self.consumers.get_mut(&client).and_then(|consumer| {
-            let waits = |o: &mut Box<Opening>| matches!(o.waits_for, WaitsFor::Priority(_));
-            consumer.opening.take_if(waits)
-        });
-        let Some(opening) = waiting else {
-            // The consumer left meanwhile, and took what it wanted back with it.
-            return;
-        };
-        let Opening {
+    /// Goes on with the consumer whose config asks for a priority, which the driver gave, or could not. The consumer may
+    /// have left meanwhile, and taken what it wanted back with it.
+    pub(super) fn priority_answered(&mut self, client: ClientId, result: Result<(), String>) {
+        let consumer = self.cx.consumers.if_connected(client);
+        let Some(Opening {
             request_id,
             config,
             waits_for: WaitsFor::Priority(destination),
             ..
-        } = *opening
+        }) = consumer.and_then(Consumer::take_opening_of_priority)
         else {
             return;
         };
@@ -229,7 +206,7 @@ impl Service {
         if let Some(result) = opened.transpose() {
             self.finish_enable(client, request_id, result);
         }
-        self.settle_priority();
+        self.update_priority();
         self.resume_deferred(client);
     }
 
@@ -241,30 +218,22 @@ impl Service {
         request_id: Option<u64>,
         result: Result<(), EnableError>,
     ) {
-        let Some(consumer) = self.consumers.get_mut(&client) else {
+        let Some(consumer) = self.cx.consumers.existing(client) else {
             return;
         };
-        let session = consumer.session;
-        let replaced = match &result {
-            Ok(()) => std::mem::replace(&mut consumer.end_request, request_id),
-            Err(_) => consumer.end_request.take(),
-        };
-        if replaced.is_some() {
-            self.reply_to_consumer(client, replaced, None);
-        }
-        match result {
-            Err(error) => self.reply_session_ended(client, request_id, Some(error.to_string())),
-            Ok(()) => {
-                if let Some(session) = session {
-                    self.notify_if_over(session);
-                }
+        let session = consumer.session();
+        let end_request = request_id.filter(|_| result.is_ok());
+        consumer.replace_end_request(&mut self.cx.commands, end_request);
+        match (result, session) {
+            (Err(error), _) => {
+                let error = Some(error.to_string());
+                self.cx.reply_session_ended(client, request_id, error);
             }
+            (Ok(()), Some(session)) => {
+                self.act(session, Session::notify_if_over);
+            }
+            (Ok(()), None) => {}
         }
-    }
-
-    /// After Attach: says where to report the end of the session.
-    fn rearm_end_notification(&mut self, client: ClientId, request_id: Option<u64>) {
-        self.finish_enable(client, request_id, Ok(()));
     }
 
     /// Makes the session, sets its data sources up and starts it unless that is deferred.
@@ -274,143 +243,68 @@ impl Service {
         checked: CheckedConfig,
         file: Option<FileId>,
     ) -> Result<(), EnableError> {
-        let CheckedConfig {
-            config,
-            sources,
-            filter,
-            priority,
-            compressor,
-            trigger_patterns,
-        } = checked;
-        let buffers = self.create_buffers(&config)?;
-        let uid = self.consumers.get(&client).map_or(0, |c| c.peer.uid);
-        self.apply_side_effects(&config, uid);
-        self.last.session += 1;
-        let Some(id) = SessionId::new(self.last.session) else {
-            return Ok(());
-        };
-        let Some(consumer) = self.consumers.get_mut(&client) else {
-            return Ok(());
-        };
-        consumer.session = Some(id);
-        let output = file.map(|file| Output::new(file, &config));
-        let session = Session {
-            state: State::Configured,
-            state_since: self.now.boottime,
-            cloned: None,
-            clones: Default::default(),
-            uuid: choose_uuid(&config, || self.rng.next_u64() as i64),
-            flush_plan: FlushPlan::choose(&config),
-            priority,
-            consumer: Some(client),
-            consumer_uid: consumer.peer.uid,
-            detach_key: None,
-            source_names: source_names(&config),
-            config,
-            sources,
-            buffers,
-            output,
-            instances: Default::default(),
-            senders: Default::default(),
-            all_started: false,
-            initial_snapshot: None,
-            snapshots: SnapshotRing::default(),
-            started_realtime: None,
-            events: EventLog::default(),
-            concurrent: ConcurrentEvents::default(),
-            progress: ReadProgress::default(),
-            sequences: SequenceIds::new(self.options.quotas.sequences_per_user),
-            filter: filter.map(SessionFilter::new),
-            compressor,
-            invalid_packets: 0,
-            triggers: Triggers::new(trigger_patterns),
-            flushes: Flushes::default(),
-            gone: Default::default(),
-            error: None,
-            retiring: None,
-        };
-        let deferred = session.config.deferred_start.unwrap_or(false)
-            || trigger_mode(&session.config) == Some(TriggerMode::START_TRACING);
-        self.sessions.insert(id, session);
-        self.note_existing_sessions(id);
-        self.set_up_all_sources(id);
-        self.arm_trigger_timeout(id);
-        self.state_changed(id);
-        if !deferred {
-            self.start_tracing(id);
+        let buffers = create_buffers(&mut self.cx.buffers, &checked.config)?;
+        let uid = self.cx.consumers.get(client).map_or(0, Consumer::uid);
+        self.apply_side_effects(&checked.config, uid);
+        let deferred = checked.config.deferred_start.unwrap_or(false)
+            || trigger_mode(&checked.config) == Some(TriggerMode::START_TRACING);
+        let session = Session::new(&mut self.cx, (client, uid), checked, buffers, file);
+        let id = session.id();
+        if let Some(consumer) = self.cx.consumers.existing(client) {
+            consumer.join_session(id);
         }
+        self.sessions.insert(session);
+        self.sessions.tell_of_others(id);
+        self.act(id, |session, cx| {
+            session.set_up_all_sources(cx);
+            session.arm_trigger_timeout(cx);
+            session.announce(cx);
+            if !deferred {
+                session.start(cx);
+            }
+        });
         Ok(())
     }
 
-    /// What a config changes besides its own session. Only once nothing can be refused any more.
+    /// Changes what a config asks for besides its own session. Only once nothing can be refused any more.
     fn apply_side_effects(&mut self, config: &TraceConfig, uid: u32) {
         match config.lockdown_mode {
-            Some(LockdownModeOperation::LOCKDOWN_SET) => self.lockdown = true,
-            Some(LockdownModeOperation::LOCKDOWN_CLEAR) => self.lockdown = false,
+            Some(LockdownModeOperation::LOCKDOWN_SET) => self.cx.producers.set_lockdown(true),
+            Some(LockdownModeOperation::LOCKDOWN_CLEAR) => self.cx.producers.set_lockdown(false),
             _ => {}
         }
-        self.begin_cooldown(config);
+        self.cooldowns.begin(config, self.cx.now.boottime);
         let priority = config.exclusive_prio.unwrap_or(0);
-        for other in self.sessions_to_end(config, uid) {
+        for other in admit::sessions_to_end(&self.sessions, config, uid) {
             let reason = format!(
                 "Aborted due to user requested higher-priority ({priority}) exclusive session."
             );
-            self.free_session(other, Some(reason));
+            self.act(other, |session, cx| session.free(cx, Some(reason)));
         }
-    }
-
-    fn create_buffers(&mut self, config: &TraceConfig) -> Result<Vec<BufferId>, EnableError> {
-        let mut ids = Vec::with_capacity(config.buffers.len());
-        for buffer in &config.buffers {
-            let size = u64::from(buffer.size_kb.unwrap_or(0)) * 1024;
-            let policy = match buffer.fill_policy {
-                Some(FillPolicy::DISCARD) => Policy::Discard,
-                _ => Policy::Ring,
-            };
-            let semantics = match buffer.experimental_mode {
-                Some(ExperimentalMode::TRACE_BUFFER_V2) => Semantics::V2,
-                _ => Semantics::V1,
-            };
-            let options = BufferOptions {
-                size,
-                policy,
-                semantics,
-            };
-            let made = TraceBuffer::new(options)
-                .ok()
-                .and_then(|made| self.buffers.add(made));
-            match made {
-                Some(id) => ids.push(id),
-                None => {
-                    ids.into_iter().for_each(|id| self.buffers.remove(id));
-                    return Err(EnableError::NoBuffers);
-                }
-            }
-        }
-        Ok(ids)
     }
 }
 
-fn source_names(config: &TraceConfig) -> BTreeMap<Vec<u8>, Vec<usize>> {
-    let mut names: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
-    for (index, source) in config.data_sources.iter().enumerate() {
-        let name = source.config.name.clone().unwrap_or_default();
-        names.entry(name).or_default().push(index);
+fn create_buffers(
+    pool: &mut BufferPool,
+    config: &TraceConfig,
+) -> Result<Vec<BufferId>, EnableError> {
+    let mut made = Vec::with_capacity(config.buffers.len());
+    for buffer in &config.buffers {
+        let size = u64::from(buffer.size_kb.unwrap_or(0)) * 1024;
+        let policy = match buffer.fill_policy {
+            Some(FillPolicy::DISCARD) => Policy::Discard,
+            _ => Policy::Ring,
+        };
+        let semantics = match buffer.experimental_mode {
+            Some(ExperimentalMode::TRACE_BUFFER_V2) => Semantics::V2,
+            _ => Semantics::V1,
+        };
+        let buffer = TraceBuffer::new(BufferOptions {
+            size,
+            policy,
+            semantics,
+        });
+        made.push(buffer.map_err(|_| EnableError::NoBuffers)?);
     }
-    names
-}
-
-fn choose_uuid(config: &TraceConfig, mut random: impl FnMut() -> i64) -> Uuid {
-    let (msb, lsb) = (
-        config.trace_uuid_msb.unwrap_or(0),
-        config.trace_uuid_lsb.unwrap_or(0),
-    );
-    if (msb, lsb) != (0, 0) {
-        Uuid { msb, lsb }
-    } else {
-        Uuid {
-            msb: random(),
-            lsb: random(),
-        }
-    }
+    pool.add_all(made.into_iter()).ok_or(EnableError::NoBuffers)
 }

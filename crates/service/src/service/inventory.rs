@@ -1,6 +1,8 @@
-//! What a service holds at a moment.
+//! The things a service holds at a moment, and the memory they need.
 
-use crate::service::Service;
+use ferretto_ipc::frame::MAX_FRAME_SIZE;
+
+use super::Service;
 use crate::session::Session;
 
 /// Numbers of the things a service keeps for its clients. All of them are zero once nobody is connected,
@@ -39,28 +41,76 @@ pub struct Inventory {
     pub timers: usize,
 }
 
+/// The most that a thing takes which is counted, besides its bytes: a producer, a data source taking part in a
+/// session and the like.
+const PER_OBJECT: u64 = 1024;
+/// The most that an entry of a table takes which is only numbers.
+const PER_ENTRY: u64 = 128;
+/// The most that a request takes which waits.
+const PER_REQUEST: u64 = MAX_FRAME_SIZE as u64 * DECODED;
+/// The most that a decoded message takes, as a multiple of its size: one of many tiny unknown fields.
+const DECODED: u64 = 32;
+/// The most that a session has besides its buffers: a batch on its way to file or compressor, events, filter.
+const PER_SESSION: u64 = 4 << 20;
+/// The most that takes what was made of a config, as a multiple of its size: above all, compiled patterns.
+const COMPILED: u64 = 1024;
+
 impl Service {
     /// Counts what the service holds now. Takes time proportional to the number of connections,
     /// sessions and buffers.
     pub fn inventory(&self) -> Inventory {
+        let cx = &self.cx;
         let of_sessions =
-            |count: fn(&Session) -> usize| -> usize { self.sessions.values().map(count).sum() };
+            |count: fn(&Session) -> usize| -> usize { self.sessions.iter().map(count).sum() };
+        let of_producers = cx.producers.holdings();
         Inventory {
-            producers: self.producer_connections.len(),
-            relays: self.relays.len(),
-            consumers: self.consumers.len(),
-            data_sources: self.registry.len(),
-            writers: self.producers.values().map(|p| p.writers.len()).sum(),
-            permissions: self.producers.values().map(|p| p.allowed.len()).sum(),
-            copied_chunks: self.producers.values().map(|p| p.copied.len()).sum(),
-            sequences: of_sessions(|session| session.sequences.len()),
+            producers: of_producers.connections,
+            relays: cx.relays.len(),
+            consumers: cx.consumers.len(),
+            data_sources: cx.registry.len(),
+            writers: of_producers.writers,
+            permissions: of_producers.permissions,
+            copied_chunks: of_producers.copied_chunks,
+            sequences: of_sessions(Session::sequence_count),
             sessions: self.sessions.len(),
-            instances: of_sessions(|session| session.instances.len()),
-            buffers: self.buffers.len(),
-            buffer_bytes: self.buffers.capacity(),
-            flushes: of_sessions(|session| session.flushes.pending.len()),
-            clones: of_sessions(|session| session.clones.len()),
-            timers: self.timers.len(),
+            instances: of_sessions(Session::instance_count),
+            buffers: cx.buffers.len(),
+            buffer_bytes: cx.buffers.capacity(),
+            flushes: of_sessions(Session::pending_flushes),
+            clones: of_sessions(Session::pending_clones),
+            timers: cx.timers.len(),
         }
+    }
+
+    /// Returns how many bytes buffers and what clients made the service keep account for, at most, without memory that is
+    /// shared with them. A process that has allocated much more than that has a leak.
+    pub fn memory_needed(&self) -> u64 {
+        let cx = &self.cx;
+        let holdings = self.inventory();
+        let objects = holdings.producers
+            + holdings.consumers
+            + holdings.data_sources
+            + holdings.writers
+            + holdings.permissions
+            + holdings.relays
+            + holdings.instances
+            + holdings.timers;
+        let entries = holdings.copied_chunks + self.trigger_history.len() + self.cooldowns.len();
+        let unsent = cx.producers.holdings().unsent_bytes;
+        let of_sessions = self.sessions.iter().map(|session| {
+            PER_SESSION + session.config_bytes() * COMPILED + session.table_bytes(PER_ENTRY)
+        });
+        cx.buffers.memory_needed()
+            + of_sessions.sum::<u64>()
+            + (cx.registry.bytes() + unsent) * DECODED
+            + objects as u64 * PER_OBJECT
+            + entries as u64 * PER_ENTRY
+            + cx.consumers.deferred() as u64 * PER_REQUEST
+            + cx.relays.bytes() as u64
+    }
+
+    /// Returns how many bytes of memory are shared with producers.
+    pub fn memory_shared(&self) -> u64 {
+        self.cx.producers.holdings().shared_bytes
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::command::FilePlace;
-use crate::session::validate::EnableError;
+use crate::session::EnableError;
 use crate::{Peer, ServiceOptions};
 
 /// Where the file at `path` is to be created for this consumer.

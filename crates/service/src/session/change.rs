@@ -3,27 +3,20 @@
 use ferretto_proto::TraceConfig;
 
 use super::{Session, State};
-use crate::limits::{ProducerId, SessionId};
-use crate::matching::{Budget, Pattern};
-use crate::service::Service;
+use crate::context::Context;
+use crate::matching::{Budget, Pattern, Weight};
 
-impl Service {
-    /// Takes over the producer filters of the data sources both configs name, and sets up those
-    /// producers that take no part yet. All other differences are ignored; nothing is ever stopped.
-    pub(crate) fn change_trace_config(&mut self, id: SessionId, new: &TraceConfig) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        let others = self.expressions_of_user(session.consumer_uid, Some(id));
-        let mut budget = Budget::beside(session.expressions(), others);
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if !matches!(session.state, State::Configured | State::Started) {
+impl Session {
+    /// Takes over the producer filters of the data sources both configs name, and sets up those producers that take no
+    /// part yet. All other differences are ignored; nothing is ever stopped. `others` is what the expressions of the
+    /// user's other sessions take.
+    pub(crate) fn change(&mut self, cx: &mut Context, new: &TraceConfig, others: Weight) {
+        if !matches!(self.state, State::Configured | State::Started) {
             return;
         }
+        let mut budget = Budget::beside(self.expressions(), others);
         let mut changed = Vec::new();
-        for (index, source) in session.config.data_sources.iter_mut().enumerate() {
+        for (index, source) in self.config.data_sources.iter_mut().enumerate() {
             let name = source.config.name.as_deref().unwrap_or_default();
             let same = |other: &&ferretto_proto::trace_config::DataSource| {
                 other.config.name.as_deref().unwrap_or_default() == name
@@ -40,18 +33,14 @@ impl Service {
             let Ok(patterns) = patterns else { continue };
             source.producer_name_filter = other.producer_name_filter.clone();
             source.producer_name_regex_filter = other.producer_name_regex_filter.clone();
-            session.sources[index].patterns = patterns;
+            self.sources[index].patterns = patterns;
             changed.push(index);
         }
-        let started = session.state == State::Started;
         for source in changed {
-            let takes_no_part = |session: &Session, producer: ProducerId| {
-                let mut own = session.instances.range((producer, 0)..);
-                own.next().is_none_or(|((first, _), _)| *first != producer)
-            };
-            let keys = self.set_up_source(id, source, takes_no_part);
-            for key in keys.into_iter().filter(|_| started) {
-                self.start_instance(id, key);
+            for key in self.set_up_source(cx, source, true) {
+                if self.state == State::Started {
+                    self.start_instance(cx, key);
+                }
             }
         }
     }

@@ -1,13 +1,13 @@
-//! Refusals of CloneSession.
+//! Answers to CloneSession.
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::CloneSessionResponse;
 
-use super::clone::Requester;
-use crate::limits::SessionId;
-use crate::service::Service;
+use super::packets::Uuid;
+use crate::context::Context;
+use crate::event::ClientId;
 
-/// Why there is no clone, in upstream's words.
+/// The reason why there is no clone, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CloneError {
     NothingEligible,
@@ -46,48 +46,37 @@ ferretto_wire::error_text! {
     }
 }
 
-impl Service {
-    /// The session's file could not be written. What was on its way there is in no buffer any more: clones
-    /// that wait would miss it, and nothing in them would say so.
-    pub(crate) fn fail_file_clones(&mut self, id: SessionId, reason: &str) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let waiting = session.clones.extract_if(.., |_, c| c.output.is_some());
-        for (_, pending) in waiting.collect::<Vec<_>>() {
-            let error = CloneError::WriteFile(reason.to_owned());
-            self.reply_not_cloned(pending.requester, &error);
-        }
-    }
+/// The consumer to be told how it went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requester {
+    pub(crate) client: ClientId,
+    pub(crate) request_id: Option<u64>,
+}
 
-    /// The session is being freed, and its data with it.
-    pub(crate) fn fail_clones(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let waiting = std::mem::take(&mut session.clones);
-        let own = session.cloned.as_mut().and_then(|c| c.requester.take());
-        for pending in waiting.into_values() {
-            self.reply_not_cloned(pending.requester, &CloneError::SourceEnded);
-        }
-        if let Some(requester) = own {
-            self.reply_not_cloned(requester, &CloneError::Freed);
-        }
-    }
+/// Answers CloneSession: there is a clone.
+pub(super) fn reply_cloned(cx: &mut Context, requester: Requester, uuid: Uuid, with_file: bool) {
+    let reply = CloneSessionResponse {
+        success: Some(true),
+        error: Some(Vec::new()),
+        uuid_msb: Some(uuid.msb),
+        uuid_lsb: Some(uuid.lsb),
+        was_write_into_file: Some(with_file),
+        ..Default::default()
+    };
+    let reply = Some(Reply::CloneSession(reply));
+    cx.reply(requester.client, requester.request_id, reply);
+}
 
-    pub(super) fn reply_not_cloned(&mut self, requester: Requester, error: &CloneError) {
-        if !self.consumers.contains_key(&requester.client) {
-            return;
-        }
-        let reply = CloneSessionResponse {
-            success: Some(false),
-            error: Some(error.to_string().into_bytes()),
-            uuid_msb: Some(0),
-            uuid_lsb: Some(0),
-            was_write_into_file: Some(false),
-            ..Default::default()
-        };
-        let reply = Some(Reply::CloneSession(reply));
-        self.reply_to_consumer(requester.client, requester.request_id, reply);
-    }
+/// Answers CloneSession: there is no clone.
+pub(crate) fn reply_not_cloned(cx: &mut Context, requester: Requester, error: &CloneError) {
+    let reply = CloneSessionResponse {
+        success: Some(false),
+        error: Some(error.to_string().into_bytes()),
+        uuid_msb: Some(0),
+        uuid_lsb: Some(0),
+        was_write_into_file: Some(false),
+        ..Default::default()
+    };
+    let reply = Some(Reply::CloneSession(reply));
+    cx.reply(requester.client, requester.request_id, reply);
 }

@@ -1,26 +1,27 @@
-//! What other sessions did meanwhile, for traces that ask for it.
+//! Transitions of other sessions, for traces that ask for them.
 
 use std::sync::Arc;
 
 use super::{Session, State};
-use crate::limits::{MAX_CONCURRENT_EVENTS, MAX_CONCURRENT_NAME_BYTES, SessionId};
-use crate::service::Service;
+use crate::context::Context;
+use crate::ids::SessionId;
+use crate::limits::{MAX_CONCURRENT_EVENTS, MAX_CONCURRENT_NAME_BYTES};
 
 /// Another session was found in a state, or came into it.
 #[derive(Debug, Clone)]
 pub(crate) struct ConcurrentEvent {
     /// `CLOCK_BOOTTIME` of the transition.
-    pub(crate) timestamp: u64,
-    pub(crate) state: State,
-    pub(crate) session: SessionId,
-    pub(crate) name: Arc<[u8]>,
-    pub(crate) consumer_uid: u32,
-    pub(crate) data_sources: u32,
+    pub(super) timestamp: u64,
+    pub(super) state: State,
+    pub(super) session: SessionId,
+    pub(super) name: Arc<[u8]>,
+    pub(super) consumer_uid: u32,
+    pub(super) data_sources: u32,
 }
 
 /// Events not read out yet. When it is full the newest are dropped, as upstream does.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct ConcurrentEvents {
+pub(super) struct ConcurrentEvents {
     events: Vec<ConcurrentEvent>,
     name_bytes: usize,
 }
@@ -34,64 +35,58 @@ impl ConcurrentEvents {
         }
     }
 
-    /// Hands out all events, oldest first.
-    pub(crate) fn take(&mut self) -> Vec<ConcurrentEvent> {
+    /// Takes out all events, oldest first.
+    pub(super) fn take(&mut self) -> Vec<ConcurrentEvent> {
         let mut events = std::mem::take(self).events;
         events.sort_by_key(|event| event.timestamp);
         events
     }
 }
 
-impl Service {
-    /// The session has come into its present state: sessions that record that note it.
-    pub(crate) fn state_changed(&mut self, id: SessionId) {
-        let now = self.now.boottime;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        session.state_since = now;
-        let event = session.concurrent_event(id);
-        let live = |state| matches!(state, State::Configured | State::Started | State::Stopping);
-        for (other, session) in &mut self.sessions {
-            if *other != id && session.records_concurrent() && live(session.state) {
-                session.concurrent.add(event.clone());
-            }
-        }
-    }
-
-    /// A new session that records others begins with the states they are in.
-    pub(crate) fn note_existing_sessions(&mut self, id: SessionId) {
-        if !self
-            .sessions
-            .get(&id)
-            .is_some_and(Session::records_concurrent)
-        {
-            return;
-        }
-        let others = self.sessions.iter().filter(|(other, _)| **other != id);
-        let existing: Vec<_> = others
-            .filter(|(_, session)| !session.is_retiring())
-            .map(|(other, session)| session.concurrent_event(*other))
-            .collect();
-        if let Some(session) = self.sessions.get_mut(&id) {
-            existing.into_iter().for_each(|e| session.concurrent.add(e));
-        }
-    }
-}
-
 impl Session {
+    /// Tells other sessions that it has come into its present state.
+    pub(crate) fn announce(&mut self, cx: &Context) {
+        self.state_since = cx.now.boottime;
+        self.announced.push(self.concurrent_event());
+    }
+
+    /// Takes out the transitions that other sessions were not told of.
+    pub(crate) fn take_announced(&mut self) -> Vec<ConcurrentEvent> {
+        std::mem::take(&mut self.announced)
+    }
+
+    /// Returns true if its trace tells of other sessions.
     pub(crate) fn records_concurrent(&self) -> bool {
         let builtin = &self.config.builtin_data_sources;
         builtin.enable_concurrent_session_events.unwrap_or(false)
     }
 
-    fn concurrent_event(&self, id: SessionId) -> ConcurrentEvent {
+    /// Takes note of a transition of another session, if it records those now.
+    pub(crate) fn note_transition(&mut self, event: &ConcurrentEvent) {
+        let records = matches!(
+            self.state,
+            State::Configured | State::Started | State::Stopping
+        );
+        if records && self.records_concurrent() {
+            self.concurrent.add(event.clone());
+        }
+    }
+
+    /// Begins with the states that other sessions are in.
+    pub(crate) fn note_existing(&mut self, others: Vec<ConcurrentEvent>) {
+        for event in others {
+            self.concurrent.add(event);
+        }
+    }
+
+    /// Returns what other sessions are told of its state.
+    pub(crate) fn concurrent_event(&self) -> ConcurrentEvent {
         ConcurrentEvent {
             timestamp: self.state_since,
             state: self.state,
-            session: id,
+            session: self.id,
             name: self.name().into(),
-            consumer_uid: self.consumer_uid,
+            consumer_uid: self.owner.uid,
             data_sources: self.instances.len() as u32,
         }
     }

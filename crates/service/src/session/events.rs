@@ -1,11 +1,13 @@
-//! What happened in a session's life, for the trace itself.
+//! Events of a session's life, for the trace itself.
+
+use ferretto_wire::encode;
 
 use crate::limits::MAX_BUFFERS_PER_SESSION;
 
 /// Something the trace shall tell about its own making. The discriminants are field numbers of
 /// `perfetto.protos.TracingServiceEvent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EventKind {
+pub(super) enum EventKind {
     AllDataSourcesStarted = 1,
     TracingStarted = 2,
     AllDataSourcesFlushed = 3,
@@ -19,7 +21,7 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
-    /// How many of a kind are kept between two reads; the oldest go first.
+    /// Returns how many of a kind are kept between two reads; the oldest go first.
     fn history(self) -> usize {
         match self {
             Self::FlushStarted | Self::AllDataSourcesFlushed => 64,
@@ -31,9 +33,9 @@ impl EventKind {
     }
 }
 
-/// What an event says besides that it happened.
+/// The content of an event, besides that it happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(super) enum Value {
     Flag,
     Number(u64),
     /// An encoded message.
@@ -42,21 +44,21 @@ pub(crate) enum Value {
 
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(super) struct Event {
     /// `CLOCK_BOOTTIME`.
-    pub(crate) timestamp: u64,
-    pub(crate) kind: EventKind,
-    pub(crate) value: Value,
+    pub(super) timestamp: u64,
+    pub(super) kind: EventKind,
+    pub(super) value: Value,
 }
 
 /// Events not read out yet.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct EventLog {
+pub(super) struct EventLog {
     events: Vec<Event>,
 }
 
 impl EventLog {
-    pub(crate) fn record(&mut self, timestamp: u64, kind: EventKind) {
+    pub(super) fn record(&mut self, timestamp: u64, kind: EventKind) {
         self.push(Event {
             timestamp,
             kind,
@@ -64,7 +66,7 @@ impl EventLog {
         });
     }
 
-    pub(crate) fn record_details(&mut self, timestamp: u64, kind: EventKind, details: Vec<u8>) {
+    pub(super) fn record_details(&mut self, timestamp: u64, kind: EventKind, details: Vec<u8>) {
         self.push(Event {
             timestamp,
             kind,
@@ -72,7 +74,7 @@ impl EventLog {
         });
     }
 
-    pub(crate) fn record_number(&mut self, timestamp: u64, kind: EventKind, number: u64) {
+    pub(super) fn record_number(&mut self, timestamp: u64, kind: EventKind, number: u64) {
         self.push(Event {
             timestamp,
             kind,
@@ -81,12 +83,12 @@ impl EventLog {
     }
 
     /// Forgets events of this kind.
-    pub(crate) fn forget(&mut self, kind: EventKind) {
+    pub(super) fn forget(&mut self, kind: EventKind) {
         self.events.retain(|event| event.kind != kind);
     }
 
-    /// Hands out all events, oldest first.
-    pub(crate) fn take(&mut self) -> Vec<Event> {
+    /// Takes out all events, oldest first.
+    pub(super) fn take(&mut self) -> Vec<Event> {
         let mut events = std::mem::take(&mut self.events);
         events.sort_by_key(|event| event.timestamp);
         events
@@ -101,6 +103,19 @@ impl EventLog {
         }
         self.events.push(event);
     }
+}
+
+/// Encodes `TracingServiceEvent.DataSources` of producer and data source names.
+pub(super) fn encode_sources<'a>(names: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
+    use ferretto_proto::fields::tracing_service_event::data_sources;
+    encode(|list| {
+        for (producer, source) in names {
+            list.nested(data_sources::DATA_SOURCE, |entry| {
+                entry.bytes(data_sources::data_source::PRODUCER_NAME, producer);
+                entry.bytes(data_sources::data_source::DATA_SOURCE_NAME, source);
+            });
+        }
+    })
 }
 
 #[cfg(test)]

@@ -4,32 +4,33 @@ use ferretto_format::Preamble;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::FFlushMode;
 
-use super::read::PacketSink;
-use super::{FlushPlan, State};
+use super::config::write_period_ms;
+use super::{FlushPlan, Session, State};
 use crate::command::Command;
 use crate::compress::append_packet;
+use crate::context::Context;
 use crate::event::FileId;
-use crate::limits::{DEFAULT_WRITE_PERIOD_MS, FILE_BATCH, MIN_WRITE_PERIOD_MS, SessionId};
-use crate::service::{Service, Timer};
-use crate::timers::{TimeBase, aligned_delay_ms};
+use crate::limits::FILE_BATCH;
+use crate::sink::PacketSink;
+use crate::timers::{TimeBase, Timer, aligned_delay_ms};
 
-/// How many batches are under way at a time: one is made while the last is written.
+/// The most batches under way at a time: one is made while the last is written.
 const MAX_WRITES: u32 = 2;
 
 /// A session's file, while it is open.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(super) struct Output {
     file: FileId,
     /// Size it must stay below, 0 = any.
     max_bytes: u64,
     /// Bytes handed to the driver so far.
     bytes: u64,
     period_ms: u64,
-    /// Whether each pass ends with the data on the medium.
+    /// Set if each pass ends with the data on the medium.
     syncs: bool,
     /// A pass is under way.
     draining: bool,
-    /// How many writes the driver has not answered.
+    /// Writes the driver has not answered.
     writing: u32,
     /// The driver has not copied the beginning yet, behind which everything else goes.
     copying: bool,
@@ -37,16 +38,8 @@ pub(crate) struct Output {
     full: bool,
 }
 
-/// How often a file is written: the config's period within the allowed range.
-pub(crate) fn write_period_ms(config: &TraceConfig) -> u64 {
-    match config.file_write_period_ms.unwrap_or(0) {
-        0 => DEFAULT_WRITE_PERIOD_MS,
-        ms => u64::from(ms).max(MIN_WRITE_PERIOD_MS),
-    }
-}
-
 impl Output {
-    pub(crate) fn new(file: FileId, config: &TraceConfig) -> Self {
+    pub(super) fn new(file: FileId, config: &TraceConfig) -> Self {
         Self {
             file,
             max_bytes: config.max_file_size_bytes.unwrap_or(0),
@@ -61,7 +54,7 @@ impl Output {
     }
 
     /// The file of a clone, the beginning of which the driver is still copying.
-    pub(crate) fn after_copy(file: FileId) -> Self {
+    pub(super) fn after_copy(file: FileId) -> Self {
         Self {
             file,
             max_bytes: 0,
@@ -75,173 +68,147 @@ impl Output {
         }
     }
 
-    pub(crate) fn file(&self) -> FileId {
+    /// Hands a batch to the driver; `more` says whether others follow.
+    fn write(&mut self, cx: &mut Context, batch: FileSink, more: bool) {
+        self.draining = more;
+        self.full = batch.full;
+        if batch.bytes.is_empty() {
+            // Nothing but refused packets, or a full file.
+            return;
+        }
+        self.bytes += batch.bytes.len() as u64;
+        self.writing += 1;
+        cx.commands.push(Command::WriteFile {
+            file: self.file,
+            bytes: batch.bytes,
+        });
+    }
+
+    /// Takes note that the driver has written a batch, or copied the beginning of the file.
+    fn written(&mut self) {
+        if self.copying {
+            self.copying = false;
+        } else {
+            self.writing = self.writing.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn file(&self) -> FileId {
         self.file
     }
 
-    /// Whether packets were thrown away because the file would have become too large.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Returns true if packets were thrown away because the file would have become too large.
+    pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Whether nothing was written yet.
-    pub(crate) fn is_untouched(&self) -> bool {
+    /// Returns true if nothing was written yet.
+    pub(super) fn is_untouched(&self) -> bool {
         self.bytes == 0
     }
 }
 
-impl Service {
-    pub(crate) fn arm_file_write(&mut self, id: SessionId) {
-        let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) else {
-            return;
-        };
-        let delay = aligned_delay_ms(&self.now, output.period_ms);
-        self.set_timer(TimeBase::Monotonic, delay, Timer::FileWrite(id));
+impl Session {
+    /// Returns true if this is the file it is written into.
+    pub(crate) fn writes(&self, file: FileId) -> bool {
+        self.output
+            .as_ref()
+            .is_some_and(|output| output.file == file)
     }
 
-    /// It is time to write what has come meanwhile.
-    pub(crate) fn file_write_tick(&mut self, id: SessionId) {
-        self.arm_file_write(id);
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        if session.flush_plan == FlushPlan::BeforeWriting {
-            self.flush_before_writing(id);
-        } else {
-            self.drain_to_file(id);
+    pub(super) fn arm_file_write(&mut self, cx: &mut Context) {
+        if let Some(output) = &self.output {
+            let delay = aligned_delay_ms(&cx.now, output.period_ms);
+            self.set_timer(cx, TimeBase::Monotonic, delay, Timer::FileWrite);
         }
     }
 
-    /// Starts a pass over everything that can be read now, unless one is under way.
-    pub(crate) fn drain_to_file(&mut self, id: SessionId) {
-        let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) else {
-            return;
-        };
-        output.draining = true;
-        self.continue_drain(id);
+    /// Writes what has come meanwhile: it is time to.
+    pub(super) fn file_write_tick(&mut self, cx: &mut Context) {
+        self.arm_file_write(cx);
+        if self.flush_plan == FlushPlan::BeforeWriting {
+            self.flush_before_writing(cx);
+        } else {
+            self.drain_to_file(cx);
+        }
+    }
+
+    /// Starts a pass over everything that can be read now, unless one is under way. After the end of the session it is
+    /// the last one; then the file is complete.
+    pub(super) fn drain_to_file(&mut self, cx: &mut Context) {
+        if let Some(output) = &mut self.output {
+            output.draining = true;
+            self.continue_drain(cx);
+        }
     }
 
     /// Writes the next batches of a pass; at its end does what follows it.
-    fn continue_drain(&mut self, id: SessionId) {
-        while let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) {
+    fn continue_drain(&mut self, cx: &mut Context) {
+        while let Some(output) = &self.output {
             if output.copying {
                 return;
             }
             if !output.draining || output.full {
                 if output.writing == 0 {
-                    self.end_pass(id);
+                    self.end_pass(cx);
                 }
                 return;
             }
             if output.writing == MAX_WRITES {
                 return;
             }
-            self.write_batch(id);
+            let mut sink = FileSink::new(output.bytes, output.max_bytes);
+            let more = self.read_batch(cx, FILE_BATCH, &mut sink);
+            if let Some(output) = &mut self.output {
+                output.write(cx, sink, more);
+            }
         }
     }
 
-    fn write_batch(&mut self, id: SessionId) {
-        let Some(output) = self.sessions.get(&id).and_then(|s| s.output.as_ref()) else {
+    fn end_pass(&mut self, cx: &mut Context) {
+        let disabled = matches!(self.state, State::Disabled | State::Cloned);
+        let Some(output) = &mut self.output else {
             return;
         };
-        let mut sink = FileSink::new(output.bytes, output.max_bytes);
-        let more = self.read_batch(id, FILE_BATCH, &mut sink);
-        let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) else {
-            return;
-        };
-        output.draining = more;
-        output.full = sink.full;
-        if sink.bytes.is_empty() {
-            // Nothing but refused packets, or a full file.
-            return;
-        }
-        output.bytes += sink.bytes.len() as u64;
-        output.writing += 1;
-        self.commands.push_back(Command::WriteFile {
-            file: output.file,
-            bytes: sink.bytes,
-        });
-    }
-
-    fn end_pass(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let disabled = matches!(session.state, State::Disabled | State::Cloned);
-        let Some(output) = &mut session.output else {
-            return;
-        };
-        let (file, full, syncs) = (output.file, output.full, output.syncs);
         output.draining = false;
-        if disabled || full {
-            self.close_file(id);
+        if disabled || output.full {
+            self.close_file(cx);
             if !disabled {
-                self.disable_tracing(id, false);
+                self.disable(cx, false);
             }
-            return;
-        }
-        if syncs {
-            self.commands.push_back(Command::SyncFile { file });
+        } else if output.syncs {
+            cx.commands.push(Command::SyncFile { file: output.file });
         }
     }
 
-    fn close_file(&mut self, id: SessionId) {
-        self.finish_file_clones(id);
-        let Some(session) = self.sessions.get_mut(&id) else {
+    fn close_file(&mut self, cx: &mut Context) {
+        self.finish_file_clones(cx);
+        let Some(output) = self.output.take() else {
             return;
         };
-        let Some(output) = session.output.take() else {
-            return;
-        };
-        self.commands
-            .push_back(Command::CloseFile { file: output.file });
-        self.clone_file_closed(id);
-        self.notify_if_over(id);
+        cx.commands.push(Command::CloseFile { file: output.file });
+        self.clone_file_closed(cx);
+        self.notify_if_over(cx);
     }
 
-    /// The session is over: one more pass, then the file is complete.
-    pub(crate) fn finish_file(&mut self, id: SessionId) {
-        self.drain_to_file(id);
-    }
-
-    pub(crate) fn file_written(&mut self, file: FileId, _bytes: u64) {
-        let Some(id) = self.session_of_file(file) else {
-            return;
-        };
-        if let Some(output) = self.sessions.get_mut(&id).and_then(|s| s.output.as_mut()) {
-            if output.copying {
-                output.copying = false;
-            } else {
-                output.writing = output.writing.saturating_sub(1);
-            }
+    /// Goes on: the driver has written a batch, or copied the beginning of the file.
+    pub(crate) fn file_written(&mut self, cx: &mut Context) {
+        if let Some(output) = &mut self.output {
+            output.written();
         }
-        self.continue_drain(id);
+        self.continue_drain(cx);
     }
 
-    /// The disk is full, or gone. What was written stays; the session ends and says why.
-    pub(crate) fn file_failed(&mut self, file: FileId, error: String) {
-        let Some(id) = self.session_of_file(file) else {
-            return self.file_opened(file, Err(error));
-        };
-        if self.clone_file_failed(id, file, &error) {
-            return;
+    /// Ends and says why: the disk is full, or gone. What was written stays.
+    pub(crate) fn file_failed(&mut self, cx: &mut Context, error: &str) {
+        if self.cloned.is_some() {
+            return self.clone_file_failed(cx, error);
         }
-        self.fail_file_clones(id, &error);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session
-                .error
-                .get_or_insert(format!("Failed to write the trace file: {error}"));
-        }
-        self.close_file(id);
-        self.disable_tracing(id, false);
-    }
-
-    pub(crate) fn session_of_file(&self, file: FileId) -> Option<SessionId> {
-        let is_it = |output: &Output| output.file == file;
-        let mut sessions = self.sessions.iter();
-        sessions
-            .find(|(_, s)| s.output.as_ref().is_some_and(is_it))
-            .map(|(id, _)| *id)
+        self.fail_file_clones(cx, error);
+        self.error
+            .get_or_insert(format!("Failed to write the trace file: {error}"));
+        self.close_file(cx);
+        self.disable(cx, false);
     }
 }
 

@@ -2,73 +2,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ferretto_ipc::port::consumer::Reply;
-use ferretto_proto::get_async_command_response::{ClearIncrementalState, Flush};
-use ferretto_proto::trace_config::WriteFlushMode;
-use ferretto_proto::trace_stats::FinalFlushOutcome;
-use ferretto_proto::{FlushRequest, TraceConfig};
-
 use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
+use ferretto_ipc::port::consumer::Reply;
+use ferretto_proto::FlushRequest;
+use ferretto_proto::get_async_command_response::{ClearIncrementalState, Flush};
+use ferretto_proto::trace_stats::FinalFlushOutcome;
 
-use super::start_stop::encode_sources;
-use super::{EventKind, Flushes, State};
+use super::config::{BufferGroup, flush_timeout_ms};
+use super::events::encode_sources;
+use super::{EventKind, FlushPlan, Session, State};
+use crate::context::Context;
 use crate::event::ClientId;
-use crate::limits::{
-    DEFAULT_WRITE_PERIOD_MS, FlushId, InstanceId, MAX_PENDING_FLUSHES, MAX_SLOW_LISTED, ProducerId,
-    SessionId,
-};
-use crate::service::{Service, Timer};
-use crate::session::file::write_period_ms;
-use crate::timers::{TimeBase, TimerKey, aligned_delay_ms};
+use crate::ids::{FlushId, InstanceId, ProducerId};
+use crate::limits::{MAX_PENDING_FLUSHES, MAX_SLOW_LISTED};
+use crate::timers::{TimeBase, Timer, TimerKey, aligned_delay_ms};
 
-/// A flush that the service begins.
+/// Returns the flags of a flush that the service begins.
 const fn by_service(reason: FlushReason) -> FlushFlags {
     FlushFlags::new(FlushInitiator::Service, reason)
 }
 
-/// When a session flushes by itself.
+/// Instances that a command is for, by producer.
+pub(super) type Asked = BTreeMap<ProducerId, Vec<InstanceId>>;
+
+/// The step that follows a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FlushPlan {
-    Never,
-    /// In milliseconds.
-    Every(u64),
-    /// Each time before the output file is written.
-    BeforeWriting,
-}
-
-impl FlushPlan {
-    pub(crate) fn choose(config: &TraceConfig) -> Self {
-        let asked = match config.flush_period_ms.unwrap_or(0) {
-            0 => Self::Never,
-            ms => Self::Every(ms.into()),
-        };
-        if !config.write_into_file.unwrap_or(false) {
-            return asked;
-        }
-        // An enum value unknown here was kept with the unknown fields, and disables.
-        let unknown = || {
-            config
-                .unknown_fields
-                .iter()
-                .any(|field| field.number == WRITE_FLUSH_MODE)
-        };
-        match config.write_flush_mode {
-            Some(WriteFlushMode::WRITE_FLUSH_DISABLED) => asked,
-            Some(WriteFlushMode::WRITE_FLUSH_ENABLED) => Self::BeforeWriting,
-            None if unknown() => asked,
-            _ if write_period_ms(config) <= DEFAULT_WRITE_PERIOD_MS => {
-                Self::Every(DEFAULT_WRITE_PERIOD_MS)
-            }
-            _ => Self::BeforeWriting,
-        }
-    }
-}
-
-const WRITE_FLUSH_MODE: u32 = 44;
-
-/// What follows a flush.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+enum Then {
     Nothing,
     Reply {
         client: ClientId,
@@ -76,136 +35,169 @@ pub(crate) enum Then {
     },
     WriteFile,
     Stop,
-    /// Copies the buffers that are given away with a clone, or those that are not.
+    /// Copies this group of the buffers.
     Clone {
         clone: u64,
-        transferred: bool,
+        group: BufferGroup,
     },
 }
 
 /// A flush some producers have not confirmed.
 #[derive(Debug)]
-pub(crate) struct PendingFlush {
+struct PendingFlush {
     producers: BTreeSet<ProducerId>,
     flags: FlushFlags,
     then: Then,
     timer: TimerKey,
 }
 
+/// Flushes that are waited for, and counters of all.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    pending: BTreeMap<FlushId, PendingFlush>,
+    counts: FlushCounts,
+}
+
+/// How flushes went so far.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct FlushCounts {
+    pub(super) requested: u64,
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) final_outcome: Option<FinalFlushOutcome>,
+}
+
 impl Flushes {
+    /// Returns those of a clone: none is waited for, and this is how the last one went.
+    pub(super) fn duplicate(&self, all_flushed: bool) -> Self {
+        let mut clone = Self {
+            pending: BTreeMap::new(),
+            counts: self.counts,
+        };
+        clone.set_final_outcome(all_flushed);
+        clone
+    }
+
+    pub(super) fn counts(&self) -> FlushCounts {
+        self.counts
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Returns true if a flush that is to be the last waits for this producer.
-    pub(crate) fn last_waits_for(&self, producer: ProducerId) -> bool {
+    pub(super) fn last_waits_for(&self, producer: ProducerId) -> bool {
         self.pending.values().any(|pending| {
             let is_last = pending.flags.reason() == FlushReason::Stop;
             is_last && pending.producers.contains(&producer)
         })
     }
+
+    /// Takes note that a producer committed all up to this flush. Returns those that wait for nobody else.
+    fn confirm(&mut self, producer: ProducerId, up_to: FlushId) -> Vec<FlushId> {
+        let up_to = self.pending.range_mut(..=up_to);
+        let done = up_to.filter_map(|(flush, pending)| {
+            let waited = pending.producers.remove(&producer);
+            (waited && pending.producers.is_empty()).then_some(*flush)
+        });
+        done.collect()
+    }
+
+    fn count(&mut self, success: bool) {
+        self.counts.succeeded += u64::from(success);
+        self.counts.failed += u64::from(!success);
+    }
+
+    fn set_final_outcome(&mut self, success: bool) {
+        self.counts.final_outcome = Some(match success {
+            true => FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED,
+            false => FinalFlushOutcome::FINAL_FLUSH_FAILED,
+        });
+    }
 }
 
-impl Service {
-    /// The consumer's Flush.
-    pub(crate) fn flush_requested(
+impl Session {
+    /// Flushes for the consumer.
+    pub(crate) fn flush_for(
         &mut self,
+        cx: &mut Context,
         client: ClientId,
         request_id: Option<u64>,
         request: &FlushRequest,
     ) {
-        let session = self
-            .consumers
-            .get(&client)
-            .and_then(|consumer| consumer.session);
-        let Some(session) = session else {
-            return self.reply_to_consumer(client, request_id, None);
-        };
         let timeout_ms = request.timeout_ms.unwrap_or(0).into();
         let then = Then::Reply { client, request_id };
         let flags = FlushFlags(request.flags.unwrap_or(0));
-        self.flush(session, timeout_ms, flags, then);
+        self.flush(cx, timeout_ms, flags, then);
     }
 
-    pub(crate) fn flush_before_writing(&mut self, id: SessionId) {
-        self.flush(id, 0, by_service(FlushReason::Periodic), Then::WriteFile);
+    pub(super) fn flush_before_writing(&mut self, cx: &mut Context) {
+        self.flush(cx, 0, by_service(FlushReason::Periodic), Then::WriteFile);
     }
 
     /// Collects what producers hold, then ends the session.
-    pub(crate) fn flush_and_stop(&mut self, id: SessionId) {
-        self.flush(id, 0, by_service(FlushReason::Stop), Then::Stop);
+    pub(super) fn flush_and_stop(&mut self, cx: &mut Context) {
+        self.flush(cx, 0, by_service(FlushReason::Stop), Then::Stop);
     }
 
     /// Asks every producer that takes part to commit. `timeout_ms` 0 is the session's own.
-    fn flush(&mut self, id: SessionId, timeout_ms: u64, flags: FlushFlags, then: Then) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        session.record(&now, EventKind::FlushStarted, false);
-        let asked = self.instances_to_flush(id);
-        self.flush_instances(id, timeout_ms, flags, asked, then);
+    fn flush(&mut self, cx: &mut Context, timeout_ms: u64, flags: FlushFlags, then: Then) {
+        self.record(&cx.now, EventKind::FlushStarted, false);
+        let asked = self.instances_to_flush(cx);
+        self.flush_instances(cx, timeout_ms, flags, asked, then);
     }
 
-    /// One of the flushes before a clone.
-    pub(crate) fn flush_for_clone(
+    /// Begins one of the flushes before a clone.
+    pub(super) fn flush_for_clone(
         &mut self,
-        id: SessionId,
+        cx: &mut Context,
         clone: u64,
-        transferred: bool,
-        asked: BTreeMap<ProducerId, Vec<InstanceId>>,
+        group: BufferGroup,
+        asked: Asked,
         for_bugreport: bool,
     ) {
         let flags = by_service(FlushReason::Clone);
-        let flags = if for_bugreport {
-            flags.for_bugreport()
-        } else {
-            flags
+        let flags = match for_bugreport {
+            true => flags.for_bugreport(),
+            false => flags,
         };
-        let then = Then::Clone { clone, transferred };
-        self.flush_instances(id, 0, flags, asked, then);
+        self.flush_instances(cx, 0, flags, asked, Then::Clone { clone, group });
     }
 
     fn flush_instances(
         &mut self,
-        id: SessionId,
+        cx: &mut Context,
         timeout_ms: u64,
         flags: FlushFlags,
-        asked: BTreeMap<ProducerId, Vec<InstanceId>>,
+        asked: Asked,
         then: Then,
     ) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.state != State::Started || session.flushes.pending.len() > MAX_PENDING_FLUSHES {
-            return self.after_flush(id, then, false);
+        if self.state != State::Started || self.flushes.pending.len() > MAX_PENDING_FLUSHES {
+            return self.after_flush(cx, then, false);
         }
-        session.events.forget(EventKind::LastFlushSlowDataSources);
-        session.flushes.requested += 1;
-        let timeout_ms = if timeout_ms == 0 {
-            session.flush_timeout_ms()
-        } else {
-            timeout_ms
+        self.events.forget(EventKind::LastFlushSlowDataSources);
+        self.flushes.counts.requested += 1;
+        let timeout_ms = match timeout_ms {
+            0 => flush_timeout_ms(&self.config),
+            ms => ms,
         };
-        self.last.flush += 1;
-        let flush = self.last.flush;
+        let flush = cx.ids.next_flush();
         if asked.is_empty() {
-            return self.flush_done(id, then, true);
+            return self.flush_done(cx, then, true);
         }
-        let timer = self.set_timer(
-            TimeBase::Monotonic,
-            timeout_ms,
-            Timer::FlushTimeout(id, flush),
-        );
+        let timeout = Timer::FlushTimeout(flush);
+        let timer = cx.set_timer(self.id, TimeBase::Monotonic, timeout_ms, timeout);
         if flags.reason() == FlushReason::Stop {
-            self.watch_end(id);
+            self.watch_end(cx);
         }
-        let producers = asked.keys().copied().collect();
-        if let Some(session) = self.sessions.get_mut(&id) {
-            let pending = PendingFlush {
-                producers,
-                flags,
-                then,
-                timer,
-            };
-            session.flushes.pending.insert(flush, pending);
-        }
+        let pending = PendingFlush {
+            producers: asked.keys().copied().collect(),
+            flags,
+            then,
+            timer,
+        };
+        self.flushes.pending.insert(flush, pending);
         for (producer, data_source_ids) in asked {
             let command = Flush {
                 data_source_ids,
@@ -213,25 +205,21 @@ impl Service {
                 flags: Some(flags.0),
                 ..Default::default()
             };
-            self.command_producer(producer, command);
+            cx.command_producer(producer, command);
         }
     }
 
-    /// Instances by producer. A producer that cannot be scraped from here scrapes itself, and is
+    /// Returns the instances that are asked to flush. A producer that cannot be scraped from here scrapes itself, and is
     /// asked even if nothing of it wants to be flushed.
-    fn instances_to_flush(&self, id: SessionId) -> BTreeMap<ProducerId, Vec<InstanceId>> {
-        let mut asked: BTreeMap<ProducerId, Vec<InstanceId>> = BTreeMap::new();
-        let Some(session) = self.sessions.get(&id) else {
-            return asked;
-        };
-        for (&(producer, instance), state) in session.instances.iter() {
+    fn instances_to_flush(&self, cx: &Context) -> Asked {
+        let mut asked = Asked::new();
+        for (&(producer, id), instance) in self.instances.iter() {
             let scrapes_itself = || {
-                self.producers
-                    .get(&producer)
-                    .is_some_and(|p| p.is_emulated() && p.scraped)
+                let producer = cx.producers.get(producer);
+                producer.is_some_and(|producer| producer.scrapes_itself())
             };
-            if !state.no_flush {
-                asked.entry(producer).or_default().push(instance);
+            if !instance.no_flush() {
+                asked.entry(producer).or_default().push(id);
             } else if scrapes_itself() {
                 asked.entry(producer).or_default();
             }
@@ -239,175 +227,122 @@ impl Service {
         asked
     }
 
-    /// A producer committed everything up to this flush, and so up to all earlier ones.
-    pub(crate) fn flush_acked(&mut self, producer: ProducerId, flush: FlushId) {
-        self.drop_from_flushes(producer, flush);
-    }
-
-    /// The producer is gone: nobody needs to wait for it.
-    pub(crate) fn forget_producer_in_flushes(&mut self, producer: ProducerId) {
-        self.drop_from_flushes(producer, FlushId::MAX);
-    }
-
-    fn drop_from_flushes(&mut self, producer: ProducerId, up_to: FlushId) {
-        let mut done = Vec::new();
-        for (id, session) in &mut self.sessions {
-            for (flush, pending) in session.flushes.pending.range_mut(..=up_to) {
-                if pending.producers.remove(&producer) && pending.producers.is_empty() {
-                    done.push((*id, *flush));
-                }
-            }
-        }
-        for (id, flush) in done {
-            if let Some(pending) = self.take_pending_flush(id, flush) {
-                self.flush_done(id, pending.then, true);
+    /// Takes note that a producer committed everything up to this flush, and so up to all earlier ones.
+    pub(crate) fn flush_acked(&mut self, cx: &mut Context, producer: ProducerId, flush: FlushId) {
+        for flush in self.flushes.confirm(producer, flush) {
+            // What follows one may be the end of all.
+            if let Some(pending) = self.flushes.pending.remove(&flush) {
+                cx.timers.cancel(pending.timer);
+                self.flush_done(cx, pending.then, true);
             }
         }
     }
 
-    fn take_pending_flush(&mut self, id: SessionId, flush: FlushId) -> Option<PendingFlush> {
-        let pending = self.sessions.get_mut(&id)?.flushes.pending.remove(&flush)?;
-        self.timers.cancel(pending.timer);
-        Some(pending)
+    /// Waits for a producer no more, as it is gone.
+    pub(crate) fn forget_in_flushes(&mut self, cx: &mut Context, producer: ProducerId) {
+        self.flush_acked(cx, producer, FlushId::MAX);
     }
 
-    pub(crate) fn flush_timed_out(&mut self, id: SessionId, flush: FlushId) {
-        let now = self.now;
-        let Some(pending) = self.take_pending_flush(id, flush) else {
+    pub(super) fn flush_timed_out(&mut self, cx: &mut Context, flush: FlushId) {
+        let Some(pending) = self.flushes.pending.remove(&flush) else {
             return;
         };
         let reason = pending.flags.reason();
-        if let Some(session) = self.sessions.get_mut(&id)
-            && matches!(reason, FlushReason::Stop | FlushReason::Clone)
-        {
-            let slow = session
-                .instances
-                .iter()
-                .filter(|((producer, _), _)| pending.producers.contains(producer));
-            let names = slow.map(|(_, i)| (i.producer_name.as_ref(), i.name()));
+        if matches!(reason, FlushReason::Stop | FlushReason::Clone) {
+            let all = self.instances.iter();
+            let slow = all.filter(|((producer, _), _)| pending.producers.contains(producer));
+            let names = slow.map(|(_, instance)| instance.names());
             let details = encode_sources(names.take(MAX_SLOW_LISTED));
             let kind = EventKind::LastFlushSlowDataSources;
-            session.events.record_details(now.boottime, kind, details);
+            self.events.record_details(cx.now.boottime, kind, details);
         }
-        self.flush_done(id, pending.then, false);
+        self.flush_done(cx, pending.then, false);
     }
 
-    /// The flush is over: the packets are in the buffers, or will not come.
-    fn flush_done(&mut self, id: SessionId, then: Then, success: bool) {
-        let now = self.now;
-        self.scrape_all(id);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.record(&now, EventKind::AllDataSourcesFlushed, true);
-            session.flushes.succeeded += u64::from(success);
-            session.flushes.failed += u64::from(!success);
-        }
-        self.after_flush(id, then, success);
+    /// Ends a flush: the packets are in the buffers, or will not come.
+    fn flush_done(&mut self, cx: &mut Context, then: Then, success: bool) {
+        cx.scrape_all(&self.buffers);
+        self.record(&cx.now, EventKind::AllDataSourcesFlushed, true);
+        self.flushes.count(success);
+        self.after_flush(cx, then, success);
     }
 
-    fn after_flush(&mut self, id: SessionId, then: Then, success: bool) {
+    fn after_flush(&mut self, cx: &mut Context, then: Then, success: bool) {
         match then {
             Then::Nothing => {}
             Then::Reply { client, request_id } => {
                 let reply = success.then(|| Reply::Flush(Default::default()));
-                self.reply_to_consumer(client, request_id, reply);
+                cx.reply(client, request_id, reply);
             }
-            Then::WriteFile => self.drain_to_file(id),
-            Then::Stop => self.stop_after_flush(id, success),
-            Then::Clone { clone, transferred } => {
-                self.clone_flushed(id, clone, transferred, success);
-            }
+            Then::WriteFile => self.drain_to_file(cx),
+            Then::Stop => self.stop_after_flush(cx, success),
+            Then::Clone { clone, group } => self.clone_flushed(cx, clone, group, success),
         }
     }
 
-    fn stop_after_flush(&mut self, id: SessionId, success: bool) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.state != State::Started {
+    fn stop_after_flush(&mut self, cx: &mut Context, success: bool) {
+        if self.state != State::Started {
             return;
         }
-        session.flushes.final_outcome = Some(if success {
-            FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED
+        self.flushes.set_final_outcome(success);
+        if self.owner.client.is_some() {
+            self.disable(cx, false);
         } else {
-            FinalFlushOutcome::FINAL_FLUSH_FAILED
-        });
-        if session.consumer.is_some() {
-            self.disable_tracing(id, false);
-        } else {
-            self.free_session(id, None);
+            self.free(cx, None);
         }
     }
 
-    /// Nobody will confirm any more: whoever waits is told so.
-    pub(crate) fn fail_pending_flushes(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        for pending in std::mem::take(&mut session.flushes.pending).into_values() {
-            self.timers.cancel(pending.timer);
+    /// Tells whoever waits that nobody will confirm any more.
+    pub(super) fn fail_pending_flushes(&mut self, cx: &mut Context) {
+        for pending in std::mem::take(&mut self.flushes.pending).into_values() {
+            cx.timers.cancel(pending.timer);
             if let Then::Reply { client, request_id } = pending.then {
-                self.reply_to_consumer(client, request_id, None);
+                cx.reply(client, request_id, None);
             }
         }
     }
 
-    pub(crate) fn arm_periodic_flush(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        if let FlushPlan::Every(period) = session.flush_plan {
-            let delay = aligned_delay_ms(&self.now, period);
-            self.set_timer(TimeBase::Monotonic, delay, Timer::PeriodicFlush(id));
+    pub(super) fn arm_periodic_flush(&mut self, cx: &mut Context) {
+        if let FlushPlan::Every(period) = self.flush_plan {
+            let delay = aligned_delay_ms(&cx.now, period);
+            self.set_timer(cx, TimeBase::Monotonic, delay, Timer::PeriodicFlush);
         }
     }
 
-    pub(crate) fn periodic_flush_tick(&mut self, id: SessionId) {
-        if self
-            .sessions
-            .get(&id)
-            .is_some_and(|session| session.state == State::Started)
-        {
-            self.arm_periodic_flush(id);
-            self.flush(id, 0, by_service(FlushReason::Periodic), Then::Nothing);
+    pub(super) fn periodic_flush_tick(&mut self, cx: &mut Context) {
+        if self.state == State::Started {
+            self.arm_periodic_flush(cx);
+            self.flush(cx, 0, by_service(FlushReason::Periodic), Then::Nothing);
         }
     }
 
-    pub(crate) fn arm_clear_state(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        let period = session
-            .config
-            .incremental_state_config
-            .clear_period_ms
-            .unwrap_or(0);
+    pub(super) fn arm_clear_state(&mut self, cx: &mut Context) {
+        let incremental = &self.config.incremental_state_config;
+        let period = incremental.clear_period_ms.unwrap_or(0);
         if period > 0 {
-            let delay = aligned_delay_ms(&self.now, period.into());
-            self.set_timer(TimeBase::Monotonic, delay, Timer::ClearState(id));
+            let delay = aligned_delay_ms(&cx.now, period.into());
+            self.set_timer(cx, TimeBase::Monotonic, delay, Timer::ClearState);
         }
     }
 
     /// Tells producers to repeat what they told once, for traces read from the middle.
-    pub(crate) fn clear_state_tick(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        if session.state != State::Started {
+    pub(super) fn clear_state_tick(&mut self, cx: &mut Context) {
+        if self.state != State::Started {
             return;
         }
-        let mut asked: BTreeMap<ProducerId, Vec<InstanceId>> = BTreeMap::new();
-        for (&(producer, instance), state) in session.instances.iter() {
-            if state.clears_state {
-                asked.entry(producer).or_default().push(instance);
+        let mut asked = Asked::new();
+        for (&(producer, id), instance) in self.instances.iter() {
+            if instance.clears_state() {
+                asked.entry(producer).or_default().push(id);
             }
         }
-        self.arm_clear_state(id);
+        self.arm_clear_state(cx);
         for (producer, data_source_ids) in asked {
             let command = ClearIncrementalState {
                 data_source_ids,
                 ..Default::default()
             };
-            self.command_producer(producer, command);
+            cx.command_producer(producer, command);
         }
     }
 }

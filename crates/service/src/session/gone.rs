@@ -2,35 +2,35 @@
 
 use std::sync::Arc;
 
-use super::State;
-use super::events::{EventKind, EventLog};
-use super::instances::{Instance, InstanceState};
-use super::start_stop::encode_sources;
-use crate::limits::{InstanceId, MAX_SLOW_LISTED, ProducerId};
-use crate::service::Service;
+use super::events::{EventKind, EventLog, encode_sources};
+use super::instance::{Instance, InstanceState};
+use super::{Session, State};
+use crate::ids::ProducerId;
+use crate::limits::MAX_SLOW_LISTED;
 
-/// How data sources are named that record the machine and not the program that they are in. What such a one had not yet
+/// The beginning of the names of data sources that record the machine and not the program that they are in. What such a one had not yet
 /// read where it is recorded, such as the kernel's buffers, is lost with it. A program that ends loses nothing: what it has
 /// written is in its shared memory, which is copied then.
 const OF_THE_MACHINE: &[u8] = b"linux.";
 
 /// Data sources of a session whose producer left without having been asked to stop: the names of producer and data source.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gone(Vec<(Arc<[u8]>, Vec<u8>)>);
+pub(super) struct Gone(Vec<(Arc<[u8]>, Vec<u8>)>);
 
 impl Gone {
     fn note(&mut self, instance: &Instance) {
         let name = instance.name();
         let is_known = |(producer, source): &(Arc<[u8]>, Vec<u8>)| {
-            *producer == instance.producer_name && source == name
+            *producer == *instance.producer_name() && source == name
         };
         if self.0.len() < MAX_SLOW_LISTED && !self.0.iter().any(is_known) {
-            self.0.push((instance.producer_name.clone(), name.to_vec()));
+            self.0
+                .push((Arc::clone(instance.producer_name()), name.to_vec()));
         }
     }
 
     /// Tells of them as of others that did not answer the last flush. They could not have.
-    pub(crate) fn record(&self, events: &mut EventLog, boottime: u64) {
+    pub(super) fn record(&self, events: &mut EventLog, boottime: u64) {
         if !self.0.is_empty() {
             let names = self.0.iter();
             let details =
@@ -40,22 +40,19 @@ impl Gone {
     }
 }
 
-impl Service {
+impl Session {
     /// Notes what the producer, which is gone, still recorded.
     pub(crate) fn note_gone(&mut self, producer: ProducerId) {
-        for session in self.sessions.values_mut() {
-            if !matches!(session.state, State::Started | State::Stopping) {
-                continue;
-            }
-            let all = (producer, 0)..=(producer, InstanceId::MAX);
-            for (_, instance) in session.instances.range(all) {
-                let records = matches!(
-                    instance.state,
-                    InstanceState::Started | InstanceState::Stopping
-                );
-                if records && instance.name().starts_with(OF_THE_MACHINE) {
-                    session.gone.note(instance);
-                }
+        if !matches!(self.state, State::Started | State::Stopping) {
+            return;
+        }
+        for (_, instance) in self.instances.of_producer(producer) {
+            let records = matches!(
+                instance.state(),
+                InstanceState::Started | InstanceState::Stopping
+            );
+            if records && instance.name().starts_with(OF_THE_MACHINE) {
+                self.gone.note(instance);
             }
         }
     }

@@ -3,43 +3,74 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use super::instances::{Instance, InstanceState, Key};
+use super::instance::{Instance, InstanceState};
+use crate::ids::{InstanceId, InstanceKey, ProducerId};
 
-/// Instances by producer and number.
+/// Instances by producer and id.
 ///
-/// It can be looked at as the map it is. Changing an instance means taking it out and putting it back:
-/// so the counts stay right, and no question about all instances has to visit them.
+/// It can be looked at as the map it is, and is changed by its verbs alone: so the counts stay right, and no question
+/// about all instances has to visit them.
 #[derive(Debug, Default)]
-pub(crate) struct Instances {
-    map: BTreeMap<Key, Instance>,
+pub(super) struct Instances {
+    map: BTreeMap<InstanceKey, Instance>,
     started: usize,
     stopped: usize,
 }
 
 impl Instances {
-    pub(crate) fn insert(&mut self, key: Key, instance: Instance) {
+    pub(super) fn insert(&mut self, key: InstanceKey, instance: Instance) {
         self.remove(&key);
-        self.count(instance.state, 1);
+        self.count(instance.state(), 1);
         self.map.insert(key, instance);
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<Instance> {
-        let removed = self.map.remove(key)?;
-        self.count(removed.state, -1);
-        Some(removed)
+    pub(super) fn remove(&mut self, key: &InstanceKey) {
+        if let Some(removed) = self.map.remove(key) {
+            self.count(removed.state(), -1);
+        }
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Brings an instance into a state. Returns it if it was in another one.
+    pub(super) fn set_state(
+        &mut self,
+        key: InstanceKey,
+        state: InstanceState,
+    ) -> Option<&Instance> {
+        let instance = self.map.get_mut(&key)?;
+        let before = instance.state();
+        if before == state {
+            return None;
+        }
+        instance.set_state(state);
+        self.count(before, -1);
+        self.count(state, 1);
+        self.map.get(&key)
+    }
+
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether each is started; also if there are none.
-    pub(crate) fn all_started(&self) -> bool {
+    /// Returns the ids of all.
+    pub(super) fn all_keys(&self) -> Vec<InstanceKey> {
+        self.map.keys().copied().collect()
+    }
+
+    /// Returns those of one producer.
+    pub(super) fn of_producer(
+        &self,
+        producer: ProducerId,
+    ) -> impl Iterator<Item = (&InstanceKey, &Instance)> {
+        self.map.range((producer, 0)..=(producer, InstanceId::MAX))
+    }
+
+    /// Returns true if each is started; also if there are none.
+    pub(super) fn all_started(&self) -> bool {
         self.started == self.map.len()
     }
 
-    /// Whether each is stopped; also if there are none.
-    pub(crate) fn all_stopped(&self) -> bool {
+    /// Returns true if each is stopped; also if there are none.
+    pub(super) fn all_stopped(&self) -> bool {
         self.stopped == self.map.len()
     }
 
@@ -54,7 +85,7 @@ impl Instances {
 }
 
 impl Deref for Instances {
-    type Target = BTreeMap<Key, Instance>;
+    type Target = BTreeMap<InstanceKey, Instance>;
 
     fn deref(&self) -> &Self::Target {
         &self.map

@@ -1,13 +1,20 @@
 //! One tracing session: what it records, where to, and how far it has come.
+//!
+//! A session makes its transitions itself. What it affects beyond itself is handed to each of its verbs as a
+//! [`Context`]; what concerns other sessions is left to be collected ([`Session::take_announced`],
+//! [`Session::take_finished_clones`], [`Session::is_over`]).
 
 mod change;
 mod clone;
 mod clone_error;
 mod concurrent;
+mod config;
 mod events;
 mod file;
 mod flush;
+mod flush_plan;
 mod gone;
+mod instance;
 mod instance_set;
 mod instances;
 mod packets;
@@ -15,38 +22,45 @@ mod pipeline;
 mod read;
 mod start_stop;
 mod stats;
-mod stream;
-pub(crate) mod triggers;
-pub(crate) mod validate;
+mod triggers;
+mod validate;
 mod vms;
 
 use std::collections::BTreeMap;
 
-use ferretto_proto::TraceConfig;
-use ferretto_proto::trace_stats::FinalFlushOutcome;
+use ferretto_proto::{Message as _, TraceConfig};
 
 use crate::buffer::Identity;
 use crate::clocks::Clocks;
 use crate::compress::Compressor;
-use crate::event::ClientId;
-use crate::limits::{BufferId, FlushId, ProducerId};
+use crate::context::Context;
+use crate::event::{ClientId, FileId};
+use crate::ids::{BufferId, InstanceKey, ProducerId, SessionId};
+use crate::matching::{Pattern, Weight};
 use crate::packet::SequenceIds;
 use crate::priority::Priority;
-use crate::relay::ToldMachines;
 use crate::snapshot::SnapshotRing;
+use crate::timers::{TimeBase, Timer};
+use clone::{Cloned, Clones};
+use concurrent::{ConcurrentEvent, ConcurrentEvents};
+use events::{EventKind, EventLog};
+use file::Output;
+use flush::Flushes;
+use flush_plan::FlushPlan;
+use gone::Gone;
+use instance_set::Instances;
+use packets::Uuid;
+use pipeline::SessionFilter;
+use read::ReadProgress;
+use triggers::{ReceivedTrigger, Triggers};
+use validate::Source;
 
-pub(crate) use clone::{Cloned, PendingClone};
-pub(crate) use concurrent::{ConcurrentEvent, ConcurrentEvents};
-pub(crate) use events::{EventKind, EventLog};
-pub(crate) use file::Output;
-pub(crate) use flush::{FlushPlan, PendingFlush};
-pub(crate) use gone::Gone;
-pub(crate) use instance_set::Instances;
-pub(crate) use instances::{Instance, InstanceState, Key as InstanceKey};
-pub(crate) use pipeline::SessionFilter;
-pub(crate) use stream::ReadStream;
-pub(crate) use triggers::{TriggerHistory, Triggers};
-pub(crate) use validate::Source;
+pub(crate) use clone::{CloneOrder, clone_trigger};
+pub(crate) use clone_error::{CloneError, Requester, reply_not_cloned};
+pub(crate) use config::trigger_mode;
+pub(crate) use validate::{
+    CheckedConfig, EnableError, check_buffer_sizes, check_config, check_late, check_output,
+};
 
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,140 +79,292 @@ pub(crate) enum State {
 /// One tracing session.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) state: State,
+    id: SessionId,
+    state: State,
     /// When it came into that state, `CLOCK_BOOTTIME`.
-    pub(crate) state_since: u64,
+    state_since: u64,
+    /// Transitions that other sessions were not told of.
+    announced: Vec<ConcurrentEvent>,
     /// Set if it is a copy of another session, also once it is freed.
-    pub(crate) cloned: Option<Cloned>,
+    cloned: Option<Cloned>,
     /// Clones of it that are being made.
-    pub(crate) clones: BTreeMap<u64, PendingClone>,
-    pub(crate) config: TraceConfig,
+    clones: Clones,
+    config: TraceConfig,
     /// One entry for each of the config's data sources.
-    pub(crate) sources: Vec<Source>,
+    sources: Vec<Source>,
     /// Indices of the config's data sources, by name.
-    pub(crate) source_names: BTreeMap<Vec<u8>, Vec<usize>>,
-    /// Who it belongs to; `None` while detached.
-    pub(crate) consumer: Option<ClientId>,
-    pub(crate) consumer_uid: u32,
-    /// The name it is picked up by again, while detached.
-    pub(crate) detach_key: Option<Vec<u8>>,
-    pub(crate) uuid: Uuid,
-    /// What it wants the service to run at.
-    pub(crate) priority: Option<Priority>,
+    source_names: BTreeMap<Vec<u8>, Vec<usize>>,
+    owner: Owner,
+    uuid: Uuid,
+    /// The priority it wants the service to run at.
+    priority: Option<Priority>,
     /// In the order of the config.
-    pub(crate) buffers: Vec<BufferId>,
-    pub(crate) instances: Instances,
-    /// Who each producer is that took part.
-    pub(crate) senders: BTreeMap<ProducerId, Identity>,
-    /// Every instance was seen started at the same time, at least once.
-    pub(crate) all_started: bool,
-    pub(crate) initial_snapshot: Option<Clocks>,
-    pub(crate) snapshots: SnapshotRing,
+    buffers: Vec<BufferId>,
+    instances: Instances,
+    /// The identity of each producer that took part.
+    senders: BTreeMap<ProducerId, Identity>,
+    /// Set once every instance was seen started at the same time.
+    all_started: bool,
+    initial_snapshot: Option<Clocks>,
+    snapshots: SnapshotRing,
     /// `CLOCK_REALTIME` at the start.
-    pub(crate) started_realtime: Option<u64>,
-    pub(crate) events: EventLog,
-    /// What other sessions did, if the config asks for it.
-    pub(crate) concurrent: ConcurrentEvents,
-    pub(crate) progress: ReadProgress,
-    pub(crate) sequences: SequenceIds,
-    /// What may be in the trace, if not everything.
-    pub(crate) filter: Option<SessionFilter>,
-    pub(crate) compressor: Option<Compressor>,
+    started_realtime: Option<u64>,
+    events: EventLog,
+    /// Transitions of other sessions, if the config asks for them.
+    concurrent: ConcurrentEvents,
+    progress: ReadProgress,
+    sequences: SequenceIds,
+    /// The filter that packets have to pass, if there is one.
+    filter: Option<SessionFilter>,
+    compressor: Option<Compressor>,
     /// Packets of producers that were dropped for being malformed or claiming the service's fields.
-    pub(crate) invalid_packets: u64,
-    pub(crate) triggers: Triggers,
-    pub(crate) flush_plan: FlushPlan,
-    pub(crate) flushes: Flushes,
-    pub(crate) gone: Gone,
-    pub(crate) output: Option<Output>,
-    /// What went wrong, for the reply that says that the session ended.
-    pub(crate) error: Option<String>,
-    /// Set once freed, while the rest of the output file is still being written: to be told then.
-    pub(crate) retiring: Option<Retiring>,
+    invalid_packets: u64,
+    triggers: Triggers,
+    flush_plan: FlushPlan,
+    flushes: Flushes,
+    gone: Gone,
+    output: Option<Output>,
+    /// The reason of its end, if that is a failure, for the reply that says that it ended.
+    error: Option<String>,
+    end: End,
 }
 
-/// Identity of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Uuid {
-    pub(crate) msb: i64,
-    pub(crate) lsb: i64,
+/// The consumer a session belongs to.
+#[derive(Debug)]
+struct Owner {
+    /// `None` while detached.
+    client: Option<ClientId>,
+    uid: u32,
+    /// The name it is picked up by again, while detached.
+    detach_key: Option<Vec<u8>>,
 }
 
-/// Who waits for a freed session to be really over.
+impl Owner {
+    fn new(client: ClientId, uid: u32) -> Self {
+        Self {
+            client: Some(client),
+            uid,
+            detach_key: None,
+        }
+    }
+}
+
+/// How far the end of a session has come.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Retiring {
-    pub(crate) client: Option<ClientId>,
-    pub(crate) end_request: Option<u64>,
-}
-
-/// What of the service's own packets has been read out or is due.
-#[derive(Debug, Default)]
-pub(crate) struct ReadProgress {
-    /// The packets at the beginning of every trace were handed out.
-    pub(crate) began: bool,
-    pub(crate) initial_snapshot_given: bool,
-    pub(crate) sync_marker_due: bool,
-    pub(crate) stats_due: bool,
-    /// The buffer the next batch begins with: the one behind that which filled the last.
-    pub(crate) next_buffer: usize,
-    /// Machines that were told of.
-    pub(crate) machines: ToldMachines,
-}
-
-/// Counters of flushes and those still waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Flushes {
-    pub(crate) pending: BTreeMap<FlushId, PendingFlush>,
-    pub(crate) requested: u64,
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
-    pub(crate) final_outcome: Option<FinalFlushOutcome>,
+enum End {
+    /// It was not freed.
+    Alive,
+    /// Freed, while the rest of the output file is still being written: this client is told then.
+    Retiring {
+        client: Option<ClientId>,
+        end_request: Option<u64>,
+    },
+    /// To be erased.
+    Over,
 }
 
 impl Session {
-    /// Whether it was freed and only its file is left to finish.
+    /// Returns a session that is set up for a checked config, with these buffers.
+    pub(crate) fn new(
+        cx: &mut Context,
+        (client, uid): (ClientId, u32),
+        checked: CheckedConfig,
+        buffers: Vec<BufferId>,
+        file: Option<FileId>,
+    ) -> Self {
+        let config = checked.config;
+        cx.live_sessions += 1;
+        Self {
+            id: cx.ids.next_session(),
+            state: State::Configured,
+            state_since: cx.now.boottime,
+            announced: Vec::new(),
+            cloned: None,
+            clones: Clones::default(),
+            uuid: Uuid::choose(&config, &mut cx.rng),
+            flush_plan: FlushPlan::choose(&config),
+            priority: checked.priority,
+            owner: Owner::new(client, uid),
+            source_names: source_names(&config),
+            output: file.map(|file| Output::new(file, &config)),
+            config,
+            sources: checked.sources,
+            buffers,
+            instances: Instances::default(),
+            senders: BTreeMap::new(),
+            all_started: false,
+            initial_snapshot: None,
+            snapshots: SnapshotRing::default(),
+            started_realtime: None,
+            events: EventLog::default(),
+            concurrent: ConcurrentEvents::default(),
+            progress: ReadProgress::default(),
+            sequences: SequenceIds::new(cx.options.quotas.sequences_per_user),
+            filter: checked.filter.map(SessionFilter::new),
+            compressor: checked.compressor,
+            invalid_packets: 0,
+            triggers: Triggers::new(checked.trigger_patterns),
+            flushes: Flushes::default(),
+            gone: Gone::default(),
+            error: None,
+            end: End::Alive,
+        }
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) fn config(&self) -> &TraceConfig {
+        &self.config
+    }
+
+    pub(crate) fn buffers(&self) -> &[BufferId] {
+        &self.buffers
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.owner.uid
+    }
+
+    pub(crate) fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+
+    pub(crate) fn started_realtime(&self) -> Option<u64> {
+        self.started_realtime
+    }
+
+    pub(crate) fn is_clone(&self) -> bool {
+        self.cloned.is_some()
+    }
+
+    /// Returns true if it was freed and only its file is left to finish.
     pub(crate) fn is_retiring(&self) -> bool {
-        self.retiring.is_some()
+        !matches!(self.end, End::Alive)
+    }
+
+    /// Returns true if nothing is left of it: it is to be erased.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.end, End::Over)
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        config::name(&self.config)
+    }
+
+    pub(crate) fn has_instance(&self, key: InstanceKey) -> bool {
+        self.instances.contains_key(&key)
+    }
+
+    pub(crate) fn instance_count(&self) -> usize {
+        self.instances.len()
+    }
+
+    pub(crate) fn sequence_count(&self) -> usize {
+        self.sequences.len()
+    }
+
+    pub(crate) fn pending_flushes(&self) -> usize {
+        self.flushes.pending()
+    }
+
+    pub(crate) fn pending_clones(&self) -> usize {
+        self.clones.pending()
+    }
+
+    /// Returns the weight of its regular expressions.
+    pub(crate) fn expressions(&self) -> Weight {
+        let sources = self.sources.iter().flat_map(|source| &source.patterns);
+        let patterns = sources.chain(self.triggers.patterns());
+        let of_filter = self.filter.iter().map(SessionFilter::weight);
+        patterns.map(Pattern::weight).chain(of_filter).sum()
+    }
+
+    /// Returns the bytes it needs, at most, for what grows with its use; not those of its buffers and its config.
+    pub(crate) fn table_bytes(&self, per_entry: u64) -> u64 {
+        self.clones.memory_needed()
+            + self.sequences.memory()
+            + self.senders.len() as u64 * per_entry
+            + self.triggers.bytes() as u64
+    }
+
+    pub(crate) fn config_bytes(&self) -> u64 {
+        self.config.encoded_len().into()
+    }
+
+    /// Lets it go on alone, to be attached to by this key. Its EnableTracing request stays unanswered: whoever attaches
+    /// says anew where to report the end.
+    pub(crate) fn detach(&mut self, key: Vec<u8>) {
+        self.owner.client = None;
+        self.owner.detach_key = Some(key);
+    }
+
+    /// Returns true if it is detached, with this key, by this user.
+    pub(crate) fn is_detached_as(&self, uid: u32, key: &[u8]) -> bool {
+        self.owner.uid == uid && self.owner.detach_key.as_deref() == Some(key)
+    }
+
+    pub(crate) fn attach(&mut self, cx: &mut Context, client: ClientId) {
+        self.owner.client = Some(client);
+        self.owner.detach_key = None;
+        self.check_all_started(cx);
+    }
+
+    /// Returns true if it is this consumer's, and what it holds is for that to read. A file comes first: what it takes is
+    /// not there to be read.
+    pub(crate) fn is_readable_by(&self, client: ClientId) -> bool {
+        self.owner.client == Some(client) && !self.writes_into_file()
+    }
+
+    /// Does what is due.
+    pub(crate) fn timer_due(&mut self, cx: &mut Context, timer: Timer) {
+        match timer {
+            Timer::Duration => self.duration_passed(cx),
+            Timer::Snapshot => self.snapshot_tick(cx),
+            Timer::FileWrite => self.file_write_tick(cx),
+            Timer::PeriodicFlush => self.periodic_flush_tick(cx),
+            Timer::ClearState => self.clear_state_tick(cx),
+            Timer::SlowStart => self.report_slow_start(cx),
+            Timer::FlushTimeout(flush) => self.flush_timed_out(cx, flush),
+            Timer::StopTimeout => self.stop_timed_out(cx),
+            Timer::SlowEnd => self.report_slow_end(cx),
+            Timer::TriggerTimeout => self.start_trigger_timed_out(cx),
+            Timer::TriggerStop => self.trigger_stop_due(cx),
+            Timer::CloneTrigger(hit) => self.clone_trigger_due(cx, hit),
+        }
+    }
+
+    fn set_timer(&self, cx: &mut Context, base: TimeBase, delay_ms: u64, timer: Timer) {
+        cx.set_timer(self.id, base, delay_ms, timer);
     }
 
     pub(crate) fn writes_into_file(&self) -> bool {
         self.output.is_some()
     }
 
-    pub(crate) fn flush_timeout_ms(&self) -> u64 {
-        match self.config.flush_timeout_ms.unwrap_or(0) {
-            0 => crate::limits::DEFAULT_FLUSH_TIMEOUT_MS,
-            ms => ms.into(),
-        }
-    }
-
-    pub(crate) fn stop_timeout_ms(&self) -> u32 {
-        match self.config.data_source_stop_timeout_ms.unwrap_or(0) {
-            0 => crate::limits::DEFAULT_STOP_TIMEOUT_MS,
-            ms => ms,
-        }
-    }
-
-    pub(crate) fn name(&self) -> &[u8] {
-        self.config
-            .unique_session_name
-            .as_deref()
-            .unwrap_or_default()
-    }
-
-    pub(crate) fn snapshots_clocks(&self) -> bool {
-        !self
-            .config
-            .builtin_data_sources
-            .disable_clock_snapshotting
-            .unwrap_or(false)
+    fn snapshots_clocks(&self) -> bool {
+        config::snapshots_clocks(&self.config)
     }
 
     /// Remembers that something happened, for the trace.
-    pub(crate) fn record(&mut self, now: &Clocks, kind: EventKind, with_snapshot: bool) {
+    fn record(&mut self, now: &Clocks, kind: EventKind, with_snapshot: bool) {
         if with_snapshot && self.snapshots_clocks() {
             self.snapshots.insert(now);
         }
         self.events.record(now.boottime, kind);
     }
+}
+
+fn source_names(config: &TraceConfig) -> BTreeMap<Vec<u8>, Vec<usize>> {
+    let mut names: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+    for (index, source) in config.data_sources.iter().enumerate() {
+        let name = source.config.name.clone().unwrap_or_default();
+        names.entry(name).or_default().push(index);
+    }
+    names
 }

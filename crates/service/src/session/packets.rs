@@ -9,19 +9,52 @@ use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
 
 use super::events::{Event, Value};
-use super::triggers::Received;
-use super::{ConcurrentEvent, State, Uuid};
+use super::triggers::ReceivedTrigger;
+use super::{ConcurrentEvent, State};
 use crate::buffer::VmState;
 use crate::clocks::Clocks;
 use crate::options::{ExtensionDescriptor, ServiceOptions};
 use crate::packet::SequenceIds;
 use crate::relay::Exchange;
+use crate::rng::Rng;
 
-/// What every packet of the service says about itself.
+/// Identity of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Uuid {
+    pub(super) msb: i64,
+    pub(super) lsb: i64,
+}
+
+impl Uuid {
+    /// Returns what the config asks for, else a random one.
+    pub(super) fn choose(config: &TraceConfig, rng: &mut Rng) -> Self {
+        let (msb, lsb) = (
+            config.trace_uuid_msb.unwrap_or(0),
+            config.trace_uuid_lsb.unwrap_or(0),
+        );
+        if (msb, lsb) != (0, 0) {
+            return Self { msb, lsb };
+        }
+        Self {
+            msb: rng.next_u64() as i64,
+            lsb: rng.next_u64() as i64,
+        }
+    }
+
+    /// Returns that of a clone, which tells what it is a clone of.
+    pub(super) fn of_clone(self, rng: &mut Rng) -> Self {
+        Self {
+            msb: rng.next_u64() as i64,
+            lsb: self.lsb,
+        }
+    }
+}
+
+/// The part that every packet of the service has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Header {
+pub(super) struct Header {
     /// User id of the service.
-    pub(crate) uid: u32,
+    pub(super) uid: u32,
 }
 
 /// Stands before and after what a file may be split at. The bytes are the same in all traces.
@@ -46,7 +79,7 @@ impl Header {
         );
     }
 
-    pub(crate) fn clock_snapshot(self, clocks: &Clocks, primary: u64) -> Vec<u8> {
+    pub(super) fn clock_snapshot(self, clocks: &Clocks, primary: u64) -> Vec<u8> {
         encode(|packet| {
             packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
                 snapshot.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, primary);
@@ -57,14 +90,14 @@ impl Header {
     }
 
     /// Exactly these fields, and none after: readers look for the bytes.
-    pub(crate) fn sync_marker(self) -> Vec<u8> {
+    pub(super) fn sync_marker(self) -> Vec<u8> {
         encode(|packet| {
             self.write_without_clock(packet);
             packet.bytes(trace_packet::SYNCHRONIZATION_MARKER, &SYNC_MARKER);
         })
     }
 
-    pub(crate) fn trace_config(self, config: &TraceConfig) -> Vec<u8> {
+    pub(super) fn trace_config(self, config: &TraceConfig) -> Vec<u8> {
         encode(|packet| {
             self.write(packet);
             packet.bytes(trace_packet::TRACE_CONFIG, &config.encode_to_vec());
@@ -72,7 +105,7 @@ impl Header {
     }
 
     /// A trigger the session received, or the one it was cloned for, as the field says.
-    pub(crate) fn trigger(self, field: u32, received: &Received) -> Vec<u8> {
+    pub(super) fn trigger(self, field: u32, received: &ReceivedTrigger) -> Vec<u8> {
         encode(|packet| {
             packet.nested(field, |message| {
                 message.bytes(trigger::TRIGGER_NAME, &received.name);
@@ -88,7 +121,7 @@ impl Header {
         })
     }
 
-    pub(crate) fn uuid(self, uuid: Uuid) -> Vec<u8> {
+    pub(super) fn uuid(self, uuid: Uuid) -> Vec<u8> {
         encode(|packet| {
             self.write(packet);
             packet.nested(trace_packet::TRACE_UUID, |message| {
@@ -98,8 +131,8 @@ impl Header {
         })
     }
 
-    /// Which sequence of each buffer is whose: pairs of sequence id and producer, buffer by buffer.
-    pub(crate) fn provenance(self, now: &Clocks, buffers: &[Vec<(u32, u16)>]) -> Vec<u8> {
+    /// Encodes which sequence of each buffer is whose: pairs of sequence id and producer, buffer by buffer.
+    pub(super) fn provenance(self, now: &Clocks, buffers: &[Vec<(u32, u16)>]) -> Vec<u8> {
         use trace_provenance::{BUFFERS, buffer, sequence};
         encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, now.boottime);
@@ -119,8 +152,8 @@ impl Header {
         })
     }
 
-    /// The states of the machines, which the packets behind it go on from.
-    pub(crate) fn protovms(self, vms: &[VmState<'_>]) -> Vec<u8> {
+    /// Encodes the states of the machines, which the packets behind it go on from.
+    pub(super) fn protovms(self, vms: &[VmState<'_>]) -> Vec<u8> {
         use trace_packet::proto_vms::{
             INSTANCE, instance::MEMORY_LIMIT_KB, instance::PRODUCER_ID, instance::PROGRAM,
             instance::STATE,
@@ -142,8 +175,8 @@ impl Header {
         })
     }
 
-    /// What the options say of the machine, and the time zone as it is now.
-    pub(crate) fn system_info(self, options: &ServiceOptions, now: &Clocks) -> Vec<u8> {
+    /// Encodes what the options say of the machine, and the time zone as it is now.
+    pub(super) fn system_info(self, options: &ServiceOptions, now: &Clocks) -> Vec<u8> {
         let offset = options.utc_offset_minutes.and_then(|of| of(now.realtime));
         let info = SystemInfo {
             tracing_service_version: Some(options.version.as_str().into()),
@@ -156,7 +189,7 @@ impl Header {
         })
     }
 
-    pub(crate) fn extension_descriptor(self, descriptor: &ExtensionDescriptor) -> Vec<u8> {
+    pub(super) fn extension_descriptor(self, descriptor: &ExtensionDescriptor) -> Vec<u8> {
         use extension_descriptor::{EXTENSION_SET, EXTENSION_SET_GZIP, FILE_NAME};
         let set = match descriptor.gzipped {
             true => EXTENSION_SET_GZIP,
@@ -174,7 +207,7 @@ impl Header {
     }
 
     /// `info` is an encoded `SystemInfo`.
-    pub(crate) fn remote_system_info(self, machine: u32, info: &[u8]) -> Vec<u8> {
+    pub(super) fn remote_system_info(self, machine: u32, info: &[u8]) -> Vec<u8> {
         encode(|packet| {
             packet.bytes(trace_packet::SYSTEM_INFO, info);
             packet.varint(trace_packet::MACHINE_ID, machine.into());
@@ -183,7 +216,7 @@ impl Header {
     }
 
     /// Belongs to no sequence.
-    pub(crate) fn remote_clock_sync(self, machine: u32, exchanges: &[Exchange]) -> Vec<u8> {
+    pub(super) fn remote_clock_sync(self, machine: u32, exchanges: &[Exchange]) -> Vec<u8> {
         use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
         encode(|packet| {
             packet.varint(trace_packet::MACHINE_ID, machine.into());
@@ -203,7 +236,7 @@ impl Header {
         })
     }
 
-    pub(crate) fn event(self, event: &Event) -> Vec<u8> {
+    pub(super) fn event(self, event: &Event) -> Vec<u8> {
         let field = event.kind as u32;
         encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, event.timestamp);
@@ -216,7 +249,7 @@ impl Header {
         })
     }
 
-    pub(crate) fn concurrent_session(self, event: &ConcurrentEvent) -> Vec<u8> {
+    pub(super) fn concurrent_session(self, event: &ConcurrentEvent) -> Vec<u8> {
         use concurrent_session_event::{
             CONSUMER_UID, NUM_DATA_SOURCES, SESSION_ID, SESSION_NAME, STATE,
         };
@@ -242,7 +275,7 @@ impl Header {
         })
     }
 
-    pub(crate) fn stats(self, stats: &TraceStats) -> Vec<u8> {
+    pub(super) fn stats(self, stats: &TraceStats) -> Vec<u8> {
         encode(|packet| {
             self.write(packet);
             packet.bytes(trace_packet::TRACE_STATS, &stats.encode_to_vec());

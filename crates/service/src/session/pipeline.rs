@@ -1,75 +1,85 @@
-//! What packets pass on their way from the buffers to their reader: the filter, then compression.
+//! The filter and the compression that packets pass on their way from the buffers to their reader.
 
-use super::Session;
-use super::read::PacketSink;
 use crate::buffer::Packet;
 use crate::compress::{Compressor, packets};
 use crate::filter::{FilterCounters, TraceFilter};
 use crate::limits::MAX_SLICE;
 use crate::matching::Weight;
+use crate::sink::PacketSink;
 
-/// A session's filter and what it did.
+/// A session's filter, with counters.
 #[derive(Debug)]
-pub(crate) struct SessionFilter {
+pub(super) struct SessionFilter {
     filter: TraceFilter,
-    pub(crate) counters: FilterCounters,
+    counters: FilterCounters,
 }
 
 impl SessionFilter {
-    pub(crate) fn new(filter: TraceFilter) -> Self {
+    pub(super) fn new(filter: TraceFilter) -> Self {
         let counters = FilterCounters::default();
         Self { filter, counters }
     }
 
-    /// The same for another trace.
-    pub(crate) fn duplicate(&self) -> Self {
+    /// Returns the same filter for another trace.
+    pub(super) fn duplicate(&self) -> Self {
         Self::new(self.filter.clone())
     }
 
-    pub(crate) fn weight(&self) -> Weight {
+    pub(super) fn counters(&self) -> &FilterCounters {
+        &self.counters
+    }
+
+    /// Counts a packet of this size that goes by the filter.
+    pub(super) fn count_unfiltered(&mut self, size: usize) {
+        self.counters.count(size, Ok(size), None);
+    }
+
+    pub(super) fn weight(&self) -> Weight {
         self.filter.weight()
     }
 }
 
-/// The way of one batch. It borrows what it needs from the session, and is to give it back.
-pub(crate) struct Pipeline<'a, S> {
+/// The way of one batch, through filter and compressor of the session, which it gives back at the end.
+pub(super) struct Pipeline<'a, S> {
     sink: &'a mut S,
     filter: Option<SessionFilter>,
     compressor: Option<Compressor>,
     stopwatch: Option<fn() -> u64>,
     /// Size of the packets so far, before filter and compression.
-    pub(crate) bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl<'a, S: PacketSink> Pipeline<'a, S> {
-    pub(crate) fn begin(
-        session: &mut Session,
+    /// Returns a way through this filter, whose time is taken with the stopwatch, and this compressor.
+    pub(super) fn new(
+        filter: Option<SessionFilter>,
         stopwatch: Option<fn() -> u64>,
+        compressor: Option<Compressor>,
         sink: &'a mut S,
     ) -> Self {
         Self {
             sink,
-            filter: session.filter.take(),
-            compressor: session.compressor.take(),
+            filter,
+            compressor,
             stopwatch,
             bytes: 0,
         }
     }
 
     /// Takes a packet of the service itself.
-    pub(crate) fn own(&mut self, packet: &[u8]) {
+    pub(super) fn own(&mut self, packet: &[u8]) {
         self.bytes += packet.len();
         self.pass(packet.chunks(MAX_SLICE), None);
     }
 
     /// Takes a packet of a producer from the buffer of this index, and the fields to go behind it.
-    pub(crate) fn of_producer(&mut self, buffer: usize, packet: &Packet<'_>, trusted: &[u8]) {
+    pub(super) fn of_producer(&mut self, buffer: usize, packet: &Packet<'_>, trusted: &[u8]) {
         let pieces = packet.fragments().chain(std::iter::once(trusted));
         self.pass(pieces, Some(buffer));
     }
 
-    /// Whether anything more would be thrown away.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Returns true if anything more would be thrown away.
+    pub(super) fn is_full(&self) -> bool {
         self.sink.is_full()
     }
 
@@ -89,15 +99,13 @@ impl<'a, S: PacketSink> Pipeline<'a, S> {
     }
 
     /// Gives the filter back: what follows is not filtered.
-    pub(crate) fn end_filter(&mut self, session: &mut Session) {
-        session.filter = self.filter.take();
+    pub(super) fn end_filter(&mut self) -> Option<SessionFilter> {
+        self.filter.take()
     }
 
     /// Hands over the compressed batch, and gives the compressor back.
-    pub(crate) fn end(mut self, session: &mut Session) {
-        let Some(compressor) = &mut self.compressor else {
-            return;
-        };
+    pub(super) fn end(mut self) -> Option<Compressor> {
+        let compressor = self.compressor.as_mut()?;
         match compressor.finish() {
             Some(batch) => self.sink.packet(batch.pieces(MAX_SLICE)),
             None => {
@@ -107,7 +115,7 @@ impl<'a, S: PacketSink> Pipeline<'a, S> {
                 }
             }
         }
-        session.compressor = self.compressor;
+        self.compressor
     }
 }
 

@@ -7,161 +7,160 @@ use super::packets::Header;
 use super::pipeline::Pipeline;
 use super::{EventKind, Session};
 use crate::clocks::Clocks;
-use crate::limits::SessionId;
+use crate::context::Context;
 use crate::packet::validate;
 use crate::pool::BufferPool;
-use crate::service::Service;
+use crate::relay::{Relays, ToldMachines};
+use crate::sink::PacketSink;
 
-/// Where packets go.
-pub(crate) trait PacketSink {
-    /// Takes a packet given in pieces, none longer than [`MAX_SLICE`].
-    fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone);
-
-    /// Whether anything more would be thrown away.
-    fn is_full(&self) -> bool {
-        false
-    }
+/// How much of the service's own packets has been read out, and what is due.
+#[derive(Debug, Default)]
+pub(super) struct ReadProgress {
+    /// The packets at the beginning of every trace were handed out.
+    began: bool,
+    initial_snapshot_given: bool,
+    sync_marker_due: bool,
+    stats_due: bool,
+    /// The buffer the next batch begins with: the one behind that which filled the last.
+    next_buffer: usize,
+    /// Machines that were told of.
+    machines: ToldMachines,
 }
 
-impl Service {
-    /// Hands out packets until `threshold` bytes are reached. Returns whether there is more.
-    pub(crate) fn read_batch<S: PacketSink>(
-        &mut self,
-        id: SessionId,
-        threshold: usize,
-        sink: &mut S,
-    ) -> bool {
-        let now = self.now;
-        let header = Header {
-            uid: self.options.uid,
-        };
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return false;
-        };
-        if session.withholds_data() {
-            return false;
-        }
-        let mut out = Pipeline::begin(session, self.options.stopwatch, sink);
-        session.emit_clocks(header, &mut out);
-        let beginning = !std::mem::replace(&mut session.progress.began, true);
-        session.emit_config(header, beginning, &mut out);
-        if beginning {
-            self.emit_beginning(id, header, &mut out);
-        }
-        self.emit_machines(id, header, &mut out);
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return false;
-        };
-        session.emit_events(header, &mut out);
-        session.emit_concurrent(header, &mut out);
-        self.emit_remote_clocks(id, header, &mut out);
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return false;
-        };
-        if beginning {
-            let vms = session.vms(&self.buffers);
-            if !vms.is_empty() {
-                out.own(&header.protovms(&vms));
-            }
-        }
-        let more = session.emit_data(&mut self.buffers, threshold, &mut out);
-        if !more {
-            session.record_read_completed(&now);
-            session.emit_events(header, &mut out);
-        }
-        // Statistics say what the filter did, and are not filtered themselves.
-        out.end_filter(session);
-        if !more
-            && std::mem::take(&mut session.progress.stats_due)
-            && let Some(stats) = self.trace_stats(id)
-        {
-            let packet = header.stats(&stats);
-            if let Some(filter) = self.sessions.get_mut(&id).and_then(|s| s.filter.as_mut()) {
-                filter.counters.count(packet.len(), Ok(packet.len()), None);
-            }
-            out.own(&packet);
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            out.end(session);
-        }
-        more
+impl ReadProgress {
+    /// Asks for what stands in the trace every so often.
+    pub(super) fn tick(&mut self) {
+        self.sync_marker_due = true;
+        self.stats_due = true;
     }
 
-    /// What stands once at the beginning of every trace.
-    fn emit_beginning<S: PacketSink>(
-        &mut self,
-        id: SessionId,
-        header: Header,
-        out: &mut Pipeline<'_, S>,
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let builtin = &session.config.builtin_data_sources;
-        let with_system_info = !builtin.disable_system_info.unwrap_or(false);
-        let with_extensions = !builtin.disable_extension_descriptors.unwrap_or(false);
-        out.own(&header.uuid(session.uuid));
-        if with_extensions {
-            for descriptor in &self.options.extension_descriptors {
-                out.own(&header.extension_descriptor(descriptor));
-            }
-        }
-        let provenance = session.provenance(&self.buffers);
-        out.own(&header.provenance(&self.now, &provenance));
-        if with_system_info {
-            out.own(&header.system_info(&self.options, &self.now));
+    pub(super) fn ask_for_stats(&mut self) {
+        self.stats_due = true;
+    }
+
+    /// Returns that of a clone whose trace begins anew.
+    pub(super) fn of_clone() -> Self {
+        Self {
+            stats_due: true,
+            ..Self::default()
         }
     }
 
-    /// Descriptions of other machines, as they become known. Upstream tells of those only that were there
-    /// at the first read.
-    fn emit_machines<S: PacketSink>(
-        &mut self,
-        id: SessionId,
-        header: Header,
-        out: &mut Pipeline<'_, S>,
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let builtin = &session.config.builtin_data_sources;
-        if builtin.disable_system_info.unwrap_or(false) {
-            return;
-        }
-        let mut told = std::mem::take(&mut session.progress.machines);
-        for (machine, info) in self.new_machines(&mut told) {
-            out.own(&header.remote_system_info(machine, &info));
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.progress.machines = told;
-        }
-    }
-
-    /// How the clocks of other machines relate to ours, whenever that was measured anew. Upstream tells
-    /// it once, so that clocks drift apart in long traces.
-    fn emit_remote_clocks<S: PacketSink>(
-        &mut self,
-        id: SessionId,
-        header: Header,
-        out: &mut Pipeline<'_, S>,
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if !session.snapshots_clocks() {
-            return;
-        }
-        let mut told = std::mem::take(&mut session.progress.machines);
-        for (machine, exchanges) in self.new_exchanges(&mut told) {
-            out.own(&header.remote_clock_sync(machine, &exchanges));
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.progress.machines = told;
+    /// Returns that of a clone whose packets follow a copy of the file they would have gone into. Clocks the file tells
+    /// of are not told again: behind later ones, earlier readings would look like clocks that went back.
+    pub(super) fn behind_copied_file(&self) -> Self {
+        Self {
+            initial_snapshot_given: self.initial_snapshot_given,
+            machines: self.machines.clone(),
+            ..Self::of_clone()
         }
     }
 }
 
 impl Session {
+    /// Hands out packets until `threshold` bytes are reached. Returns true if there are more.
+    pub(crate) fn read_batch<S: PacketSink>(
+        &mut self,
+        cx: &mut Context,
+        threshold: usize,
+        sink: &mut S,
+    ) -> bool {
+        if self.withholds_data() {
+            return false;
+        }
+        let header = Header {
+            uid: cx.options.uid,
+        };
+        let (filter, compressor) = (self.filter.take(), self.compressor.take());
+        let mut out = Pipeline::new(filter, cx.options.stopwatch, compressor, sink);
+        self.emit_clocks(header, &mut out);
+        let beginning = !std::mem::replace(&mut self.progress.began, true);
+        self.emit_config(header, beginning, &mut out);
+        if beginning {
+            self.emit_beginning(cx, header, &mut out);
+        }
+        self.emit_machines(&cx.relays, header, &mut out);
+        self.emit_events(header, &mut out);
+        self.emit_concurrent(header, &mut out);
+        self.emit_remote_clocks(&cx.relays, header, &mut out);
+        if beginning {
+            let vms = self.vms(&cx.buffers);
+            if !vms.is_empty() {
+                out.own(&header.protovms(&vms));
+            }
+        }
+        let more = self.emit_data(&mut cx.buffers, threshold, &mut out);
+        if !more {
+            self.record_read_completed(&cx.now);
+            self.emit_events(header, &mut out);
+        }
+        // Statistics say what the filter did, and are not filtered themselves.
+        self.filter = out.end_filter();
+        if !more && std::mem::take(&mut self.progress.stats_due) {
+            let packet = header.stats(&self.stats(cx));
+            if let Some(filter) = &mut self.filter {
+                filter.count_unfiltered(packet.len());
+            }
+            out.own(&packet);
+        }
+        self.compressor = out.end();
+        more
+    }
+
+    /// Emits what stands once at the beginning of every trace.
+    fn emit_beginning<S: PacketSink>(
+        &mut self,
+        cx: &Context,
+        header: Header,
+        out: &mut Pipeline<'_, S>,
+    ) {
+        let builtin = &self.config.builtin_data_sources;
+        let with_system_info = !builtin.disable_system_info.unwrap_or(false);
+        let with_extensions = !builtin.disable_extension_descriptors.unwrap_or(false);
+        out.own(&header.uuid(self.uuid));
+        if with_extensions {
+            for descriptor in &cx.options.extension_descriptors {
+                out.own(&header.extension_descriptor(descriptor));
+            }
+        }
+        let provenance = self.provenance(&cx.buffers);
+        out.own(&header.provenance(&cx.now, &provenance));
+        if with_system_info {
+            out.own(&header.system_info(&cx.options, &cx.now));
+        }
+    }
+
+    /// Emits descriptions of other machines, as they become known. Upstream tells of those only that were there
+    /// at the first read.
+    fn emit_machines<S: PacketSink>(
+        &mut self,
+        relays: &Relays,
+        header: Header,
+        out: &mut Pipeline<'_, S>,
+    ) {
+        let builtin = &self.config.builtin_data_sources;
+        if !builtin.disable_system_info.unwrap_or(false) {
+            for (machine, info) in relays.new_machines(&mut self.progress.machines) {
+                out.own(&header.remote_system_info(machine, &info));
+            }
+        }
+    }
+
+    /// Emits how the clocks of other machines relate to ours, whenever that was measured anew. Upstream tells
+    /// it once, so that clocks drift apart in long traces.
+    fn emit_remote_clocks<S: PacketSink>(
+        &mut self,
+        relays: &Relays,
+        header: Header,
+        out: &mut Pipeline<'_, S>,
+    ) {
+        if self.snapshots_clocks() {
+            for (machine, exchanges) in relays.new_exchanges(&mut self.progress.machines) {
+                out.own(&header.remote_clock_sync(machine, &exchanges));
+            }
+        }
+    }
+
     fn emit_clocks<S: PacketSink>(&mut self, header: Header, out: &mut Pipeline<'_, S>) {
         let primary = match self.config.builtin_data_sources.primary_trace_clock {
             None | Some(BuiltinClock::BUILTIN_CLOCK_UNKNOWN) => {
@@ -186,7 +185,7 @@ impl Session {
         }
     }
 
-    /// The config, once, and the triggers that came since.
+    /// Emits the config, once, and the triggers that came since.
     fn emit_config<S: PacketSink>(
         &mut self,
         header: Header,
@@ -199,10 +198,7 @@ impl Session {
         }
         if beginning {
             out.own(&header.trace_config(&self.config));
-            let trigger = self
-                .cloned
-                .as_ref()
-                .and_then(|cloned| cloned.trigger.as_ref());
+            let trigger = self.cloned.as_ref().and_then(|cloned| cloned.trigger());
             if let Some(trigger) = trigger {
                 out.own(&header.trigger(trace_packet::CLONE_SNAPSHOT_TRIGGER, trigger));
             }
@@ -240,7 +236,7 @@ impl Session {
         }
     }
 
-    /// Producers' packets, buffer by buffer. Returns whether there are more.
+    /// Emits producers' packets, buffer by buffer. Returns true if there are more.
     ///
     /// Each batch begins with another buffer, so that one that is filled as fast as it is read does not keep the others
     /// from being read.
@@ -276,7 +272,7 @@ impl Session {
         false
     }
 
-    /// Sequence ids and producers of each buffer's writers, as far as known.
+    /// Returns sequence ids and producers of each buffer's writers, as far as known.
     fn provenance(&mut self, buffers: &BufferPool) -> Vec<Vec<(u32, u16)>> {
         let mut all = Vec::with_capacity(self.buffers.len());
         for id in &self.buffers {

@@ -1,342 +1,264 @@
 //! Starting a session, and the ways it ends.
 
-use ferretto_wire::encode;
-
-use super::{EventKind, InstanceState, Retiring, State};
+use super::config::stop_timeout_ms;
+use super::events::encode_sources;
+use super::instance::InstanceState;
+use super::{End, EventKind, Session, State};
 use crate::command::{Command, Waiting};
-use crate::limits::{
-    DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_END_MS, SLOW_START_MS, SessionId,
-};
-use crate::service::{Service, Timer};
-use crate::timers::{TimeBase, aligned_delay_ms};
+use crate::context::Context;
+use crate::limits::{DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_END_MS, SLOW_START_MS};
+use crate::timers::{TimeBase, Timer, aligned_delay_ms};
 
-impl Service {
+/// Returns the clock that a time of the config is measured on.
+fn time_base(counts_suspend: Option<bool>) -> TimeBase {
+    match counts_suspend {
+        Some(true) => TimeBase::Boottime,
+        _ => TimeBase::Monotonic,
+    }
+}
+
+impl Session {
     /// Starts a configured session; in any other state nothing happens.
-    pub(crate) fn start_tracing(&mut self, id: SessionId) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.state != State::Configured {
+    pub(crate) fn start(&mut self, cx: &mut Context) {
+        if self.state != State::Configured {
             return;
         }
-        session.state = State::Started;
-        session.started_realtime = Some(now.realtime);
-        if session.snapshots_clocks() {
-            session.initial_snapshot = Some(now);
+        let now = cx.now;
+        self.state = State::Started;
+        self.started_realtime = Some(now.realtime);
+        if self.snapshots_clocks() {
+            self.initial_snapshot = Some(now);
         }
-        session.record(&now, EventKind::TracingStarted, false);
-        let duration = u64::from(session.config.duration_ms.unwrap_or(0));
-        let counts_suspend = session
-            .config
-            .prefer_suspend_clock_for_duration
-            .unwrap_or(false);
-        let has_consumer = session.consumer.is_some();
-        let keys: Vec<_> = session.instances.keys().copied().collect();
-
-        self.state_changed(id);
-        self.snapshot_tick(id);
+        self.record(&now, EventKind::TracingStarted, false);
+        self.announce(cx);
+        self.snapshot_tick(cx);
+        let duration = u64::from(self.config.duration_ms.unwrap_or(0));
         if duration > 0 {
-            let base = if counts_suspend {
-                TimeBase::Boottime
-            } else {
-                TimeBase::Monotonic
-            };
-            self.set_timer(base, duration, Timer::Duration(id));
+            let base = time_base(self.config.prefer_suspend_clock_for_duration);
+            self.set_timer(cx, base, duration, Timer::Duration);
         }
-        self.arm_file_write(id);
-        self.arm_periodic_flush(id);
-        self.arm_clear_state(id);
-        for key in keys {
-            self.start_instance(id, key);
+        self.arm_file_write(cx);
+        self.arm_periodic_flush(cx);
+        self.arm_clear_state(cx);
+        for key in self.instances.all_keys() {
+            self.start_instance(cx, key);
         }
-        self.check_all_started(id);
-        if has_consumer {
-            self.set_timer(TimeBase::Monotonic, SLOW_START_MS, Timer::SlowStart(id));
+        self.check_all_started(cx);
+        if self.owner.client.is_some() {
+            self.set_timer(cx, TimeBase::Monotonic, SLOW_START_MS, Timer::SlowStart);
         }
     }
 
     /// Every so often the trace gets a clock snapshot, a synchronisation marker and statistics.
-    pub(crate) fn snapshot_tick(&mut self, id: SessionId) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.state != State::Started {
+    pub(super) fn snapshot_tick(&mut self, cx: &mut Context) {
+        if self.state != State::Started {
             return;
         }
-        session.progress.sync_marker_due = true;
-        session.progress.stats_due = true;
-        if session.snapshots_clocks() {
-            session.snapshots.insert(&now);
+        self.progress.tick();
+        if self.snapshots_clocks() {
+            self.snapshots.insert(&cx.now);
         }
-        let builtin = &session.config.builtin_data_sources;
+        let builtin = &self.config.builtin_data_sources;
         let interval = match builtin.snapshot_interval_ms.unwrap_or(0) {
             0 => DEFAULT_SNAPSHOT_INTERVAL_MS,
             ms => ms.into(),
         };
-        let counts_suspend = builtin.prefer_suspend_clock_for_snapshot.unwrap_or(false);
-        let base = if counts_suspend {
-            TimeBase::Boottime
-        } else {
-            TimeBase::Monotonic
-        };
-        self.set_timer(base, aligned_delay_ms(&now, interval), Timer::Snapshot(id));
+        let base = time_base(builtin.prefer_suspend_clock_for_snapshot);
+        let delay = aligned_delay_ms(&cx.now, interval);
+        self.set_timer(cx, base, delay, Timer::Snapshot);
+    }
+
+    /// Returns true if it is not known yet that every data source runs, and somebody wants to know.
+    fn awaits_start(&self) -> bool {
+        self.state == State::Started && !self.all_started && self.owner.client.is_some()
     }
 
     /// Notes, once, that every data source runs.
-    pub(crate) fn check_all_started(&mut self, id: SessionId) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.state != State::Started
-            || session.all_started
-            || session.consumer.is_none()
-            || !session.instances.all_started()
-        {
+    pub(super) fn check_all_started(&mut self, cx: &mut Context) {
+        if !self.awaits_start() || !self.instances.all_started() {
             return;
         }
-        session.all_started = true;
-        session.record(&now, EventKind::AllDataSourcesStarted, true);
-        self.notify_all_started(id);
+        self.all_started = true;
+        self.record(&cx.now, EventKind::AllDataSourcesStarted, true);
+        if let Some(consumer) = cx.consumers.observer(self.owner.client) {
+            consumer.note_all_started();
+        }
     }
 
     /// Names the data sources that still have not started, for the trace.
-    pub(crate) fn report_slow_start(&mut self, id: SessionId) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.state != State::Started || session.all_started || session.consumer.is_none() {
+    pub(super) fn report_slow_start(&mut self, cx: &mut Context) {
+        if !self.awaits_start() {
             return;
         }
-        let slow = session
-            .instances
-            .values()
-            .filter(|i| i.state != InstanceState::Started);
-        let names = slow.map(|i| (i.producer_name.as_ref(), i.name()));
+        let all = self.instances.values();
+        let slow = all.filter(|instance| instance.state() != InstanceState::Started);
+        let names = slow.map(|instance| instance.names());
         let details = encode_sources(names.take(MAX_SLOW_LISTED));
         let kind = EventKind::SlowStartingDataSources;
-        session.events.record_details(now.boottime, kind, details);
+        self.events.record_details(cx.now.boottime, kind, details);
     }
 
-    /// The time the config gave is over: collect what producers hold, then stop.
-    pub(crate) fn duration_passed(&mut self, id: SessionId) {
-        if self
-            .sessions
-            .get(&id)
-            .is_some_and(|session| session.state == State::Started)
-            && !self.ends_by_trigger(id)
-        {
-            self.flush_and_stop(id);
+    /// Collects what producers hold, then stops: the time the config gave is over.
+    pub(super) fn duration_passed(&mut self, cx: &mut Context) {
+        if self.state == State::Started && !self.ends_by_trigger() {
+            self.flush_and_stop(cx);
         }
     }
 
     /// DisableTracing. `immediate`: confirmations of producers are not waited for.
-    pub(crate) fn disable_tracing(&mut self, id: SessionId, immediate: bool) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let immediate = immediate || session.state == State::Configured;
-        match session.state {
+    pub(crate) fn disable(&mut self, cx: &mut Context, immediate: bool) {
+        let immediate = immediate || self.state == State::Configured;
+        match self.state {
             State::Disabled | State::Cloned => return,
             State::Stopping if !immediate => return,
-            State::Stopping => return self.finish_stop(id),
+            State::Stopping => return self.finish_stop(cx),
             State::Configured | State::Started => {}
         }
         // From here on a start confirmation is late.
-        session.state = State::Stopping;
-        let timeout = u64::from(session.stop_timeout_ms());
-        let keys: Vec<_> = session.instances.keys().copied().collect();
-        for key in keys {
-            self.stop_instance(id, key, immediate);
+        self.state = State::Stopping;
+        for key in self.instances.all_keys() {
+            self.stop_instance(cx, key, immediate);
         }
-        if immediate || self.all_stopped(id) {
-            self.finish_stop(id);
+        if immediate || self.instances.all_stopped() {
+            self.finish_stop(cx);
         } else {
-            self.state_changed(id);
-            self.set_timer(TimeBase::Monotonic, timeout, Timer::StopTimeout(id));
-            self.watch_end(id);
+            self.announce(cx);
+            let timeout = stop_timeout_ms(&self.config).into();
+            self.set_timer(cx, TimeBase::Monotonic, timeout, Timer::StopTimeout);
+            self.watch_end(cx);
         }
     }
 
-    pub(crate) fn stop_timed_out(&mut self, id: SessionId) {
-        if self
-            .sessions
-            .get(&id)
-            .is_some_and(|session| session.state == State::Stopping)
-        {
-            self.finish_stop(id);
+    pub(super) fn stop_timed_out(&mut self, cx: &mut Context) {
+        if self.state == State::Stopping {
+            self.finish_stop(cx);
         }
     }
 
-    pub(crate) fn finish_if_all_stopped(&mut self, id: SessionId) {
-        let stopping = self
-            .sessions
-            .get(&id)
-            .is_some_and(|s| s.state == State::Stopping);
-        if stopping && self.all_stopped(id) {
-            self.finish_stop(id);
+    pub(super) fn finish_if_all_stopped(&mut self, cx: &mut Context) {
+        if self.state == State::Stopping && self.instances.all_stopped() {
+            self.finish_stop(cx);
         }
     }
 
-    /// From now on the end of a session should not take long.
-    pub(crate) fn watch_end(&mut self, id: SessionId) {
-        self.timers.cancel_if(|timer| *timer == Timer::SlowEnd(id));
-        self.set_timer(TimeBase::Monotonic, SLOW_END_MS, Timer::SlowEnd(id));
+    /// Arranges for a report if the end takes long from now on.
+    pub(super) fn watch_end(&mut self, cx: &mut Context) {
+        let watch = (self.id, Timer::SlowEnd);
+        cx.timers.cancel_if(|timer| *timer == watch);
+        self.set_timer(cx, TimeBase::Monotonic, SLOW_END_MS, Timer::SlowEnd);
     }
 
     /// Names the data sources without which the session could have ended.
-    pub(crate) fn report_slow_end(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        let stop = session.state == State::Stopping;
+    pub(super) fn report_slow_end(&mut self, cx: &mut Context) {
+        let stop = self.state == State::Stopping;
         let mut sources = Vec::new();
-        for (&(producer, _), instance) in session.instances.iter() {
+        for (&(producer, _), instance) in self.instances.iter() {
             let is_awaited = match stop {
-                true => instance.state != InstanceState::Stopped,
-                false => session.flushes.last_waits_for(producer),
+                true => instance.state() != InstanceState::Stopped,
+                false => self.flushes.last_waits_for(producer),
             };
             if is_awaited && sources.len() < MAX_SLOW_LISTED {
-                sources.push((instance.producer_name.to_vec(), instance.name().to_vec()));
+                let (producer, source) = instance.names();
+                sources.push((producer.to_vec(), source.to_vec()));
             }
         }
         if !sources.is_empty() {
             let waiting = Waiting {
-                session: id.get(),
+                session: self.id.get(),
                 stop,
                 sources,
             };
-            self.commands.push_back(Command::ReportWaiting { waiting });
+            cx.commands.push(Command::ReportWaiting { waiting });
         }
     }
 
-    fn all_stopped(&self, id: SessionId) -> bool {
-        let session = self.sessions.get(&id);
-        session.is_some_and(|session| session.instances.all_stopped())
-    }
-
-    /// The session is over: collect the last packets and finish the file, if there is one.
-    fn finish_stop(&mut self, id: SessionId) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        session.state = State::Disabled;
-        let keys: Vec<_> = session.instances.keys().copied().collect();
-        self.state_changed(id);
-        for key in keys {
-            self.set_instance_state(id, key, InstanceState::Stopped);
+    /// Collects the last packets and finishes the file, if there is one: the session is over.
+    fn finish_stop(&mut self, cx: &mut Context) {
+        let now = cx.now;
+        self.state = State::Disabled;
+        self.announce(cx);
+        for key in self.instances.all_keys() {
+            self.set_instance_state(cx, key, InstanceState::Stopped);
         }
         // Flushes under way may still be confirmed, and clones be made.
         let goes_on =
             |timer: &Timer| matches!(timer, Timer::FlushTimeout(..) | Timer::CloneTrigger(..));
-        self.timers
-            .cancel_if(|timer| timer.session() == id && !goes_on(timer));
-        self.scrape_all(id);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.gone.record(&mut session.events, now.boottime);
-            session.record(&now, EventKind::TracingDisabled, true);
-            session.progress.stats_due = true;
-        }
-        self.finish_file(id);
-        self.notify_if_over(id);
+        cx.timers
+            .cancel_if(|(session, timer)| *session == self.id && !goes_on(timer));
+        cx.scrape_all(&self.buffers);
+        self.gone.record(&mut self.events, now.boottime);
+        self.record(&now, EventKind::TracingDisabled, true);
+        self.progress.ask_for_stats();
+        self.drain_to_file(cx);
+        self.notify_if_over(cx);
     }
 
     /// Tells the consumer that the session ended, once its file is complete too.
-    pub(crate) fn notify_if_over(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        if session.state != State::Disabled || session.writes_into_file() {
+    pub(crate) fn notify_if_over(&mut self, cx: &mut Context) {
+        if self.state != State::Disabled || self.writes_into_file() {
             return;
         }
-        let error = session.error.clone();
-        if let Some(Retiring {
-            client,
-            end_request,
-        }) = session.retiring
-        {
-            if let Some(client) = client.filter(|client| self.consumers.contains_key(client)) {
-                self.reply_session_ended(client, end_request, error);
+        match self.end {
+            End::Over => {}
+            End::Retiring {
+                client,
+                end_request,
+            } => {
+                self.end = End::Over;
+                // It may have left meanwhile.
+                if let Some(client) = client.filter(|client| cx.consumers.get(*client).is_some()) {
+                    cx.reply_session_ended(client, end_request, self.error.clone());
+                }
             }
-            return self.erase_session(id);
-        }
-        let Some(client) = session.consumer else {
-            return;
-        };
-        let Some(consumer) = self.consumers.get_mut(&client) else {
-            return;
-        };
-        if let Some(request_id) = consumer.end_request.take() {
-            self.reply_session_ended(client, Some(request_id), error);
+            End::Alive => {
+                let Some(client) = self.owner.client else {
+                    return;
+                };
+                let consumer = cx.consumers.existing(client);
+                if let Some(request_id) = consumer.and_then(|c| c.take_end_request()) {
+                    cx.reply_session_ended(client, Some(request_id), self.error.clone());
+                }
+            }
         }
     }
 
     /// FreeBuffers and all else that ends a session for good. Its data is gone, except what belongs
     /// into its file: that is still written. `error` is what its consumer is told.
-    pub(crate) fn free_session(&mut self, id: SessionId, error: Option<String>) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.is_retiring() {
+    pub(crate) fn free(&mut self, cx: &mut Context, error: Option<String>) {
+        if self.is_retiring() {
             return;
         }
         if error.is_some() {
-            session.error = error;
+            self.error = error;
         }
-        if session.state == State::Cloned {
-            session.state = State::Disabled;
-            self.state_changed(id);
+        if self.state == State::Cloned {
+            self.state = State::Disabled;
+            self.announce(cx);
         }
-        self.fail_clones(id);
-        self.disable_tracing(id, true);
-        self.fail_pending_flushes(id);
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let client = session.consumer.take();
-        session.detach_key = None;
-        session.instances.clear();
+        self.fail_clones(cx);
+        self.disable(cx, true);
+        self.fail_pending_flushes(cx);
+        let client = self.owner.client.take();
+        self.owner.detach_key = None;
+        self.instances.clear();
         let mut end_request = None;
-        if let Some(consumer) = client.and_then(|client| self.consumers.get_mut(&client)) {
+        if let Some(consumer) = client.and_then(|client| cx.consumers.existing(client)) {
             consumer.leave_session();
-            end_request = consumer.end_request.take();
+            end_request = consumer.take_end_request();
         }
-        session.retiring = Some(Retiring {
+        self.end = End::Retiring {
             client,
             end_request,
-        });
-        let buffers = self.buffers_of(id);
-        for producer in self.producers.values_mut() {
-            for buffer in &buffers {
-                producer.allowed.remove(buffer);
-            }
-        }
-        self.notify_if_over(id);
+        };
+        cx.live_sessions -= 1;
+        cx.producers.forbid(&self.buffers);
+        self.notify_if_over(cx);
     }
 
-    fn erase_session(&mut self, id: SessionId) {
-        self.timers.cancel_if(|timer| timer.session() == id);
-        for buffer in self.buffers_of(id) {
-            self.buffers.remove(buffer);
-        }
-        self.sessions.remove(&id);
-        self.settle_priority();
+    /// Frees the session of a consumer that is gone: nobody is there to be told.
+    pub(crate) fn free_abandoned(&mut self, cx: &mut Context) {
+        self.owner.client = None;
+        self.forget_requester();
+        self.free(cx, None);
     }
-}
-
-/// `TracingServiceEvent.DataSources` of producer and data source names.
-pub(crate) fn encode_sources<'a>(names: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
-    use ferretto_proto::fields::tracing_service_event::data_sources;
-    encode(|list| {
-        for (producer, source) in names {
-            list.nested(data_sources::DATA_SOURCE, |entry| {
-                entry.bytes(data_sources::data_source::PRODUCER_NAME, producer);
-                entry.bytes(data_sources::data_source::DATA_SOURCE_NAME, source);
-            });
-        }
-    })
 }

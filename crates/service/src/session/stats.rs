@@ -3,44 +3,42 @@
 use ferretto_proto::trace_stats::{BufferStats, FilterStats, WriterStats};
 use ferretto_proto::{Message, TraceStats};
 
+use super::Session;
 use crate::buffer::{self, HISTOGRAM_THRESHOLDS};
+use crate::context::Context;
 use crate::filter::FilterCounters;
-use crate::limits::{REPLY_BYTES, SessionId};
-use crate::service::Service;
+use crate::limits::REPLY_BYTES;
 
-impl Service {
-    /// The session's statistics now.
-    pub(crate) fn trace_stats(&mut self, id: SessionId) -> Option<TraceStats> {
-        let sessions = self.live_sessions().count() as u32;
-        let session = self.sessions.get_mut(&id)?;
+impl Session {
+    /// Returns its statistics as they are now.
+    pub(super) fn stats(&mut self, cx: &Context) -> TraceStats {
+        let flushes = self.flushes.counts();
+        let discarded = cx.producers.discarded();
         let mut stats = TraceStats {
-            producers_connected: Some(self.producers.len() as u32),
-            producers_seen: Some(self.last.producer.into()),
-            data_sources_registered: Some(self.registry.len() as u32),
-            data_sources_seen: Some(self.last.instance),
-            tracing_sessions: Some(sessions),
-            total_buffers: Some(self.buffers.len() as u32),
-            chunks_discarded: Some(self.chunks_discarded),
-            patches_discarded: Some(self.patches_discarded),
-            invalid_packets: Some(session.invalid_packets),
-            flushes_requested: Some(session.flushes.requested),
-            flushes_succeeded: Some(session.flushes.succeeded),
-            flushes_failed: Some(session.flushes.failed),
-            final_flush_outcome: Some(session.flushes.final_outcome.unwrap_or_default()),
-            filter_stats: session
+            producers_connected: Some(cx.producers.len() as u32),
+            producers_seen: Some(cx.producers.last_id().into()),
+            data_sources_registered: Some(cx.registry.len() as u32),
+            data_sources_seen: Some(cx.ids.instances_so_far()),
+            tracing_sessions: Some(cx.live_sessions),
+            total_buffers: Some(cx.buffers.len() as u32),
+            chunks_discarded: Some(discarded.chunks),
+            patches_discarded: Some(discarded.patches),
+            invalid_packets: Some(self.invalid_packets),
+            flushes_requested: Some(flushes.requested),
+            flushes_succeeded: Some(flushes.succeeded),
+            flushes_failed: Some(flushes.failed),
+            final_flush_outcome: Some(flushes.final_outcome.unwrap_or_default()),
+            filter_stats: self
                 .filter
                 .as_ref()
-                .map(|filter| filter_stats(&filter.counters))
+                .map(|filter| filter_stats(filter.counters()))
                 .into(),
             ..Default::default()
         };
-        let with_writers = !session
-            .config
-            .builtin_data_sources
-            .disable_chunk_usage_histograms
-            .unwrap_or(false);
-        for (index, buffer_id) in session.buffers.iter().enumerate() {
-            let Some(buffer) = self.buffers.get(*buffer_id) else {
+        let builtin = &self.config.builtin_data_sources;
+        let with_writers = !builtin.disable_chunk_usage_histograms.unwrap_or(false);
+        for (index, buffer_id) in self.buffers.iter().enumerate() {
+            let Some(buffer) = cx.buffers.get(*buffer_id) else {
                 continue;
             };
             stats.buffer_stats.push(buffer_stats(&buffer.stats()));
@@ -50,9 +48,9 @@ impl Service {
             let mut writers: Vec<_> = buffer.writer_stats().collect();
             writers.sort_unstable_by_key(|writer| (writer.producer, writer.writer));
             for writer in writers {
-                let sender = session.senders.get(&writer.producer).copied();
+                let sender = self.senders.get(&writer.producer).copied();
                 let sender = sender.unwrap_or_default();
-                let sequence = session.sequences.id(sender, writer.producer, writer.writer);
+                let sequence = self.sequences.id(sender, writer.producer, writer.writer);
                 stats
                     .writer_stats
                     .push(writer_stats(writer, sequence, index));
@@ -64,17 +62,17 @@ impl Service {
                 .map(|bound| *bound as i64)
                 .collect();
         }
-        Some(stats)
+        stats
     }
 
-    /// The same for a reply, which must fit a frame: histograms are left out from the end.
-    pub(crate) fn trace_stats_reply(&mut self, id: SessionId) -> Option<TraceStats> {
-        let mut stats = self.trace_stats(id)?;
+    /// Returns its statistics for a reply, which must fit a frame: histograms are left out from the end.
+    pub(crate) fn stats_for_reply(&mut self, cx: &Context) -> TraceStats {
+        let mut stats = self.stats(cx);
         while stats.encoded_len() as usize > REPLY_BYTES && !stats.writer_stats.is_empty() {
             let keep = stats.writer_stats.len() * 3 / 4;
             stats.writer_stats.truncate(keep);
         }
-        Some(stats)
+        stats
     }
 }
 

@@ -1,0 +1,52 @@
+//! QueryServiceState requests of one consumer: how far each has been answered.
+
+use std::collections::VecDeque;
+
+use crate::ids::{ProducerId, SessionId};
+use crate::limits::MAX_STATE_QUERIES;
+use crate::registry::Place;
+
+/// Requests of one consumer, answered one after the other.
+#[derive(Debug, Default)]
+pub(super) struct StateQueries(VecDeque<StateQuery>);
+
+/// A request for the service's state, as far as it is not answered.
+#[derive(Debug)]
+pub(crate) struct StateQuery {
+    pub(crate) request_id: u64,
+    pub(crate) sessions_only: bool,
+    pub(crate) next: Section,
+}
+
+/// The part of the state that the next reply goes on with: behind the element named, if one is.
+#[derive(Debug)]
+pub(crate) enum Section {
+    Summary,
+    Producers(Option<ProducerId>),
+    Sessions(Option<SessionId>),
+    DataSources(Option<Place>),
+}
+
+impl StateQueries {
+    /// Takes a request; false if there are too many already.
+    pub(super) fn push(&mut self, request_id: u64, sessions_only: bool) -> bool {
+        let fits = self.0.len() < MAX_STATE_QUERIES;
+        if fits {
+            self.0.push_back(StateQuery {
+                request_id,
+                sessions_only,
+                next: Section::Summary,
+            });
+        }
+        fits
+    }
+
+    pub(super) fn take(&mut self) -> Option<StateQuery> {
+        self.0.pop_front()
+    }
+
+    /// Puts a request back that is not answered whole.
+    pub(super) fn put_back(&mut self, query: StateQuery) {
+        self.0.push_front(query);
+    }
+}

@@ -1,0 +1,133 @@
+//! All consumers, by their connections.
+
+use std::collections::BTreeMap;
+
+use ferretto_ipc::port::consumer::Reply;
+use ferretto_proto::EnableTracingResponse;
+use ferretto_proto::enable_tracing_response::State;
+
+use crate::command::{Command, Commands};
+use crate::consumer::{Consumer, Opening};
+use crate::event::{ClientId, FileId, Peer};
+use crate::priority::Priority;
+
+/// The consumers.
+#[derive(Debug, Default)]
+pub(crate) struct Consumers {
+    table: BTreeMap<ClientId, Consumer>,
+    /// Set if something happened that an observer may have to be told.
+    observed: bool,
+}
+
+impl Consumers {
+    pub(crate) fn connect(&mut self, client: ClientId, peer: Peer) {
+        self.table.insert(client, Consumer::new(client, peer));
+    }
+
+    pub(crate) fn disconnect(&mut self, client: ClientId) -> Option<Consumer> {
+        self.table.remove(&client)
+    }
+
+    /// Returns the consumer of a session, or of a request that is being handled: it is connected.
+    pub(crate) fn existing(&mut self, client: ClientId) -> Option<&mut Consumer> {
+        let consumer = self.table.get_mut(&client);
+        debug_assert!(consumer.is_some(), "there is no consumer {client:?}");
+        consumer
+    }
+
+    /// Returns the consumer that an event or a late answer is for; it may be gone, or not be one.
+    pub(crate) fn if_connected(&mut self, client: ClientId) -> Option<&mut Consumer> {
+        self.table.get_mut(&client)
+    }
+
+    /// The same, to be looked at.
+    pub(crate) fn get(&self, client: ClientId) -> Option<&Consumer> {
+        self.table.get(&client)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns how many requests wait for the driver.
+    pub(crate) fn deferred(&self) -> usize {
+        self.table.values().map(Consumer::deferred).sum()
+    }
+
+    /// Returns the highest priority that a session which is being opened will want.
+    pub(crate) fn priority_of_openings(&self) -> Option<Priority> {
+        let openings = self.table.values().map(Consumer::priority_of_opening);
+        openings.max().flatten()
+    }
+
+    /// Takes out the EnableTracing that waits for this file, and says whose it is.
+    pub(crate) fn take_opening_of_file(&mut self, file: FileId) -> Option<(ClientId, Opening)> {
+        let mut all = self.table.iter_mut();
+        all.find_map(|(client, consumer)| Some((*client, consumer.take_opening_of_file(file)?)))
+    }
+
+    /// Answers a request with its only, or last, reply; `None` rejects it. The driver drops what is for a client that is
+    /// gone.
+    pub(crate) fn reply(
+        &mut self,
+        commands: &mut Commands,
+        client: ClientId,
+        request_id: Option<u64>,
+        reply: Option<Reply>,
+    ) {
+        match (self.table.get_mut(&client), request_id) {
+            (Some(consumer), _) => consumer.reply(commands, request_id, reply),
+            (None, Some(request_id)) => commands.push(Command::ConsumerReply {
+                client,
+                request_id,
+                reply,
+                has_more: false,
+                wants_drained: false,
+            }),
+            (None, None) => {}
+        }
+    }
+
+    /// Answers EnableTracing: the session is over, or never was.
+    pub(crate) fn reply_session_ended(
+        &mut self,
+        commands: &mut Commands,
+        client: ClientId,
+        request_id: Option<u64>,
+        error: Option<String>,
+    ) {
+        // How its data sources ended comes before the end, as from upstream.
+        self.deliver_observed(commands);
+        let reply = EnableTracingResponse {
+            state: Some(State::Disabled(true)),
+            error: error.map(String::into_bytes),
+            ..Default::default()
+        };
+        let reply = Some(Reply::EnableTracing(reply));
+        self.reply(commands, client, request_id, reply);
+    }
+
+    /// Returns the consumer of a session, if it has one, for something to be noted that an observer may have to be told.
+    pub(crate) fn observer(&mut self, client: Option<ClientId>) -> Option<&mut Consumer> {
+        let client = client?;
+        self.observed = true;
+        self.existing(client)
+    }
+
+    /// Takes note that a consumer reads: it may have to be told something. Returns false if it is gone.
+    pub(crate) fn drained(&mut self, client: ClientId) -> bool {
+        let consumer = self.if_connected(client).map(Consumer::drained);
+        self.observed |= consumer.is_some();
+        consumer.is_some()
+    }
+
+    /// Sends what was noted while one event was handled, together.
+    pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
+        // Looked at after every event, of which most concern no observer.
+        if std::mem::take(&mut self.observed) {
+            for consumer in self.table.values_mut() {
+                consumer.deliver_observed(commands);
+            }
+        }
+    }
+}

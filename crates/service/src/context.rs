@@ -1,0 +1,118 @@
+//! All that a session may look at or change besides itself.
+
+use ferretto_ipc::port::consumer::Reply;
+use ferretto_proto::get_async_command_response::Cmd;
+
+use crate::clocks::Clocks;
+use crate::command::{Command, Commands};
+use crate::consumers::Consumers;
+use crate::event::ClientId;
+use crate::ids::{BufferId, Ids, ProducerId, SessionId};
+use crate::options::ServiceOptions;
+use crate::pool::BufferPool;
+use crate::producers::Producers;
+use crate::registry::Registry;
+use crate::relay::Relays;
+use crate::rng::Rng;
+use crate::timers::{TimeBase, Timer, TimerKey, Timers};
+
+/// The surroundings of sessions: time, ids, clients, buffers, and the way out. Each part keeps its state to itself.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) options: ServiceOptions,
+    /// The time of the event being handled.
+    pub(crate) now: Clocks,
+    pub(crate) rng: Rng,
+    pub(crate) ids: Ids,
+    pub(crate) commands: Commands,
+    pub(crate) timers: Timers<(SessionId, Timer)>,
+    pub(crate) producers: Producers,
+    pub(crate) registry: Registry,
+    pub(crate) consumers: Consumers,
+    pub(crate) relays: Relays,
+    pub(crate) buffers: BufferPool,
+    /// The number of sessions that were not freed.
+    pub(crate) live_sessions: u32,
+}
+
+impl Context {
+    pub(crate) fn new(options: ServiceOptions) -> Self {
+        Self {
+            now: Clocks::default(),
+            rng: Rng::new(options.seed),
+            ids: Ids::default(),
+            commands: Commands::default(),
+            timers: Timers::new(),
+            producers: Producers::new(&options),
+            registry: Registry::new(options.quotas.clone()),
+            consumers: Consumers::default(),
+            relays: Relays::default(),
+            buffers: BufferPool::default(),
+            live_sessions: 0,
+            options,
+        }
+    }
+
+    pub(crate) fn set_timer(
+        &mut self,
+        session: SessionId,
+        base: TimeBase,
+        delay_ms: u64,
+        timer: Timer,
+    ) -> TimerKey {
+        self.timers.set(&self.now, base, delay_ms, (session, timer))
+    }
+
+    /// Answers a consumer's request with its only, or last, reply; `None` rejects it.
+    pub(crate) fn reply(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        reply: Option<Reply>,
+    ) {
+        self.consumers
+            .reply(&mut self.commands, client, request_id, reply);
+    }
+
+    /// Answers EnableTracing: the session is over, or never was.
+    pub(crate) fn reply_session_ended(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        error: Option<String>,
+    ) {
+        self.consumers
+            .reply_session_ended(&mut self.commands, client, request_id, error);
+    }
+
+    /// Sends a producer a command, as soon as it can receive it.
+    pub(crate) fn command_producer(&mut self, id: ProducerId, command: impl Into<Cmd>) {
+        self.producers.command(&mut self.commands, id, command);
+    }
+
+    /// Copies what every producer still holds for these buffers.
+    pub(crate) fn scrape_all(&mut self, buffers: &[BufferId]) {
+        self.producers.scrape_all(&mut self.buffers, buffers);
+    }
+
+    /// Tells the operator of patches that machines of buffers gave up.
+    pub(crate) fn report_vm_aborts(&mut self) {
+        for abort in self.buffers.take_vm_aborts() {
+            let source = String::from_utf8_lossy(&abort.source).into_owned();
+            let times = match abort.count {
+                1 => String::new(),
+                count => format!(", for the {count}th time"),
+            };
+            self.commands.push(Command::Report {
+                problem: format!(
+                    "the ProtoVM of data source {source:?} gave up a packet{times}: {}",
+                    abort.reason
+                ),
+            });
+        }
+    }
+
+    pub(crate) fn deliver_observed(&mut self) {
+        self.consumers.deliver_observed(&mut self.commands);
+    }
+}

@@ -1,0 +1,265 @@
+//! All producers, by their ids.
+
+mod connection;
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
+
+use ferretto_proto::get_async_command_response::Cmd;
+use ferretto_proto::{CommitDataRequest, GetAsyncCommandResponse, RegisterTraceWriterRequest};
+
+use crate::command::Commands;
+use crate::event::ClientId;
+use crate::ids::{BufferId, ProducerId, WriterId};
+use crate::limits::MAX_PRODUCERS;
+use crate::options::ServiceOptions;
+use crate::pool::BufferPool;
+use crate::producer::{Discarded, Holdings, Producer, smb_size};
+use crate::quota::{Quotas, User};
+use connection::Connection;
+
+pub(crate) use connection::MemoryAnswer;
+
+/// The producers, and connections that are not yet of any.
+#[derive(Debug)]
+pub(crate) struct Producers {
+    connections: BTreeMap<ClientId, Connection>,
+    table: BTreeMap<ProducerId, Producer>,
+    /// The last id handed out.
+    last: ProducerId,
+    quotas: Quotas,
+    scrape_by_default: bool,
+    /// User id of the service.
+    uid: u32,
+    /// While set, only producers of the service's own user may connect and record.
+    lockdown: bool,
+    discarded: Discarded,
+    /// Where chunks are copied to before they are looked at.
+    scratch: Vec<u8>,
+}
+
+impl Producers {
+    pub(crate) fn new(options: &ServiceOptions) -> Self {
+        Self {
+            connections: BTreeMap::new(),
+            table: BTreeMap::new(),
+            last: 0,
+            quotas: options.quotas.clone(),
+            scrape_by_default: options.scrape_by_default,
+            uid: options.uid,
+            lockdown: false,
+            discarded: Discarded::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Returns the producer of a connection or of an instance. It exists as long as these do.
+    fn existing(&mut self, id: ProducerId) -> Option<&mut Producer> {
+        existing(&mut self.table, id)
+    }
+
+    /// Returns a producer, unless it is gone.
+    pub(crate) fn get(&self, id: ProducerId) -> Option<&Producer> {
+        self.table.get(&id)
+    }
+
+    /// Returns those behind this id, or all there are, by id.
+    pub(crate) fn after(
+        &self,
+        last: Option<ProducerId>,
+    ) -> impl Iterator<Item = (ProducerId, &Producer)> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.range((from, Bound::Unbounded))
+    }
+
+    fn range(
+        &self,
+        range: impl RangeBounds<ProducerId>,
+    ) -> impl Iterator<Item = (ProducerId, &Producer)> {
+        self.table
+            .range(range)
+            .map(|(id, producer)| (*id, producer))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the last id that was given to a producer.
+    pub(crate) fn last_id(&self) -> ProducerId {
+        self.last
+    }
+
+    pub(crate) fn discarded(&self) -> Discarded {
+        self.discarded
+    }
+
+    pub(crate) fn holdings(&self) -> Holdings {
+        let mut all = Holdings {
+            connections: self.connections.len(),
+            ..Holdings::default()
+        };
+        for producer in self.table.values() {
+            producer.add_to(&mut all);
+        }
+        all
+    }
+
+    pub(crate) fn set_lockdown(&mut self, lockdown: bool) {
+        self.lockdown = lockdown;
+    }
+
+    /// Returns true if producers of this user may record now.
+    pub(crate) fn may_record(&self, uid: u32) -> bool {
+        !self.lockdown || uid == self.uid
+    }
+
+    /// Returns the next id after the last that is not 0 and not in use.
+    fn new_id(&mut self) -> Option<ProducerId> {
+        if self.table.len() >= MAX_PRODUCERS {
+            return None;
+        }
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let id = self.last;
+            if id != 0 && !self.table.contains_key(&id) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// Returns true if producers of this user may have so much more shared memory.
+    fn may_share(&self, user: User, size: u64) -> bool {
+        let of_user = self.table.values().filter(|p| p.user() == user);
+        let shared: u64 = of_user.map(Producer::memory_size).sum();
+        shared + size <= self.quotas.shared_memory_per_user
+    }
+
+    /// Makes sure the producer has somewhere to write, or will have before the next command reaches it. `config_kb` is
+    /// what the session asks for: size and page size.
+    pub(crate) fn provide_memory(
+        &mut self,
+        commands: &mut Commands,
+        id: ProducerId,
+        config_kb: (u32, u32),
+    ) {
+        let Some(size) = self.existing(id).and_then(|p| p.memory_wanted(config_kb)) else {
+            return;
+        };
+        let may_have = |p: &Producer| p.is_emulated() || self.may_share(p.user(), size.size);
+        let fits = self.get(id).is_some_and(may_have);
+        let size = if fits { size } else { smb_size::DEFAULT };
+        if let Some(producer) = self.existing(id) {
+            producer.request_memory(commands, size);
+        }
+    }
+
+    /// Sends the producer a command, as soon as it can receive it.
+    pub(crate) fn command(
+        &mut self,
+        commands: &mut Commands,
+        id: ProducerId,
+        command: impl Into<Cmd>,
+    ) {
+        let message = GetAsyncCommandResponse {
+            cmd: Some(command.into()),
+            ..Default::default()
+        };
+        if let Some(producer) = existing(&mut self.table, id) {
+            producer.send(commands, &self.quotas, message);
+        }
+    }
+
+    /// Sends commands in answer to this GetAsyncCommand from now on; an earlier one ends.
+    pub(crate) fn open_command_stream(
+        &mut self,
+        commands: &mut Commands,
+        id: ProducerId,
+        request_id: Option<u64>,
+    ) {
+        // Without a reply there is no stream to open.
+        let (Some(request_id), Some(producer)) = (request_id, self.existing(id)) else {
+            return;
+        };
+        producer.open_stream(commands, request_id);
+    }
+
+    /// Lets the producer write into this buffer.
+    pub(crate) fn allow(&mut self, id: ProducerId, buffer: BufferId) {
+        if let Some(producer) = self.existing(id) {
+            producer.allow(buffer);
+        }
+    }
+
+    /// Lets no producer write into these buffers any more.
+    pub(crate) fn forbid(&mut self, buffers: &[BufferId]) {
+        for producer in self.table.values_mut() {
+            producer.forbid(buffers);
+        }
+    }
+
+    pub(crate) fn register_writer(
+        &mut self,
+        buffers: &mut BufferPool,
+        id: ProducerId,
+        request: &RegisterTraceWriterRequest,
+    ) {
+        // Upstream takes the low 16 bits of each, so that 0x10001 means 1; as with chunks, such numbers are none here.
+        let writer = WriterId::try_from(request.trace_writer_id.unwrap_or(0));
+        let target = BufferId::try_from(request.target_buffer.unwrap_or(0));
+        if let (Ok(writer), Ok(target), Some(producer)) = (writer, target, self.existing(id)) {
+            producer.register_writer(buffers, writer, target);
+        }
+    }
+
+    pub(crate) fn unregister_writer(
+        &mut self,
+        buffers: &mut BufferPool,
+        id: ProducerId,
+        writer: u32,
+    ) {
+        if let (Ok(writer), Some(producer)) = (WriterId::try_from(writer), self.existing(id)) {
+            producer.unregister_writer(buffers, writer);
+        }
+    }
+
+    /// Moves and patches chunks. Returns false if the producer has nowhere to commit from; nothing is done then.
+    pub(crate) fn commit(
+        &mut self,
+        buffers: &mut BufferPool,
+        id: ProducerId,
+        request: &CommitDataRequest,
+    ) -> bool {
+        existing(&mut self.table, id).is_some_and(|producer| {
+            producer.commit(buffers, request, &mut self.scratch, &mut self.discarded)
+        })
+    }
+
+    /// Copies what every producer still holds for these buffers.
+    pub(crate) fn scrape_all(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
+        for producer in self.table.values_mut() {
+            producer.scrape(pool, wanted);
+        }
+    }
+
+    /// Copies what one producer still holds for these buffers.
+    pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId], id: ProducerId) {
+        if let Some(producer) = self.existing(id) {
+            producer.scrape(pool, wanted);
+        }
+    }
+
+    /// Forgets a producer whose connection is gone. What it committed stays.
+    pub(crate) fn remove(&mut self, buffers: &mut BufferPool, id: ProducerId) {
+        let Some(producer) = self.table.remove(&id) else {
+            return;
+        };
+        producer.leave(buffers);
+    }
+}
+
+fn existing(table: &mut BTreeMap<ProducerId, Producer>, id: ProducerId) -> Option<&mut Producer> {
+    let producer = table.get_mut(&id);
+    debug_assert!(producer.is_some(), "there is no producer {id}");
+    producer
+}

@@ -1,0 +1,221 @@
+//! Events of producers and relays, and the sessions they concern.
+
+use std::sync::Arc;
+
+use ferretto_ipc::PassedFd;
+use ferretto_ipc::port::producer::{Reply, Request};
+use ferretto_ipc::port::relay;
+use ferretto_proto::{CommitDataRequest, DataSourceDescriptor, RegisterDataSourceResponse};
+use ferretto_shm::Region;
+
+use super::Service;
+use super::trigger_history::hash;
+use crate::event::ClientId;
+use crate::ids::ProducerId;
+use crate::producers::MemoryAnswer;
+use crate::registry::Ignored;
+
+impl Service {
+    pub(super) fn producer_request(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: Request,
+        fd: Option<PassedFd>,
+    ) {
+        let cx = &mut self.cx;
+        let producers = &mut cx.producers;
+        let admitted = producers.admit(&mut cx.commands, client, request_id, request, fd);
+        if let Some((id, request)) = admitted {
+            self.initialised_request(id, client, request_id, request);
+        }
+    }
+
+    /// Handles a request of an initialised producer. Most replies are successes whatever happened.
+    fn initialised_request(
+        &mut self,
+        id: ProducerId,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: Request,
+    ) {
+        let cx = &mut self.cx;
+        let reply = match request {
+            Request::InitializeConnection(_) => None,
+            Request::GetAsyncCommand(_) => {
+                let producers = &mut cx.producers;
+                return producers.open_command_stream(&mut cx.commands, id, request_id);
+            }
+            Request::RegisterDataSource(request) => {
+                let descriptor = request.data_source_descriptor.into_option();
+                let error = match self.register_data_source(id, descriptor.unwrap_or_default()) {
+                    Err(Ignored::Refused(refused)) => Some(refused.to_string().into_bytes()),
+                    _ => None,
+                };
+                Some(Reply::RegisterDataSource(RegisterDataSourceResponse {
+                    error,
+                    ..Default::default()
+                }))
+            }
+            Request::UpdateDataSource(request) => {
+                let descriptor = request.data_source_descriptor.into_option();
+                let updated = cx.registry.update(id, descriptor.unwrap_or_default());
+                // There is nowhere to say why it is refused.
+                let refused = matches!(updated, Err(Ignored::Refused(_)));
+                (!refused).then(|| Reply::UpdateDataSource(Default::default()))
+            }
+            Request::UnregisterDataSource(request) => {
+                self.unregister_data_source(id, &request.data_source_name.unwrap_or_default());
+                Some(Reply::UnregisterDataSource(Default::default()))
+            }
+            Request::RegisterTraceWriter(request) => {
+                cx.producers.register_writer(&mut cx.buffers, id, &request);
+                Some(Reply::RegisterTraceWriter(Default::default()))
+            }
+            Request::UnregisterTraceWriter(request) => {
+                let writer = request.trace_writer_id.unwrap_or(0);
+                cx.producers.unregister_writer(&mut cx.buffers, id, writer);
+                Some(Reply::UnregisterTraceWriter(Default::default()))
+            }
+            Request::CommitData(request) => {
+                let accepted = self.commit(id, &request);
+                accepted.then(|| Reply::CommitData(Default::default()))
+            }
+            Request::NotifyDataSourceStarted(request) => {
+                let key = (id, request.data_source_id.unwrap_or(0));
+                if let Some(session) = self.sessions.of_instance(key) {
+                    self.act(session, |session, cx| session.start_acked(cx, key));
+                }
+                Some(Reply::NotifyDataSourceStarted(Default::default()))
+            }
+            Request::NotifyDataSourceStopped(request) => {
+                let key = (id, request.data_source_id.unwrap_or(0));
+                if let Some(session) = self.sessions.of_instance(key) {
+                    self.act(session, |session, cx| session.stop_acked(cx, key));
+                }
+                Some(Reply::NotifyDataSourceStopped(Default::default()))
+            }
+            Request::ActivateTriggers(request) => {
+                let all = self.activate_triggers(id, &request.trigger_names);
+                all.then(|| Reply::ActivateTriggers(Default::default()))
+            }
+            Request::Sync(_) => Some(Reply::Sync(Default::default())),
+        };
+        let commands = &mut self.cx.commands;
+        commands.reply_to_producer(client, request_id, reply);
+    }
+
+    pub(super) fn memory_answered(&mut self, client: ClientId, region: Option<Arc<Region>>) {
+        let cx = &mut self.cx;
+        let producers = &mut cx.producers;
+        match producers.memory_answered(&mut cx.commands, client, region) {
+            None => {}
+            Some(MemoryAnswer::Resume(deferred)) => {
+                for (request_id, request) in deferred {
+                    self.producer_request(client, request_id, request, None);
+                }
+            }
+            Some(MemoryAnswer::NoMemory(id)) => {
+                self.each_acts(|session, cx| session.remove_producer(cx, id));
+                self.cx.producers.forget_memory(id);
+            }
+        }
+    }
+
+    /// Takes leave of a producer. What it committed stays; what it still held is copied if it may be.
+    pub(super) fn producer_disconnected(&mut self, client: ClientId) {
+        let cx = &mut self.cx;
+        let Some(id) = cx.producers.disconnect(client) else {
+            return;
+        };
+        for session in self.sessions.iter() {
+            cx.producers.scrape(&mut cx.buffers, session.buffers(), id);
+        }
+        cx.registry.remove_producer(id);
+        for session in self.sessions.iter_mut() {
+            session.note_gone(id);
+        }
+        self.each_acts(|session, cx| session.remove_producer(cx, id));
+        self.cx.producers.remove(&mut self.cx.buffers, id);
+        self.each_acts(|session, cx| session.forget_in_flushes(cx, id));
+    }
+
+    pub(super) fn relay_request(
+        &mut self,
+        client: ClientId,
+        request_id: Option<u64>,
+        request: relay::Request,
+    ) {
+        let cx = &mut self.cx;
+        // A client that no event has announced is none.
+        let Some(peer) = cx.producers.peer_of(client) else {
+            return;
+        };
+        let (relays, commands) = (&mut cx.relays, &mut cx.commands);
+        relays.request(
+            commands,
+            &cx.now,
+            (client, peer.machine_id),
+            request_id,
+            request,
+        );
+    }
+
+    /// RegisterDataSource: running sessions that ask for it get it at once.
+    fn register_data_source(
+        &mut self,
+        id: ProducerId,
+        descriptor: DataSourceDescriptor,
+    ) -> Result<(), Ignored> {
+        let producer = self.cx.producers.get(id).ok_or(Ignored::Unknown)?;
+        let registry = &mut self.cx.registry;
+        registry.register(id, producer.user(), descriptor.clone())?;
+        self.each_acts(|session, cx| session.offer(cx, id, &descriptor));
+        Ok(())
+    }
+
+    /// UnregisterDataSource: its instances stop and go.
+    fn unregister_data_source(&mut self, id: ProducerId, name: &[u8]) {
+        self.each_acts(|session, cx| session.withdraw(cx, id, name));
+        self.cx.registry.unregister(id, name);
+    }
+
+    /// CommitData: moves and patches chunks, then takes note of a finished flush. Returns false if the producer has
+    /// nowhere to commit from; nothing is done then.
+    fn commit(&mut self, id: ProducerId, request: &CommitDataRequest) -> bool {
+        let cx = &mut self.cx;
+        let accepted = cx.producers.commit(&mut cx.buffers, id, request);
+        if let Some(flush @ 1..) = request.flush_request_id.filter(|_| accepted) {
+            self.each_acts(|session, cx| session.flush_acked(cx, id, flush));
+        }
+        accepted
+    }
+
+    /// Activates triggers by name. Names no session has are ignored. Returns false if the producer's user may not do that
+    /// any more; the names that are left are not looked at then.
+    fn activate_triggers(&mut self, id: ProducerId, names: &[Vec<u8>]) -> bool {
+        let Some(user) = self.cx.producers.get(id).map(|producer| producer.user()) else {
+            return false;
+        };
+        let now = self.cx.now.boottime;
+        for name in names {
+            let key = hash(name);
+            let count = self.trigger_history.count(now, key);
+            let limit = self.cx.options.quotas.triggers_per_user;
+            if self.trigger_history.count_of(user) >= limit {
+                return false;
+            }
+            let mut heeded = false;
+            self.each_acts(|session, cx| {
+                if let Some(trigger) = session.heed_trigger(cx, id, name, count) {
+                    heeded = true;
+                    session.trigger_hit(cx, trigger);
+                }
+            });
+            if heeded {
+                self.trigger_history.add(now, key, user);
+            }
+        }
+        true
+    }
+}

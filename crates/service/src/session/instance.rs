@@ -1,0 +1,119 @@
+//! One data source of one producer, taking part in a session.
+
+use std::sync::Arc;
+
+use ferretto_proto::observable_events::DataSourceInstanceState;
+use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
+
+use crate::consumer::InstanceChange;
+use crate::ids::InstanceKey;
+
+/// How far one data source instance has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InstanceState {
+    Configured,
+    /// Told to start; the producer said it will confirm.
+    Starting,
+    Started,
+    /// Told to stop; the producer said it will confirm.
+    Stopping,
+    Stopped,
+}
+
+/// A data source of one producer, taking part in one session. What the descriptor said when it was
+/// set up stays in force.
+#[derive(Debug)]
+pub(super) struct Instance {
+    producer_name: Arc<[u8]>,
+    state: InstanceState,
+    /// As sent to the producer.
+    config: Arc<DataSourceConfig>,
+    notifies_start: bool,
+    notifies_stop: bool,
+    clears_state: bool,
+    no_flush: bool,
+}
+
+impl Instance {
+    pub(super) fn new(
+        producer_name: &Arc<[u8]>,
+        config: Arc<DataSourceConfig>,
+        descriptor: &DataSourceDescriptor,
+    ) -> Self {
+        Self {
+            producer_name: Arc::clone(producer_name),
+            state: InstanceState::Configured,
+            config,
+            notifies_start: descriptor.will_notify_on_start.unwrap_or(false),
+            notifies_stop: descriptor.will_notify_on_stop.unwrap_or(false),
+            clears_state: descriptor.handles_incremental_state_clear.unwrap_or(false),
+            no_flush: descriptor.no_flush.unwrap_or(false),
+        }
+    }
+
+    pub(super) fn name(&self) -> &[u8] {
+        self.config.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn producer_name(&self) -> &Arc<[u8]> {
+        &self.producer_name
+    }
+
+    /// Returns the names of producer and data source.
+    pub(super) fn names(&self) -> (&[u8], &[u8]) {
+        (&self.producer_name, self.name())
+    }
+
+    pub(super) fn config(&self) -> &DataSourceConfig {
+        &self.config
+    }
+
+    pub(super) fn state(&self) -> InstanceState {
+        self.state
+    }
+
+    pub(super) fn set_state(&mut self, state: InstanceState) {
+        self.state = state;
+    }
+
+    pub(super) fn clears_state(&self) -> bool {
+        self.clears_state
+    }
+
+    pub(super) fn no_flush(&self) -> bool {
+        self.no_flush
+    }
+
+    /// Returns the state that it is in once it is told to start.
+    pub(super) fn state_on_start(&self) -> InstanceState {
+        match self.notifies_start {
+            true => InstanceState::Starting,
+            false => InstanceState::Started,
+        }
+    }
+
+    /// Returns the state that it is in once it is told to stop. `immediate`: no confirmation is waited for.
+    pub(super) fn state_on_stop(&self, immediate: bool) -> InstanceState {
+        match immediate || !self.notifies_stop {
+            true => InstanceState::Stopped,
+            false => InstanceState::Stopping,
+        }
+    }
+
+    /// Returns its state as observers are told; `None` if they are not.
+    pub(super) fn observed(&self, key: InstanceKey) -> Option<InstanceChange> {
+        let state = match self.state {
+            InstanceState::Configured | InstanceState::Stopped => {
+                DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STOPPED
+            }
+            InstanceState::Started => DataSourceInstanceState::DATA_SOURCE_INSTANCE_STATE_STARTED,
+            InstanceState::Starting | InstanceState::Stopping => return None,
+        };
+        Some(InstanceChange {
+            key,
+            producer_name: Arc::clone(&self.producer_name),
+            config: Arc::clone(&self.config),
+            state,
+        })
+    }
+}
