@@ -5,7 +5,8 @@
 //! - [`Producer`] offers data sources to a service and gives their instances writers for the memory it shares with it.
 //!   It survives anything the service does: one that is absent, dies or talks nonsense is tried again with growing
 //!   pauses, and whoever writes meanwhile writes into the void without waiting.
-//! - [`Consumer`] controls a recording and reads it. Every call has a time limit.
+//! - [`Consumer`] controls a recording and reads it. Every call has a time limit. Beneath it is a [`Recording`], a state
+//!   machine without input and output, for owners with a loop of their own.
 //!
 //! [`Daemon`] is the producer of a program that is nothing but data sources.
 //!
@@ -17,23 +18,20 @@
 
 mod consumer;
 mod daemon;
-mod packets;
 mod producer;
+pub mod recording;
 pub mod transport;
 mod wake;
 
-pub use consumer::{
-    CallError, ClonedSession, Consumer, ConsumerEvent, ConsumerWaker, EndOfSession, ReadError,
-    Submitted,
-};
+pub use consumer::{Consumer, ConsumerEvent, EndOfSession};
 pub use daemon::{Daemon, DaemonOptions, Notice, NoticeHandler, Stopper};
 pub use ferretto_ipc::Address;
 pub use ferretto_ipc::port::consumer as consumer_port;
 pub use ferretto_shm::{
     ChunkSink, Deliver, ExhaustedPolicy, FlushCallback, Packet, RawRange, TraceWriter,
 };
-pub use packets::{MAX_PACKET_SIZE, PacketTooLarge, Packets};
 pub use producer::{
     Event, InstanceId, LostReason, Pauses, Producer, ProducerHandle, ProducerOptions, Scraping,
     WriterFactory,
 };
+pub use recording::{CallError, ClonedSession, PacketTooLarge, ReadError, Recording};

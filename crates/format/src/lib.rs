@@ -24,7 +24,7 @@ pub mod sequence_flags;
 
 pub use event_clocks::EventClocks;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};
-pub use framing::{PACKET_TAG, Preamble};
+pub use framing::{MAX_PACKET_SIZE, PACKET_TAG, Preamble};
 pub use hash::Fnv1a;
 pub use incremental::IncrementalState;
 pub use loss::Loss;

@@ -1,18 +1,15 @@
-//! How a session comes about: made, left alone, taken up again, or copied from another.
+//! The beginning of a session: made, left alone, taken up again, or copied from another.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ferretto_ipc::port::consumer::{Method, Request};
+use ferretto_client::recording::{Call, Needs};
+use ferretto_proto::TraceConfig;
 use ferretto_proto::observable_events::Type;
-use ferretto_proto::{
-    AttachRequest, AttachResponse, CloneSessionResponse, DetachRequest, EnableTracingRequest,
-    MessageField, ObserveEventsRequest,
-};
 
-use super::{Control, End, GRACE, Session, State, Task, Then};
+use super::{Control, End, GRACE, Session, Task, Then};
 
 /// How long the service may take to answer what it can answer at once.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -23,93 +20,60 @@ const CLONE: Duration = Duration::from_secs(30);
 
 impl Session {
     /// Asks the service for what this connection is for.
-    pub(super) fn begin<C: Control>(&mut self, control: &mut C) -> Result<Option<End>> {
-        match &mut self.plan.task {
+    pub(super) fn begin<C: Control>(&mut self, control: &mut C) -> Result<()> {
+        match &self.plan.task {
             Task::Record => {
                 control.connected();
                 self.enable()?;
-                self.state_deadline = self
-                    .plan
-                    .duration()
-                    .map(|duration| self.latest_end(duration));
+                self.call(Call::WaitForStart, self.plan.start_patience);
+                if let Some(duration) = self.plan.duration() {
+                    let rest = self.plan.flush_timeout() + self.plan.stop_timeout() + GRACE;
+                    self.call(Call::WaitForEnd, duration + rest);
+                }
                 if self.stop_early {
-                    self.flush()?;
+                    self.finish(control);
                 }
             }
             Task::Detach(key) => {
                 let key = key.clone();
                 control.connected();
                 self.enable()?;
-                self.detach(key)?;
+                self.detach(key);
             }
             Task::Attach { key, .. } => {
-                let key = Some(key.clone());
-                let attach = AttachRequest {
-                    key,
-                    ..Default::default()
-                };
-                self.invoke(Request::Attach(attach), None)?;
-                self.wait_in(State::Attaching, ANSWER);
+                let key = key.clone();
+                self.call(Call::Attach { key }, ANSWER);
             }
             Task::Clone(request) => {
-                let request = (**request).clone();
-                if !self.connection.supports(Method::CloneSession) {
-                    return Ok(Some(End::Failed(
-                        "CloneSession IPC not supported".to_owned(),
-                    )));
-                }
+                let request = request.clone();
                 // The service uses it if the session writes into a file.
                 let file = self.file()?;
-                self.invoke(Request::CloneSession(request), file)?;
-                self.wait_in(State::Cloning, CLONE);
+                self.call(Call::Clone { request, file }, CLONE);
             }
         }
-        Ok(None)
-    }
-
-    fn wait_in(&mut self, state: State, patience: Duration) {
-        self.state = state;
-        self.state_deadline = Some(Instant::now() + patience);
-    }
-
-    fn latest_end(&self, duration: Duration) -> Instant {
-        let config = &self.plan.config;
-        let flush = self.plan.timeout(config.flush_timeout_ms);
-        let stop = self.plan.timeout(config.data_source_stop_timeout_ms);
-        Instant::now() + duration + flush + stop + GRACE
+        Ok(())
     }
 
     /// Subscribes to the start of the data sources and to triggers.
-    fn observe(&mut self) -> Result<()> {
-        if !self.connection.supports(Method::ObserveEvents) {
-            return Ok(());
-        }
+    fn observe(&mut self) {
         let mut events = vec![Type::TYPE_ALL_DATA_SOURCES_STARTED];
         if self.plan.makes_snapshots() {
             events.push(Type::TYPE_CLONE_TRIGGER_HIT);
         }
-        let observe = ObserveEventsRequest {
-            events_to_observe: events,
-            ..Default::default()
-        };
-        self.invoke(Request::ObserveEvents(observe), None)
+        self.recording
+            .call(Call::Observe(events), Needs::Nothing, None);
     }
 
     /// Makes the session and starts it.
     fn enable(&mut self) -> Result<()> {
-        self.observe()?;
+        self.observe();
         let file = match self.plan.streams_into_file() {
             true => self.file()?,
             false => None,
         };
-        let enable = EnableTracingRequest {
-            trace_config: MessageField::some(self.plan.config.clone()),
-            ..Default::default()
-        };
-        self.invoke(Request::EnableTracing(enable), file)?;
-        self.state = State::Tracing;
-        self.state_deadline = None;
-        self.start_deadline = Some(Instant::now() + self.plan.start_patience);
+        let config = Box::new(self.plan.config.clone());
+        let call = Call::Enable { config, file };
+        self.recording.call(call, Needs::Nothing, None);
         Ok(())
     }
 
@@ -119,19 +83,14 @@ impl Session {
         Ok(file.map(OwnedFd::from))
     }
 
-    fn detach(&mut self, key: Vec<u8>) -> Result<()> {
-        let detach = DetachRequest {
-            key: Some(key),
-            ..Default::default()
+    fn detach(&mut self, key: Vec<u8>) {
+        self.detaching = true;
+        let reason_patience = REASON;
+        let call = Call::Detach {
+            key,
+            reason_patience,
         };
-        self.invoke(Request::Detach(detach), None)?;
-        self.start_deadline = None;
-        self.wait_in(State::Detaching, ANSWER);
-        Ok(())
-    }
-
-    pub(super) fn is_detaching(&self) -> bool {
-        matches!(self.state, State::Detaching | State::NotDetached)
+        self.call(call, ANSWER);
     }
 
     pub(super) fn detached(&self) -> End {
@@ -144,64 +103,21 @@ impl Session {
         }
     }
 
-    /// An upstream service answers Detach before it tells what is wrong with the config.
-    pub(super) fn detach_refused(&mut self) -> Option<End> {
-        let is_new = matches!(self.plan.task, Task::Detach(_));
-        if is_new && self.refusal.is_none() && !self.connection.is_closed() {
-            self.wait_in(State::NotDetached, REASON);
-            return None;
-        }
-        Some(End::DetachRefused(self.refusal.take()))
-    }
-
     /// The session is this connection's now.
-    pub(super) fn attached<C: Control>(
-        &mut self,
-        mut response: AttachResponse,
-        control: &mut C,
-    ) -> Result<Option<End>> {
+    pub(super) fn attached<C: Control>(&mut self, config: TraceConfig, control: &mut C) {
         let Task::Attach { key, then } = &self.plan.task else {
-            return Ok(None);
+            return;
         };
         let (key, then) = (key.clone(), *then);
-        self.plan.config = response.trace_config.take().unwrap_or_default();
+        self.plan.config = config;
         if then == Then::Leave || !self.plan.streams_into_file() {
-            self.detach(key)?;
-            return Ok(None);
+            return self.detach(key);
         }
-        let enable = EnableTracingRequest {
-            attach_notification_only: Some(true),
-            ..Default::default()
-        };
-        self.invoke(Request::EnableTracing(enable), None)?;
-        self.state = State::Tracing;
-        self.state_deadline = None;
+        self.recording.call(Call::Watch, Needs::Nothing, None);
         // Only now, because a session whose data sources have started long ago tells that to late observers.
-        self.observe()?;
+        self.observe();
         if then == Then::Stop || self.stop_early {
-            control.stopping();
-            self.flush()?;
+            self.finish(control);
         }
-        Ok(None)
-    }
-
-    /// The service has copied the session, or says why not.
-    pub(super) fn cloned<C: Control>(
-        &mut self,
-        response: &CloneSessionResponse,
-        control: &mut C,
-    ) -> Result<Option<End>> {
-        if response.success != Some(true) {
-            let error = response.error.as_deref().unwrap_or_default();
-            return Ok(Some(End::Failed(
-                String::from_utf8_lossy(error).into_owned(),
-            )));
-        }
-        control.cloned();
-        if response.was_write_into_file == Some(true) {
-            return Ok(Some(End::Complete));
-        }
-        self.read()?;
-        Ok(None)
     }
 }

@@ -1,7 +1,7 @@
 //! One tracing session, from the connection to the complete file.
 //!
-//! [`Session`] drives the consumer side of the protocol and waits for socket, signals and timers in one place, so
-//! that Ctrl-C has its effect at any moment. What is particular to `record` and `perfetto` is in their [`Control`].
+//! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers in one place, so that Ctrl-C has
+//! its effect at any moment. What is particular to `record` and `perfetto` is in their [`Control`].
 
 mod begin;
 mod output;
@@ -10,18 +10,20 @@ mod signals;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ferretto_ipc::address::Address;
-use ferretto_ipc::client::{Connection, Event, InvokeError, Reply as Answer};
-use ferretto_ipc::port::consumer::{Method, Port, Reply, Request};
-use ferretto_ipc::socket::{ConnectError, Socket};
-use ferretto_proto::{
-    CloneSessionRequest, DisableTracingRequest, EnableTracingResponse, FlushRequest,
-    ReadBuffersRequest, TraceConfig,
+use ferretto_client::CallError;
+use ferretto_client::recording::{
+    Answer, Call, CallId, CallKind, Event, Needs, Phase, Recording, SessionEnd, exchange,
 };
+use ferretto_client::transport::{ConsumerPort, Link};
+use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
+use ferretto_ipc::address::Address;
+use ferretto_ipc::client::{Connection, InvokeError};
+use ferretto_ipc::socket::{ConnectError, Socket};
+use ferretto_proto::{CloneSessionRequest, ObservableEvents, TraceConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::output::Output;
@@ -29,29 +31,14 @@ pub(crate) use self::plan::{Control, End, Plan, Reaction, Task, Then};
 use self::signals::timeout_until;
 pub(crate) use self::signals::{Signal, Signals};
 
-/// Flush flags: the trace stops, and a command line asked.
-const FLUSH_AT_STOP: u64 = 0x22;
+/// The flush before the end of a recording.
+const FLUSH_AT_STOP: FlushFlags = FlushFlags::new(FlushInitiator::CommandLine, FlushReason::Stop);
 /// Longest silence while the trace is read back.
 const READ_GAP: Duration = Duration::from_secs(3);
 /// How much longer than planned a recording may take before the service counts as stuck.
 const GRACE: Duration = Duration::from_secs(60);
 /// How long binding may take.
 const BIND_TIMEOUT: Duration = Duration::from_secs(10);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Binding,
-    /// Detach was asked for.
-    Detaching,
-    /// Detach was refused; the answer to EnableTracing may tell why.
-    NotDetached,
-    Attaching,
-    Cloning,
-    Tracing,
-    Flushing,
-    Stopping,
-    Reading,
-}
 
 /// Clones a session into a file beside other work: signals are not looked at. `cloned` is called when the service has
 /// made the copy, before it is read.
@@ -89,41 +76,41 @@ pub(crate) fn clone_session(
 /// A session that runs.
 #[derive(Debug)]
 pub(crate) struct Session {
-    connection: Connection<Port>,
-    state: State,
+    link: Box<dyn Link<ConsumerPort>>,
+    recording: Recording,
     /// The start was reported, or the session ended before.
     started: bool,
+    /// The stop was reported.
+    stopping: bool,
+    /// The session ended.
+    ended: bool,
+    /// The session is left to itself: all else is told by the answer to that.
+    detaching: bool,
     /// A stop was asked for before the session ran.
     stop_early: bool,
-    start_deadline: Option<Instant>,
-    state_deadline: Option<Instant>,
     output: Option<Output>,
     /// All packets have come.
     all_read: bool,
-    /// Why the service refused the config.
-    refusal: Option<String>,
-    /// The session may have ended before it was taken up.
-    may_be_over: bool,
     plan: Plan,
 }
 
 impl Session {
     /// Connects to a service. Errors are immediate: a UNIX socket refuses or accepts.
     pub(crate) fn connect(address: &Address, plan: Plan) -> Result<Self, ConnectError> {
-        let connection = Connection::new(Socket::connect(address)?);
-        Ok(Self {
-            connection,
-            state: State::Binding,
+        let mut session = Self {
+            link: Box::new(Connection::new(Socket::connect(address)?)),
+            recording: Recording::new(),
             started: false,
+            stopping: false,
+            ended: false,
+            detaching: false,
             stop_early: false,
-            start_deadline: None,
-            state_deadline: Some(Instant::now() + BIND_TIMEOUT),
             output: None,
             all_read: false,
-            refusal: None,
-            may_be_over: false,
             plan,
-        })
+        };
+        session.call(Call::Connect, BIND_TIMEOUT);
+        Ok(session)
     }
 
     /// Runs the session to its end. It is given back to the service when this value is dropped.
@@ -142,47 +129,37 @@ impl Session {
                 .context("cannot wait for the tracing service")?;
             for signal in signals.take() {
                 let reaction = control.signal(signal);
-                if self.react(reaction, control)? {
+                if self.react(reaction, control) {
                     return Ok(End::Aborted);
                 }
             }
             if self.write_some()? {
                 return Ok(End::Complete);
             }
-            if !self.is_paused() {
-                self.connection.process();
-            }
-            while !self.is_paused()
-                && let Some(event) = self.connection.poll_event()
-            {
-                if let Some(end) = self.event(event, control)? {
-                    return Ok(end);
-                }
-            }
-            let now = Instant::now();
-            if let Some(end) = self.deadlines(now, control)? {
+            if let Some(end) = self.process(control)? {
                 return Ok(end);
             }
+            let now = Instant::now();
             if next_tick.is_some_and(|at| at <= now) {
                 next_tick = C::TICK.map(|period| now + period);
                 let reaction = control.tick();
-                if self.react(reaction, control)? {
+                if self.react(reaction, control) {
                     return Ok(End::Aborted);
                 }
             }
         }
     }
 
-    /// Whether the session ends at once.
-    fn react<C: Control>(&mut self, reaction: Reaction, control: &mut C) -> Result<bool> {
+    /// Returns true if the session ends at once.
+    fn react<C: Control>(&mut self, reaction: Reaction, control: &mut C) -> bool {
         match reaction {
             Reaction::GoOn => {}
             // Nobody takes what is left, and nothing else would end that.
-            Reaction::Stop if self.wants_room() => return Ok(true),
-            Reaction::Stop => self.stop(control)?,
-            Reaction::Abort => return Ok(true),
+            Reaction::Stop if self.wants_room() => return true,
+            Reaction::Stop => self.stop(control),
+            Reaction::Abort => return true,
         }
-        Ok(false)
+        false
     }
 
     fn wants_room(&self) -> bool {
@@ -194,7 +171,7 @@ impl Session {
         self.all_read || self.output.as_ref().is_some_and(Output::is_full)
     }
 
-    /// Writes to a pipe that has room. Returns whether the trace is complete.
+    /// Writes to a pipe that has room. Returns true if the trace is complete.
     fn write_some(&mut self) -> Result<bool> {
         let Some(output) = self.output.as_mut().filter(|output| output.wants_room()) else {
             return Ok(false);
@@ -209,126 +186,180 @@ impl Session {
             output.write_some().context("cannot write the trace")?;
         }
         // The time it takes is the reader's, not the service's.
-        self.state_deadline = Some(Instant::now() + READ_GAP);
+        self.recording.postpone(Instant::now());
         Ok(self.all_read && !self.wants_room())
     }
 
+    /// Sends and receives what is possible, and looks at what came of it and at deadlines.
+    fn process<C: Control>(&mut self, control: &mut C) -> Result<Option<End>> {
+        if !self.is_paused() {
+            exchange(&mut self.recording, &mut *self.link, Instant::now());
+        }
+        self.recording.handle_timeout(Instant::now());
+        while !self.is_paused()
+            && let Some(event) = self.recording.poll_event()
+        {
+            if let Some(end) = self.event(event, control)? {
+                return Ok(Some(end));
+            }
+        }
+        if self.recording.has_requests() {
+            exchange(&mut self.recording, &mut *self.link, Instant::now());
+        }
+        Ok(None)
+    }
+
     fn wait(&self, signals: &Signals, next_tick: Option<Instant>) -> io::Result<()> {
-        let earliest = [self.start_deadline, self.state_deadline, next_tick];
-        let timeout = earliest.into_iter().flatten().min().map(timeout_until);
+        let mut next = match (self.recording.next_deadline(), next_tick) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
         let mut fds: Vec<PollFd<'_>> = signals
             .fds()
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         if !self.is_paused() {
+            if self.recording.has_events() {
+                next = Some(Instant::now());
+            }
             let mut interest = PollFlags::IN;
-            if self.connection.wants_write() {
+            if self.link.wants_write() {
                 interest |= PollFlags::OUT;
             }
-            fds.push(PollFd::from_borrowed_fd(self.connection.as_fd(), interest));
+            fds.push(PollFd::from_borrowed_fd(self.link.as_fd(), interest));
         }
         let full = self.output.as_ref().filter(|output| output.wants_room());
         fds.extend(full.map(|output| PollFd::from_borrowed_fd(output.room(), PollFlags::OUT)));
-        match poll(&mut fds, timeout.as_ref()) {
+        match poll(&mut fds, next.map(timeout_until).as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn event<C: Control>(&mut self, event: Event<Port>, control: &mut C) -> Result<Option<End>> {
+    fn event<C: Control>(&mut self, event: Event, control: &mut C) -> Result<Option<End>> {
         match event {
-            Event::Bound => self.begin(control),
-            Event::BindFailed => Ok(Some(End::NotBound(
-                "the service has no port for consumers".to_owned(),
-            ))),
-            Event::Reply(answer) => self.answer(answer, control),
-            Event::Disconnected(_) => Ok(Some(match self.state {
-                State::Reading => End::LostReading,
-                State::Detaching | State::NotDetached => End::DetachRefused(self.refusal.take()),
-                State::Attaching => End::AttachRefused,
-                State::Binding => {
-                    End::NotBound("the service closed the connection at once".to_owned())
-                }
-                _ => End::LostTracing,
-            })),
-        }
-    }
-
-    fn answer<C: Control>(&mut self, answer: Answer<Port>, control: &mut C) -> Result<Option<End>> {
-        match answer.result {
-            Ok(Reply::ObserveEvents(events)) => {
-                if events.events.clone_trigger_hit.is_set() {
-                    control.snapshot(&events.events.clone_trigger_hit)?;
-                }
-                if events.events.all_data_sources_started.unwrap_or(false) {
-                    self.report_start(true, control)?;
-                }
-            }
-            Ok(Reply::EnableTracing(response)) => return self.ended(&response, control),
-            Ok(Reply::Flush(_)) => self.disable()?,
-            Ok(Reply::ReadBuffers(data)) => {
+            Event::Connected => self.begin(control)?,
+            Event::Observed(observed) => self.observed(*observed, control)?,
+            Event::FinalFlushFailed => eprintln!("Final flush unsuccessful."),
+            Event::Ended(end) => return self.ended(end, control),
+            Event::Packets { packets, .. } => {
                 let output = self
                     .output
                     .as_mut()
                     .context("data came that nobody asked for")?;
-                for slice in &data.slices {
-                    output.slice(slice).context("cannot write the trace")?;
-                }
-                self.state_deadline = Some(Instant::now() + READ_GAP);
-                if !answer.has_more {
-                    output.flush().context("cannot write the trace")?;
-                    self.all_read = true;
-                    return Ok((!self.wants_room()).then_some(End::Complete));
+                for packet in &packets {
+                    output.packet(packet).context("cannot write the trace")?;
                 }
             }
-            Ok(Reply::Detach(_)) => return Ok(Some(self.detached())),
-            Ok(Reply::Attach(response)) => return self.attached(response, control),
-            Ok(Reply::CloneSession(response)) => return self.cloned(&response, control),
-            Ok(_) => {}
-            Err(_) => match answer.method {
-                Method::EnableTracing if self.is_detaching() => {}
-                Method::EnableTracing | Method::CloneSession => return Ok(Some(End::LostTracing)),
-                Method::Detach => return Ok(self.detach_refused()),
-                Method::Attach => return Ok(Some(End::AttachRefused)),
-                Method::ReadBuffers => {
-                    self.flush_output()?;
-                    return Ok(Some(End::LostReading));
+            Event::Answered { call, result } => return self.answered(call, result, control),
+            Event::TimedOut { call, .. } => return self.timed_out(call, control),
+            Event::NoConsumerPort | Event::Disconnected(_) => return Ok(Some(End::LostTracing)),
+        }
+        Ok(None)
+    }
+
+    fn observed<C: Control>(&mut self, observed: ObservableEvents, control: &mut C) -> Result<()> {
+        if observed.clone_trigger_hit.is_set() {
+            control.snapshot(&observed.clone_trigger_hit)?;
+        }
+        match observed.all_data_sources_started {
+            Some(true) => self.report_start(true, control),
+            _ => Ok(()),
+        }
+    }
+
+    fn answered<C: Control>(
+        &mut self,
+        call: CallId,
+        result: Result<Answer, CallError>,
+        control: &mut C,
+    ) -> Result<Option<End>> {
+        Ok(match (call.kind(), result) {
+            (_, Err(CallError::TooLarge { method, size })) => {
+                return Err(InvokeError::TooLarge { method, size }.into());
+            }
+            (CallKind::Connect, Err(CallError::NoConsumerPort)) => Some(End::NotBound(
+                "the service has no port for consumers".to_owned(),
+            )),
+            (CallKind::Connect, Err(_)) => Some(End::NotBound(
+                "the service closed the connection at once".to_owned(),
+            )),
+            (CallKind::Clone, Err(CallError::Unsupported { .. })) => {
+                Some(End::Failed("CloneSession IPC not supported".to_owned()))
+            }
+            // Then nothing is told but the end.
+            (CallKind::Observe, Err(CallError::Unsupported { .. })) => None,
+            (_, Err(CallError::Unsupported { method })) => {
+                return Err(InvokeError::UnknownMethod(method).into());
+            }
+            (CallKind::Clone, Ok(Answer::Cloned(session))) => {
+                control.cloned();
+                if session.in_file {
+                    return Ok(Some(End::Complete));
                 }
-                Method::Flush => {
-                    eprintln!("Final flush unsuccessful.");
-                    self.may_be_over = matches!(self.plan.task, Task::Attach { .. });
-                    self.disable()?;
-                }
-                _ => {}
-            },
+                self.read()?;
+                None
+            }
+            (CallKind::Clone, Err(CallError::Refused { reason, .. })) => Some(End::Failed(reason)),
+            (CallKind::Clone, _) => Some(End::LostTracing),
+            (CallKind::Attach, Ok(Answer::Attached(config))) => {
+                self.attached(*config, control);
+                None
+            }
+            (CallKind::Attach, _) => Some(End::AttachRefused),
+            (CallKind::Detach, Ok(_)) => Some(self.detached()),
+            (CallKind::Detach, Err(CallError::Refused { reason, .. })) => {
+                Some(End::DetachRefused(Some(reason)))
+            }
+            (CallKind::Detach, Err(_)) => Some(End::DetachRefused(None)),
+            (CallKind::Finish, Err(CallError::Rejected { .. })) => {
+                // It may end all the same.
+                self.call(Call::WaitForEnd, self.plan.stop_timeout() + GRACE);
+                None
+            }
+            (CallKind::Read, Ok(_)) => {
+                self.flush_output()?;
+                self.all_read = true;
+                (!self.wants_room()).then_some(End::Complete)
+            }
+            (CallKind::Read, Err(CallError::Packet(error))) => {
+                return Err(error).context("cannot write the trace");
+            }
+            (CallKind::Read, Err(_)) => {
+                self.flush_output()?;
+                Some(End::LostReading)
+            }
+            // The end of the session, or of the connection, says more.
+            _ => None,
+        })
+    }
+
+    fn timed_out<C: Control>(&mut self, call: CallId, control: &mut C) -> Result<Option<End>> {
+        match call.kind() {
+            CallKind::WaitForStart => self.report_start(false, control)?,
+            CallKind::Read => {
+                self.flush_output()?;
+                return Ok(Some(End::ReadGap));
+            }
+            // It was stopped in time, and that takes its own.
+            CallKind::WaitForEnd if *self.recording.phase() == Phase::Flushing => {}
+            _ => return Ok(Some(End::Stuck)),
         }
         Ok(None)
     }
 
     /// The service says that the session is over.
-    fn ended<C: Control>(
-        &mut self,
-        response: &EnableTracingResponse,
-        control: &mut C,
-    ) -> Result<Option<End>> {
-        self.start_deadline = None;
-        if !self.started {
-            self.started = true;
+    fn ended<C: Control>(&mut self, end: SessionEnd, control: &mut C) -> Result<Option<End>> {
+        if self.detaching {
+            return Ok(None);
         }
-        let error = response.error.as_deref().unwrap_or_default();
-        let error = String::from_utf8_lossy(error).into_owned();
-        match self.state {
-            State::Detaching => {
-                self.refusal = Some(error).filter(|error| !error.is_empty());
-                return Ok(None);
-            }
-            State::NotDetached => return Ok(Some(End::DetachRefused(Some(error)))),
-            _ if !error.is_empty() => return Ok(Some(End::Failed(error))),
-            _ => {}
+        self.ended = true;
+        match end {
+            SessionEnd::Failed(error) => return Ok(Some(End::Failed(error))),
+            SessionEnd::Rejected | SessionEnd::Lost => return Ok(Some(End::LostTracing)),
+            SessionEnd::Complete => {}
         }
-        if !matches!(self.state, State::Flushing | State::Stopping) {
-            control.stopping();
-        }
+        self.report_stop(control);
         if self.plan.streams_into_file() {
             return Ok(Some(End::Complete));
         }
@@ -346,83 +377,44 @@ impl Session {
         self.output = Some(Output::new(
             file.try_clone().context("cannot write the trace")?,
         ));
-        self.invoke(Request::ReadBuffers(ReadBuffersRequest::default()), None)?;
-        self.state = State::Reading;
-        self.state_deadline = Some(Instant::now() + READ_GAP);
+        let part_limit = READ_GAP;
+        self.call(Call::Read { part_limit }, READ_GAP);
         Ok(())
     }
 
     /// Ends the recording in order. Harmless when it is ending already.
-    fn stop<C: Control>(&mut self, control: &mut C) -> Result<()> {
-        match self.state {
-            State::Binding | State::Attaching => self.stop_early = true,
-            State::Tracing => {
-                control.stopping();
-                self.flush()?;
-            }
+    fn stop<C: Control>(&mut self, control: &mut C) {
+        match self.recording.phase() {
+            Phase::Idle => self.stop_early = true,
+            Phase::Created | Phase::Running if !self.detaching => self.finish(control),
             // What ends by itself.
-            State::Detaching | State::NotDetached | State::Cloning => {}
-            State::Flushing | State::Stopping | State::Reading => {}
+            _ => {}
         }
-        Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let request = FlushRequest {
-            flags: Some(FLUSH_AT_STOP),
-            ..Default::default()
+    fn finish<C: Control>(&mut self, control: &mut C) {
+        self.report_stop(control);
+        let stop = self.plan.stop_timeout();
+        let call = Call::Finish {
+            flags: FLUSH_AT_STOP,
+            stop_limit: stop + GRACE,
+            presumed_end: stop + READ_GAP,
         };
-        self.invoke(Request::Flush(request), None)?;
-        self.state = State::Flushing;
-        self.start_deadline = None;
-        let timeout = self.plan.timeout(self.plan.config.flush_timeout_ms);
-        self.state_deadline = Some(Instant::now() + timeout + GRACE);
-        Ok(())
-    }
-
-    fn disable(&mut self) -> Result<()> {
-        if self.state != State::Flushing {
-            return Ok(());
-        }
-        self.invoke(
-            Request::DisableTracing(DisableTracingRequest::default()),
-            None,
-        )?;
-        self.state = State::Stopping;
-        let timeout = self
-            .plan
-            .timeout(self.plan.config.data_source_stop_timeout_ms);
-        // An upstream service does not tell the end of what had ended before.
-        let grace = if self.may_be_over { READ_GAP } else { GRACE };
-        self.state_deadline = Some(Instant::now() + timeout + grace);
-        Ok(())
-    }
-
-    fn deadlines<C: Control>(&mut self, now: Instant, control: &mut C) -> Result<Option<End>> {
-        if self.start_deadline.is_some_and(|at| at <= now) {
-            self.report_start(false, control)?;
-        }
-        if self.state_deadline.is_none_or(|at| at > now) {
-            return Ok(None);
-        }
-        Ok(Some(match self.state {
-            State::Reading => {
-                self.flush_output()?;
-                End::ReadGap
-            }
-            State::NotDetached => End::DetachRefused(None),
-            State::Stopping if self.may_be_over => End::Complete,
-            _ => End::Stuck,
-        }))
+        self.call(call, self.plan.flush_timeout() + GRACE);
     }
 
     fn report_start<C: Control>(&mut self, all: bool, control: &mut C) -> Result<()> {
-        self.start_deadline = None;
-        if self.started || self.state != State::Tracing {
+        if self.started || self.stopping || self.ended || self.detaching {
             return Ok(());
         }
         self.started = true;
         control.started(all)
+    }
+
+    fn report_stop<C: Control>(&mut self, control: &mut C) {
+        if !std::mem::replace(&mut self.stopping, true) {
+            control.stopping();
+        }
     }
 
     fn flush_output(&mut self) -> Result<()> {
@@ -432,11 +424,8 @@ impl Session {
         }
     }
 
-    fn invoke(&mut self, request: Request, fd: Option<OwnedFd>) -> Result<()> {
-        match self.connection.invoke(&request, fd, true) {
-            // A lost connection shows as an event, which says more.
-            Ok(_) | Err(InvokeError::Disconnected) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    fn call(&mut self, call: Call, limit: Duration) {
+        let deadline = Instant::now().checked_add(limit);
+        self.recording.call(call, Needs::Nothing, deadline);
     }
 }

@@ -4,10 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ferretto_proto::read_buffers_response::Slice;
+use ferretto_format::Preamble;
 
-/// Largest packet put together from slices; the service sends none as large.
-const MAX_PACKET_BYTES: usize = 512 << 20;
 /// How much is written to a file at a time.
 const BLOCK_BYTES: usize = 1 << 18;
 /// With more than this waiting for a pipe, nothing further is read.
@@ -25,7 +23,6 @@ pub(crate) struct Output {
     /// Records that are not written yet, from `written` on.
     waiting: Vec<u8>,
     written: usize,
-    packet: Vec<u8>,
 }
 
 impl Output {
@@ -36,38 +33,14 @@ impl Output {
             may_block,
             waiting: Vec::new(),
             written: 0,
-            packet: Vec::new(),
         }
     }
 
-    /// Takes the next part of a packet, and writes the packet when it was the last one.
-    pub(crate) fn slice(&mut self, slice: &Slice) -> io::Result<()> {
-        let data = slice.data.as_deref().unwrap_or_default();
-        if self.packet.len() + data.len() > MAX_PACKET_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a packet never ends",
-            ));
-        }
-        self.packet.extend_from_slice(data);
-        if slice.last_slice_for_packet.unwrap_or(false) {
-            self.write_packet()?;
-        }
-        Ok(())
-    }
-
-    fn write_packet(&mut self) -> io::Result<()> {
-        let mut head = [0x0a; 11];
-        let mut length = self.packet.len();
-        let mut end = 1;
-        while length >= 0x80 {
-            head[end] = length as u8 | 0x80;
-            length >>= 7;
-            end += 1;
-        }
-        head[end] = length as u8;
-        self.waiting.extend_from_slice(&head[..=end]);
-        self.waiting.append(&mut self.packet);
+    /// Takes a packet.
+    pub(crate) fn packet(&mut self, packet: &[u8]) -> io::Result<()> {
+        let preamble = Preamble::new(packet.len());
+        self.waiting.extend_from_slice(preamble.as_bytes());
+        self.waiting.extend_from_slice(packet);
         match self.waiting.len() {
             BLOCK_BYTES.. if !self.may_block => self.flush(),
             _ => Ok(()),
@@ -127,14 +100,8 @@ mod tests {
     fn cli_015_the_file_is_a_sequence_of_packet_records() {
         let mut file = tempfile::tempfile().unwrap();
         let mut output = Output::new(file.try_clone().unwrap());
-        let slice = |data: &[u8], last: bool| Slice {
-            data: Some(data.to_vec()),
-            last_slice_for_packet: Some(last),
-            ..Default::default()
-        };
-        output.slice(&slice(&[1], false)).unwrap();
-        output.slice(&slice(&[2, 3], true)).unwrap();
-        output.slice(&slice(&[7; 200], true)).unwrap();
+        output.packet(&[1, 2, 3]).unwrap();
+        output.packet(&[7; 200]).unwrap();
         output.flush().unwrap();
         let mut written = Vec::new();
         file.rewind().unwrap();
@@ -148,13 +115,8 @@ mod tests {
     fn a_pipe_without_room_is_not_waited_for() {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut output = Output::new(std::os::fd::OwnedFd::from(writer).into());
-        let slice = Slice {
-            data: Some(vec![7; 1 << 20]),
-            last_slice_for_packet: Some(true),
-            ..Default::default()
-        };
         for _ in 0..2 {
-            output.slice(&slice).unwrap();
+            output.packet(&vec![7; 1 << 20]).unwrap();
         }
         output.flush().unwrap();
         assert!(output.wants_room() && output.is_full());

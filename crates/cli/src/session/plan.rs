@@ -60,11 +60,14 @@ impl Plan {
         self.config.write_into_file.unwrap_or(false)
     }
 
-    pub(super) fn timeout(&self, ms: Option<u32>) -> Duration {
-        match ms {
-            None | Some(0) => DEFAULT_TIMEOUT,
-            Some(ms) => Duration::from_millis(u64::from(ms)),
-        }
+    /// How long the service waits for producers to flush.
+    pub(super) fn flush_timeout(&self) -> Duration {
+        timeout(self.config.flush_timeout_ms)
+    }
+
+    /// How long the service waits for data sources to stop.
+    pub(super) fn stop_timeout(&self) -> Duration {
+        timeout(self.config.data_source_stop_timeout_ms)
     }
 
     /// Whether triggers ask for snapshots, which consumers make.
@@ -90,6 +93,13 @@ impl Plan {
             ms => u64::from(ms),
         };
         (ms > 0).then(|| Duration::from_millis(ms))
+    }
+}
+
+fn timeout(ms: Option<u32>) -> Duration {
+    match ms {
+        None | Some(0) => DEFAULT_TIMEOUT,
+        Some(ms) => Duration::from_millis(u64::from(ms)),
     }
 }
 

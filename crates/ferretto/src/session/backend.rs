@@ -4,8 +4,8 @@ use std::sync::Arc;
 #[cfg(feature = "in-process")]
 use std::time::Duration;
 
-use ferretto_client::transport::{AtAddress, Connect, ConsumerPort};
-use ferretto_client::{Address, CallError, Consumer};
+use ferretto_client::transport::{AtAddress, Connect, ConsumerPort, Link};
+use ferretto_client::{Address, CallError};
 use ferretto_engine::BackendKind;
 
 #[cfg(feature = "in-process")]
@@ -47,18 +47,20 @@ impl Backend {
     }
 
     /// Connects without waiting for the service to answer.
-    pub(super) fn connect(&self) -> Result<Consumer, CallError> {
-        match self {
-            Self::System => Consumer::open_through(&AtAddress::from_environment()),
+    pub(super) fn connect(&self) -> Result<Box<dyn Link<ConsumerPort>>, CallError> {
+        Ok(match self {
+            Self::System => AtAddress::from_environment().connect()?,
             #[cfg(feature = "in-process")]
-            Self::InProcess => Consumer::open_through(&InProcess::shared()),
+            Self::InProcess => InProcess::shared().connect()?,
             #[cfg(feature = "in-process")]
             Self::Best => Self::System
                 .connect()
-                .or_else(|_| Self::InProcess.connect()),
-            Self::At(address) => Consumer::open(address),
-            Self::Custom(connect) => Consumer::open_through(&**connect),
-        }
+                .or_else(|_| Self::InProcess.connect())?,
+            Self::At(address) => AtAddress::default()
+                .consumers_at(address.clone())
+                .connect()?,
+            Self::Custom(connect) => connect.connect()?,
+        })
     }
 }
 

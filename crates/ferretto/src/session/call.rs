@@ -62,6 +62,14 @@ impl Deadline {
         Self(Instant::now().checked_add(limit))
     }
 
+    pub(super) fn at(instant: Option<Instant>) -> Self {
+        Self(instant)
+    }
+
+    pub(super) fn instant(self) -> Option<Instant> {
+        self.0
+    }
+
     pub(super) fn left(self) -> Duration {
         self.0.map_or(Duration::MAX, |end| {
             end.saturating_duration_since(Instant::now())

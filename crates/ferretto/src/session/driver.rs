@@ -1,62 +1,35 @@
-//! A session's thread: one connection to a service, and everything that is asked of it.
+//! A session's thread: one connection to a service, and the recording that is driven over it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
-use ferretto_client::consumer_port::Request;
-use ferretto_client::{Consumer, ConsumerEvent, EndOfSession, Submitted};
+use ferretto_client::recording::{self, Call, CallError, Needs};
+use ferretto_client::recording::{CallId, Event, Recording, SessionEnd, Waker, exchange, wait};
+use ferretto_client::transport::{ConsumerPort, Link as Connection};
 use ferretto_proto::observable_events::Type as Observable;
-use ferretto_proto::{DisableTracingRequest, FreeBuffersRequest, StartTracingRequest, TraceConfig};
-use rustix::fd::OwnedFd;
 
 use super::SessionError;
-use super::answer::{Answer, Needs, Question};
+use super::answer::Answer;
 use super::backend::Backend;
-use super::call::{Completer, Deadline, expire};
+use super::call::Deadline;
 use super::event::{Events, SessionEvent};
 use super::inbox::{Command, Inbox};
 use super::policy;
 
-/// What the service is asked to tell.
+/// The events that the service is asked to tell.
 const OBSERVED: [Observable; 3] = [
     Observable::TYPE_DATA_SOURCES_INSTANCES,
     Observable::TYPE_ALL_DATA_SOURCES_STARTED,
     Observable::TYPE_CLONE_TRIGGER_HIT,
 ];
 
-/// How far the connection is.
+/// The progress of the connection.
 enum Link {
     /// The policy has to decide.
     Asking,
-    /// The service has to answer.
-    Binding(Consumer),
-    Bound(Consumer),
-    Lost(String),
-}
-
-/// How far the recording is.
-#[derive(Debug)]
-enum Phase {
-    Idle,
-    /// The service knows it, but it has not been started.
-    Created,
-    Running,
-    /// It has been asked to end.
-    Stopping,
-    /// It has ended, with this error.
-    Ended(Option<String>),
-}
-
-/// What an open request is about.
-enum Pending {
-    Answer(Box<dyn Answer>),
-    /// A read; the next one may begin when it is done.
-    Read(Box<dyn Answer>),
-    /// The start of a session that was created before.
-    Start,
-    Stop,
-    /// Nobody waits.
-    Nothing,
+    Open(Box<dyn Connection<ConsumerPort>>, Waker),
+    Lost,
 }
 
 /// A session's thread.
@@ -64,35 +37,24 @@ pub(super) struct Driver {
     backend: Backend,
     inbox: Arc<Inbox>,
     link: Link,
-    /// What was asked before the service answered.
-    early: VecDeque<Command>,
-    setup: Option<(Box<TraceConfig>, Option<OwnedFd>)>,
-    phase: Phase,
-    /// The service holds buffers for this session.
-    has_buffers: bool,
-    starting: VecDeque<Completer<()>>,
-    stopping: VecDeque<Completer<()>>,
+    recording: Recording,
+    /// Those who wait for the answers to calls.
+    answers: BTreeMap<CallId, Box<dyn Answer>>,
     events: Events,
-    pending: BTreeMap<u64, Pending>,
-    /// Reads that wait for their turn.
-    reads: VecDeque<Question>,
 }
 
 impl Driver {
     pub(super) fn new(backend: Backend, inbox: Arc<Inbox>) -> Self {
+        let mut recording = Recording::new();
+        // If that fails the connection is lost, which is told as an event.
+        recording.call(Call::Observe(OBSERVED.to_vec()), Needs::Nothing, None);
         Self {
             backend,
             inbox,
             link: Link::Asking,
-            early: VecDeque::new(),
-            setup: None,
-            phase: Phase::Idle,
-            has_buffers: false,
-            starting: VecDeque::new(),
-            stopping: VecDeque::new(),
+            recording,
+            answers: BTreeMap::new(),
             events: Events::default(),
-            pending: BTreeMap::new(),
-            reads: VecDeque::new(),
         }
     }
 
@@ -103,10 +65,13 @@ impl Driver {
             commands.into_iter().for_each(|command| self.take(command));
             self.connect_if_allowed();
             self.process();
-            let left = self.expire().left();
+            let next = Deadline::at(self.recording.next_deadline());
+            let left = next.min(self.events.deadline()).left();
             match &self.link {
-                Link::Binding(consumer) | Link::Bound(consumer) => consumer.wait(left),
-                Link::Asking | Link::Lost(_) => self.inbox.wait(left),
+                Link::Open(link, waker) => {
+                    wait(&**link, Some(waker), left);
+                }
+                Link::Asking | Link::Lost => self.inbox.wait(left),
             }
         }
     }
@@ -117,376 +82,122 @@ impl Driver {
         }
         match self.inbox.permission() {
             None => {}
-            Some(false) => self.lose("the tracing policy refused"),
-            Some(true) => match self.backend.connect() {
-                Err(error) => self.lose(&error.to_string()),
-                Ok(mut consumer) => match consumer.waker() {
-                    Err(error) => self.lose(&error.to_string()),
-                    Ok(waker) => {
+            Some(false) => self.fail_to_connect("the tracing policy refused"),
+            Some(true) => {
+                let connected = self.backend.connect();
+                let waker = Waker::new().map_err(CallError::System);
+                match connected.and_then(|link| Ok((link, waker?))) {
+                    Err(error) => self.fail_to_connect(&error.to_string()),
+                    Ok((link, waker)) => {
                         self.inbox.set_waker(Some(waker.clone()));
                         // Something may have come before the waker was there.
                         waker.wake();
-                        self.link = Link::Binding(consumer);
+                        self.link = Link::Open(link, waker);
                     }
-                },
-            },
+                }
+            }
         }
+    }
+
+    fn fail_to_connect(&mut self, reason: &str) {
+        self.recording.handle_unreachable(reason);
+        self.process();
+        self.lost();
     }
 
     fn process(&mut self) {
-        if let Link::Binding(consumer) | Link::Bound(consumer) = &mut self.link {
-            consumer.process();
+        let now = Instant::now();
+        if let Link::Open(link, _) = &mut self.link {
+            exchange(&mut self.recording, &mut **link, now);
         }
-        loop {
-            let event = match &mut self.link {
-                Link::Binding(consumer) | Link::Bound(consumer) => consumer.poll_event(),
-                Link::Asking | Link::Lost(_) => None,
-            };
-            match event {
-                Some(event) => self.handle(event),
-                None => return,
-            }
+        self.recording.handle_timeout(now);
+        while let Some(event) = self.recording.poll_event() {
+            self.handle(event);
         }
+        self.events.expire();
     }
 
-    fn handle(&mut self, event: ConsumerEvent) {
+    fn handle(&mut self, event: Event) {
         match event {
-            ConsumerEvent::Connected => self.bound(),
-            ConsumerEvent::NoConsumerPort => self.lose("it does not accept consumers"),
-            ConsumerEvent::Disconnected(reason) => self.lose(&reason.to_string()),
-            ConsumerEvent::Observed(seen) => {
+            Event::Connected | Event::FinalFlushFailed => {}
+            Event::Ended(SessionEnd::Lost) => {
+                // The loss of the connection is about to be told.
+            }
+            Event::Ended(end) => {
+                let error = end.error().map(str::to_owned);
+                self.events.add(SessionEvent::Ended { error });
+            }
+            Event::Observed(seen) => {
                 for event in SessionEvent::from_service(*seen) {
-                    if event == SessionEvent::AllStarted {
-                        self.started(|| Ok(()));
-                    }
                     self.events.add(event);
                 }
             }
-            ConsumerEvent::SessionEnded(end) => self.ended(end),
-            ConsumerEvent::Answered(answer) => self.answered(*answer),
+            Event::Packets { call, packets } => {
+                if let Some(answer) = self.answers.get_mut(&call) {
+                    answer.add(packets);
+                }
+            }
+            Event::Answered { call, result } => self.answered(call, result),
+            Event::TimedOut { call, goes_on } => {
+                if let Some(answer) = self.answers.get_mut(&call) {
+                    answer.time_out();
+                }
+                if !goes_on {
+                    self.answers.remove(&call);
+                }
+            }
+            Event::NoConsumerPort | Event::Disconnected(_) => self.lost(),
         }
     }
 
-    fn bound(&mut self) {
-        let link = std::mem::replace(&mut self.link, Link::Asking);
-        let Link::Binding(mut consumer) = link else {
-            self.link = link;
+    fn answered(&mut self, call: CallId, result: Result<recording::Answer, CallError>) {
+        let Some(answer) = self.answers.remove(&call) else {
             return;
         };
-        // It fails if the connection is lost, which is told as an event.
-        let _ = consumer.observe_events(&OBSERVED);
-        self.link = Link::Bound(consumer);
-        for command in std::mem::take(&mut self.early) {
-            self.take(command);
-        }
+        let result = result.map_err(|error| match (error, self.recording.loss()) {
+            (CallError::Disconnected | CallError::NoConsumerPort, Some(reason)) => {
+                disconnected(reason)
+            }
+            (error, _) => SessionError::from_call(answer.call(), error),
+        });
+        answer.finish(result);
     }
 
     /// There is no connection and there will be none.
-    fn lose(&mut self, reason: &str) {
+    fn lost(&mut self) {
         self.inbox.set_waker(None);
-        self.link = Link::Lost(reason.to_owned());
-        let error = || SessionError::Disconnected {
-            reason: reason.to_owned(),
-        };
-        self.started(|| Err(error()));
-        self.stopped(|| Err(error()));
-        for pending in std::mem::take(&mut self.pending).into_values() {
-            if let Pending::Answer(answer) | Pending::Read(answer) = pending {
-                answer.fail(error());
-            }
-        }
-        for question in std::mem::take(&mut self.reads) {
-            question.answer.fail(error());
-        }
+        self.link = Link::Lost;
+        let reason = self.recording.loss().unwrap_or_default();
         self.events.add(SessionEvent::Disconnected {
             reason: reason.to_owned(),
         });
-        self.events.end(error);
-        for command in std::mem::take(&mut self.early) {
-            self.take(command);
-        }
-    }
-
-    fn started(&mut self, result: impl Fn() -> Result<(), SessionError>) {
-        for done in std::mem::take(&mut self.starting) {
-            done.complete(result());
-        }
-    }
-
-    fn stopped(&mut self, result: impl Fn() -> Result<(), SessionError>) {
-        for done in std::mem::take(&mut self.stopping) {
-            done.complete(result());
-        }
+        self.events.end(|| disconnected(reason));
     }
 
     fn take(&mut self, command: Command) {
-        match (&self.link, command) {
-            (_, Command::PutBack(event)) => self.events.put_back(event),
-            (_, Command::NextEvent(done)) => {
+        match command {
+            Command::PutBack(event) => self.events.put_back(event),
+            Command::NextEvent(done) => {
                 self.events.take(done);
-                if let Link::Lost(reason) = &self.link {
-                    self.events.end(|| SessionError::Disconnected {
-                        reason: reason.clone(),
-                    });
+                if let Some(reason) = self.recording.loss() {
+                    self.events.end(|| disconnected(reason));
                 }
             }
-            (Link::Lost(reason), command) => command.fail(SessionError::Disconnected {
-                reason: reason.clone(),
-            }),
-            (Link::Asking | Link::Binding(_), command) => self.early.push_back(command),
-            (Link::Bound(_), Command::SetUp(config, file)) => self.set_up(config, file),
-            (Link::Bound(_), Command::Start(done)) => self.start(done),
-            (Link::Bound(_), Command::Stop(done)) => self.stop(done),
-            (Link::Bound(_), Command::WaitForEnd(done)) => match self.end(done.name()) {
-                Some(result) => done.complete(result),
-                None => self.stopping.push_back(done),
-            },
-            (Link::Bound(_), Command::Ask(question)) => self.ask(*question),
-        }
-    }
-
-    fn set_up(&mut self, config: Box<TraceConfig>, file: Option<OwnedFd>) {
-        let is_idle = matches!(self.phase, Phase::Idle | Phase::Ended(_));
-        let is_deferred = config.deferred_start == Some(true);
-        self.setup = Some((config, file));
-        // If it cannot be created now, starting it will tell why.
-        if is_idle && is_deferred && self.create().is_ok() {
-            self.phase = Phase::Created;
-        }
-    }
-
-    /// Has the service create the session that is set up.
-    fn create(&mut self) -> Result<(), SessionError> {
-        if self.has_buffers {
-            let request = Request::FreeBuffers(FreeBuffersRequest::default());
-            self.submit(request, None, "start", Pending::Nothing)?;
-            self.has_buffers = false;
-        }
-        let (config, file) = self.setup.take().ok_or(SessionError::NotSetUp)?;
-        let Link::Bound(consumer) = &mut self.link else {
-            return Err(SessionError::NotSetUp);
-        };
-        let enabled = consumer.enable_tracing(*config, file);
-        enabled.map_err(|error| SessionError::from_call("start", error))?;
-        self.has_buffers = true;
-        Ok(())
-    }
-
-    fn start(&mut self, done: Completer<()>) {
-        let result = match self.phase {
-            Phase::Running | Phase::Stopping => Err(SessionError::AlreadyStarted),
-            Phase::Idle | Phase::Ended(_) => self.create(),
-            Phase::Created => {
-                let request = Request::StartTracing(StartTracingRequest::default());
-                self.submit(request, None, "start", Pending::Start)
+            Command::SetUp(config, file) => {
+                let call = Call::SetUp { config, file };
+                self.recording.call(call, Needs::Nothing, None);
             }
-        };
-        match result {
-            Err(error) => done.complete(Err(error)),
-            Ok(()) => {
-                self.phase = Phase::Running;
-                self.starting.push_back(done);
+            Command::Ask(question) => {
+                let deadline = question.answer.deadline().instant();
+                let id = self.recording.call(question.call, question.needs, deadline);
+                self.answers.insert(id, question.answer);
             }
         }
     }
+}
 
-    fn stop(&mut self, done: Completer<()>) {
-        if let Some(result) = self.end(done.name()) {
-            done.complete(result);
-            return;
-        }
-        if !matches!(self.phase, Phase::Stopping) {
-            let request = Request::DisableTracing(DisableTracingRequest::default());
-            if let Err(error) = self.submit(request, None, "stop", Pending::Stop) {
-                done.complete(Err(error));
-                return;
-            }
-            self.phase = Phase::Stopping;
-        }
-        self.stopping.push_back(done);
-    }
-
-    /// How the recording ended; `None` if it has not.
-    fn end(&self, call: &'static str) -> Option<Result<(), SessionError>> {
-        match &self.phase {
-            Phase::Idle => Some(Err(SessionError::NotRunning { call })),
-            Phase::Ended(None) => Some(Ok(())),
-            Phase::Ended(Some(reason)) => Some(Err(SessionError::Failed {
-                reason: reason.clone(),
-            })),
-            Phase::Created | Phase::Running | Phase::Stopping => None,
-        }
-    }
-
-    fn ended(&mut self, end: EndOfSession) {
-        if end.is_lost {
-            // The loss of the connection is about to be told.
-            return;
-        }
-        self.phase = Phase::Ended(end.error.clone());
-        let result = || match &end.error {
-            None => Ok(()),
-            Some(reason) => Err(SessionError::Failed {
-                reason: reason.clone(),
-            }),
-        };
-        self.started(result);
-        self.stopped(result);
-        self.events.add(SessionEvent::Ended { error: end.error });
-    }
-
-    fn ask(&mut self, question: Question) {
-        let call = question.answer.call();
-        let is_there = match question.needs {
-            Needs::Nothing => true,
-            Needs::Running => matches!(self.phase, Phase::Running),
-            Needs::Recorded | Needs::Turn => self.has_buffers,
-        };
-        if !is_there {
-            question.answer.fail(SessionError::NotRunning { call });
-        } else if question.needs == Needs::Turn {
-            self.reads.push_back(question);
-            self.read_next();
-        } else {
-            self.has_buffers |= matches!(question.request, Request::CloneSession(_));
-            self.submit_question(question, Pending::Answer);
-        }
-    }
-
-    fn read_next(&mut self) {
-        let is_reading = |pending: &Pending| matches!(pending, Pending::Read(_));
-        while !self.pending.values().any(is_reading)
-            && let Some(question) = self.reads.pop_front()
-        {
-            self.submit_question(question, Pending::Read);
-        }
-    }
-
-    fn submit_question(&mut self, question: Question, kind: fn(Box<dyn Answer>) -> Pending) {
-        let Question {
-            request,
-            fd,
-            answer,
-            ..
-        } = question;
-        let call = answer.call();
-        let Link::Bound(consumer) = &mut self.link else {
-            return;
-        };
-        match consumer.submit(request, fd) {
-            Ok(id) => {
-                self.pending.insert(id, kind(answer));
-            }
-            Err(error) => answer.fail(SessionError::from_call(call, error)),
-        }
-    }
-
-    fn submit(
-        &mut self,
-        request: Request,
-        fd: Option<OwnedFd>,
-        call: &'static str,
-        pending: Pending,
-    ) -> Result<(), SessionError> {
-        let Link::Bound(consumer) = &mut self.link else {
-            return Err(SessionError::over());
-        };
-        match consumer.submit(request, fd) {
-            Ok(id) => {
-                self.pending.insert(id, pending);
-                Ok(())
-            }
-            Err(error) => Err(SessionError::from_call(call, error)),
-        }
-    }
-
-    fn answered(&mut self, answer: Submitted) {
-        let is_lost = match &self.link {
-            Link::Binding(consumer) | Link::Bound(consumer) => consumer.is_closed(),
-            Link::Asking | Link::Lost(_) => true,
-        };
-        if is_lost && answer.result.is_err() {
-            // Why the connection is lost is about to be told.
-            return;
-        }
-        let Some(mut pending) = self.pending.remove(&answer.id) else {
-            return;
-        };
-        match (answer.result, &mut pending) {
-            (Ok(part), Pending::Answer(open) | Pending::Read(open)) => open.add(part),
-            (Ok(_), _) => {}
-            (Err(_), _) => {
-                self.refused(pending);
-                self.read_next();
-                return;
-            }
-        }
-        if answer.has_more {
-            self.pending.insert(answer.id, pending);
-        } else if let Pending::Answer(done) | Pending::Read(done) = pending {
-            done.finish();
-            self.read_next();
-        }
-    }
-
-    fn refused(&mut self, pending: Pending) {
-        let refused = |call| SessionError::Refused {
-            call,
-            reason: String::new(),
-        };
-        match pending {
-            Pending::Answer(answer) | Pending::Read(answer) => {
-                let error = refused(answer.call());
-                answer.fail(error);
-            }
-            Pending::Start => self.started(|| Err(refused("start"))),
-            Pending::Stop => self.stopped(|| Err(refused("stop"))),
-            Pending::Nothing => {}
-        }
-    }
-
-    /// Answers what has waited long enough. Returns when to look again.
-    fn expire(&mut self) -> Deadline {
-        expire(&mut self.starting);
-        expire(&mut self.stopping);
-        self.events.expire();
-        let is_late = |command: &Command| command.deadline().has_passed();
-        for index in (0..self.early.len()).rev() {
-            if is_late(&self.early[index])
-                && let Some(late) = self.early.remove(index)
-            {
-                late.time_out();
-            }
-        }
-        self.reads.retain_mut(|question| {
-            let is_late = question.answer.deadline().has_passed();
-            if is_late {
-                question.answer.time_out();
-            }
-            !is_late
-        });
-        self.pending.retain(|_, pending| match pending {
-            Pending::Answer(answer) | Pending::Read(answer) => {
-                !answer.deadline().has_passed() || answer.time_out()
-            }
-            _ => true,
-        });
-        self.next_deadline()
-    }
-
-    fn next_deadline(&self) -> Deadline {
-        let calls = self.starting.iter().chain(&self.stopping);
-        let calls = calls.map(Completer::deadline);
-        let early = self.early.iter().map(Command::deadline);
-        let reads = self.reads.iter().map(|read| read.answer.deadline());
-        let pending = self.pending.values().filter_map(|pending| match pending {
-            Pending::Answer(answer) | Pending::Read(answer) => Some(answer.deadline()),
-            _ => None,
-        });
-        calls
-            .chain(early)
-            .chain(reads)
-            .chain(pending)
-            .fold(self.events.deadline(), Deadline::min)
+fn disconnected(reason: &str) -> SessionError {
+    SessionError::Disconnected {
+        reason: reason.to_owned(),
     }
 }

@@ -79,7 +79,7 @@ impl SessionError {
         }
     }
 
-    /// What it means that the service could not be asked.
+    /// Returns the failure of the call of this name.
     pub(super) fn from_call(call: &'static str, error: CallError) -> Self {
         match error {
             CallError::Unsupported { .. } => Self::Unsupported { call },
@@ -90,6 +90,11 @@ impl SessionError {
             },
             CallError::Refused { reason, .. } => Self::Refused { call, reason },
             CallError::TimedOut { .. } => Self::TimedOut { call },
+            CallError::NotRunning { .. } => Self::NotRunning { call },
+            CallError::AlreadyStarted => Self::AlreadyStarted,
+            CallError::NotSetUp => Self::NotSetUp,
+            CallError::Failed { reason } => Self::Failed { reason },
+            CallError::Packet(_) => Self::PacketTooLarge,
             error => Self::Disconnected {
                 reason: error.to_string(),
             },

@@ -5,61 +5,41 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use ferretto_client::ConsumerWaker;
+use ferretto_client::recording::{Call, Needs, Waker};
 use ferretto_engine::lock;
 use ferretto_proto::TraceConfig;
 use ferretto_shm::fork;
 use rustix::fd::OwnedFd;
 
 use super::SessionError;
-use super::answer::Question;
-use super::call::{Completer, Deadline};
+use super::answer::Answer;
+use super::call::Completer;
 use super::event::SessionEvent;
 
-/// What others ask of a session's thread.
+/// Something that others ask of a session's thread.
 pub(super) enum Command {
-    /// What to record next time.
+    /// The config of the next recording.
     SetUp(Box<TraceConfig>, Option<OwnedFd>),
-    Start(Completer<()>),
-    Stop(Completer<()>),
-    WaitForEnd(Completer<()>),
     NextEvent(Completer<SessionEvent>),
     /// Somebody who waited for an event did not take it.
     PutBack(SessionEvent),
-    /// Whatever the service answers without further ado.
     Ask(Box<Question>),
 }
 
+/// A call to the service, and who waits for its answer.
+pub(super) struct Question {
+    pub(super) call: Call,
+    pub(super) needs: Needs,
+    pub(super) answer: Box<dyn Answer>,
+}
+
 impl Command {
-    pub(super) fn deadline(&self) -> Deadline {
-        match self {
-            Self::SetUp(..) | Self::PutBack(_) => Deadline::NEVER,
-            Self::Start(done) | Self::Stop(done) | Self::WaitForEnd(done) => done.deadline(),
-            Self::NextEvent(done) => done.deadline(),
-            Self::Ask(question) => question.answer.deadline(),
-        }
-    }
-
-    pub(super) fn time_out(self) {
-        match self {
-            Self::SetUp(..) | Self::PutBack(_) => {}
-            Self::Start(done) | Self::Stop(done) | Self::WaitForEnd(done) => done.time_out(),
-            Self::NextEvent(done) => done.time_out(),
-            Self::Ask(mut question) => {
-                question.answer.time_out();
-            }
-        }
-    }
-
     /// Answers that there will be no answer.
-    pub(super) fn fail(self, error: SessionError) {
+    fn fail(self, error: SessionError) {
         match self {
             Self::SetUp(..) | Self::PutBack(_) => {}
-            Self::Start(done) | Self::Stop(done) | Self::WaitForEnd(done) => {
-                done.complete(Err(error));
-            }
             Self::NextEvent(done) => done.complete(Err(error)),
-            Self::Ask(question) => question.answer.fail(error),
+            Self::Ask(question) => question.answer.finish(Err(error)),
         }
     }
 }
@@ -77,7 +57,7 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     commands: VecDeque<Command>,
-    waker: Option<ConsumerWaker>,
+    waker: Option<Waker>,
     /// The session has been dropped.
     is_closing: bool,
     /// The session's thread has ended, or is about to.
@@ -165,7 +145,7 @@ impl Inbox {
     }
 
     /// Has what is new end the wait for the service, from now on or no longer.
-    pub(super) fn set_waker(&self, waker: Option<ConsumerWaker>) {
+    pub(super) fn set_waker(&self, waker: Option<Waker>) {
         lock(&self.state).waker = waker;
     }
 

@@ -46,21 +46,16 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferretto_client::consumer_port::{Reply, Request};
-use ferretto_format::{FlushFlags, FlushInitiator, FlushReason};
+use ferretto_client::recording::{self, Needs, explicit_flush};
 use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::{
-    ChangeTraceConfigRequest, CloneSessionRequest, FlushRequest, GetTraceStatsRequest,
-    QueryCapabilitiesRequest, QueryServiceStateRequest, ReadBuffersRequest, TraceStats,
-    TracingServiceCapabilities, TracingServiceState,
+    ChangeTraceConfigRequest, CloneSessionRequest, TraceStats, TracingServiceCapabilities,
+    TracingServiceState,
 };
 
-use self::answer::{Answer, Needs, Question, Single, State, Trace};
+use self::answer::{Answer, Single, Trace};
 use self::driver::Driver;
-use self::inbox::{Command, Finish, Inbox};
-
-/// A flush that a program asks for.
-const FLUSH_FLAGS: FlushFlags = FlushFlags::new(FlushInitiator::Library, FlushReason::Explicit);
+use self::inbox::{Command, Finish, Inbox, Question};
 
 /// The name of sessions' threads.
 const THREAD: &str = "ferretto-session";
@@ -116,9 +111,8 @@ impl Session {
     ///
     /// [`SessionError::Failed`] with the service's words if it does not like the config, and others.
     pub fn start(&self, limit: Duration) -> Call<()> {
-        let (call, done) = Call::new("start", limit);
-        self.inbox.send(Command::Start(done));
-        call
+        let call = recording::Call::Start;
+        self.ask("start", limit, call, Needs::Nothing, |_| Some(()))
     }
 
     /// Ends the recording. Done when it has ended and everything recorded can be read; at once if it has already. If
@@ -128,9 +122,8 @@ impl Session {
     ///
     /// [`SessionError::Failed`] if the recording failed, [`SessionError::NotRunning`] if there was none, and others.
     pub fn stop(&self, limit: Duration) -> Call<()> {
-        let (call, done) = Call::new("stop", limit);
-        self.inbox.send(Command::Stop(done));
-        call
+        let call = recording::Call::Stop;
+        self.ask("stop", limit, call, Needs::Nothing, |_| Some(()))
     }
 
     /// Waits until the recording ends by itself.
@@ -139,9 +132,14 @@ impl Session {
     ///
     /// As of [`stop`](Self::stop).
     pub fn wait_for_end(&self, limit: Duration) -> Call<()> {
-        let (call, done) = Call::new("wait for the end", limit);
-        self.inbox.send(Command::WaitForEnd(done));
-        call
+        let call = recording::Call::WaitForEnd;
+        self.ask(
+            "wait for the end",
+            limit,
+            call,
+            Needs::Nothing,
+            |_| Some(()),
+        )
     }
 
     /// Has all producers hand over what they hold.
@@ -151,14 +149,8 @@ impl Session {
     /// [`SessionError::NotRunning`] before the start and after the end, [`SessionError::Refused`] if a producer did not
     /// answer in time, and others.
     pub fn flush(&self, limit: Duration) -> Call<()> {
-        // The service's own limit has to come first for the answer to be a useful one.
-        let timeout = limit.saturating_sub(limit / 10).as_millis();
-        let request = Request::Flush(FlushRequest {
-            timeout_ms: Some(u32::try_from(timeout).unwrap_or(u32::MAX).max(1)),
-            flags: Some(FLUSH_FLAGS.0),
-            ..Default::default()
-        });
-        self.ask("flush", limit, request, None, Needs::Running, |_| Ok(()))
+        let call = recording::Call::Flush(explicit_flush(limit));
+        self.ask("flush", limit, call, Needs::Running, |_| Some(()))
     }
 
     /// Reads what was recorded and not read before: whole packets, each with its tag and length, so that the pieces
@@ -173,7 +165,7 @@ impl Session {
         let inbox = Arc::clone(&self.inbox);
         let done = done.reclaim(move |bytes: Vec<u8>| inbox.keep_unread(&bytes));
         let answer = Trace::new(done, Vec::new(), limit, Arc::clone(&self.inbox));
-        self.send_read(answer);
+        self.send_read(answer, limit);
         call
     }
 
@@ -185,7 +177,8 @@ impl Session {
     /// Those of [`read`](Self::read), and [`SessionError::Write`].
     pub fn read_into<W: Write + Send + 'static>(&self, writer: W, limit: Duration) -> Call<W> {
         let (call, done) = Call::new("read the trace", limit);
-        self.send_read(Trace::new(done, writer, limit, Arc::clone(&self.inbox)));
+        let answer = Trace::new(done, writer, limit, Arc::clone(&self.inbox));
+        self.send_read(answer, limit);
         call
     }
 
@@ -195,17 +188,15 @@ impl Session {
     ///
     /// See [`SessionError`].
     pub fn stats(&self, limit: Duration) -> Call<TraceStats> {
-        const CALL: &str = "get statistics";
-        let request = Request::GetTraceStats(GetTraceStatsRequest::default());
+        let call = recording::Call::Stats;
         self.ask(
-            CALL,
+            "get statistics",
             limit,
-            request,
-            None,
-            Needs::Recorded,
-            |reply| match reply {
-                Reply::GetTraceStats(mut reply) => Ok(reply.trace_stats.take().unwrap_or_default()),
-                _ => Err(refused(CALL, "")),
+            call,
+            Needs::Session,
+            |answer| match answer {
+                recording::Answer::Stats(stats) => Some(*stats),
+                _ => None,
             },
         )
     }
@@ -216,14 +207,17 @@ impl Session {
     ///
     /// See [`SessionError`].
     pub fn service_state(&self, limit: Duration) -> Call<TracingServiceState> {
-        let (call, done) = Call::new("query the service", limit);
-        self.inbox.send(Command::Ask(Box::new(Question {
-            request: Request::QueryServiceState(QueryServiceStateRequest::default()),
-            fd: None,
-            needs: Needs::Nothing,
-            answer: Box::new(State::new(done)),
-        })));
-        call
+        let call = recording::Call::ServiceState;
+        self.ask(
+            "query the service",
+            limit,
+            call,
+            Needs::Nothing,
+            |answer| match answer {
+                recording::Answer::ServiceState(state) => Some(*state),
+                _ => None,
+            },
+        )
     }
 
     /// What the service can do.
@@ -232,19 +226,15 @@ impl Session {
     ///
     /// See [`SessionError`].
     pub fn capabilities(&self, limit: Duration) -> Call<TracingServiceCapabilities> {
-        const CALL: &str = "query capabilities";
-        let request = Request::QueryCapabilities(QueryCapabilitiesRequest::default());
+        let call = recording::Call::Capabilities;
         self.ask(
-            CALL,
+            "query capabilities",
             limit,
-            request,
-            None,
+            call,
             Needs::Nothing,
-            |reply| match reply {
-                Reply::QueryCapabilities(mut reply) => {
-                    Ok(reply.capabilities.take().unwrap_or_default())
-                }
-                _ => Err(refused(CALL, "")),
+            |answer| match answer {
+                recording::Answer::Capabilities(capabilities) => Some(*capabilities),
+                _ => None,
             },
         )
     }
@@ -275,21 +265,20 @@ impl Session {
         file: Option<File>,
         limit: Duration,
     ) -> Call<ClonedSession> {
-        const CALL: &str = "copy the session";
-        let request = Request::CloneSession(request);
-        self.ask(CALL, limit, request, file, Needs::Nothing, |reply| {
-            let Reply::CloneSession(reply) = reply else {
-                return Err(refused(CALL, ""));
-            };
-            if reply.success != Some(true) {
-                let reason = reply.error.unwrap_or_default();
-                return Err(refused(CALL, &String::from_utf8_lossy(&reason)));
-            }
-            Ok(ClonedSession {
-                uuid: (reply.uuid_msb.unwrap_or(0), reply.uuid_lsb.unwrap_or(0)),
-                in_file: reply.was_write_into_file.unwrap_or(false),
-            })
-        })
+        let call = recording::Call::Clone {
+            request: Box::new(request),
+            file: file.map(Into::into),
+        };
+        self.ask(
+            "copy the session",
+            limit,
+            call,
+            Needs::Nothing,
+            |answer| match answer {
+                recording::Answer::Cloned(session) => Some(session),
+                _ => None,
+            },
+        )
     }
 
     /// Changes the config of the running recording. Services allow little: more producers for a data source.
@@ -299,12 +288,13 @@ impl Session {
     /// [`SessionError::NotRunning`] before the start, and others.
     pub fn change_config(&self, config: impl Into<RecordingConfig>, limit: Duration) -> Call<()> {
         let (config, _) = config.into().into_parts();
-        let request = Request::ChangeTraceConfig(ChangeTraceConfigRequest {
+        let request = ChangeTraceConfigRequest {
             trace_config: config.into(),
             ..Default::default()
-        });
-        let call = "change the configuration";
-        self.ask(call, limit, request, None, Needs::Running, |_| Ok(()))
+        };
+        let call = recording::Call::ChangeConfig(Box::new(request));
+        let name = "change the configuration";
+        self.ask(name, limit, call, Needs::Running, |_| Some(()))
     }
 
     /// The next thing that the session tells by itself. Each is told once; the last 1024 are kept.
@@ -320,11 +310,10 @@ impl Session {
         call
     }
 
-    fn send_read<W: Write + Send + 'static>(&self, trace: Trace<W>) {
+    fn send_read<W: Write + Send + 'static>(&self, trace: Trace<W>, part_limit: Duration) {
         self.inbox.send(Command::Ask(Box::new(Question {
-            request: Request::ReadBuffers(ReadBuffersRequest::default()),
-            fd: None,
-            needs: Needs::Turn,
+            call: recording::Call::Read { part_limit },
+            needs: Needs::Session,
             answer: Box::new(trace),
         })));
     }
@@ -333,20 +322,18 @@ impl Session {
         &self,
         name: &'static str,
         limit: Duration,
-        request: Request,
-        file: Option<File>,
+        call: recording::Call,
         needs: Needs,
-        convert: impl FnMut(Reply) -> Result<T, SessionError> + Send + 'static,
+        convert: impl FnOnce(recording::Answer) -> Option<T> + Send + 'static,
     ) -> Call<T> {
-        let (call, done) = Call::new(name, limit);
+        let (answered, done) = Call::new(name, limit);
         let answer: Box<dyn Answer> = Box::new(Single::new(done, convert));
         self.inbox.send(Command::Ask(Box::new(Question {
-            request,
-            fd: file.map(Into::into),
+            call,
             needs,
             answer,
         })));
-        call
+        answered
     }
 }
 
@@ -362,12 +349,5 @@ impl Drop for Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").finish_non_exhaustive()
-    }
-}
-
-fn refused(call: &'static str, reason: &str) -> SessionError {
-    SessionError::Refused {
-        call,
-        reason: reason.to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use ferretto_ipc::address::AddressError;
 use ferretto_ipc::client::InvokeError;
 use ferretto_ipc::socket::ConnectError;
 
-use crate::packets::PacketTooLarge;
+use super::packets::PacketTooLarge;
 use crate::transport::ConnectFailure;
 
 /// Why a call brought no result.
@@ -53,6 +53,22 @@ pub enum CallError {
     },
     /// The connection is lost.
     Disconnected,
+    /// The call needs a session that runs, or has run.
+    NotRunning {
+        /// The method.
+        method: &'static str,
+    },
+    /// The session has been started already.
+    AlreadyStarted,
+    /// There is no config to start with.
+    NotSetUp,
+    /// The session failed.
+    Failed {
+        /// The service's words.
+        reason: String,
+    },
+    /// The trace holds what no trace may.
+    Packet(PacketTooLarge),
 }
 
 ferretto_wire::error_text! {
@@ -67,13 +83,24 @@ ferretto_wire::error_text! {
         Self::Refused { method, reason } => "the tracing service refused {method}: {reason}",
         Self::TimedOut { method } => "the tracing service did not answer {method} in time",
         Self::Disconnected => "the connection to the tracing service is lost",
+        Self::NotRunning { method } => "{method} needs a session that runs",
+        Self::AlreadyStarted => "the session has been started already",
+        Self::NotSetUp => "the session has no config",
+        Self::Failed { reason } => "the session failed: {reason}",
+        Self::Packet(error) => "{error}",
     }
     source {
         Self::Address(error) => error,
         Self::Connect(error) => error,
         Self::System(error) => error,
+        Self::Packet(error) => error,
     }
-    from { Address(AddressError), Connect(ConnectError), System(std::io::Error) }
+    from {
+        Address(AddressError),
+        Connect(ConnectError),
+        System(std::io::Error),
+        Packet(PacketTooLarge),
+    }
 }
 
 impl From<ConnectFailure> for CallError {
@@ -134,12 +161,9 @@ impl<E: fmt::Debug + fmt::Display> Error for ReadError<E> {
 
 impl<E> From<CallError> for ReadError<E> {
     fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl<E> From<PacketTooLarge> for ReadError<E> {
-    fn from(error: PacketTooLarge) -> Self {
-        Self::Packet(error)
+        match error {
+            CallError::Packet(error) => Self::Packet(error),
+            error => Self::Call(error),
+        }
     }
 }

@@ -1,0 +1,474 @@
+//! The consumer endpoint: a recording and its link, with calls that block.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::Address;
+use ferretto_ipc::client::DisconnectReason;
+use ferretto_ipc::port::consumer::{Port, Request};
+use ferretto_proto::observable_events::Type as ObservableType;
+use ferretto_proto::{
+    CloneSessionRequest, DisableTracingRequest, FreeBuffersRequest, ObservableEvents,
+    StartTracingRequest, TraceConfig, TraceStats, TracingServiceCapabilities, TracingServiceState,
+};
+
+use crate::recording::{
+    Answer, Call, CallError, CallId, ClonedSession, Event, Needs, ReadError, Recording, SessionEnd,
+    exchange, explicit_flush, wait,
+};
+use crate::transport::{AtAddress, Connect, Link, LinkReply};
+
+/// How a session ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndOfSession {
+    /// Why it failed; `None` if it ran to its end.
+    pub error: Option<String>,
+    /// It is the connection that failed.
+    pub is_lost: bool,
+}
+
+/// Something that happened by itself.
+#[derive(Debug)]
+pub enum ConsumerEvent {
+    /// The session ended: its time is over, it was stopped, or it could not be started.
+    SessionEnded(EndOfSession),
+    /// Something that was subscribed to with [`Consumer::observe_events`].
+    Observed(Box<ObservableEvents>),
+    /// The service answers calls from now on. Only after [`Consumer::open`].
+    Connected,
+    /// The service has no consumer port at this address. Only after [`Consumer::open`].
+    NoConsumerPort,
+    /// The connection is lost; the session with it. Comes once.
+    Disconnected(DisconnectReason),
+}
+
+/// A controller of one recording, towards the service.
+///
+/// Calls wait for their answer, up to the limit they are given. What happens by itself meanwhile is kept for
+/// [`poll_event`](Self::poll_event). For calls that do not wait use a [`Recording`] itself.
+#[derive(Debug)]
+pub struct Consumer {
+    link: Box<dyn Link<Port>>,
+    recording: Recording,
+    events: VecDeque<ConsumerEvent>,
+}
+
+/// Something that a call waits for.
+enum Step {
+    Packets(Vec<Vec<u8>>),
+    Done(Answer),
+}
+
+impl Consumer {
+    /// Connects to the service of this machine, or wherever the environment says.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it does not answer within `limit`.
+    pub fn connect_default(limit: Duration) -> Result<Self, CallError> {
+        Self::connect_through(&AtAddress::from_environment(), limit)
+    }
+
+    /// Connects to the service at `address`.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it does not answer within `limit`.
+    pub fn connect(address: &Address, limit: Duration) -> Result<Self, CallError> {
+        let at = AtAddress::default().consumers_at(address.clone());
+        Self::connect_through(&at, limit)
+    }
+
+    /// Connects to the service that `connector` leads to.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it does not answer within `limit`.
+    pub fn connect_through(
+        connector: &dyn Connect<Port>,
+        limit: Duration,
+    ) -> Result<Self, CallError> {
+        let mut consumer = Self::open_through(connector)?;
+        consumer.answer_to(Call::Connect, limit)?;
+        consumer.events.clear();
+        Ok(consumer)
+    }
+
+    /// Connects to the service at `address` without waiting for it to answer:
+    /// [`ConsumerEvent::Connected`] tells when it has.
+    ///
+    /// # Errors
+    ///
+    /// If there is no service.
+    pub fn open(address: &Address) -> Result<Self, CallError> {
+        Self::open_through(&AtAddress::default().consumers_at(address.clone()))
+    }
+
+    /// As [`open`](Self::open), with the service that `connector` leads to.
+    ///
+    /// # Errors
+    ///
+    /// If there is no service.
+    pub fn open_through(connector: &dyn Connect<Port>) -> Result<Self, CallError> {
+        Ok(Self {
+            link: connector.connect()?,
+            recording: Recording::new(),
+            events: VecDeque::new(),
+        })
+    }
+
+    /// Creates a session and starts it, unless its config defers that. `file` is where the service writes the trace,
+    /// if the config says so. Returns when the request is sent; [`ConsumerEvent::SessionEnded`] tells the rest.
+    ///
+    /// # Errors
+    ///
+    /// If the config is too large for a frame or the connection is lost.
+    pub fn enable_tracing(
+        &mut self,
+        config: TraceConfig,
+        file: Option<OwnedFd>,
+    ) -> Result<(), CallError> {
+        let config = Box::new(config);
+        self.tell(Call::Enable { config, file })
+    }
+
+    /// Starts a session whose config defers it.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub fn start_tracing(&mut self, limit: Duration) -> Result<(), CallError> {
+        let request = Request::StartTracing(StartTracingRequest::default());
+        self.call(request, None, limit).map(drop)
+    }
+
+    /// Asks the session to end. It has ended when [`ConsumerEvent::SessionEnded`] comes.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub fn disable_tracing(&mut self, limit: Duration) -> Result<(), CallError> {
+        let request = Request::DisableTracing(DisableTracingRequest::default());
+        self.call(request, None, limit).map(drop)
+    }
+
+    /// Has every producer hand over what it holds, and waits until they have. The service waits for producers up to
+    /// `limit` as well.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Rejected`] if a producer did not answer in time or the session is not running.
+    pub fn flush(&mut self, limit: Duration) -> Result<(), CallError> {
+        self.answer_to(Call::Flush(explicit_flush(limit)), limit)
+            .map(drop)
+    }
+
+    /// Destroys the session and its buffers.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub fn free_buffers(&mut self, limit: Duration) -> Result<(), CallError> {
+        let request = Request::FreeBuffers(FreeBuffersRequest::default());
+        self.call(request, None, limit).map(drop)
+    }
+
+    /// Returns the counters of the session.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Rejected`] if there is no session.
+    pub fn trace_stats(&mut self, limit: Duration) -> Result<TraceStats, CallError> {
+        match self.answer_to(Call::Stats, limit)? {
+            Answer::Stats(stats) => Ok(*stats),
+            _ => Err(unexpected("GetTraceStats")),
+        }
+    }
+
+    /// Returns the capabilities of the service.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unsupported`] by services that are too old.
+    pub fn query_capabilities(
+        &mut self,
+        limit: Duration,
+    ) -> Result<TracingServiceCapabilities, CallError> {
+        match self.answer_to(Call::Capabilities, limit)? {
+            Answer::Capabilities(capabilities) => Ok(*capabilities),
+            _ => Err(unexpected("QueryCapabilities")),
+        }
+    }
+
+    /// Returns the producers, data sources and sessions known to the service.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub fn query_service_state(
+        &mut self,
+        limit: Duration,
+    ) -> Result<TracingServiceState, CallError> {
+        match self.answer_to(Call::ServiceState, limit)? {
+            Answer::ServiceState(state) => Ok(*state),
+            _ => Err(unexpected("QueryServiceState")),
+        }
+    }
+
+    /// Subscribes to events of the session, in place of what was subscribed to before. They come as
+    /// [`ConsumerEvent::Observed`]. Best called before [`enable_tracing`](Self::enable_tracing): what happened before
+    /// is not told.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost.
+    pub fn observe_events(&mut self, types: &[ObservableType]) -> Result<(), CallError> {
+        self.tell(Call::Observe(types.to_vec()))
+    }
+
+    /// Copies what another session holds; the copy is this consumer's session then, to be read with
+    /// [`read_buffers`](Self::read_buffers). A session that writes into a file can only be copied into `file`.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Refused`] with the reason of the service, for example if there is no such session.
+    pub fn clone_session(
+        &mut self,
+        request: CloneSessionRequest,
+        file: Option<OwnedFd>,
+        limit: Duration,
+    ) -> Result<ClonedSession, CallError> {
+        let request = Box::new(request);
+        match self.answer_to(Call::Clone { request, file }, limit)? {
+            Answer::Cloned(session) => Ok(session),
+            _ => Err(unexpected("CloneSession")),
+        }
+    }
+
+    /// Leaves the session to itself. It goes on without this consumer, which may start another, until somebody of the
+    /// same user attaches to it with the same key.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Rejected`] if there is no session or the key is in use.
+    pub fn detach(&mut self, key: &str, limit: Duration) -> Result<(), CallError> {
+        let call = Call::Detach {
+            key: key.as_bytes().to_vec(),
+            reason_patience: Duration::ZERO,
+        };
+        self.answer_to(call, limit).map(drop)
+    }
+
+    /// Takes over the session that was detached with `key` and returns its config. Its end is told as that of a session
+    /// started here.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Rejected`] if there is no such session.
+    pub fn attach(&mut self, key: &str, limit: Duration) -> Result<TraceConfig, CallError> {
+        let key = key.as_bytes().to_vec();
+        let Answer::Attached(config) = self.answer_to(Call::Attach { key }, limit)? else {
+            return Err(unexpected("Attach"));
+        };
+        self.tell(Call::Watch)?;
+        Ok(*config)
+    }
+
+    /// Reads what the session has recorded and passes each packet, an encoded TracePacket, to `receive`. What was read
+    /// is gone from the buffers. While `receive` is busy the service waits, and keeps nothing in memory for it.
+    ///
+    /// To write a trace file, each packet has to be preceded by its [`Preamble`](ferretto_format::Preamble).
+    ///
+    /// # Errors
+    ///
+    /// If nothing comes for as long as `limit`, or `receive` fails. What remains of the trace is lost then: drop the
+    /// consumer.
+    pub fn read_buffers<E>(
+        &mut self,
+        limit: Duration,
+        mut receive: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), ReadError<E>> {
+        let call = self.begin(Call::Read { part_limit: limit }, limit);
+        loop {
+            match self.step(call)? {
+                Step::Done(_) => return Ok(()),
+                Step::Packets(packets) => {
+                    for packet in packets {
+                        receive(&packet).map_err(ReadError::Receiver)?;
+                    }
+                    // The time it took is the receiver's, not the service's.
+                    self.recording.postpone(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Makes any call of the port and waits for its (first) answer.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub fn call(
+        &mut self,
+        request: Request,
+        file: Option<OwnedFd>,
+        limit: Duration,
+    ) -> Result<LinkReply<Port>, CallError> {
+        let method = request.method_name();
+        match self.answer_to(Call::Other(Box::new(request), file), limit)? {
+            Answer::Reply(reply) => Ok(*reply),
+            _ => Err(unexpected(method)),
+        }
+    }
+
+    /// Waits for the session to end; `None` if it has not within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost.
+    pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<EndOfSession>, CallError> {
+        let deadline = Instant::now().checked_add(limit);
+        loop {
+            self.process();
+            let ended = |event: &ConsumerEvent| matches!(event, ConsumerEvent::SessionEnded(_));
+            if let Some(index) = self.events.iter().position(ended)
+                && let Some(ConsumerEvent::SessionEnded(end)) = self.events.remove(index)
+            {
+                return Ok(Some(end));
+            }
+            if self.link.is_closed() {
+                return Err(CallError::Disconnected);
+            }
+            if !wait(&*self.link, None, time_left(deadline)) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads and writes what is possible without waiting. Take the results with [`poll_event`](Self::poll_event).
+    pub fn process(&mut self) {
+        exchange(&mut self.recording, &mut *self.link, Instant::now());
+        while let Some(event) = self.recording.poll_event() {
+            self.keep(event);
+        }
+    }
+
+    /// The next thing that happened by itself.
+    pub fn poll_event(&mut self) -> Option<ConsumerEvent> {
+        while let Some(event) = self.recording.poll_event() {
+            self.keep(event);
+        }
+        self.events.pop_front()
+    }
+
+    /// Returns true if [`process`](Self::process) is to be called when the descriptor is writable, too.
+    pub fn wants_write(&self) -> bool {
+        self.link.wants_write()
+    }
+
+    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
+    /// there are events to take.
+    pub fn wait(&self, limit: Duration) {
+        // What came together with the answer to a call has been read, but not been looked at.
+        let has_events = !self.events.is_empty() || self.recording.has_events();
+        if !has_events && !self.link.has_event() {
+            wait(&*self.link, None, limit);
+        }
+    }
+
+    fn begin(&mut self, call: Call, limit: Duration) -> CallId {
+        // A limit beyond the range of the clock is none.
+        let deadline = Instant::now().checked_add(limit);
+        self.recording.call(call, Needs::Nothing, deadline)
+    }
+
+    /// Makes a call and waits for its answer.
+    fn answer_to(&mut self, call: Call, limit: Duration) -> Result<Answer, CallError> {
+        let call = self.begin(call, limit);
+        loop {
+            if let Step::Done(answer) = self.step(call)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Makes a call that is done when it is sent.
+    fn tell(&mut self, call: Call) -> Result<(), CallError> {
+        let call = self.recording.call(call, Needs::Nothing, None);
+        exchange(&mut self.recording, &mut *self.link, Instant::now());
+        match self.look_for(call) {
+            Some(result) => result.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for something that belongs to a call.
+    fn step(&mut self, call: CallId) -> Result<Step, CallError> {
+        loop {
+            if let Some(result) = self.look_for(call) {
+                return result;
+            }
+            exchange(&mut self.recording, &mut *self.link, Instant::now());
+            if !self.recording.has_events() {
+                wait(&*self.link, None, time_left(self.recording.next_deadline()));
+                exchange(&mut self.recording, &mut *self.link, Instant::now());
+                self.recording.handle_timeout(Instant::now());
+            }
+        }
+    }
+
+    /// Looks for something that belongs to a call. Other events are kept.
+    fn look_for(&mut self, call: CallId) -> Option<Result<Step, CallError>> {
+        while let Some(event) = self.recording.poll_event() {
+            match event {
+                Event::Packets { call: of, packets } if of == call => {
+                    return Some(Ok(Step::Packets(packets)));
+                }
+                Event::Answered { call: of, result } if of == call => {
+                    return Some(result.map(Step::Done));
+                }
+                Event::TimedOut { call: of, .. } if of == call => {
+                    let method = call.method();
+                    return Some(Err(CallError::TimedOut { method }));
+                }
+                event => self.keep(event),
+            }
+        }
+        None
+    }
+
+    /// Keeps what happened by itself. What belongs to a call that was given up is dropped.
+    fn keep(&mut self, event: Event) {
+        self.events.push_back(match event {
+            Event::Connected => ConsumerEvent::Connected,
+            Event::NoConsumerPort => ConsumerEvent::NoConsumerPort,
+            Event::Observed(events) => ConsumerEvent::Observed(events),
+            Event::Disconnected(reason) => ConsumerEvent::Disconnected(reason),
+            Event::Ended(end) => ConsumerEvent::SessionEnded(EndOfSession {
+                error: end.error().map(str::to_owned),
+                is_lost: end == SessionEnd::Lost,
+            }),
+            Event::FinalFlushFailed
+            | Event::Packets { .. }
+            | Event::Answered { .. }
+            | Event::TimedOut { .. } => return,
+        });
+    }
+}
+
+impl AsFd for Consumer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+fn time_left(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |at| {
+        at.saturating_duration_since(Instant::now())
+    })
+}
+
+fn unexpected(method: &'static str) -> CallError {
+    CallError::Rejected { method }
+}

@@ -1,0 +1,750 @@
+//! One consumer's recording, as a state machine without input, output or clock.
+//!
+//! A [`Recording`] knows the life of a session: created, started, flushed, stopped, read; left alone, taken over, copied.
+//! Its owner makes [calls](Recording::call), and passes on what the connection and the clock say (`handle_…`), and takes
+//! from it the requests to be sent, the [events](Event) and the time of the next deadline (`poll_…`, `next_deadline`).
+//! [`exchange`] does that for a [`Link`](crate::transport::Link), and [`wait`] waits for one.
+//!
+//! ```text
+//!                    Enable, Start                 Stop, Finish
+//!         ┌────────────────────────────┐     ┌─────────────────────┐
+//!   Idle ─┤                            ├─► Running ─► Flushing ─► Stopping ─► Ended
+//!    ▲ │  └─► Created (deferred) ──────┘     │ │          (end of the session) ▲ │
+//!    │ └────────── Attach ─────────────────► │ └───────────────────────────────┘ └─► Enable, Start
+//!    └───────────── Detach ──────────────────┘
+//! ```
+//!
+//! [`Consumer`](crate::Consumer) makes blocking calls of it, the command line polls it together with signals, and the
+//! sessions of the crate `ferretto` run it on a thread with an inbox.
+
+mod answers;
+mod call;
+mod drive;
+mod error;
+mod packets;
+#[cfg(test)]
+mod tests;
+
+pub use call::{
+    Answer, Call, CallId, CallKind, ClonedSession, Event, Needs, SessionEnd, explicit_flush,
+};
+pub use drive::{Waker, exchange, wait};
+pub use error::{CallError, ReadError};
+pub use packets::PacketTooLarge;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::client::InvokeError;
+use ferretto_ipc::port::consumer::{Port, Request};
+use ferretto_proto::{
+    AttachRequest, DetachRequest, DisableTracingRequest, EnableTracingRequest, FlushRequest,
+    FreeBuffersRequest, GetTraceStatsRequest, ObserveEventsRequest, QueryCapabilitiesRequest,
+    QueryServiceStateRequest, ReadBuffersRequest, StartTracingRequest, TraceConfig,
+};
+
+use self::packets::Reassembler;
+use crate::transport::LinkEvent;
+
+/// A request to be sent. The outcome goes to [`Recording::handle_invoked`].
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The request.
+    pub request: Request,
+    /// The descriptor that goes with it.
+    pub file: Option<OwnedFd>,
+    /// Tells the recording which request it was.
+    pub ticket: Ticket,
+}
+
+/// Names a request that was taken from a [`Recording`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket(Purpose);
+
+/// The progress of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// There is none, or it was left alone.
+    Idle,
+    /// The service knows it, but it has not been started.
+    Created,
+    /// It is being started, or runs.
+    Running,
+    /// It flushes, to be stopped then.
+    Flushing,
+    /// It has been asked to end.
+    Stopping,
+    /// It has ended.
+    Ended(SessionEnd),
+}
+
+/// The state of the connection.
+#[derive(Debug)]
+enum Connection {
+    Binding,
+    Bound,
+    /// Replies that tell of refusals are those of a closed connection.
+    Closing,
+    NoConsumerPort,
+    Lost {
+        reason: String,
+    },
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// The reply is the answer to a call.
+    Answer(CallId),
+    /// The call is done when the request is sent.
+    Sent(CallId),
+    /// EnableTracing of a new session, for a call.
+    Create(CallId),
+    /// EnableTracing of an attached session, for a call.
+    Watch(CallId),
+    Start,
+    /// The flush of a Finish.
+    FinalFlush(CallId),
+    Stop,
+    /// Nobody waits.
+    Nothing,
+}
+
+/// A call that is not answered yet.
+#[derive(Debug)]
+struct Open {
+    deadline: Option<Instant>,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Plain,
+    /// A read, which may wait for its turn.
+    Read {
+        part_limit: Duration,
+        packets: Reassembler,
+        is_late: bool,
+    },
+    /// The parts of the service's state so far, pieces of one encoding.
+    ServiceState(Vec<u8>),
+    Detach {
+        reason_patience: Duration,
+        /// The service said no; the reason may follow.
+        is_refused: bool,
+    },
+    Finish {
+        stop_limit: Duration,
+        presumed_end: Duration,
+        /// The session may have ended before it was attached to.
+        may_be_over: bool,
+    },
+}
+
+/// A call that waits for the connection.
+#[derive(Debug)]
+struct Early {
+    id: CallId,
+    call: Call,
+    needs: Needs,
+    deadline: Option<Instant>,
+}
+
+/// The state machine of one consumer's recording. See the [module](self).
+#[derive(Debug)]
+pub struct Recording {
+    connection: Connection,
+    phase: Phase,
+    /// The service holds buffers for this recording.
+    has_buffers: bool,
+    /// The session was attached to, not created.
+    is_attached: bool,
+    /// The EnableTracing request whose reply tells the end of the session.
+    session: Option<u64>,
+    /// The session ended while it was being detached, for this reason.
+    refusal: Option<String>,
+    setup: Option<(Box<TraceConfig>, Option<OwnedFd>)>,
+    last_call: u64,
+    early: VecDeque<Early>,
+    open: BTreeMap<CallId, Open>,
+    /// The requests that the service has not answered, by their ids.
+    sent: BTreeMap<u64, Purpose>,
+    reading: Option<CallId>,
+    waiting_reads: VecDeque<CallId>,
+    outgoing: VecDeque<Outgoing>,
+    events: VecDeque<Event>,
+    max_packet_size: usize,
+}
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recording {
+    /// A recording that is not connected yet. Calls are kept until it is.
+    pub fn new() -> Self {
+        Self {
+            connection: Connection::Binding,
+            phase: Phase::Idle,
+            has_buffers: false,
+            is_attached: false,
+            session: None,
+            refusal: None,
+            setup: None,
+            last_call: 0,
+            early: VecDeque::new(),
+            open: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            reading: None,
+            waiting_reads: VecDeque::new(),
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+            max_packet_size: ferretto_format::MAX_PACKET_SIZE,
+        }
+    }
+
+    /// Makes a call. Its answer comes as an event: [`Event::Answered`], or [`Event::TimedOut`] when `deadline` has passed.
+    /// Calls take effect in the order they are made.
+    pub fn call(&mut self, call: Call, needs: Needs, deadline: Option<Instant>) -> CallId {
+        self.last_call += 1;
+        let id = CallId::new(self.last_call, &call);
+        let early = Early {
+            id,
+            call,
+            needs,
+            deadline,
+        };
+        match self.connection {
+            Connection::Binding => self.early.push_back(early),
+            Connection::Bound | Connection::Closing => self.begin(early),
+            Connection::NoConsumerPort => self.tell(id, Err(CallError::NoConsumerPort)),
+            Connection::Lost { .. } => self.tell(id, Err(CallError::Disconnected)),
+        }
+        id
+    }
+
+    /// Returns why there is no connection and will be none.
+    pub fn loss(&self) -> Option<&str> {
+        match &self.connection {
+            Connection::NoConsumerPort => Some("it does not accept consumers"),
+            Connection::Lost { reason } => Some(reason),
+            Connection::Binding | Connection::Bound | Connection::Closing => None,
+        }
+    }
+
+    /// Returns the progress of the session.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Returns true if the session is being detached, or that was refused and the reason may follow.
+    pub fn is_detaching(&self) -> bool {
+        self.detaching().is_some()
+    }
+
+    /// Takes the next request to be sent. Its outcome goes to [`handle_invoked`](Self::handle_invoked).
+    pub fn poll_request(&mut self) -> Option<Outgoing> {
+        self.outgoing.pop_front()
+    }
+
+    /// Returns true if there is a request to be sent.
+    pub fn has_requests(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Takes the next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns true if [`poll_event`](Self::poll_event) has something to return.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let open = self.open.values().filter_map(|open| open.deadline);
+        let early = self.early.iter().filter_map(|early| early.deadline);
+        open.chain(early).min()
+    }
+
+    /// Takes in that deadlines have passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let is_late = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        let events = &mut self.events;
+        self.early.retain(|early| {
+            let is_late = is_late(early.deadline);
+            if is_late {
+                let goes_on = false;
+                let call = early.id;
+                events.push_back(Event::TimedOut { call, goes_on });
+            }
+            !is_late
+        });
+        let late = self.open.iter().filter(|(_, open)| is_late(open.deadline));
+        for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.time_out(id);
+        }
+    }
+
+    fn time_out(&mut self, call: CallId) {
+        let reads = self.reading == Some(call);
+        match self.open.get_mut(&call).map(|open| &mut open.progress) {
+            Some(Progress::Read { is_late, .. }) if reads => {
+                *is_late = true;
+                if let Some(open) = self.open.get_mut(&call) {
+                    open.deadline = None;
+                }
+                let goes_on = true;
+                self.events.push_back(Event::TimedOut { call, goes_on });
+            }
+            Some(Progress::Detach {
+                is_refused: true, ..
+            }) => self.answer(call, Err(rejected(call))),
+            Some(Progress::Finish {
+                may_be_over: true, ..
+            }) if self.phase == Phase::Stopping => self.end(SessionEnd::Complete),
+            _ => {
+                self.open.remove(&call);
+                let goes_on = false;
+                self.events.push_back(Event::TimedOut { call, goes_on });
+            }
+        }
+    }
+
+    /// Starts the time limit of a read again, because its parts were not taken from the connection.
+    pub fn postpone(&mut self, now: Instant) {
+        let reading = self.reading.and_then(|id| self.open.get_mut(&id));
+        if let Some(open) = reading
+            && let Progress::Read {
+                part_limit,
+                is_late: false,
+                ..
+            } = open.progress
+        {
+            open.deadline = now.checked_add(part_limit);
+        }
+    }
+
+    /// Takes in what came of sending a request: the id that its replies will carry, or why it was not sent.
+    pub fn handle_invoked(&mut self, ticket: Ticket, result: Result<u64, InvokeError>) {
+        let Ticket(purpose) = ticket;
+        match (result, purpose) {
+            (Ok(id), Purpose::Create(call)) => {
+                self.session = Some(id);
+                if call.kind() == CallKind::Enable {
+                    self.answer(call, Ok(Answer::Done));
+                }
+            }
+            (Ok(id), Purpose::Watch(call)) => {
+                self.session = Some(id);
+                self.answer(call, Ok(Answer::Done));
+            }
+            (Ok(_), Purpose::Sent(call)) => self.answer(call, Ok(Answer::Done)),
+            (Ok(id), purpose) => {
+                self.sent.insert(id, purpose);
+            }
+            // The loss of the connection is about to be told.
+            (Err(InvokeError::Disconnected), _) => {}
+            (Err(error), purpose) => self.not_sent(purpose, error),
+        }
+    }
+
+    fn not_sent(&mut self, purpose: Purpose, error: InvokeError) {
+        match purpose {
+            Purpose::Create(call) => {
+                self.phase = Phase::Idle;
+                self.has_buffers = false;
+                self.answer(call, Err(error.into()));
+            }
+            Purpose::Answer(call) => {
+                if self.reading == Some(call) {
+                    self.reading = None;
+                }
+                self.answer(call, Err(error.into()));
+                self.read_next();
+            }
+            Purpose::Sent(call) | Purpose::Watch(call) | Purpose::FinalFlush(call) => {
+                self.answer(call, Err(error.into()));
+            }
+            Purpose::Start => self.answer_all(is_start, || Err(error.into())),
+            Purpose::Stop => self.answer_all(is_stop, || Err(error.into())),
+            Purpose::Nothing => {}
+        }
+    }
+
+    /// Takes in that the connection is closed: refusals from here on are those of a closed connection, which
+    /// [`LinkEvent::Disconnected`] will explain.
+    pub fn handle_closing(&mut self) {
+        if matches!(self.connection, Connection::Bound) {
+            self.connection = Connection::Closing;
+        }
+    }
+
+    /// Takes in what came over the connection.
+    pub fn handle_event(&mut self, event: LinkEvent<Port>, now: Instant) {
+        match event {
+            LinkEvent::Bound => {
+                if matches!(self.connection, Connection::Binding) {
+                    self.connection = Connection::Bound;
+                }
+                self.events.push_back(Event::Connected);
+                for early in std::mem::take(&mut self.early) {
+                    self.begin(early);
+                }
+            }
+            LinkEvent::BindFailed => {
+                self.lose(Connection::NoConsumerPort, || CallError::NoConsumerPort);
+                self.events.push_back(Event::NoConsumerPort);
+            }
+            LinkEvent::Reply(reply) => self.reply(reply, now),
+            LinkEvent::Disconnected(reason) => {
+                self.handle_unreachable(&reason.to_string());
+                self.events.push_back(Event::Disconnected(reason));
+            }
+        }
+    }
+
+    /// Takes in that there is no connection and will be none, and why. All calls fail.
+    pub fn handle_unreachable(&mut self, reason: &str) {
+        let reason = reason.to_owned();
+        self.lose(Connection::Lost { reason }, || CallError::Disconnected);
+        if self.session.take().is_some() {
+            self.phase = Phase::Ended(SessionEnd::Lost);
+            self.events.push_back(Event::Ended(SessionEnd::Lost));
+        }
+    }
+
+    fn lose(&mut self, connection: Connection, error: impl Fn() -> CallError) {
+        if !matches!(self.connection, Connection::NoConsumerPort) {
+            self.connection = connection;
+        }
+        self.outgoing.clear();
+        self.sent.clear();
+        self.waiting_reads.clear();
+        self.reading = None;
+        let open = std::mem::take(&mut self.open).into_keys();
+        let early = std::mem::take(&mut self.early);
+        for id in open.chain(early.into_iter().map(|early| early.id)) {
+            let refusal = self.refusal.take_if(|_| id.kind() == CallKind::Detach);
+            self.tell(
+                id,
+                Err(refusal.map_or_else(&error, |reason| refused(id, reason))),
+            );
+        }
+    }
+
+    /// Makes a call over a connection that stands.
+    fn begin(&mut self, early: Early) {
+        let Early {
+            id,
+            call,
+            needs,
+            deadline,
+        } = early;
+        let is_met = match needs {
+            Needs::Nothing => true,
+            Needs::Running => self.phase == Phase::Running,
+            Needs::Session => self.has_buffers,
+        };
+        if !is_met {
+            return self.tell(id, Err(not_running(id)));
+        }
+        let progress = self.progress_of(&call);
+        self.open.insert(id, Open { deadline, progress });
+        match call {
+            Call::Connect => self.answer(id, Ok(Answer::Done)),
+            Call::Observe(events_to_observe) => {
+                let request = Request::ObserveEvents(ObserveEventsRequest {
+                    events_to_observe,
+                    ..Default::default()
+                });
+                self.send(Purpose::Sent(id), request, None);
+            }
+            Call::SetUp { config, file } => self.set_up(id, config, file),
+            Call::Enable { config, file } => self.create(id, config, file),
+            Call::Start => self.start(id),
+            Call::WaitForStart => {}
+            Call::WaitForEnd => {
+                if let Some(result) = self.result_of_session(id) {
+                    self.answer(id, result);
+                }
+            }
+            Call::Flush(request) => self.send(Purpose::Answer(id), Request::Flush(request), None),
+            Call::Stop => self.stop(id),
+            Call::Finish { flags, .. } => self.finish(id, flags.0),
+            Call::Detach { key, .. } => {
+                let request = Request::Detach(DetachRequest {
+                    key: Some(key),
+                    ..Default::default()
+                });
+                self.refusal = None;
+                self.send(Purpose::Answer(id), request, None);
+            }
+            Call::Attach { key } => {
+                let request = Request::Attach(AttachRequest {
+                    key: Some(key),
+                    ..Default::default()
+                });
+                self.send(Purpose::Answer(id), request, None);
+            }
+            Call::Watch => {
+                let request = Request::EnableTracing(EnableTracingRequest {
+                    attach_notification_only: Some(true),
+                    ..Default::default()
+                });
+                self.send(Purpose::Watch(id), request, None);
+            }
+            Call::Clone { request, file } => {
+                self.has_buffers = true;
+                self.send(Purpose::Answer(id), Request::CloneSession(*request), file);
+            }
+            Call::Read { .. } => {
+                self.waiting_reads.push_back(id);
+                self.read_next();
+            }
+            Call::Stats => {
+                let request = Request::GetTraceStats(GetTraceStatsRequest::default());
+                self.send(Purpose::Answer(id), request, None);
+            }
+            Call::Capabilities => {
+                let request = Request::QueryCapabilities(QueryCapabilitiesRequest::default());
+                self.send(Purpose::Answer(id), request, None);
+            }
+            Call::ServiceState => {
+                let request = Request::QueryServiceState(QueryServiceStateRequest::default());
+                self.send(Purpose::Answer(id), request, None);
+            }
+            Call::ChangeConfig(request) => {
+                self.send(
+                    Purpose::Answer(id),
+                    Request::ChangeTraceConfig(*request),
+                    None,
+                );
+            }
+            Call::Other(request, file) => {
+                match &*request {
+                    Request::StartTracing(_) if self.phase == Phase::Created => {
+                        self.phase = Phase::Running;
+                    }
+                    Request::DisableTracing(_) if self.phase == Phase::Running => {
+                        self.phase = Phase::Stopping;
+                    }
+                    Request::FreeBuffers(_) => self.has_buffers = false,
+                    _ => {}
+                }
+                self.send(Purpose::Answer(id), *request, file);
+            }
+        }
+    }
+
+    fn progress_of(&self, call: &Call) -> Progress {
+        match *call {
+            Call::Read { part_limit } => Progress::Read {
+                part_limit,
+                packets: Reassembler::with_limit(self.max_packet_size),
+                is_late: false,
+            },
+            Call::ServiceState => Progress::ServiceState(Vec::new()),
+            Call::Detach {
+                reason_patience, ..
+            } => Progress::Detach {
+                reason_patience,
+                is_refused: false,
+            },
+            Call::Finish {
+                stop_limit,
+                presumed_end,
+                ..
+            } => Progress::Finish {
+                stop_limit,
+                presumed_end,
+                may_be_over: false,
+            },
+            _ => Progress::Plain,
+        }
+    }
+
+    fn set_up(&mut self, id: CallId, config: Box<TraceConfig>, file: Option<OwnedFd>) {
+        let is_idle = matches!(self.phase, Phase::Idle | Phase::Ended(_));
+        if is_idle && config.deferred_start == Some(true) {
+            self.free();
+            self.create(id, config, file);
+        } else {
+            self.setup = Some((config, file));
+        }
+        self.answer(id, Ok(Answer::Done));
+    }
+
+    /// Has the service create a session.
+    fn create(&mut self, id: CallId, config: Box<TraceConfig>, file: Option<OwnedFd>) {
+        let is_deferred = config.deferred_start == Some(true);
+        let request = Request::EnableTracing(EnableTracingRequest {
+            trace_config: (*config).into(),
+            ..Default::default()
+        });
+        self.send(Purpose::Create(id), request, file);
+        self.phase = if is_deferred {
+            Phase::Created
+        } else {
+            Phase::Running
+        };
+        self.has_buffers = true;
+        self.is_attached = false;
+    }
+
+    fn start(&mut self, id: CallId) {
+        match self.phase {
+            Phase::Running | Phase::Flushing | Phase::Stopping => {
+                return self.answer(id, Err(CallError::AlreadyStarted));
+            }
+            Phase::Idle | Phase::Ended(_) => {
+                let Some((config, file)) = self.setup.take() else {
+                    return self.answer(id, Err(CallError::NotSetUp));
+                };
+                self.free();
+                self.create(id, config, file);
+            }
+            Phase::Created => {}
+        }
+        if self.phase == Phase::Created {
+            let request = Request::StartTracing(StartTracingRequest::default());
+            self.send(Purpose::Start, request, None);
+            self.phase = Phase::Running;
+        }
+    }
+
+    /// Gives up what an earlier session left.
+    fn free(&mut self) {
+        if std::mem::take(&mut self.has_buffers) {
+            let request = Request::FreeBuffers(FreeBuffersRequest::default());
+            self.send(Purpose::Nothing, request, None);
+        }
+    }
+
+    fn stop(&mut self, id: CallId) {
+        if let Some(result) = self.result_of_session(id) {
+            return self.answer(id, result);
+        }
+        self.disable();
+    }
+
+    fn finish(&mut self, id: CallId, flags: u64) {
+        if let Some(result) = self.result_of_session(id) {
+            return self.answer(id, result);
+        }
+        if matches!(self.phase, Phase::Created | Phase::Running) {
+            let request = Request::Flush(FlushRequest {
+                flags: Some(flags),
+                ..Default::default()
+            });
+            self.send(Purpose::FinalFlush(id), request, None);
+            self.phase = Phase::Flushing;
+        }
+    }
+
+    fn disable(&mut self) {
+        if self.phase != Phase::Stopping {
+            let request = Request::DisableTracing(DisableTracingRequest::default());
+            self.send(Purpose::Stop, request, None);
+            self.phase = Phase::Stopping;
+        }
+    }
+
+    /// Returns how the session ended; `None` if it has not.
+    fn result_of_session(&self, call: CallId) -> Option<Result<Answer, CallError>> {
+        match &self.phase {
+            Phase::Idle => Some(Err(not_running(call))),
+            Phase::Ended(end) => Some(result_of(end)),
+            Phase::Created | Phase::Running | Phase::Flushing | Phase::Stopping => None,
+        }
+    }
+
+    fn read_next(&mut self) {
+        while self.reading.is_none()
+            && let Some(id) = self.waiting_reads.pop_front()
+        {
+            // It may have waited too long.
+            if self.open.contains_key(&id) {
+                self.reading = Some(id);
+                let request = Request::ReadBuffers(ReadBuffersRequest::default());
+                self.send(Purpose::Answer(id), request, None);
+            }
+        }
+    }
+
+    fn detaching(&self) -> Option<CallId> {
+        let mut calls = self.open.keys().copied();
+        calls.find(|id| id.kind() == CallKind::Detach)
+    }
+
+    fn send(&mut self, purpose: Purpose, request: Request, file: Option<OwnedFd>) {
+        self.outgoing.push_back(Outgoing {
+            request,
+            file,
+            ticket: Ticket(purpose),
+        });
+    }
+
+    /// Answers a call, unless it timed out.
+    fn answer(&mut self, call: CallId, result: Result<Answer, CallError>) {
+        if self.open.remove(&call).is_some() {
+            self.tell(call, result);
+        }
+    }
+
+    /// Answers all calls of some kinds.
+    fn answer_all(
+        &mut self,
+        is_meant: fn(CallKind) -> bool,
+        result: impl Fn() -> Result<Answer, CallError>,
+    ) {
+        let meant = self.open.keys().copied().filter(|id| is_meant(id.kind()));
+        for id in meant.collect::<Vec<_>>() {
+            self.answer(id, result());
+        }
+    }
+
+    fn tell(&mut self, call: CallId, result: Result<Answer, CallError>) {
+        self.events.push_back(Event::Answered { call, result });
+    }
+}
+
+fn is_start(kind: CallKind) -> bool {
+    matches!(kind, CallKind::Start | CallKind::WaitForStart)
+}
+
+fn is_stop(kind: CallKind) -> bool {
+    matches!(
+        kind,
+        CallKind::Stop | CallKind::Finish | CallKind::WaitForEnd
+    )
+}
+
+fn result_of(end: &SessionEnd) -> Result<Answer, CallError> {
+    match end.error() {
+        None => Ok(Answer::Done),
+        Some(reason) => Err(CallError::Failed {
+            reason: reason.to_owned(),
+        }),
+    }
+}
+
+fn rejected(call: CallId) -> CallError {
+    let method = call.method();
+    CallError::Rejected { method }
+}
+
+fn refused(call: CallId, reason: String) -> CallError {
+    let method = call.method();
+    CallError::Refused { method, reason }
+}
+
+fn not_running(call: CallId) -> CallError {
+    let method = call.method();
+    CallError::NotRunning { method }
+}

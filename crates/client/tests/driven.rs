@@ -1,0 +1,107 @@
+//! Recordings that are driven by hand, whose calls do not wait for their answers.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{LIMIT, Service};
+use ferretto_client::Address;
+use ferretto_client::Recording;
+use ferretto_client::recording::{
+    Answer, Call, CallError, CallId, Event, Needs, Waker, exchange, wait,
+};
+use ferretto_client::transport::{AtAddress, Connect, ConsumerPort, Link};
+use ferretto_proto::FlushRequest;
+
+struct Driven {
+    link: Box<dyn Link<ConsumerPort>>,
+    recording: Recording,
+}
+
+impl Driven {
+    fn open(address: &Address) -> Self {
+        let at = AtAddress::default().consumers_at(address.clone());
+        Self {
+            link: at.connect().unwrap(),
+            recording: Recording::new(),
+        }
+    }
+
+    fn call(&mut self, call: Call) -> CallId {
+        self.recording.call(call, Needs::Nothing, None)
+    }
+
+    fn next(&mut self) -> Event {
+        loop {
+            exchange(&mut self.recording, &mut *self.link, Instant::now());
+            if let Some(event) = self.recording.poll_event() {
+                return event;
+            }
+            assert!(wait(&*self.link, None, LIMIT), "nothing comes");
+        }
+    }
+
+    fn next_answer(&mut self) -> (CallId, Result<Answer, CallError>) {
+        match self.next() {
+            Event::Answered { call, result } => (call, result),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn answers_come_as_events_with_their_number() {
+    let service = Service::start();
+    let mut driven = Driven::open(&service.consumers);
+    // They may be made before the service answers.
+    let good = driven.call(Call::Capabilities);
+    let bad = driven.call(Call::Flush(FlushRequest::default()));
+    assert!(matches!(driven.next(), Event::Connected));
+
+    let (call, result) = driven.next_answer();
+    assert_eq!(call, good);
+    assert!(matches!(result, Ok(Answer::Capabilities(_))));
+    let (call, result) = driven.next_answer();
+    assert_eq!(call, bad);
+    assert!(result.is_err(), "there is no session");
+}
+
+#[test]
+fn the_other_port_is_told_apart() {
+    let service = Service::start();
+    let mut driven = Driven::open(&service.producers);
+    let call = driven.call(Call::Connect);
+    let (answered, result) = driven.next_answer();
+    assert_eq!(answered, call);
+    assert!(matches!(result, Err(CallError::NoConsumerPort)));
+    assert!(matches!(driven.next(), Event::NoConsumerPort));
+}
+
+#[test]
+fn another_thread_ends_a_wait() {
+    let service = Service::start();
+    let mut driven = Driven::open(&service.consumers);
+    assert!(matches!(driven.next(), Event::Connected));
+    let waker = Waker::new().unwrap();
+    let from_elsewhere = waker.clone();
+    let thread = std::thread::spawn(move || from_elsewhere.wake());
+    wait(&*driven.link, Some(&waker), Duration::from_secs(3600));
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_lost_connection_answers_what_is_open() {
+    let service = Service::start();
+    let mut driven = Driven::open(&service.consumers);
+    assert!(matches!(driven.next(), Event::Connected));
+    drop(service);
+    let open = driven.call(Call::Capabilities);
+    let (call, result) = driven.next_answer();
+    assert_eq!(call, open);
+    assert!(matches!(result, Err(CallError::Disconnected)));
+    assert!(matches!(driven.next(), Event::Disconnected(_)));
+    let late = driven.call(Call::Stats);
+    let (call, result) = driven.next_answer();
+    assert_eq!(call, late);
+    assert!(matches!(result, Err(CallError::Disconnected)));
+}
