@@ -195,15 +195,18 @@ impl<'a> Field<'a> {
 /// After an error the iterator is exhausted.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
-    bytes: &'a [u8],
-    offset: usize,
+    rest: &'a [u8],
+    length: usize,
 }
 
 impl<'a> Fields<'a> {
     /// Walks `bytes`, the encoding of one message without a length prefix.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0 }
+        Self {
+            rest: bytes,
+            length: bytes.len(),
+        }
     }
 
     /// How many bytes have been walked: where the next field begins.
@@ -211,7 +214,7 @@ impl<'a> Fields<'a> {
     /// Read it before and after `next` to know the range of one field with its tag.
     #[inline]
     pub fn offset(&self) -> usize {
-        self.offset
+        self.length - self.rest.len()
     }
 
     /// The first field with this number; `None` if there is none or an error comes first.
@@ -221,15 +224,52 @@ impl<'a> Fields<'a> {
             .find(|field| field.number == number)
     }
 
+    /// Reads a field whose tag has two bytes at most; `None` if there is no such field, whatever else is there.
     #[inline]
+    fn usual_field(&mut self) -> Option<Field<'a>> {
+        let (tag, rest) = match *self.rest {
+            [low, ref rest @ ..] if low < 0x80 => (u32::from(low), rest),
+            [low, high, ref rest @ ..] if high < 0x80 => {
+                (u32::from(low & 0x7f) | u32::from(high) << 7, rest)
+            }
+            _ => return None,
+        };
+        let number = tag >> 3;
+        if number == 0 {
+            return None;
+        }
+        let (value, rest) = match tag & 7 {
+            0 => {
+                let (value, length) = decode_varint(rest)?;
+                (Value::Varint(value), rest.get(length..)?)
+            }
+            2 => {
+                let (length, digits) = decode_varint(rest)?;
+                let length = usize::try_from(length).ok()?;
+                let (bytes, rest) = rest.get(digits..)?.split_at_checked(length)?;
+                (Value::Bytes(bytes), rest)
+            }
+            1 => {
+                let (value, rest) = rest.split_first_chunk()?;
+                (Value::Fixed64(u64::from_le_bytes(*value)), rest)
+            }
+            5 => {
+                let (value, rest) = rest.split_first_chunk()?;
+                (Value::Fixed32(u32::from_le_bytes(*value)), rest)
+            }
+            _ => return None,
+        };
+        self.rest = rest;
+        Some(Field { number, value })
+    }
+
     fn varint(&mut self, field_start: usize) -> Result<u64, DecodeError> {
-        let rest = &self.bytes[self.offset..];
-        match decode_varint(rest) {
+        match decode_varint(self.rest) {
             Some((value, length)) => {
-                self.offset += length;
+                self.rest = &self.rest[length..];
                 Ok(value)
             }
-            None if rest.len() >= crate::varint::MAX_VARINT_LENGTH => {
+            None if self.rest.len() >= crate::varint::MAX_VARINT_LENGTH => {
                 Err(DecodeError::VarintTooLong {
                     offset: field_start,
                 })
@@ -240,22 +280,21 @@ impl<'a> Fields<'a> {
         }
     }
 
-    #[inline]
     fn take(&mut self, length: u64, field_start: usize) -> Result<&'a [u8], DecodeError> {
-        let rest = &self.bytes[self.offset..];
-        let taken = usize::try_from(length)
+        let (taken, rest) = usize::try_from(length)
             .ok()
-            .and_then(|length| rest.get(..length))
+            .and_then(|length| self.rest.split_at_checked(length))
             .ok_or(DecodeError::Truncated {
                 offset: field_start,
             })?;
-        self.offset += taken.len();
+        self.rest = rest;
         Ok(taken)
     }
 
-    #[inline]
+    /// Reads any field, or says what is wrong with it.
+    #[inline(never)]
     fn field(&mut self) -> Result<Field<'a>, DecodeError> {
-        let start = self.offset;
+        let start = self.offset();
         let tag = self.varint(start)?;
         let number = tag >> 3;
         if number == 0 || number > MAX_FIELD_NUMBER {
@@ -294,12 +333,15 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.offset >= self.bytes.len() {
+        if self.rest.is_empty() {
             return None;
+        }
+        if let Some(field) = self.usual_field() {
+            return Some(Ok(field));
         }
         let field = self.field();
         if field.is_err() {
-            self.offset = self.bytes.len();
+            self.rest = &[];
         }
         Some(field)
     }

@@ -2,26 +2,27 @@
 
 mod records;
 mod unpack;
+mod window;
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
+use std::ops::Range;
 
-use ferretto_wire::Fields;
+use ferretto_proto::fields::trace_packet;
+use ferretto_wire::{Field, Fields};
 
 pub use self::unpack::{Compression, Unpacking};
 
 use self::records::{Record, Records};
-use self::unpack::{Inner, Kind, needed_window};
+use self::unpack::{Inner, Kind, UNPACK_BYTES, needed_window};
 use crate::damage::Damage;
 use crate::limits::Limits;
 
 /// Largest packet that is read at all; a longer length can only be damage.
 pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
-/// `TracePacket.compressed_packets`: a zlib stream of `Trace.packet` records.
-const COMPRESSED_PACKETS: u32 = 50;
-/// `TracePacket.zstd_compressed_packets`: the same as a Zstandard frame.
-const ZSTD_COMPRESSED_PACKETS: u32 = 133;
+/// Bytes read from a file at a time.
+const READ_BYTES: usize = 1 << 18;
 
 /// One packet as it stands in the trace.
 #[derive(Debug, Clone, Copy)]
@@ -142,10 +143,9 @@ impl fmt::Display for Hint<'_> {
 /// [`truncated`](Self::truncated).
 #[derive(Debug)]
 pub struct TraceReader<R: Read> {
-    outer: Records<BufReader<Unpacking<R>>>,
+    outer: Records<Unpacking<R>>,
     inner: Option<InnerRecords>,
     limits: Limits,
-    packet: Vec<u8>,
     head: [u8; 4],
     packets: u64,
     truncated: Option<Truncated>,
@@ -155,7 +155,7 @@ pub struct TraceReader<R: Read> {
 /// The records inside one compressed packet.
 #[derive(Debug)]
 struct InnerRecords {
-    records: Records<BufReader<Inner>>,
+    records: Records<Inner>,
     offset: u64,
 }
 
@@ -170,10 +170,9 @@ impl<R: Read> TraceReader<R> {
         let input = Unpacking::new(input, limits);
         let packet_bytes = limits.packet_bytes();
         Self {
-            outer: Records::new(BufReader::with_capacity(1 << 18, input), packet_bytes),
+            outer: Records::new(input, READ_BYTES, packet_bytes),
             inner: None,
             limits,
-            packet: Vec::new(),
             head: [0; 4],
             packets: 0,
             truncated: None,
@@ -183,16 +182,15 @@ impl<R: Read> TraceReader<R> {
 
     /// The next packet, or `None` at the end of the trace.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, ReadError> {
-        match self.advance()? {
-            Some(offset) => {
-                self.packets += 1;
-                Ok(Some(Packet {
-                    bytes: &self.packet,
-                    offset,
-                }))
-            }
-            None => Ok(None),
-        }
+        let Some((offset, range)) = self.advance()? else {
+            return Ok(None);
+        };
+        self.packets += 1;
+        let bytes = match &self.inner {
+            Some(inner) => inner.records.bytes(range),
+            None => self.outer.bytes(range),
+        };
+        Ok(Some(Packet { bytes, offset }))
     }
 
     /// Hands all packets to `each`, and returns what had to be left out.
@@ -240,18 +238,21 @@ impl<R: Read> TraceReader<R> {
 
     /// How the file is compressed and how many bytes of it were read, if it is.
     pub fn compression(&self) -> Option<(Compression, u64)> {
-        let input = self.outer.input.get_ref();
+        let input = self.outer.window.input();
         Some((input.compression()?, input.bytes_read()))
     }
 
-    /// Fills `self.packet` and returns the offset of its record.
-    fn advance(&mut self) -> Result<Option<u64>, ReadError> {
+    /// Reads up to the next packet. Returns the offset of its record, and where its bytes are: in the records of the
+    /// compressed packet that is read, if there is one, or else in those of the file.
+    fn advance(&mut self) -> Result<Option<(u64, Range<usize>)>, ReadError> {
         loop {
             if let Some(inner) = &mut self.inner {
                 let offset = inner.offset;
-                match inner.records.read(&mut self.packet) {
-                    Ok(Record::Packet(_)) if packed(&self.packet).is_none() => {
-                        return Ok(Some(offset));
+                match inner.records.read() {
+                    Ok(Record::Packet(_, range))
+                        if packed(inner.records.bytes(range.clone())).is_none() =>
+                    {
+                        return Ok(Some((offset, range)));
                     }
                     Ok(Record::Other) => continue,
                     Ok(Record::End) => {
@@ -263,7 +264,7 @@ impl<R: Read> TraceReader<R> {
                         return Err(self.too_large(offset, bytes));
                     }
                     // Compression inside compression does not occur; refusing it bounds the work.
-                    Ok(Record::Packet(_) | Record::Truncated(_) | Record::Damaged(_)) => {
+                    Ok(Record::Packet(..) | Record::Truncated(_) | Record::Damaged(_)) => {
                         self.inner = None;
                         return Err(ReadError::DamagedCompression { offset });
                     }
@@ -279,25 +280,21 @@ impl<R: Read> TraceReader<R> {
             if self.finished {
                 return Ok(None);
             }
-            let Some(offset) = self.advance_outer()? else {
+            let Some((offset, range)) = self.advance_outer()? else {
                 return Ok(None);
             };
-            match packed(&self.packet) {
-                None => return Ok(Some(offset)),
-                Some(packed) => {
-                    let mut stream = std::mem::take(&mut self.packet);
-                    stream.truncate(packed.range.end);
-                    stream.drain(..packed.range.start);
-                    let window = self.limits.window_bytes();
-                    let unpacked = Inner::new(packed.kind, stream, window);
-                    let records = Records::new(unpacked, self.limits.packet_bytes());
-                    self.inner = Some(InnerRecords { records, offset });
-                }
-            }
+            let packet = self.outer.bytes(range.clone());
+            let Some(packed) = packed(packet) else {
+                return Ok(Some((offset, range)));
+            };
+            let stream = packed.bytes.to_vec();
+            let unpacked = Inner::new(packed.kind, stream, self.limits.window_bytes());
+            let records = Records::new(unpacked, UNPACK_BYTES, self.limits.packet_bytes());
+            self.inner = Some(InnerRecords { records, offset });
         }
     }
 
-    fn advance_outer(&mut self) -> Result<Option<u64>, ReadError> {
+    fn advance_outer(&mut self) -> Result<Option<(u64, Range<usize>)>, ReadError> {
         if self.outer.offset == 0
             && let Err(source) = self.read_head()
         {
@@ -305,8 +302,8 @@ impl<R: Read> TraceReader<R> {
             return self.failed(source).map(|()| None);
         }
         loop {
-            match self.outer.read(&mut self.packet) {
-                Ok(Record::Packet(offset)) => return Ok(Some(offset)),
+            match self.outer.read() {
+                Ok(Record::Packet(offset, range)) => return Ok(Some((offset, range))),
                 Ok(Record::Other) => {}
                 Ok(Record::End) => {
                     self.finished = true;
@@ -381,40 +378,33 @@ impl<R: Read> TraceReader<R> {
 
     /// Remembers the first bytes, to name what a file is that turns out to be no trace.
     fn read_head(&mut self) -> io::Result<()> {
-        let bytes = loop {
-            match self.outer.input.fill_buf() {
-                Ok(bytes) => break bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        };
-        let n = bytes.len().min(4);
-        self.head[..n].copy_from_slice(&bytes[..n]);
+        let window = &mut self.outer.window;
+        while window.bytes().len() < self.head.len() && window.fill()? {}
+        let known = self.head.iter_mut().zip(window.bytes());
+        known.for_each(|(to, from)| *to = *from);
         Ok(())
     }
 }
 
 /// What one packet holds in place of data.
-struct Packed {
+struct Packed<'a> {
     kind: Kind,
-    range: std::ops::Range<usize>,
+    bytes: &'a [u8],
 }
 
-fn packed(packet: &[u8]) -> Option<Packed> {
-    let mut fields = Fields::new(packet);
-    while let Some(Ok(field)) = fields.next() {
-        let kind = match field.number {
-            COMPRESSED_PACKETS => Kind::Deflate,
-            ZSTD_COMPRESSED_PACKETS => Kind::Zstd,
-            _ => continue,
-        };
-        let bytes = field.as_bytes()?;
-        // The field borrows from the packet and ends where the walk stands.
-        let end = fields.offset();
-        return Some(Packed {
-            kind,
-            range: end.checked_sub(bytes.len())?..end,
-        });
-    }
-    None
+#[inline]
+fn packed(packet: &[u8]) -> Option<Packed<'_>> {
+    let packed = |field: &Field<'_>| {
+        matches!(
+            field.number,
+            trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS
+        )
+    };
+    let field = Fields::new(packet).map_while(Result::ok).find(packed)?;
+    let kind = match field.number {
+        trace_packet::COMPRESSED_PACKETS => Kind::Deflate,
+        _ => Kind::Zstd,
+    };
+    let bytes = field.as_bytes()?;
+    Some(Packed { kind, bytes })
 }

@@ -1,15 +1,20 @@
 //! The records of a trace, one after the other.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
+use std::ops::Range;
+
+use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint};
 
 use super::MAX_PACKET_BYTES;
+use super::window::Window;
 
 /// `Trace.packet`.
-const TRACE_PACKET: u32 = 1;
+const TRACE_PACKET: u64 = 1;
 
 /// One step through a stream of `Trace` fields. Offsets are where the record begins.
 pub(super) enum Record {
-    Packet(u64),
+    /// A packet, and where its bytes are in [`Records::bytes`].
+    Packet(u64, Range<usize>),
     /// A packet with more bytes than are read, and how many; skipped.
     TooLarge(u64, u64),
     /// A field of `Trace` that is no packet; skipped.
@@ -19,9 +24,11 @@ pub(super) enum Record {
     Damaged(u64),
 }
 
+/// The records of a stream. A packet is read where it lies in the buffer, and is gone with the next call.
 #[derive(Debug)]
-pub(super) struct Records<B> {
-    pub(super) input: B,
+pub(super) struct Records<R> {
+    pub(super) window: Window<R>,
+    /// Bytes of the records that were read.
     pub(super) offset: u64,
     /// Where the record that was read last begins.
     pub(super) start: u64,
@@ -29,105 +36,133 @@ pub(super) struct Records<B> {
     limit: u64,
 }
 
-enum Number {
-    Value(u64),
-    End,
-    Truncated,
-    Malformed,
+/// The beginning of a record: what it is, and how long what follows is.
+struct Head {
+    bytes: usize,
+    is_packet: bool,
+    length: u64,
 }
 
-impl<B: BufRead> Records<B> {
-    pub(super) fn new(input: B, limit: u64) -> Self {
+/// Why there is no [`Head`].
+enum NoHead {
+    /// There are not enough bytes yet.
+    Incomplete,
+    Damaged,
+}
+
+impl<R: Read> Records<R> {
+    /// Reads from `input`, so many bytes at a time.
+    pub(super) fn new(input: R, capacity: usize, limit: u64) -> Self {
         Self {
-            input,
+            window: Window::new(input, capacity),
             offset: 0,
             start: 0,
             limit,
         }
     }
 
-    pub(super) fn read(&mut self, packet: &mut Vec<u8>) -> io::Result<Record> {
+    /// Returns the bytes at these places, of the record that was read last.
+    #[inline]
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.window.at(range)
+    }
+
+    /// Reads a record.
+    #[inline]
+    pub(super) fn read(&mut self) -> io::Result<Record> {
         let start = self.offset;
         self.start = start;
-        let tag = match self.number()? {
-            Number::Value(tag) => tag,
-            Number::End => return Ok(Record::End),
-            Number::Truncated => return Ok(Record::Truncated(start)),
-            Number::Malformed => return Ok(Record::Damaged(start)),
+        let head = loop {
+            match Head::parse(self.window.bytes()) {
+                Ok(head) => break head,
+                Err(NoHead::Damaged) => return Ok(Record::Damaged(start)),
+                Err(NoHead::Incomplete) if self.window.fill()? => {}
+                Err(NoHead::Incomplete) => {
+                    let left = self.window.bytes().len();
+                    self.offset += left as u64;
+                    return Ok(match left {
+                        0 => Record::End,
+                        _ => Record::Truncated(start),
+                    });
+                }
+            }
         };
+        let length = match usize::try_from(head.length) {
+            Ok(length) if head.is_packet && head.length <= self.limit => length,
+            _ => return self.skip(&head),
+        };
+        let whole = head.bytes + length;
+        // Grows with what is really there, not with what the length claims.
+        while self.window.bytes().len() < whole {
+            if !self.window.fill()? {
+                self.offset += self.window.bytes().len() as u64;
+                return Ok(Record::Truncated(start));
+            }
+        }
+        self.offset += whole as u64;
+        let range = self.window.consume(whole);
+        Ok(Record::Packet(start, range.start + head.bytes..range.end))
+    }
+
+    /// Skips a record without keeping it.
+    fn skip(&mut self, head: &Head) -> io::Result<Record> {
+        self.offset += head.bytes as u64;
+        self.window.consume(head.bytes);
+        let mut left = head.length;
+        while left > 0 {
+            let there = self.window.bytes().len();
+            let there = usize::try_from(left).map_or(there, |left| left.min(there));
+            self.window.consume(there);
+            self.offset += there as u64;
+            left -= there as u64;
+            if left > 0 && !self.window.fill()? {
+                return Ok(Record::Truncated(self.start));
+            }
+        }
+        Ok(match head.is_packet {
+            true => Record::TooLarge(self.start, head.length),
+            false => Record::Other,
+        })
+    }
+}
+
+impl Head {
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Self, NoHead> {
+        let (tag, digits) = varint(bytes)?;
         let (field, wire_type) = (tag >> 3, tag & 7);
         if field == 0 || field > u64::from(u32::MAX) {
-            return Ok(Record::Damaged(start));
+            return Err(NoHead::Damaged);
         }
-        let length = match wire_type {
-            0 => return self.skip_varint(start),
-            1 => 8,
-            5 => 4,
-            2 => match self.number()? {
-                Number::Value(length) if length <= MAX_PACKET_BYTES => length,
-                Number::Value(_) | Number::Malformed => return Ok(Record::Damaged(start)),
-                Number::End | Number::Truncated => return Ok(Record::Truncated(start)),
-            },
-            _ => return Ok(Record::Damaged(start)),
+        let mut head = Self {
+            bytes: digits,
+            is_packet: false,
+            length: 0,
         };
-        let is_packet = wire_type == 2 && field == u64::from(TRACE_PACKET);
-        let mut rest = (&mut self.input).take(length);
-        let is_read = is_packet && length <= self.limit;
-        let got = if is_read {
-            packet.clear();
-            // Grows with what is really there, not with what the length claims.
-            rest.read_to_end(packet)? as u64
-        } else {
-            io::copy(&mut rest, &mut io::sink())?
-        };
-        self.offset += got;
-        Ok(match got == length {
-            false => Record::Truncated(start),
-            true if is_read => Record::Packet(start),
-            true if is_packet => Record::TooLarge(start, length),
-            true => Record::Other,
-        })
-    }
-
-    fn skip_varint(&mut self, start: u64) -> io::Result<Record> {
-        Ok(match self.number()? {
-            Number::Value(_) => Record::Other,
-            Number::End | Number::Truncated => Record::Truncated(start),
-            Number::Malformed => Record::Damaged(start),
-        })
-    }
-
-    fn number(&mut self) -> io::Result<Number> {
-        let mut value = 0u64;
-        for i in 0..ferretto_wire::MAX_VARINT_LENGTH {
-            let Some(byte) = self.byte()? else {
-                return Ok(if i == 0 {
-                    Number::End
-                } else {
-                    Number::Truncated
-                });
-            };
-            value |= u64::from(byte & 0x7f) << (7 * i).min(63);
-            if byte & 0x80 == 0 {
-                return Ok(Number::Value(value));
-            }
-        }
-        Ok(Number::Malformed)
-    }
-
-    fn byte(&mut self) -> io::Result<Option<u8>> {
-        loop {
-            match self.input.fill_buf() {
-                Ok([]) => return Ok(None),
-                Ok([byte, ..]) => {
-                    let byte = *byte;
-                    self.input.consume(1);
-                    self.offset += 1;
-                    return Ok(Some(byte));
+        let rest = bytes.get(digits..).unwrap_or_default();
+        match wire_type {
+            0 => head.bytes += varint(rest)?.1,
+            1 => head.length = 8,
+            5 => head.length = 4,
+            2 => {
+                let (length, digits) = varint(rest)?;
+                if length > MAX_PACKET_BYTES {
+                    return Err(NoHead::Damaged);
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                head.bytes += digits;
+                head.length = length;
+                head.is_packet = field == TRACE_PACKET;
             }
+            _ => return Err(NoHead::Damaged),
         }
+        Ok(head)
     }
+}
+
+#[inline]
+fn varint(bytes: &[u8]) -> Result<(u64, usize), NoHead> {
+    decode_varint(bytes).ok_or(match bytes.len() {
+        ..MAX_VARINT_LENGTH => NoHead::Incomplete,
+        _ => NoHead::Damaged,
+    })
 }

@@ -7,12 +7,11 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use structured_zstd::decoding::errors::FrameDecoderError;
 use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
 
+use super::READ_BYTES;
 use crate::limits::Limits;
 
-/// Bytes read from a file at a time.
-const READ_BYTES: usize = 1 << 18;
 /// Bytes asked of a decoder at a time. The one for Zstandard keeps as many more than its window.
-const UNPACK_BYTES: usize = 1 << 16;
+pub(super) const UNPACK_BYTES: usize = 1 << 16;
 /// Bytes that tell how a file is compressed.
 const MAGIC_BYTES: usize = 4;
 
@@ -219,12 +218,12 @@ impl fmt::Debug for Inner {
 }
 
 impl Inner {
-    pub(super) fn new(kind: Kind, stream: Vec<u8>, window: u64) -> BufReader<Self> {
+    pub(super) fn new(kind: Kind, stream: Vec<u8>, window: u64) -> Self {
         let stream = Cursor::new(stream);
-        BufReader::new(match kind {
+        match kind {
             Kind::Deflate => Self::Deflate(ZlibDecoder::new(stream)),
             Kind::Zstd => Self::Zstd(Box::new(zstd(stream, window))),
-        })
+        }
     }
 }
 
