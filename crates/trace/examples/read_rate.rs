@@ -171,7 +171,7 @@ fn add_event(
         clock.write_timestamp(packet, clock.default_clock(), now);
         packet.nested(trace_packet::TRACK_EVENT, |body| {
             body.varint(track_event::TYPE, event % 2 + 1);
-            if event % 2 == 0 {
+            if event.is_multiple_of(2) {
                 body.varint(track_event::CATEGORY_IIDS, event % NAMES + 1);
                 body.varint(track_event::NAME_IID, event % NAMES + 1);
             }

@@ -13,19 +13,17 @@
 //! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
 #![forbid(unsafe_code)]
 
-mod damage;
 pub mod events;
 mod limits;
 pub mod lines;
+mod printable;
 mod problems;
 pub mod profile;
 mod reader;
 pub mod summary;
+mod threads;
 
-pub use damage::Damage;
-pub use limits::Limits;
+pub use limits::{Limits, MAX_PACKET_BYTES};
 pub use problems::Problems;
-pub use reader::{
-    Compression, MAX_PACKET_BYTES, Packet, ReadError, TraceReader, Truncated, Unpacking,
-};
+pub use reader::{Compression, Damage, Packet, ReadError, TraceReader, Truncated, Unpacking};
 pub use summary::{Summarizer, Summary, summarize, summarize_and_complete, summarize_within};

@@ -2,7 +2,8 @@
 
 pub(crate) use ferretto_format::budget::{Budget, entry_bytes};
 
-use crate::reader::MAX_PACKET_BYTES;
+/// Largest packet that is read at all; a longer length can only be damage.
+pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
 /// Memory that one reader may take, whatever the file holds.
 ///

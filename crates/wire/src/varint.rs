@@ -13,8 +13,8 @@ pub const MAX_NESTED_LENGTH: u32 = (1 << 28) - 1;
 #[inline]
 pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
-        [byte, ..] if byte < 0x80 => return Some((byte.into(), 1)),
-        [] => return None,
+        [a, ..] if a < 0x80 => return Some((a.into(), 1)),
+        [a, b, ..] if b < 0x80 => return Some((u64::from(a & 0x7f) | u64::from(b) << 7, 2)),
         _ => {}
     }
     let Some(eight) = bytes.first_chunk() else {

@@ -13,6 +13,9 @@ use super::fault::{Fault, FaultSink};
 /// Clocks beyond this number are not faults apart, so that memory stays bounded on any input.
 const MAX_CLOCKS: usize = 1 << 10;
 
+/// Clocks with ids below this number are looked up by them.
+const BUILTIN: usize = 64;
+
 /// A clock that the packets of one sequence use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SequenceClock {
@@ -36,18 +39,72 @@ struct Reading {
     unit: u64,
 }
 
-/// Clocks of a sequence alone, by number.
-type OfSequence = BTreeMap<u32, SequenceClock>;
+/// The clocks of a sequence alone: hardly ever more than two, and no more than there are [ids](SEQUENCE).
+#[derive(Debug, Default)]
+pub(super) struct SequenceClocks(Vec<(u32, SequenceClock)>);
+
+impl SequenceClocks {
+    fn get(&mut self, id: u32) -> Option<&mut SequenceClock> {
+        let mut clocks = self.0.iter_mut();
+        let (_, clock) = clocks.find(|(known, _)| *known == id)?;
+        Some(clock)
+    }
+
+    fn insert(&mut self, id: u32, clock: SequenceClock, budget: &Budget) {
+        if let Some(known) = self.get(id) {
+            *known = clock;
+        } else if budget.take(entry_bytes::<(u32, SequenceClock)>()) {
+            self.0.push((id, clock));
+        }
+    }
+}
 
 /// Clocks of all sequences.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Clocks {
-    /// How far boot time is ahead of each.
-    ahead: BTreeMap<u32, u64>,
+    /// How far boot time is ahead of each of the clocks with the lowest ids, and of others.
+    ahead_of_builtin: [Option<u64>; BUILTIN],
+    ahead_of_others: BTreeMap<u32, u64>,
+    /// The clock of packets that name none.
+    default: Option<u32>,
     start: Option<u64>,
+    is_converting: bool,
 }
 
 impl Clocks {
+    /// Returns clocks of which nothing is known. Times are converted to boot time, or else left as they were written.
+    pub(super) fn new(is_converting: bool) -> Self {
+        Self {
+            ahead_of_builtin: [None; BUILTIN],
+            ahead_of_others: BTreeMap::new(),
+            default: None,
+            start: None,
+            is_converting,
+        }
+    }
+
+    /// Returns the clock of packets that name none, and whose sequence names none: that of the whole trace.
+    pub fn default_clock(&self) -> u32 {
+        self.default.unwrap_or(BOOTTIME)
+    }
+
+    fn ahead_of(&self, clock: u32) -> Option<u64> {
+        match self.ahead_of_builtin.get(clock as usize) {
+            Some(ahead) => *ahead,
+            None => self.ahead_of_others.get(&clock).copied(),
+        }
+    }
+
+    fn set_ahead(&mut self, clock: u32, ahead: u64) {
+        if let Some(known) = self.ahead_of_builtin.get_mut(clock as usize) {
+            *known = Some(ahead);
+        } else if self.ahead_of_others.len() < MAX_CLOCKS
+            || self.ahead_of_others.contains_key(&clock)
+        {
+            self.ahead_of_others.insert(clock, ahead);
+        }
+    }
+
     /// Returns the boot time of the first snapshot, in nanoseconds.
     pub fn start(&self) -> Option<u64> {
         self.start
@@ -57,40 +114,43 @@ impl Clocks {
     pub(super) fn snapshot(
         &mut self,
         bytes: &[u8],
-        mut sequence: Option<(&mut OfSequence, &Budget)>,
+        mut sequence: Option<(&mut SequenceClocks, &Budget)>,
         faults: FaultSink<'_>,
     ) {
         let mut readings: Vec<Reading> = Vec::new();
-        let clocks = Fields::new(bytes).map_while(Result::ok);
-        for clock in clocks.filter(|field| field.number == clock_snapshot::CLOCKS) {
-            let reading = Reading::read(clock.as_bytes().unwrap_or_default());
-            if readings.iter().any(|other| other.clock == reading.clock) {
-                faults(Fault::SnapshotDuplicate);
-            } else if readings.len() < MAX_CLOCKS {
-                readings.push(reading);
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match field.number {
+                clock_snapshot::CLOCKS => {
+                    let reading = Reading::read(field.as_bytes().unwrap_or_default());
+                    if readings.iter().any(|other| other.clock == reading.clock) {
+                        faults(Fault::SnapshotDuplicate);
+                    } else if readings.len() < MAX_CLOCKS {
+                        readings.push(reading);
+                    }
+                }
+                clock_snapshot::PRIMARY_TRACE_CLOCK => {
+                    let primary = field.as_u32().filter(|clock| *clock != 0);
+                    self.default = self.default.or(primary);
+                }
+                _ => {}
             }
         }
         let of_all = |reading: &&Reading| !SEQUENCE.contains(&reading.clock);
         let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
         self.start = self.start.or(boot.map(|boot| boot.ns));
-        for reading in readings.iter().filter(of_all) {
-            if let Some(boot) = boot
-                && (self.ahead.len() < MAX_CLOCKS || self.ahead.contains_key(&reading.clock))
-            {
-                self.ahead
-                    .insert(reading.clock, boot.ns.wrapping_sub(reading.ns));
+        if let Some(boot) = boot {
+            for reading in readings.iter().filter(of_all) {
+                self.set_ahead(reading.clock, boot.ns.wrapping_sub(reading.ns));
             }
+            // A trace that names no clock is in boot time.
+            self.default = self.default.or(Some(BOOTTIME));
         }
         let other = boot.or_else(|| readings.iter().find(of_all));
         for reading in readings.iter().filter(|reading| !of_all(reading)) {
             match (&mut sequence, other) {
                 (None, _) => faults(Fault::SnapshotWithoutSequence),
                 (Some((sequence, budget)), Some(other)) => {
-                    if sequence.contains_key(&reading.clock)
-                        || budget.take(entry_bytes::<SequenceClock>())
-                    {
-                        sequence.insert(reading.clock, reading.beside(other));
-                    }
+                    sequence.insert(reading.clock, reading.beside(other), budget);
                 }
                 (Some(_), None) => {}
             }
@@ -105,7 +165,8 @@ impl Clocks {
     pub fn to_boot(&self, ns: u64, clock: u32) -> Result<u64, Fault> {
         let ahead = match clock {
             BOOTTIME => 0,
-            clock => *self.ahead.get(&clock).ok_or(Fault::UnknownClock)?,
+            _ if !self.is_converting => 0,
+            clock => self.ahead_of(clock).ok_or(Fault::UnknownClock)?,
         };
         let ns = ns.wrapping_add(ahead);
         i64::try_from(ns).map_err(|_| Fault::InvalidTime)?;
@@ -114,7 +175,7 @@ impl Clocks {
 
     /// A boot time in nanoseconds since 1970.
     pub fn boot_to_real(&self, ns: u64) -> Option<u64> {
-        let ahead = *self.ahead.get(&REALTIME)?;
+        let ahead = self.ahead_of(REALTIME)?;
         Some(ns.wrapping_sub(ahead))
     }
 
@@ -123,12 +184,12 @@ impl Clocks {
         &self,
         value: u64,
         clock: u32,
-        sequence: &mut OfSequence,
+        sequence: &mut SequenceClocks,
     ) -> Result<u64, Fault> {
         if !SEQUENCE.contains(&clock) {
             return self.to_boot(value, clock);
         }
-        let clock = sequence.get_mut(&clock).ok_or(Fault::UnknownClock)?;
+        let clock = sequence.get(clock).ok_or(Fault::UnknownClock)?;
         let (ns, clock) = clock.advance(value);
         self.to_boot(ns, clock)
     }
@@ -151,15 +212,24 @@ impl SequenceClock {
 
 impl Reading {
     fn read(bytes: &[u8]) -> Self {
-        let number = |field| Fields::find(field, bytes).and_then(|field| field.as_u64());
-        let unit = number(clock::UNIT_MULTIPLIER_NS).unwrap_or(1);
-        let unit = unit.max(1);
-        Self {
-            clock: number(clock::CLOCK_ID).unwrap_or(0) as u32,
-            ns: number(clock::TIMESTAMP).unwrap_or(0).wrapping_mul(unit),
-            is_incremental: number(clock::IS_INCREMENTAL).unwrap_or(0) != 0,
-            unit,
+        let mut reading = Self {
+            clock: 0,
+            ns: 0,
+            is_incremental: false,
+            unit: 1,
+        };
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let value = field.as_u64().unwrap_or(0);
+            match field.number {
+                clock::CLOCK_ID => reading.clock = value as u32,
+                clock::TIMESTAMP => reading.ns = value,
+                clock::IS_INCREMENTAL => reading.is_incremental = value != 0,
+                clock::UNIT_MULTIPLIER_NS => reading.unit = value.max(1),
+                _ => {}
+            }
         }
+        reading.ns = reading.ns.wrapping_mul(reading.unit);
+        reading
     }
 
     fn beside(&self, other: &Self) -> SequenceClock {

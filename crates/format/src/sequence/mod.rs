@@ -6,21 +6,22 @@
 
 mod clock;
 mod fault;
+mod interned;
 mod packet;
-
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+mod places;
 
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::Fields;
 
 pub use self::clock::Clocks;
 pub use self::fault::{Fault, FaultSink};
+pub use self::interned::{InternedEntry, InternedStrings, InternedTable};
 pub use self::packet::PacketHeader;
 
-use self::clock::SequenceClock;
+use self::clock::SequenceClocks;
+use self::places::SequencePlaces;
 use crate::budget::{Budget, entry_bytes};
-use crate::clock::BOOTTIME;
+use crate::clock::SEQUENCE;
 
 /// Sequences beyond this number are left out, so that memory stays in proportion on any input.
 const MAX_SEQUENCES: usize = 1 << 18;
@@ -43,7 +44,8 @@ pub trait SequenceState {
 /// The sequences of a trace, with their clocks and incremental state.
 #[derive(Debug)]
 pub struct SequenceReader<S> {
-    all: BTreeMap<u32, Sequence<S>>,
+    places: SequencePlaces,
+    all: Vec<Sequence<S>>,
     clocks: Clocks,
     budget: Budget,
 }
@@ -51,12 +53,12 @@ pub struct SequenceReader<S> {
 /// One writer.
 #[derive(Debug)]
 struct Sequence<S> {
+    id: u32,
     /// True if everything since the last new start is known.
     is_valid: bool,
     /// The clock of packets that name none.
     clock: Option<u32>,
-    /// Clocks of the sequence alone, by number.
-    clocks: BTreeMap<u32, SequenceClock>,
+    clocks: SequenceClocks,
     state: S,
 }
 
@@ -71,12 +73,42 @@ pub struct PacketContext<'a, S> {
     pub time: Option<Result<u64, Fault>>,
 }
 
+impl<'a, S> PacketContext<'a, S> {
+    /// Returns the same context for a shorter time.
+    pub fn reborrow(&mut self) -> PacketContext<'_, S> {
+        PacketContext {
+            state: self.state,
+            clocks: self.clocks,
+            time: self.time,
+        }
+    }
+
+    /// Returns the context of a reader of which the state is a part of this one.
+    pub fn of_part<P>(self, part: impl FnOnce(&'a mut S) -> &'a mut P) -> PacketContext<'a, P> {
+        PacketContext {
+            state: part(self.state),
+            clocks: self.clocks,
+            time: self.time,
+        }
+    }
+}
+
 impl<S: SequenceState> SequenceReader<S> {
-    /// Returns a reader that has seen nothing, and whose tables take from `budget`.
+    /// Returns a reader that has seen nothing, and whose tables take from `budget`. It converts times to boot time.
     pub fn new(budget: &Budget) -> Self {
+        Self::with_clocks(Clocks::new(true), budget)
+    }
+
+    /// Returns a reader that leaves times on the clocks by which they were written, where these are not those of a sequence.
+    pub fn without_conversion(budget: &Budget) -> Self {
+        Self::with_clocks(Clocks::new(false), budget)
+    }
+
+    fn with_clocks(clocks: Clocks, budget: &Budget) -> Self {
         Self {
-            all: BTreeMap::new(),
-            clocks: Clocks::default(),
+            places: SequencePlaces::default(),
+            all: Vec::new(),
+            clocks,
             budget: budget.clone(),
         }
     }
@@ -84,6 +116,32 @@ impl<S: SequenceState> SequenceReader<S> {
     /// Returns the clocks that all sequences share.
     pub fn clocks(&self) -> &Clocks {
         &self.clocks
+    }
+
+    /// Returns the clocks that all sequences share, when everything was read.
+    pub fn into_clocks(self) -> Clocks {
+        self.clocks
+    }
+
+    /// Returns the ids and states of all sequences, in the order of their first packets.
+    pub fn states(&self) -> impl Iterator<Item = (u32, &S)> {
+        self.all.iter().map(|one| (one.id, &one.state))
+    }
+
+    /// Returns the state of a sequence that has had a packet.
+    #[inline]
+    pub fn state_mut(&mut self, sequence: u32) -> Option<&mut S> {
+        let place = self.places.get(sequence)?;
+        self.all.get_mut(place).map(|one| &mut one.state)
+    }
+
+    /// Converts the timestamp of a packet of which [`read`](Self::read) could make nothing, if it is on a clock that
+    /// all sequences share.
+    pub fn shared_time(&self, packet: &PacketHeader<'_>) -> Option<Result<u64, Fault>> {
+        let default = (packet.sequence == 0).then(|| self.clocks.default_clock());
+        let clock = packet.clock.or(default)?;
+        let timestamp = packet.timestamp.filter(|_| !SEQUENCE.contains(&clock))?;
+        Some(self.clocks.to_boot(timestamp, clock))
     }
 
     /// Takes in what a packet says for later ones, and returns the context to read it in. `None` for a clock snapshot:
@@ -103,20 +161,12 @@ impl<S: SequenceState> SequenceReader<S> {
             }
             return Err(Fault::NoSequence);
         }
-        let is_full = self.all.len() >= MAX_SEQUENCES;
-        let budget = &self.budget;
-        let sequence = match self.all.entry(packet.sequence) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if is_full || !budget.take(entry_bytes::<Sequence<S>>()) => {
-                return Err(Fault::TooManySequences);
-            }
-            Entry::Vacant(new) => new.insert(Sequence {
-                is_valid: false,
-                clock: None,
-                clocks: BTreeMap::new(),
-                state: S::new(budget),
-            }),
+        let place = match self.places.get(packet.sequence) {
+            Some(place) => place,
+            None => self.add(packet.sequence)?,
         };
+        let sequence = self.all.get_mut(place).ok_or(Fault::TooManySequences)?;
+        let budget = &self.budget;
         sequence.update(packet, faults)?;
         if let Some(snapshot) = packet.snapshot {
             self.clocks
@@ -124,15 +174,35 @@ impl<S: SequenceState> SequenceReader<S> {
             return Ok(None);
         }
         // Every packet moves a clock that counts from the one before.
-        let clock = packet.clock.or(sequence.clock).unwrap_or(BOOTTIME);
-        let clocks = &mut sequence.clocks;
-        let to_boot = |value| self.clocks.packet_to_boot(value, clock, clocks);
-        let time = packet.timestamp.map(to_boot);
+        let time = packet.timestamp.map(|value| {
+            let clock = packet.clock.or(sequence.clock).filter(|clock| *clock != 0);
+            let clock = clock.unwrap_or_else(|| self.clocks.default_clock());
+            self.clocks
+                .packet_to_boot(value, clock, &mut sequence.clocks)
+        });
         Ok(Some(PacketContext {
             state: &mut sequence.state,
             clocks: &self.clocks,
             time,
         }))
+    }
+
+    #[cold]
+    fn add(&mut self, id: u32) -> Result<usize, Fault> {
+        let place = self.all.len();
+        let bytes = entry_bytes::<(u32, u32)>() + entry_bytes::<Sequence<S>>();
+        if place >= MAX_SEQUENCES || !self.budget.take(bytes) {
+            return Err(Fault::TooManySequences);
+        }
+        self.places.insert(id, place);
+        self.all.push(Sequence {
+            id,
+            is_valid: false,
+            clock: None,
+            clocks: SequenceClocks::default(),
+            state: S::new(&self.budget),
+        });
+        Ok(place)
     }
 }
 
@@ -142,7 +212,7 @@ impl<S: SequenceState> Sequence<S> {
             self.is_valid = true;
             self.clock = None;
             self.state.restart();
-        } else if packet.is_after_loss {
+        } else if !packet.loss.is_none() {
             self.is_valid = false;
         }
         if packet.needs_state && !self.is_valid {

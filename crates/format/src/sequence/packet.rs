@@ -3,6 +3,7 @@
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::{Field, Fields};
 
+use crate::Loss;
 use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
 /// The fields of a packet that matter whatever is in it.
@@ -16,12 +17,18 @@ pub struct PacketHeader<'a> {
     pub sequence: u32,
     /// The machine id; 0 is the host.
     pub machine: u32,
+    /// The user that wrote it, as the service saw it.
+    pub uid: Option<u32>,
+    /// The process that wrote it, as the service saw it.
+    pub pid: Option<i32>,
+    /// The reasons why packets are missing before it.
+    pub loss: Loss,
+    /// The service knows of none before it.
+    pub is_first: bool,
     /// Incremental state starts anew.
     pub is_cleared: bool,
     /// The packet relies on incremental state.
     pub needs_state: bool,
-    /// Packets are missing before it.
-    pub is_after_loss: bool,
     /// The encoded `InternedData`.
     pub interned: Option<&'a [u8]>,
     /// The encoded `TracePacketDefaults`.
@@ -32,20 +39,36 @@ pub struct PacketHeader<'a> {
 
 impl<'a> PacketHeader<'a> {
     /// Reads an encoded `TracePacket`, and gives all other fields to `content`. `None` if the packet is not well-formed.
-    pub fn read(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> Option<Self> {
+    #[inline]
+    pub fn read(bytes: &'a [u8], content: impl FnMut(Field<'a>)) -> Option<Self> {
+        let (header, is_whole) = Self::read_prefix(bytes, content);
+        is_whole.then_some(header)
+    }
+
+    /// Reads what of an encoded `TracePacket` is well-formed, and gives all other fields to `content`. Returns true if that
+    /// is all of it.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> (Self, bool) {
         let mut header = Self::default();
         let mut flags = 0;
+        let mut is_whole = true;
         for part in Fields::new(bytes) {
-            let part = part.ok()?;
+            let Ok(part) = part else {
+                is_whole = false;
+                break;
+            };
             let number = || part.as_u64().unwrap_or(0);
             match part.number {
                 field::TIMESTAMP => header.timestamp = part.as_u64(),
                 field::TIMESTAMP_CLOCK_ID => header.clock = part.as_u32(),
                 field::TRUSTED_PACKET_SEQUENCE_ID => header.sequence = number() as u32,
+                field::TRUSTED_UID => header.uid = part.as_u32(),
+                field::TRUSTED_PID => header.pid = part.as_u64().map(|pid| pid as i32),
                 field::MACHINE_ID => header.machine = number() as u32,
                 field::INCREMENTAL_STATE_CLEARED => header.is_cleared |= number() != 0,
                 field::SEQUENCE_FLAGS => flags = number(),
-                field::PREVIOUS_PACKET_DROPPED => header.is_after_loss = number() != 0,
+                field::PREVIOUS_PACKET_DROPPED => header.loss = Loss::from_bits(number() as u32),
+                field::FIRST_PACKET_ON_SEQUENCE => header.is_first = number() != 0,
                 field::INTERNED_DATA => header.interned = part.as_bytes(),
                 field::TRACE_PACKET_DEFAULTS => header.defaults = part.as_bytes(),
                 field::CLOCK_SNAPSHOT => header.snapshot = part.as_bytes(),
@@ -54,7 +77,7 @@ impl<'a> PacketHeader<'a> {
         }
         header.is_cleared |= flags & INCREMENTAL_STATE_CLEARED != 0;
         header.needs_state = flags & NEEDS_INCREMENTAL_STATE != 0;
-        Some(header)
+        (header, is_whole)
     }
 
     /// Returns true if it says something for later packets of its sequence, or relies on earlier ones.

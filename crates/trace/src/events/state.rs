@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use ferretto_format::sequence::{Fault, FaultSink, SequenceState};
+use ferretto_format::sequence::{Fault, FaultSink, InternedEntry, InternedStrings, SequenceState};
 use ferretto_proto::fields::{trace_packet_defaults, track_event_defaults};
 use ferretto_wire::Fields;
 
@@ -22,8 +22,9 @@ pub(super) const MAX_EXTRA: usize = 64;
 #[derive(Debug)]
 pub(crate) struct State {
     budget: Budget,
-    /// What the dictionary takes.
+    /// What the sums of counters take.
     taken: usize,
+    interned: InternedStrings,
     /// What the event at hand may still take.
     room: Cell<usize>,
     /// What holds until the next new start.
@@ -36,7 +37,6 @@ pub(crate) struct State {
 /// What holds until the next new start.
 #[derive(Debug, Default)]
 pub(crate) struct Incremental {
-    interned: HashMap<(u32, u64), Vec<u8>>,
     pub(super) track: Option<u64>,
     pub(super) extra_tracks: Vec<u64>,
     pub(super) extra_double_tracks: Vec<u64>,
@@ -49,6 +49,7 @@ impl SequenceState for State {
         Self {
             budget: budget.clone(),
             taken: 0,
+            interned: InternedStrings::new(budget),
             room: Cell::new(0),
             incremental: Incremental::default(),
             thread: None,
@@ -59,6 +60,7 @@ impl SequenceState for State {
     fn restart(&mut self) {
         self.budget.give_back(self.taken);
         self.taken = 0;
+        self.interned.clear();
         self.incremental = Incremental::default();
     }
 
@@ -75,29 +77,14 @@ impl SequenceState for State {
     }
 
     fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
-        for table in Fields::new(interned).map_while(Result::ok) {
-            let Some(entry) = table.as_bytes() else {
-                continue;
-            };
-            let iid = Fields::find(1, entry).and_then(|iid| iid.as_u64());
-            let Some(iid) = iid.filter(|iid| *iid != 0) else {
+        for entry in InternedEntry::all(interned) {
+            if entry.iid == 0 {
                 faults(Fault::EntryWithoutIid);
                 continue;
-            };
-            let content = Fields::find(2, entry)
-                .and_then(|content| content.as_bytes())
-                .unwrap_or(entry);
-            match self.incremental.interned.entry((table.number, iid)) {
-                Entry::Occupied(known) if known.get() != content => faults(Fault::Redefined),
-                Entry::Occupied(_) => {}
-                Entry::Vacant(new) => {
-                    let bytes = content.len() + entry_bytes::<((u32, u64), Vec<u8>)>();
-                    if self.budget.take(bytes) {
-                        self.taken += bytes;
-                        new.insert(content.to_vec());
-                    }
-                }
             }
+            let content = entry.string.unwrap_or(entry.bytes);
+            self.interned
+                .define(entry.table, entry.iid, content, faults);
         }
     }
 }
@@ -160,9 +147,9 @@ impl State {
         }
     }
 
-    /// The text with this number in a table of `InternedData`.
+    /// Returns the text with this iid in a table of `InternedData`.
     pub(super) fn text(&self, table: u32, iid: u64, problems: &mut Problems) -> Option<String> {
-        let Some(entry) = self.incremental.interned.get(&(table, iid)) else {
+        let Some(entry) = self.interned.get(table, iid) else {
             problems.add(Problem::NotDefined);
             return None;
         };

@@ -17,11 +17,10 @@ use ferretto_wire::Fields;
 use self::kernel::Kernel;
 use self::order::Order;
 use self::tasks::Tasks;
-use crate::damage::Damage;
 use crate::events::{Event, EventReader, Kind, Number, Tracks};
 use crate::limits::Limits;
-use crate::profile::{Decoder, Profile, Sample};
-use crate::reader::{ReadError, TraceReader};
+use crate::profile::{Profile, Sample, SampleReader};
+use crate::reader::{Damage, ReadError, TraceReader};
 use crate::summary::ThreadNames;
 
 /// Functions of a callstack that are printed.
@@ -71,13 +70,14 @@ impl Resolver {
         // This, the samples of the second reading, and the lines that are put in order.
         let limits = limits.half().half();
         let mut packets = TraceReader::with_limits(input, limits);
-        let mut decoder = Decoder::new(&limits.budget());
+        let mut samples = SampleReader::new(&limits.budget());
         let mut names = ThreadNames::new(&limits.budget());
         packets.read_all(|packet| {
-            decoder.add(packet.bytes);
+            samples.add(packet.bytes, |_| {});
             names.add(packet.bytes);
         })?;
-        let profile = Profile::new(decoder, names.finish());
+        let (decoder, clocks) = samples.finish();
+        let profile = Profile::new(decoder, clocks, names.finish());
         Ok(Self { profile, limits })
     }
 
@@ -92,7 +92,7 @@ impl Resolver {
             tasks: Tasks::new(&self.profile),
             profile: &self.profile,
             // Numbers callstacks as it did the first time.
-            decoder: Decoder::new(&self.limits.budget()),
+            samples: SampleReader::new(&self.limits.budget()),
             events: EventReader::with_limits(self.limits),
             kernel: Kernel::default(),
             order: Order::new(self.limits, out),
@@ -114,7 +114,7 @@ impl Resolver {
 struct Printer<'a, W> {
     tasks: Tasks<'a>,
     profile: &'a Profile,
-    decoder: Decoder,
+    samples: SampleReader,
     events: EventReader,
     kernel: Kernel,
     order: Order<'a, W>,
@@ -148,7 +148,7 @@ impl<W: Write> Printer<'_, W> {
             let line = event_line(&self.tasks, self.events.tracks(), machine, pid, &event);
             self.order.add(event.time.unwrap_or(0), line);
         }
-        if is_sample && let Some(sample) = self.decoder.add(packet) {
+        if is_sample && let Some(sample) = self.samples.add(packet, |_| {}) {
             let line = sample_line(&self.tasks, self.profile, &sample);
             self.order.add(sample.time, line);
         }

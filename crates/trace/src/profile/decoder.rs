@@ -1,6 +1,8 @@
 //! From packets to samples.
 
-use ferretto_format::sequence::{Fault, FaultSink, PacketHeader, SequenceReader, SequenceState};
+use ferretto_format::sequence::{
+    Clocks, Fault, FaultSink, PacketContext, PacketHeader, SequenceReader, SequenceState,
+};
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::{Field, Fields};
@@ -18,15 +20,15 @@ const SESSION_BYTES: usize = 4 << 10;
 /// Longest defaults that are kept, in bytes.
 const MAX_DEFAULTS: usize = 1 << 16;
 
-/// What the packets of one writer left behind.
+/// The incremental state of a sequence of samples.
 #[derive(Debug)]
-struct State {
+pub(crate) struct SampleState {
     defaults: Vec<u8>,
     interned: Interned,
     session: Option<SessionId>,
 }
 
-impl SequenceState for State {
+impl SequenceState for SampleState {
     fn new(budget: &Budget) -> Self {
         Self {
             defaults: Vec::new(),
@@ -49,27 +51,28 @@ impl SequenceState for State {
     }
 }
 
-/// What the samples of all writers mean.
+/// The sessions, callstacks and symbols of a trace, as its samples tell of them.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub(super) budget: Budget,
-    sequences: SequenceReader<State>,
     pub(super) sessions: Vec<Session>,
     pub(super) tables: Tables,
     pub(super) symbols: Symbols,
     pub(super) problems: Problems,
 }
 
-/// What a packet is about.
-#[derive(Default)]
-struct Content<'a> {
+/// The fields of a packet that concern samples.
+#[derive(Debug, Default)]
+pub(crate) struct SampleContent<'a> {
     symbols: Option<&'a [u8]>,
     perf: Option<&'a [u8]>,
     stack: Option<&'a [u8]>,
 }
 
-impl<'a> Content<'a> {
-    fn take(&mut self, part: &Field<'a>) {
+impl<'a> SampleContent<'a> {
+    /// Keeps a field if it concerns samples.
+    #[inline]
+    pub(crate) fn take(&mut self, part: &Field<'a>) {
         match part.number {
             field::MODULE_SYMBOLS => self.symbols = part.as_bytes(),
             field::PERF_SAMPLE => self.perf = part.as_bytes(),
@@ -91,11 +94,10 @@ impl<'a> Content<'a> {
 }
 
 impl Decoder {
-    /// One that has seen nothing.
+    /// Returns one that has seen nothing.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
-            sequences: SequenceReader::new(budget),
             sessions: Vec::new(),
             tables: Tables::new(budget),
             symbols: Symbols::new(budget),
@@ -103,37 +105,30 @@ impl Decoder {
         }
     }
 
-    /// When the trace begins, in nanoseconds of boot time, once the first clock snapshot was read.
-    pub(super) fn start(&self) -> Option<u64> {
-        self.sequences.clocks().start()
+    /// Notes a fault of a packet that leaves the rest of it valid.
+    pub(crate) fn note(&mut self, fault: Fault) {
+        // What is wrong with clocks is not the matter here.
+        if fault == Fault::Redefined {
+            self.problems.add(Problem::Redefined);
+        }
     }
 
-    /// A boot time in nanoseconds since 1970, if the trace has both clocks.
-    pub(super) fn wall_time(&self, ns: u64) -> Option<u64> {
-        self.sequences.clocks().boot_to_real(ns)
+    /// Notes a packet that is not well-formed.
+    pub(crate) fn note_malformed(&mut self) {
+        self.problems.add(Problem::MalformedPacket);
     }
 
-    /// Reads one encoded `TracePacket` and returns the sample in it.
-    pub(crate) fn add(&mut self, packet: &[u8]) -> Option<Sample> {
-        let mut content = Content::default();
-        let Some(packet) = PacketHeader::read(packet, |part| content.take(&part)) else {
-            self.problems.add(Problem::MalformedPacket);
-            return None;
-        };
+    /// Reads a packet and returns the sample in it.
+    pub(crate) fn add(
+        &mut self,
+        packet: &PacketHeader<'_>,
+        content: &SampleContent<'_>,
+        context: Result<Option<PacketContext<'_, SampleState>>, Fault>,
+    ) -> Option<Sample> {
         if let Some(symbols) = content.symbols {
             self.symbols.add(symbols, &mut self.tables);
         }
-        self.sample(&packet, &content)
-    }
-
-    fn sample(&mut self, packet: &PacketHeader<'_>, content: &Content<'_>) -> Option<Sample> {
         let problems = &mut self.problems;
-        let context = self.sequences.read(packet, &mut |fault| {
-            // What is wrong with clocks is not the matter here.
-            if fault == Fault::Redefined {
-                problems.add(Problem::Redefined);
-            }
-        });
         let context = match context {
             Ok(context) => context?,
             Err(fault) => {
@@ -142,7 +137,7 @@ impl Decoder {
                 return None;
             }
         };
-        let State {
+        let SampleState {
             defaults,
             interned,
             session,
@@ -212,6 +207,55 @@ fn profile_defaults(defaults: &[u8]) -> Vec<u8> {
             }
         }
     })
+}
+
+/// Reads the samples of a trace, packet by packet.
+#[derive(Debug)]
+pub(crate) struct SampleReader {
+    pub(super) decoder: Decoder,
+    sequences: SequenceReader<SampleState>,
+}
+
+impl SampleReader {
+    /// Returns a reader that has seen nothing.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            decoder: Decoder::new(budget),
+            sequences: SequenceReader::new(budget),
+        }
+    }
+
+    /// Returns the clocks of the trace.
+    pub(super) fn clocks(&self) -> &Clocks {
+        self.sequences.clocks()
+    }
+
+    /// Reads an encoded `TracePacket` and returns the sample in it. Its other fields are given to `also`.
+    pub(crate) fn add<'a>(
+        &mut self,
+        packet: &'a [u8],
+        mut also: impl FnMut(&Field<'a>),
+    ) -> Option<Sample> {
+        let mut content = SampleContent::default();
+        let header = PacketHeader::read(packet, |part| {
+            content.take(&part);
+            also(&part);
+        });
+        let Some(header) = header else {
+            self.decoder.note_malformed();
+            return None;
+        };
+        let decoder = &mut self.decoder;
+        let context = self
+            .sequences
+            .read(&header, &mut |fault| decoder.note(fault));
+        self.decoder.add(&header, &content, context)
+    }
+
+    /// Returns what the samples mean.
+    pub(crate) fn finish(self) -> (Decoder, Clocks) {
+        (self.decoder, self.sequences.into_clocks())
+    }
 }
 
 /// Why a sample is lost with its packet.

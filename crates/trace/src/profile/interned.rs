@@ -1,16 +1,14 @@
 //! What the numbers in the samples of one writer stand for.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use ferretto_format::sequence::{Fault, FaultSink};
-use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
+use ferretto_format::sequence::{Fault, FaultSink, InternedEntry, InternedStrings, InternedTable};
+use ferretto_proto::fields::{callstack, frame, interned_data, mapping};
 use ferretto_wire::Fields;
 
 use super::problem::{Problem, Problems};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId, Tables};
-use crate::limits::{Budget, entry_bytes};
+use crate::limits::Budget;
 
 /// Frames of a callstack beyond this number are left out.
 const MAX_DEPTH: usize = 1 << 13;
@@ -41,111 +39,99 @@ struct RawFrame {
     kind: FrameKind,
 }
 
-/// The dictionaries of one writer since its last new start.
+/// An entry, and what it is in the tables of the trace once it was used.
+#[derive(Debug)]
+struct Defined<T, I> {
+    raw: T,
+    known: Option<Option<I>>,
+}
+
+/// The interned data of one sequence since its last new start.
 #[derive(Debug)]
 pub(super) struct Interned {
     budget: Budget,
-    /// What all of it takes.
+    /// The memory that entries take other than strings.
     taken: usize,
-    /// Strings by table and number: build ids, paths, source files, functions.
-    strings: HashMap<(u32, u64), Box<[u8]>>,
-    mappings: HashMap<u64, RawMapping>,
-    frames: HashMap<u64, RawFrame>,
-    callstacks: HashMap<u64, Box<[u64]>>,
-    /// Contexts and descriptions of the common format, encoded.
-    contexts: HashMap<(u32, u64), Box<[u8]>>,
-    known_mappings: HashMap<u64, Option<MappingId>>,
-    known_frames: HashMap<u64, Option<FrameId>>,
-    known_stacks: HashMap<u64, Option<StackId>>,
+    /// Build ids, paths, source files and functions; contexts and descriptions of the common format, encoded.
+    strings: InternedStrings,
+    mappings: InternedTable<Defined<RawMapping, MappingId>>,
+    frames: InternedTable<Defined<RawFrame, FrameId>>,
+    callstacks: InternedTable<Defined<Box<[u64]>, StackId>>,
 }
 
 /// Notes a definition; the first one holds. `bytes` is what the value takes beside itself. Returns what was taken.
-fn define<K: Eq + std::hash::Hash, V: PartialEq>(
-    table: &mut HashMap<K, V>,
-    key: K,
-    value: V,
+fn define<T: PartialEq, I>(
+    table: &mut InternedTable<Defined<T, I>>,
+    iid: u64,
+    raw: T,
     (bytes, budget): (usize, &Budget),
     faults: FaultSink<'_>,
 ) -> usize {
-    // What stands for it when it is used, too.
-    let bytes = bytes + entry_bytes::<(K, V)>() + entry_bytes::<(u64, Option<StackId>)>();
-    match table.entry(key) {
-        Entry::Vacant(entry) => {
-            if !budget.take(bytes) {
-                return 0;
-            }
-            entry.insert(value);
-            return bytes;
+    if let Some(known) = table.get(iid) {
+        if known.raw != raw {
+            faults(Fault::Redefined);
         }
-        Entry::Occupied(entry) if *entry.get() != value => faults(Fault::Redefined),
-        Entry::Occupied(_) => {}
+        return 0;
     }
-    0
-}
-
-fn number(field: u32, entry: &[u8]) -> u64 {
-    let found = Fields::find(field, entry);
-    found.and_then(|found| found.as_u64()).unwrap_or(0)
+    let bytes = bytes + InternedTable::<Defined<T, I>>::ENTRY_BYTES;
+    if !budget.take(bytes) {
+        return 0;
+    }
+    table.insert(iid, Defined { raw, known: None });
+    bytes
 }
 
 impl Interned {
-    /// None yet.
+    /// Returns tables without entries.
     pub(super) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
             taken: 0,
-            strings: HashMap::new(),
-            mappings: HashMap::new(),
-            frames: HashMap::new(),
-            callstacks: HashMap::new(),
-            contexts: HashMap::new(),
-            known_mappings: HashMap::new(),
-            known_frames: HashMap::new(),
-            known_stacks: HashMap::new(),
+            strings: InternedStrings::new(budget),
+            mappings: InternedTable::default(),
+            frames: InternedTable::default(),
+            callstacks: InternedTable::default(),
         }
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
-        let budget = self.budget.clone();
-        budget.give_back(self.taken);
-        *self = Self::new(&budget);
+        self.budget.give_back(std::mem::take(&mut self.taken));
+        self.strings.clear();
+        self.mappings.clear();
+        self.frames.clear();
+        self.callstacks.clear();
     }
 
-    /// Reads an `InternedData`.
+    /// Reads an `InternedData`. Zero is an iid like any other.
     pub(super) fn read(&mut self, bytes: &[u8], faults: FaultSink<'_>) {
-        let budget = self.budget.clone();
-        let budget = &budget;
-        for table in Fields::new(bytes).map_while(Result::ok) {
-            let Some(entry) = table.as_bytes() else {
-                continue;
-            };
-            // All of them have it as field 1. Zero is a number here like any other.
-            let iid = number(interned_string::IID, entry);
-            self.taken += match table.number {
+        for InternedEntry {
+            table,
+            iid,
+            bytes: entry,
+            string,
+        } in InternedEntry::all(bytes)
+        {
+            let budget = &self.budget;
+            self.taken += match table {
                 interned_data::BUILD_IDS
                 | interned_data::MAPPING_PATHS
                 | interned_data::SOURCE_PATHS
                 | interned_data::FUNCTION_NAMES => {
-                    let text = Fields::find(interned_string::STR, entry);
-                    let text = text.and_then(|text| text.as_bytes()).unwrap_or_default();
+                    let text = string.unwrap_or_default();
                     let text = &text[..text.len().min(MAX_TEXT)];
-                    let key = (table.number, iid);
-                    let room = (text.len(), budget);
-                    define(&mut self.strings, key, text.into(), room, faults)
+                    self.strings.define(table, iid, text, faults);
+                    0
                 }
                 interned_data::MAPPINGS => {
                     let mapping = read_mapping(entry);
                     let room = (8 * mapping.path.len(), budget);
                     define(&mut self.mappings, iid, mapping, room, faults)
                 }
-                interned_data::FRAMES => define(
-                    &mut self.frames,
-                    iid,
-                    read_frame(entry),
-                    (0, budget),
-                    faults,
-                ),
+                interned_data::FRAMES => {
+                    let frame = read_frame(entry);
+                    define(&mut self.frames, iid, frame, (0, budget), faults)
+                }
                 interned_data::CALLSTACKS => {
                     let callstack = read_callstack(entry);
                     let room = (8 * callstack.len(), budget);
@@ -154,10 +140,9 @@ impl Interned {
                 interned_data::STACK_SAMPLE_TASK_CONTEXTS
                 | interned_data::STACK_SAMPLE_EXECUTION_CONTEXTS
                 | interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS => {
-                    let key = (table.number, iid);
                     let entry = &entry[..entry.len().min(MAX_TEXT)];
-                    let room = (entry.len(), budget);
-                    define(&mut self.contexts, key, entry.into(), room, faults)
+                    self.strings.define(table, iid, entry, faults);
+                    0
                 }
                 _ => 0,
             };
@@ -166,11 +151,11 @@ impl Interned {
 
     /// An entry of one of the tables of the common format.
     pub(super) fn context(&self, table: u32, iid: u64, problems: &mut Problems) -> Option<&[u8]> {
-        let entry = self.contexts.get(&(table, iid));
+        let entry = self.strings.get(table, iid);
         if entry.is_none() {
             problems.add(Problem::UnknownContext);
         }
-        entry.map(|entry| &**entry)
+        entry
     }
 
     /// The callstack with this number.
@@ -180,22 +165,22 @@ impl Interned {
         tables: &mut Tables,
         problems: &mut Problems,
     ) -> Option<StackId> {
-        if let Some(known) = self.known_stacks.get(&iid) {
-            return *known;
-        }
-        let Some(numbers) = self.callstacks.remove(&iid) else {
+        let Some(callstack) = self.callstacks.get_mut(iid) else {
             problems.add(Problem::UnknownCallstack);
             return None;
         };
-        if numbers.is_empty() {
+        if let Some(known) = callstack.known {
+            return known;
+        }
+        // It is put back, so that another definition is noticed.
+        let frame_iids = std::mem::take(&mut callstack.raw);
+        if frame_iids.is_empty() {
             problems.add(Problem::EmptyCallstack);
         }
-        let frames: Vec<FrameId> = numbers
+        let frames: Vec<FrameId> = frame_iids
             .iter()
             .filter_map(|frame| self.frame(*frame, tables, problems))
             .collect();
-        // It stays, so that another definition is noticed.
-        self.callstacks.insert(iid, numbers);
         let stack = match frames.is_empty() {
             true => None,
             false => {
@@ -206,18 +191,21 @@ impl Interned {
                 stack
             }
         };
-        self.known_stacks.insert(iid, stack);
+        if let Some(callstack) = self.callstacks.get_mut(iid) {
+            callstack.raw = frame_iids;
+            callstack.known = Some(stack);
+        }
         stack
     }
 
     fn frame(&mut self, iid: u64, tables: &mut Tables, problems: &mut Problems) -> Option<FrameId> {
-        if let Some(known) = self.known_frames.get(&iid) {
-            return *known;
-        }
-        let Some(raw) = self.frames.get(&iid) else {
+        let Some(Defined { raw, known }) = self.frames.get(iid) else {
             problems.add(Problem::UnknownFrame);
             return None;
         };
+        if let Some(known) = known {
+            return *known;
+        }
         let (mapping, function, source) = (raw.mapping, raw.function, raw.source);
         let (rel_pc, line, kind) = (raw.rel_pc, raw.line, raw.kind);
         let frame = Frame {
@@ -232,7 +220,9 @@ impl Interned {
         if frame.is_none() {
             problems.add(Problem::TooMany);
         }
-        self.known_frames.insert(iid, frame);
+        if let Some(defined) = self.frames.get_mut(iid) {
+            defined.known = Some(frame);
+        }
         frame
     }
 
@@ -243,19 +233,18 @@ impl Interned {
         tables: &mut Tables,
         problems: &mut Problems,
     ) -> Option<MappingId> {
-        if let Some(known) = self.known_mappings.get(&iid) {
-            return *known;
-        }
-        let Some(raw) = self.mappings.get(&iid) else {
+        let Some(Defined { raw, known }) = self.mappings.get(iid) else {
             if iid != 0 {
                 problems.add(Problem::UnknownMapping);
             }
             return None;
         };
+        if let Some(known) = known {
+            return *known;
+        }
         let mut path = String::new();
         for part in &raw.path {
-            let key = (interned_data::MAPPING_PATHS, *part);
-            match self.strings.get(&key) {
+            match self.strings.get(interned_data::MAPPING_PATHS, *part) {
                 Some(part) if path.len() + part.len() > MAX_PATH => {
                     problems.add(Problem::TooMany);
                     break;
@@ -273,8 +262,8 @@ impl Interned {
             .unwrap_or(&path);
         let build_id = match raw.build_id {
             0 => &[][..],
-            iid => match self.strings.get(&(interned_data::BUILD_IDS, iid)) {
-                Some(build_id) => &**build_id,
+            iid => match self.strings.get(interned_data::BUILD_IDS, iid) {
+                Some(build_id) => build_id,
                 None => {
                     problems.add(Problem::UnknownString);
                     &[]
@@ -297,7 +286,9 @@ impl Interned {
             true => None,
             false => tables.add_mapping(mapping),
         };
-        self.known_mappings.insert(iid, mapping);
+        if let Some(defined) = self.mappings.get_mut(iid) {
+            defined.known = Some(mapping);
+        }
         mapping
     }
 
@@ -309,8 +300,8 @@ impl Interned {
         tables: &mut Tables,
         problems: &mut Problems,
     ) -> Option<Arc<str>> {
-        match self.strings.get(&(table, iid)) {
-            Some(text) if text.is_empty() => None,
+        match self.strings.get(table, iid) {
+            Some([]) => None,
             Some(text) => Some(tables.text(text)),
             None if iid == 0 => None,
             None => {

@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::Arc;
 
+use ferretto_format::sequence::Clocks;
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
 
@@ -53,18 +54,17 @@ pub use self::session::{Event, Interval, Session, SessionId};
 pub use self::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId};
 pub use self::unwind::{SkipReason, UnwindError};
 
-pub(crate) use self::decoder::Decoder;
+pub(crate) use self::decoder::{Decoder, SampleContent, SampleReader, SampleState};
 
 use self::function::Functions;
-use crate::damage::Damage;
 use crate::limits::Limits;
-use crate::reader::{ReadError, TraceReader};
-use crate::summary::Threads;
+use crate::reader::{Damage, ReadError, TraceReader};
+use crate::threads::Threads;
 
 /// Reads the samples of a trace packet by packet.
 #[derive(Debug)]
 pub struct ProfileReader {
-    decoder: Decoder,
+    samples: SampleReader,
     threads: Threads,
 }
 
@@ -84,42 +84,46 @@ impl ProfileReader {
     pub fn with_limits(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
-            decoder: Decoder::new(&budget),
+            samples: SampleReader::new(&budget),
             threads: Threads::new(&budget),
         }
     }
 
     /// Counts for its samples, within the same limits.
     pub fn counts(&self, selection: Selection) -> StackCounts {
-        StackCounts::within(selection, &self.decoder.budget)
+        StackCounts::within(selection, &self.samples.decoder.budget)
     }
 
     /// Reads one encoded `TracePacket` and returns the sample in it.
     pub fn add(&mut self, packet: &[u8]) -> Option<Sample> {
-        for part in Fields::new(packet).map_while(Result::ok) {
+        let mut tree = None;
+        let sample = self.samples.add(packet, |part| {
             if part.number == field::PROCESS_TREE {
-                let machine = Fields::find(field::MACHINE_ID, packet);
-                let machine = machine.and_then(|id| id.as_u32()).unwrap_or(0);
-                self.threads
-                    .process_tree(machine, part.as_bytes().unwrap_or_default());
+                tree = part.as_bytes();
             }
+        });
+        if let Some(tree) = tree {
+            let machine = Fields::find(field::MACHINE_ID, packet);
+            let machine = machine.and_then(|id| id.as_u32()).unwrap_or(0);
+            self.threads.process_tree(machine, tree);
         }
-        self.decoder.add(packet)
+        sample
     }
 
     /// When the trace begins, in nanoseconds of boot time, once the first clock snapshot was read.
     pub fn start(&self) -> Option<u64> {
-        self.decoder.start()
+        self.samples.clocks().start()
     }
 
     /// What a session is known to be so far.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.decoder.sessions.get(id.0 as usize)
+        self.samples.decoder.sessions.get(id.0 as usize)
     }
 
     /// What the samples mean.
     pub fn finish(self) -> Profile {
-        Profile::new(self.decoder, self.threads)
+        let (decoder, clocks) = self.samples.finish();
+        Profile::new(decoder, clocks, self.threads)
     }
 }
 
@@ -161,6 +165,7 @@ pub fn read_profile_within(
 #[derive(Debug)]
 pub struct Profile {
     decoder: Decoder,
+    clocks: Clocks,
     threads: Threads,
     functions: Functions,
 }
@@ -181,11 +186,12 @@ pub struct Module {
 }
 
 impl Profile {
-    pub(crate) fn new(mut decoder: Decoder, threads: Threads) -> Self {
+    pub(crate) fn new(mut decoder: Decoder, clocks: Clocks, threads: Threads) -> Self {
         decoder.check();
         let functions = Functions::resolve(&decoder.tables, &decoder.symbols);
         Self {
             decoder,
+            clocks,
             threads,
             functions,
         }

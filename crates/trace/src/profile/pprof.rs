@@ -141,9 +141,9 @@ impl Writer<'_> {
             _ => 0,
         };
         out.varint(profile_field::PERIOD, period);
-        let decoder = &self.profile.decoder;
-        if let Some((begin, end)) = counts.span(decoder.start()) {
-            if let Some(time) = decoder.wall_time(begin) {
+        let clocks = &self.profile.clocks;
+        if let Some((begin, end)) = counts.span(clocks.start()) {
+            if let Some(time) = clocks.boot_to_real(begin) {
                 out.varint(profile_field::TIME_NANOS, time);
             }
             out.varint(profile_field::DURATION_NANOS, end - begin);

@@ -10,6 +10,7 @@ use ferretto_proto::fields::{
 use ferretto_wire::Fields;
 
 use super::unwind::SkipReason;
+use crate::printable::printable;
 
 /// CPUs beyond this number are not told apart.
 const MAX_CPUS: usize = 1 << 12;
@@ -315,9 +316,4 @@ pub(super) fn described(bytes: &[u8]) -> Event {
         event.unit = text;
     }
     event
-}
-
-/// A name for people: lossy UTF-8 without control characters, cut at 256 bytes.
-fn printable(bytes: &[u8]) -> String {
-    crate::summary::printable(bytes)
 }

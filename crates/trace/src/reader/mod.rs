@@ -1,25 +1,24 @@
 //! Packets of a trace, streamed from any reader.
 
+mod damage;
+mod error;
 mod records;
 mod unpack;
 mod window;
 
-use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::{Field, Fields};
 
+pub use self::damage::Damage;
+pub use self::error::{ReadError, Truncated};
 pub use self::unpack::{Compression, Unpacking};
 
 use self::records::{Record, Records};
 use self::unpack::{Inner, Kind, UNPACK_BYTES, needed_window};
-use crate::damage::Damage;
 use crate::limits::Limits;
-
-/// Largest packet that is read at all; a longer length can only be damage.
-pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
 /// Bytes read from a file at a time.
 const READ_BYTES: usize = 1 << 18;
@@ -41,104 +40,9 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A last record that the file does not hold completely, as a killed recorder leaves it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Truncated {
-    /// Where the incomplete record begins, in bytes.
-    pub offset: u64,
-}
-
-/// Why no further packet could be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// Reading the file failed.
-    #[error("reading failed at byte {offset}")]
-    Io {
-        /// How far reading got.
-        offset: u64,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file begins with something that no trace begins with.
-    #[error("this is not a Perfetto trace{}", Hint(.0))]
-    NotATrace([u8; 4]),
-    /// What stands at this offset is not a record of a trace. Everything before it has been delivered.
-    #[error("the trace is damaged at byte {offset}; what follows cannot be read")]
-    Damaged {
-        /// Where the damage begins.
-        offset: u64,
-    },
-    /// A compressed packet does not unpack. Reading may go on behind it.
-    #[error("the compressed packet at byte {offset} is damaged")]
-    DamagedCompression {
-        /// Where the compressed packet begins.
-        offset: u64,
-    },
-    /// A packet is larger than [`Limits`] allow. Reading may go on behind it.
-    #[error(
-        "the packet at byte {offset} is left out: it has {bytes} bytes, and {limit} of one fit into memory"
-    )]
-    PacketTooLarge {
-        /// Where it begins, or the compressed packet it is in.
-        offset: u64,
-        /// How large it is.
-        bytes: u64,
-        /// How large it may be.
-        limit: u64,
-    },
-    /// What is compressed cannot be unpacked within [`Limits`]. Reading may go on behind it, if it is a packet.
-    #[error(
-        "what is compressed at byte {offset} is left out: unpacking it takes {bytes} bytes, and {limit} are allowed"
-    )]
-    WindowTooLarge {
-        /// The place where it begins.
-        offset: u64,
-        /// How much memory it takes.
-        bytes: u64,
-        /// How much it may.
-        limit: u64,
-        /// True if it is the whole file.
-        is_file: bool,
-    },
-}
-
-impl ReadError {
-    /// Whether the next call of [`TraceReader::next_packet`] continues behind the damage.
-    pub fn is_recoverable(&self) -> bool {
-        match self {
-            Self::DamagedCompression { .. } | Self::PacketTooLarge { .. } => true,
-            Self::WindowTooLarge { is_file, .. } => !is_file,
-            Self::Io { .. } | Self::NotATrace(_) | Self::Damaged { .. } => false,
-        }
-    }
-
-    /// Returns true if a reader with higher [`Limits`] would go on.
-    pub fn is_limit(&self) -> bool {
-        matches!(
-            self,
-            Self::PacketTooLarge { .. } | Self::WindowTooLarge { .. }
-        )
-    }
-}
-
-/// Names what a file that is no trace looks like.
-struct Hint<'a>(&'a [u8; 4]);
-
-impl fmt::Display for Hint<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [0x1f, 0x8b, ..] => f.write_str("; it is gzip-compressed, unpack it first"),
-            [0x28, 0xb5, 0x2f, 0xfd] => f.write_str("; it is zstd-compressed, unpack it first"),
-            [b'P', b'K', ..] => f.write_str("; it is a zip archive, unpack it first"),
-            [b'{' | b'[', ..] => f.write_str("; it looks like a JSON trace"),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Reads the packets of a trace one after another, in the order of the file.
 ///
-/// Any bytes are accepted: memory stays bounded by the largest packet (and by [`MAX_PACKET_BYTES`]), compressed
+/// Any bytes are accepted: memory stays bounded by the largest packet (and by [`MAX_PACKET_BYTES`](crate::MAX_PACKET_BYTES)), compressed
 /// packets are unpacked on the way, and a record cut off by the end of the file ends the trace and is reported by
 /// [`truncated`](Self::truncated).
 #[derive(Debug)]
@@ -394,6 +298,37 @@ struct Packed<'a> {
 
 #[inline]
 fn packed(packet: &[u8]) -> Option<Packed<'_>> {
+    match may_be_packed(packet) {
+        true => find_packed(packet),
+        false => None,
+    }
+}
+
+/// Returns false if the first byte of neither tag is anywhere in a packet, which takes less time to see than its fields.
+#[inline]
+fn may_be_packed(packet: &[u8]) -> bool {
+    const MANY: usize = 256;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    /// The first byte of a tag that has several, however many.
+    const fn first_byte(number: u32) -> u64 {
+        (number << 3 | 2) as u64 & 0x7f | 0x80
+    }
+    let has_tag = |bytes: &[u8; 8]| {
+        let word = u64::from_le_bytes(*bytes);
+        let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+        let deflate = word ^ (ONES * first_byte(trace_packet::COMPRESSED_PACKETS));
+        let zstd = word ^ (ONES * first_byte(trace_packet::ZSTD_COMPRESSED_PACKETS));
+        has_zero(deflate) | has_zero(zstd) != 0
+    };
+    let (words, _) = packet.as_chunks();
+    match packet.last_chunk() {
+        // Those with few fields are long, and those that are short are seen at once.
+        Some(last) if packet.len() < MANY => has_tag(last) || words.iter().any(has_tag),
+        _ => true,
+    }
+}
+
+fn find_packed(packet: &[u8]) -> Option<Packed<'_>> {
     let packed = |field: &Field<'_>| {
         matches!(
             field.number,

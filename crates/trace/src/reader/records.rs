@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint};
 
-use super::MAX_PACKET_BYTES;
 use super::window::Window;
+use crate::limits::MAX_PACKET_BYTES;
 
 /// `Trace.packet`.
 const TRACE_PACKET: u64 = 1;

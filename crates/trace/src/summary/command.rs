@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, SequenceState};
+use ferretto_format::sequence::{
+    FaultSink, InternedEntry, InternedStrings, PacketContext, SequenceState,
+};
 use ferretto_proto::fields::{
-    interned_data, interned_string, trace_attributes, trace_packet, trace_packet_defaults,
-    track_event, track_event_defaults,
+    interned_data, trace_attributes, trace_packet_defaults, track_event, track_event_defaults,
 };
 use ferretto_wire::Fields;
 
-use super::threads::{Threads, printable};
 use crate::limits::{Budget, entry_bytes};
+use crate::printable::printable;
+use crate::threads::Threads;
 
 /// Attribute of a trace: the command that it was recorded for, with its arguments.
 pub const COMMAND_ATTRIBUTE: &str = "ferretto.command";
@@ -99,10 +101,10 @@ impl Command {
         }
     }
 
-    /// Reads a packet for what it says of slices. Costs nothing if the trace is not of a command.
-    pub(super) fn packet(&mut self, packet: &[u8]) {
+    /// Reads the track event of a process. Costs nothing if the trace is not of a command.
+    pub(super) fn event(&mut self, pid: i32, event: &[u8], context: PacketContext<'_, SliceState>) {
         if let Some(events) = &mut self.events {
-            events.packet(packet);
+            events.event(pid, event, context);
         }
     }
 
@@ -129,28 +131,22 @@ impl Command {
     }
 }
 
-/// What a sequence of track events says once for many.
+/// The incremental state of a sequence of track events, as far as it matters for slices.
 #[derive(Debug)]
-struct State {
-    budget: Budget,
-    taken: usize,
-    names: HashMap<u64, Box<[u8]>>,
+pub(super) struct SliceState {
+    names: InternedStrings,
     track: u64,
 }
 
-impl SequenceState for State {
+impl SequenceState for SliceState {
     fn new(budget: &Budget) -> Self {
         Self {
-            budget: budget.clone(),
-            taken: 0,
-            names: HashMap::new(),
+            names: InternedStrings::new(budget),
             track: 0,
         }
     }
 
     fn restart(&mut self) {
-        self.budget.give_back(self.taken);
-        self.taken = 0;
         self.names.clear();
         self.track = 0;
     }
@@ -162,22 +158,11 @@ impl SequenceState for State {
         self.track = track.and_then(|track| track.as_u64()).unwrap_or(0);
     }
 
-    fn intern(&mut self, interned: &[u8], _: FaultSink<'_>) {
-        for table in Fields::new(interned).map_while(Result::ok) {
-            if table.number != interned_data::EVENT_NAMES {
-                continue;
-            }
-            let entry = table.as_bytes().unwrap_or_default();
-            let iid = Fields::find(interned_string::IID, entry).and_then(|iid| iid.as_u64());
-            let name = Fields::find(interned_string::STR, entry).and_then(|name| name.as_bytes());
-            let (Some(iid), Some(name)) = (iid, name) else {
-                continue;
-            };
-            let bytes = name.len() + entry_bytes::<(u64, Box<[u8]>)>();
-            if !self.names.contains_key(&iid) && self.budget.take(bytes) {
-                self.taken += bytes;
-                self.names.insert(iid, name.into());
-            }
+    fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
+        let entries = InternedEntry::all(interned);
+        for entry in entries.filter(|entry| entry.table == interned_data::EVENT_NAMES) {
+            let name = entry.string.unwrap_or_default();
+            self.names.define(entry.table, entry.iid, name, faults);
         }
     }
 }
@@ -189,7 +174,6 @@ type Open = (usize, u64);
 #[derive(Debug)]
 struct Events {
     budget: Budget,
-    sequences: SequenceReader<State>,
     open: HashMap<u64, Vec<Open>>,
     /// Track events by process.
     counts: BTreeMap<i32, u64>,
@@ -202,7 +186,6 @@ impl Events {
     fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
-            sequences: SequenceReader::new(budget),
             open: HashMap::new(),
             counts: BTreeMap::new(),
             places: HashMap::new(),
@@ -210,22 +193,7 @@ impl Events {
         }
     }
 
-    fn packet(&mut self, packet: &[u8]) {
-        let (mut event, mut pid) = (None, 0);
-        let header = PacketHeader::read(packet, |field| match field.number {
-            trace_packet::TRACK_EVENT => event = field.as_bytes(),
-            trace_packet::TRUSTED_PID => pid = field.as_u64().unwrap_or(0) as i32,
-            _ => {}
-        });
-        let Some(header) = header else { return };
-        // Others say nothing that matters here, but the clocks of all.
-        if event.is_none() && !header.concerns_sequence() && header.snapshot.is_none() {
-            return;
-        }
-        let Ok(Some(context)) = self.sequences.read(&header, &mut |_| {}) else {
-            return;
-        };
-        let Some(event) = event else { return };
+    fn event(&mut self, pid: i32, event: &[u8], context: PacketContext<'_, SliceState>) {
         let is_new = !self.counts.contains_key(&pid);
         if !is_new || self.budget.take(entry_bytes::<(i32, u64)>()) {
             *self.counts.entry(pid).or_default() += 1;
@@ -238,8 +206,9 @@ impl Events {
                 track_event::TRACK_UUID => track = field.as_u64().unwrap_or(0),
                 track_event::NAME => name = field.as_bytes().unwrap_or_default(),
                 track_event::NAME_IID => {
-                    let known = context.state.names.get(&field.as_u64().unwrap_or(0));
-                    name = known.map(|name| &**name).unwrap_or_default();
+                    let iid = field.as_u64().unwrap_or(0);
+                    let known = context.state.names.get(interned_data::EVENT_NAMES, iid);
+                    name = known.unwrap_or_default();
                 }
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use ferretto_proto::fields::{data_source_config, perf_event_config, trace_config};
 use ferretto_wire::Fields;
 
-use super::threads::printable;
+use crate::printable::printable;
 
 /// Buffers beyond this number are not described; the service allows fewer.
 const MAX_BUFFERS: usize = 1 << 10;

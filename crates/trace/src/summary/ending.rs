@@ -3,7 +3,7 @@
 use ferretto_proto::fields::tracing_service_event as event;
 use ferretto_wire::Fields;
 
-use super::threads::printable;
+use crate::printable::printable;
 
 /// Data sources that are told by name.
 const MAX_SLOW: usize = 32;

@@ -7,7 +7,8 @@ use ferretto_wire::Fields;
 use super::config::Config;
 use super::loss::{Cause, Loss, plural};
 use super::sched::Sched;
-use super::threads::{Threads, printable};
+use crate::printable::printable;
+use crate::threads::Threads;
 
 /// `FtraceEvent` fields.
 const EVENT_TIMESTAMP: u32 = 1;

@@ -13,46 +13,46 @@ mod names;
 mod profile;
 mod remarks;
 mod sched;
-mod sequences;
 mod stats;
 mod thread_names;
-mod threads;
 mod track_events;
 mod wanted;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use ferretto_format::clock;
+use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, SequenceState};
 use ferretto_proto::fields::trace_packet as packet_field;
-use ferretto_wire::Fields;
+use ferretto_wire::{Field, Fields};
 
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::counters::CounterSummary;
 pub use self::loss::{Cause, Loss, human_bytes};
 pub use self::profile::ProfileSummary;
 pub use self::sched::CpuSummary;
-pub use self::threads::ProcessSummary;
 pub use self::track_events::TrackEventCounts;
+pub use crate::threads::ProcessSummary;
 
 pub(crate) use self::thread_names::ThreadNames;
-pub(crate) use self::threads::{Threads, printable};
 
-use self::command::Command;
+use self::command::{Command, SliceState};
 use self::config::Config;
 use self::counters::Counters;
 use self::ending::Ending;
 use self::ftrace::Ftrace;
 use self::remarks::Remarks;
 use self::sched::Sched;
-use self::sequences::{Sequences, Writer};
 use self::stats::Stats;
 use self::track_events::TrackEvents;
 use self::wanted::Wanted;
-use crate::damage::Damage;
+use self::writers::Writer;
 use crate::limits::{Budget, Limits};
-use crate::profile::{Decoder, Module, Profile, Selection, StackCounts};
-use crate::reader::{Compression, ReadError, TraceReader};
+use crate::profile::{
+    Decoder, Module, Profile, SampleContent, SampleState, Selection, StackCounts,
+};
+use crate::reader::{Compression, Damage, ReadError, TraceReader};
+use crate::threads::Threads;
 
 /// Packet kinds beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_KINDS: usize = 1 << 12;
@@ -196,7 +196,9 @@ pub struct Summarizer {
     counters: Counters,
     track_events: TrackEvents,
     remarks: Remarks,
-    sequences: Sequences,
+    sequences: SequenceReader<SequenceSummary>,
+    /// The writer of packets without a sequence id.
+    unnumbered: Writer,
     samples: Decoder,
     stacks: StackCounts,
     config: Option<Config>,
@@ -206,72 +208,55 @@ pub struct Summarizer {
     ending: Ending,
     command: Command,
     span: Option<(u64, u64)>,
-    primary_clock: Option<u32>,
-    monotonic_to_boot: Option<i64>,
 }
 
-/// The fields of a packet that say something about it, gathered in one walk.
-#[derive(Default)]
-struct Envelope<'a> {
+/// What one sequence says for all its packets, and what is known of its writer.
+#[derive(Debug)]
+struct SequenceSummary {
     writer: Writer,
-    uid: Option<u64>,
-    timestamp: Option<u64>,
-    clock: Option<u32>,
-    default_clock: Option<u32>,
-    data: Option<(u32, &'a [u8])>,
-    /// Whether it says something that samples may need.
-    is_of_samples: bool,
-    malformed: bool,
+    samples: SampleState,
+    slices: SliceState,
 }
 
-impl<'a> Envelope<'a> {
-    fn read(packet: &'a [u8]) -> Self {
-        let mut envelope = Self::default();
-        for field in Fields::new(packet) {
-            let Ok(field) = field else {
-                envelope.malformed = true;
-                break;
-            };
-            let number = || field.as_u64().unwrap_or(0);
-            envelope.is_of_samples |= is_of_samples(field.number);
-            match field.number {
-                packet_field::TIMESTAMP => envelope.timestamp = Some(number()),
-                packet_field::TIMESTAMP_CLOCK_ID => envelope.clock = Some(number() as u32),
-                packet_field::TRUSTED_PACKET_SEQUENCE_ID => {
-                    envelope.writer.sequence = number() as u32;
-                }
-                packet_field::TRUSTED_UID => envelope.uid = Some(number()),
-                packet_field::TRUSTED_PID => envelope.writer.pid = Some(number() as i32),
-                packet_field::MACHINE_ID => envelope.writer.machine = number() as u32,
-                packet_field::PREVIOUS_PACKET_DROPPED => {
-                    envelope.writer.dropped = number() as u32;
-                }
-                packet_field::TRACE_PACKET_DEFAULTS => {
-                    let clock = field.as_bytes().and_then(|bytes| Fields::find(58, bytes));
-                    envelope.default_clock = clock.and_then(|clock| clock.as_u32()).or(Some(0));
-                }
-                number if names::is_envelope(number) => {}
-                number => {
-                    envelope.data = Some((number, field.as_bytes().unwrap_or_default()));
-                }
-            }
+impl SequenceState for SequenceSummary {
+    fn new(budget: &Budget) -> Self {
+        Self {
+            writer: Writer::default(),
+            samples: SampleState::new(budget),
+            slices: SliceState::new(budget),
         }
-        envelope
+    }
+
+    fn restart(&mut self) {
+        self.samples.restart();
+        self.slices.restart();
+    }
+
+    fn set_defaults(&mut self, defaults: &[u8]) {
+        self.samples.set_defaults(defaults);
+        self.slices.set_defaults(defaults);
+    }
+
+    fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
+        self.samples.intern(interned, faults);
+        // What is wrong with names of events is not the matter here.
+        self.slices.intern(interned, &mut |_| {});
     }
 }
 
-fn is_of_samples(number: u32) -> bool {
-    matches!(
-        number,
-        packet_field::PERF_SAMPLE
-            | packet_field::STACK_SAMPLE
-            | packet_field::INTERNED_DATA
-            | packet_field::TRACE_PACKET_DEFAULTS
-            | packet_field::CLOCK_SNAPSHOT
-            | packet_field::MODULE_SYMBOLS
-            | packet_field::PREVIOUS_PACKET_DROPPED
-            | packet_field::INCREMENTAL_STATE_CLEARED
-    )
+/// The data of a packet.
+#[derive(Default)]
+struct Content<'a> {
+    data: Option<(u32, &'a [u8])>,
+    samples: SampleContent<'a>,
+}
+
+impl<'a> Content<'a> {
+    #[inline]
+    fn take(&mut self, field: &Field<'a>) {
+        self.data = Some((field.number, field.as_bytes().unwrap_or_default()));
+        self.samples.take(field);
+    }
 }
 
 impl Default for Summarizer {
@@ -300,7 +285,8 @@ impl Summarizer {
             counters: Counters::default(),
             track_events: TrackEvents::default(),
             remarks: Remarks::default(),
-            sequences: Sequences::new(&budget),
+            sequences: SequenceReader::new(&budget),
+            unnumbered: Writer::default(),
             samples: Decoder::new(&budget),
             stacks: StackCounts::within(Selection::default(), &budget),
             config: None,
@@ -310,8 +296,6 @@ impl Summarizer {
             ending: Ending::default(),
             command: Command::new(&budget),
             span: None,
-            primary_clock: None,
-            monotonic_to_boot: None,
             budget,
         }
     }
@@ -320,40 +304,68 @@ impl Summarizer {
     pub fn add(&mut self, packet: &[u8]) {
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(packet.len() as u64);
-        let mut envelope = Envelope::read(packet);
-        self.malformed += u64::from(envelope.malformed);
-        envelope.writer.source = envelope.data.and_then(|(kind, _)| names::source_of(kind));
-        let clock = match self.sequences.packet(envelope.writer) {
-            Some(sequence) => {
-                if let Some(clock) = envelope.default_clock {
-                    sequence.default_clock = Some(clock).filter(|clock| *clock != 0);
-                }
-                envelope.clock.or(sequence.default_clock)
-            }
-            None => envelope.clock,
-        };
-        let at = envelope.timestamp.and_then(|at| self.boot_time(at, clock));
-        if let Some(at) = at {
-            let (low, high) = self.span.unwrap_or((at, at));
-            self.span = Some((low.min(at), high.max(at)));
+        let mut content = Content::default();
+        let (header, is_whole) = PacketHeader::read_prefix(packet, |field| content.take(&field));
+        if let Some(snapshot) = header.snapshot {
+            content.data = Some((packet_field::CLOCK_SNAPSHOT, snapshot));
         }
-        if let Some((kind, body)) = envelope.data {
+        let time = match is_whole {
+            true => self.sequence_packet(&header, &content),
+            false => {
+                self.malformed += 1;
+                None
+            }
+        };
+        if let Some(time) = time {
+            let (low, high) = self.span.unwrap_or((time, time));
+            self.span = Some((low.min(time), high.max(time)));
+        }
+        let source = content.data.and_then(|(kind, _)| names::source_of(kind));
+        if header.sequence == 0 {
+            self.unnumbered.note(&header, source);
+        } else if let Some(state) = self.sequences.state_mut(header.sequence) {
+            state.writer.note(&header, source);
+        }
+        if let Some((kind, body)) = content.data {
             if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind) {
                 let count = self.kinds.entry(kind).or_default();
                 count.0 += 1;
                 count.1 = count.1.saturating_add(packet.len() as u64);
             }
             if matches!(kind, packet_field::PERF_SAMPLE | packet_field::STACK_SAMPLE) {
-                self.is_profiler_root |= envelope.uid == Some(0);
+                self.is_profiler_root |= header.uid == Some(0);
             }
-            self.data(envelope.writer.machine, kind, body, at);
+            self.data(header.machine, kind, body, time);
         }
-        self.command.packet(packet);
-        if envelope.is_of_samples
-            && let Some(sample) = self.samples.add(packet)
+    }
+
+    /// Reads what a packet of a sequence says for later ones, and what only earlier ones explain. Returns its boot time.
+    fn sequence_packet(&mut self, header: &PacketHeader<'_>, content: &Content<'_>) -> Option<u64> {
+        let samples = &mut self.samples;
+        let mut context = self
+            .sequences
+            .read(header, &mut |fault| samples.note(fault));
+        let time = match &context {
+            Ok(Some(context)) => context.time,
+            _ => None,
+        };
+        if let (Ok(Some(context)), Some((packet_field::TRACK_EVENT, event))) =
+            (&mut context, content.data)
         {
+            let slices = context.reborrow().of_part(|state| &mut state.slices);
+            self.command.event(header.pid.unwrap_or(0), event, slices);
+        }
+        let is_read = context.is_ok();
+        let context = context
+            .map(|context| context.map(|context| context.of_part(|state| &mut state.samples)));
+        if let Some(sample) = self.samples.add(header, &content.samples, context) {
             self.stacks.add_since(&sample, None);
         }
+        let time = match is_read {
+            true => time,
+            false => self.sequences.shared_time(header),
+        };
+        time.and_then(Result::ok)
     }
 
     fn data(&mut self, machine: u32, kind: u32, body: &[u8], at: Option<u64>) {
@@ -386,40 +398,8 @@ impl Summarizer {
                 self.ending.statistics(stats.has_final_flush());
                 self.stats = Some(stats);
             }
-            packet_field::CLOCK_SNAPSHOT => self.clock_snapshot(body),
             packet_field::SERVICE_EVENT => self.ending.event(body, at),
             _ => {}
-        }
-    }
-
-    /// Converts a timestamp to boot time, which is what kernel events carry.
-    fn boot_time(&self, at: u64, clock: Option<u32>) -> Option<u64> {
-        match clock.or(self.primary_clock).unwrap_or(clock::BOOTTIME) {
-            clock::BOOTTIME => Some(at),
-            clock::MONOTONIC => at.checked_add_signed(self.monotonic_to_boot?),
-            _ => None,
-        }
-    }
-
-    fn clock_snapshot(&mut self, body: &[u8]) {
-        let (mut boot, mut monotonic) = (None, None);
-        for field in Fields::new(body).map_while(Result::ok) {
-            match (field.number, field.as_bytes()) {
-                (1, Some(clock)) => {
-                    let id = Fields::find(1, clock).and_then(|f| f.as_u32());
-                    let reading = Fields::find(2, clock).and_then(|f| f.as_u64());
-                    match id {
-                        Some(clock::BOOTTIME) => boot = reading,
-                        Some(clock::MONOTONIC) => monotonic = reading,
-                        _ => {}
-                    }
-                }
-                (2, None) => self.primary_clock = field.as_u32(),
-                _ => {}
-            }
-        }
-        if let (Some(boot), Some(monotonic)) = (boot, monotonic) {
-            self.monotonic_to_boot = Some(boot.wrapping_sub(monotonic) as i64);
         }
     }
 
@@ -452,10 +432,16 @@ impl Summarizer {
         if let Some(stats) = &self.stats {
             losses.extend(stats.losses(&config, self.ending.slow()));
         }
-        losses.extend(
-            self.sequences
-                .losses(self.stats.as_ref(), &config, &self.threads),
-        );
+        let writers = self
+            .sequences
+            .states()
+            .map(|(id, state)| (id, &state.writer));
+        losses.extend(writers::losses(
+            writers.chain([(0, &self.unnumbered)]),
+            self.stats.as_ref(),
+            &config,
+            &self.threads,
+        ));
         let sources = self.sources();
         let mut threads = self.threads;
         let cpus = self.sched.finish(&mut threads, end);
@@ -463,7 +449,7 @@ impl Summarizer {
         let command = self.command.finish(&threads, !cpus.is_empty());
         let thread_count = threads.len();
         let mut stacks = self.stacks;
-        let profile = Profile::new(self.samples, threads);
+        let profile = Profile::new(self.samples, self.sequences.into_clocks(), threads);
         losses.extend(profile::losses(&profile, &config.perf));
         notes.extend(profile::notes(&profile));
         let remarks = self.remarks.finish();

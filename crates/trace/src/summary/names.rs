@@ -32,11 +32,3 @@ pub(super) fn source_of(kind: u32) -> Option<&'static str> {
 
 /// What the packets are filed under that the tracing service itself writes.
 pub(super) const SERVICE: &str = "tracing service";
-
-/// Fields of `TracePacket` that say something about the packet and are not its data.
-pub(super) fn is_envelope(number: u32) -> bool {
-    matches!(
-        number,
-        3 | 8 | 10 | 12 | 13 | 41 | 42 | 58 | 59 | 79 | 87 | 98
-    )
-}

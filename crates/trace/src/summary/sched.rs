@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ferretto_wire::Fields;
 
-use super::threads::Threads;
+use crate::threads::Threads;
 
 /// CPUs beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_CPUS: usize = 1 << 14;

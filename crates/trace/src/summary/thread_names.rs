@@ -5,8 +5,8 @@ use ferretto_wire::Fields;
 
 use super::ftrace::Ftrace;
 use super::sched::Sched;
-use super::threads::Threads;
 use crate::limits::Budget;
+use crate::threads::Threads;
 
 /// Collects what a trace tells of threads: who they are and what they are called.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use ferretto_wire::Fields;
 
-use super::threads::{Threads, printable};
+use crate::printable::printable;
+use crate::threads::Threads;
 
 /// Tracks beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_TRACKS: usize = 1 << 18;

@@ -10,7 +10,7 @@ use ferretto_proto::fields::{
 use ferretto_wire::Fields;
 
 use super::names;
-use super::threads::printable;
+use crate::printable::printable;
 use crate::profile::Profile;
 
 /// Names beyond this number are left out.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::reader::{ReadError, Truncated};
+use super::error::{ReadError, Truncated};
 
 /// What of a file was left out by a reader that goes on with the rest. Offsets are in bytes, of the unpacked file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Damage {
     /// # Errors
     ///
     /// The error itself if it is one of the file as a whole.
-    pub(crate) fn note(&mut self, error: ReadError) -> Result<(), ReadError> {
+    pub(super) fn note(&mut self, error: ReadError) -> Result<(), ReadError> {
         match error {
             ReadError::Damaged { offset } => self.end = Some(End::Damaged(offset)),
             ReadError::DamagedCompression { offset } => self.compressed.add(offset),
@@ -62,7 +62,7 @@ impl Damage {
         Ok(())
     }
 
-    pub(crate) fn note_end(&mut self, truncated: Option<Truncated>) {
+    pub(super) fn note_end(&mut self, truncated: Option<Truncated>) {
         let end = truncated.map(|truncated| End::Truncated(truncated.offset));
         self.end = self.end.or(end);
     }

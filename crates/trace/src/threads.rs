@@ -6,15 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ferretto_wire::Fields;
 
 use crate::limits::{Budget, entry_bytes};
+use crate::printable::{MAX_TEXT as MAX_NAME, printable, printable_within};
 
 /// Threads beyond this number are counted together, so that memory stays bounded on any input.
 const MAX_THREADS: usize = 1 << 20;
 
 /// Longest name of a thread kept, in bytes; the kernel's are shorter.
 const MAX_COMM: usize = 64;
-
-/// Longest command line kept, in bytes.
-const MAX_NAME: usize = 256;
 
 /// A process with its name, also in the list of those that ran.
 const PROCESS_BYTES: usize = entry_bytes::<((u32, i32), String)>() + MAX_NAME;
@@ -67,7 +65,7 @@ impl Threads {
     }
 
     /// Adds time on a CPU. Id 0 is the idle task and is not counted.
-    pub(super) fn add_time(&mut self, machine: u32, tid: i32, ns: u64) {
+    pub(crate) fn add_time(&mut self, machine: u32, tid: i32, ns: u64) {
         if tid == 0 {
             return;
         }
@@ -77,7 +75,7 @@ impl Threads {
     }
 
     /// Notes the name under which the kernel scheduled a thread.
-    pub(super) fn set_comm(&mut self, machine: u32, tid: i32, comm: &[u8]) {
+    pub(crate) fn set_comm(&mut self, machine: u32, tid: i32, comm: &[u8]) {
         if let Some(thread) = self.thread(machine, tid)
             && thread.comm.as_bytes() != comm
         {
@@ -86,7 +84,7 @@ impl Threads {
     }
 
     /// Reads a `task_newtask` event: `parent` made the task.
-    pub(super) fn new_task(&mut self, machine: u32, parent: i32, event: &[u8]) {
+    pub(crate) fn new_task(&mut self, machine: u32, parent: i32, event: &[u8]) {
         let (mut pid, mut comm, mut flags) = (None, None, 0);
         for field in Fields::new(event).map_while(Result::ok) {
             match field.number {
@@ -170,7 +168,7 @@ impl Threads {
     }
 
     /// Names a process, as its process tree entry or its track descriptor does.
-    pub(super) fn name_process(&mut self, machine: u32, pid: i32, name: String) {
+    pub(crate) fn name_process(&mut self, machine: u32, pid: i32, name: String) {
         let known = self.processes.len() < MAX_THREADS;
         if name.is_empty() {
             return;
@@ -203,14 +201,14 @@ impl Threads {
     }
 
     /// The process of the service's machine with this command line, if there is one.
-    pub(super) fn process_named(&self, command: &str) -> Option<i32> {
+    pub(crate) fn process_named(&self, command: &str) -> Option<i32> {
         let mut named = self.processes.iter();
         let found = named.find(|((machine, _), name)| *machine == 0 && *name == command);
         found.map(|((_, pid), _)| *pid)
     }
 
     /// A process of the service's machine and all that it started, and those that they started.
-    pub(super) fn with_descendants(&self, pid: i32) -> BTreeSet<i32> {
+    pub(crate) fn with_descendants(&self, pid: i32) -> BTreeSet<i32> {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (&(machine, tid), thread) in &self.threads {
             if let Some(parent) = thread.parent.filter(|_| machine == 0) {
@@ -227,7 +225,7 @@ impl Threads {
     }
 
     /// Time on a CPU and number of the threads of processes of the service's machine.
-    pub(super) fn of_processes(&self, pids: &BTreeSet<i32>) -> (u64, usize) {
+    pub(crate) fn of_processes(&self, pids: &BTreeSet<i32>) -> (u64, usize) {
         let (mut cpu_ns, mut count) = (0u64, 0);
         for (&(machine, tid), thread) in &self.threads {
             if machine == 0 && pids.contains(&thread.tgid.unwrap_or(tid)) {
@@ -239,12 +237,12 @@ impl Threads {
     }
 
     /// How many threads the trace knows.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.threads.len()
     }
 
     /// Processes that ran, the longest first.
-    pub(super) fn by_process(&self) -> Vec<ProcessSummary> {
+    pub(crate) fn by_process(&self) -> Vec<ProcessSummary> {
         let mut processes: HashMap<(u32, i32), ProcessSummary> = HashMap::new();
         for (&(machine, tid), thread) in &self.threads {
             if thread.cpu_ns == 0 {
@@ -279,19 +277,4 @@ impl Threads {
             Entry::Vacant(new) => Some(new.insert(Thread::default())),
         }
     }
-}
-
-/// Text for a terminal: lossy UTF-8 without control characters, cut at [`MAX_NAME`].
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    printable_within(bytes, MAX_NAME)
-}
-
-fn printable_within(bytes: &[u8], length: usize) -> String {
-    let bytes = &bytes[..bytes.len().min(length)];
-    let text = String::from_utf8_lossy(bytes);
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect::<String>()
-        .trim()
-        .to_owned()
 }

@@ -1,0 +1,204 @@
+//! Tables of what packets refer to by number.
+
+use std::collections::HashMap;
+
+use ferretto_wire::{Field, Fields};
+
+use super::fault::{Fault, FaultSink};
+use crate::budget::{Budget, entry_bytes};
+
+/// The entries of one kind of interned data, by iid.
+///
+/// Writers count up from 1, and these entries lie side by side. Others are found by their hash.
+#[derive(Debug)]
+pub struct InternedTable<T> {
+    /// The entries with these iids. There may be none at 0.
+    counted: Vec<Option<T>>,
+    others: HashMap<u64, T>,
+}
+
+impl<T> Default for InternedTable<T> {
+    fn default() -> Self {
+        Self {
+            counted: Vec::new(),
+            others: HashMap::new(),
+        }
+    }
+}
+
+impl<T> InternedTable<T> {
+    /// Returns the memory that an entry takes, without what it points to.
+    pub const ENTRY_BYTES: usize = entry_bytes::<(u64, T)>();
+
+    /// Returns the entry with this iid.
+    #[inline]
+    pub fn get(&self, iid: u64) -> Option<&T> {
+        let place = usize::try_from(iid).unwrap_or(usize::MAX);
+        match self.counted.get(place) {
+            Some(entry) => entry.as_ref(),
+            None if self.others.is_empty() => None,
+            None => self.others.get(&iid),
+        }
+    }
+
+    /// Returns the entry with this iid, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, iid: u64) -> Option<&mut T> {
+        let place = usize::try_from(iid).unwrap_or(usize::MAX);
+        match self.counted.get_mut(place) {
+            Some(entry) => entry.as_mut(),
+            None => self.others.get_mut(&iid),
+        }
+    }
+
+    /// Adds an entry; one that has the same iid goes.
+    pub fn insert(&mut self, iid: u64, entry: T) {
+        let place = usize::try_from(iid).unwrap_or(usize::MAX);
+        if self.counted.is_empty() && place == 1 {
+            self.counted.push(None);
+        }
+        if let Some(old) = self.counted.get_mut(place) {
+            *old = Some(entry);
+        } else if place == self.counted.len() && !self.others.contains_key(&iid) {
+            self.counted.push(Some(entry));
+        } else {
+            self.others.insert(iid, entry);
+        }
+    }
+
+    /// Forgets all entries.
+    pub fn clear(&mut self) {
+        self.counted.clear();
+        self.others.clear();
+    }
+}
+
+/// An entry of `InternedData` as it is encoded.
+#[derive(Debug, Clone, Copy)]
+pub struct InternedEntry<'a> {
+    /// The field of `InternedData` it is in: the table.
+    pub table: u32,
+    /// The number that packets refer to it by; 0 if it has none.
+    pub iid: u64,
+    /// The encoded entry.
+    pub bytes: &'a [u8],
+    /// The bytes of field 2, which is the string where an entry is one.
+    pub string: Option<&'a [u8]>,
+}
+
+impl<'a> InternedEntry<'a> {
+    /// Reads a field of `InternedData`; `None` if it is no message.
+    pub fn read(field: &Field<'a>) -> Option<Self> {
+        let mut entry = Self {
+            table: field.number,
+            iid: 0,
+            bytes: field.as_bytes()?,
+            string: None,
+        };
+        for part in Fields::new(entry.bytes).map_while(Result::ok) {
+            match part.number {
+                1 => entry.iid = part.as_u64().unwrap_or(0),
+                2 if entry.string.is_none() => entry.string = part.as_bytes(),
+                _ => {}
+            }
+        }
+        Some(entry)
+    }
+
+    /// Reads all entries of an encoded `InternedData`.
+    pub fn all(interned: &'a [u8]) -> impl Iterator<Item = Self> {
+        let fields = Fields::new(interned).map_while(Result::ok);
+        fields.filter_map(|field| Self::read(&field))
+    }
+}
+
+/// Tables beyond this number are left out; the schema has fewer.
+const MAX_TABLES: usize = 64;
+
+/// The strings of a sequence, by table and iid. What they take is given back to the budget when they are forgotten.
+#[derive(Debug)]
+pub struct InternedStrings {
+    budget: Budget,
+    taken: usize,
+    /// Hardly ever more than a few.
+    tables: Vec<(u32, InternedTable<Box<[u8]>>)>,
+}
+
+impl InternedStrings {
+    /// Returns tables without strings, which take from `budget`.
+    pub fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            taken: 0,
+            tables: Vec::new(),
+        }
+    }
+
+    /// Returns the string with this iid.
+    #[inline]
+    pub fn get(&self, table: u32, iid: u64) -> Option<&[u8]> {
+        let mut tables = self.tables.iter();
+        let (_, table) = tables.find(|(number, _)| *number == table)?;
+        table.get(iid).map(|string| &**string)
+    }
+
+    /// Adds a string. One that is there already stays, and it is a fault if they differ.
+    pub fn define(&mut self, table: u32, iid: u64, string: &[u8], faults: FaultSink<'_>) {
+        match self.get(table, iid) {
+            Some(known) if known != string => return faults(Fault::Redefined),
+            Some(_) => return,
+            None => {}
+        }
+        let bytes = string.len() + InternedTable::<Box<[u8]>>::ENTRY_BYTES;
+        let place = self.tables.iter().position(|(number, _)| *number == table);
+        if (place.is_none() && self.tables.len() == MAX_TABLES) || !self.budget.take(bytes) {
+            return;
+        }
+        self.taken += bytes;
+        let place = place.unwrap_or_else(|| {
+            self.tables.push((table, InternedTable::default()));
+            self.tables.len() - 1
+        });
+        if let Some((_, table)) = self.tables.get_mut(place) {
+            table.insert(iid, string.into());
+        }
+    }
+
+    /// Forgets all strings.
+    pub fn clear(&mut self) {
+        self.budget.give_back(std::mem::take(&mut self.taken));
+        for (_, table) in &mut self.tables {
+            table.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InternedTable;
+
+    #[test]
+    fn entries_are_found_whatever_their_iids_and_order() {
+        let orders: [&[u64]; 5] = [
+            &[1, 2, 3, 4],
+            &[0, 1, 2],
+            &[3, 2, 1, 4, 5],
+            &[1, 3, 2, 3, 4],
+            &[u64::MAX, 1, 1 << 32, 2],
+        ];
+        for iids in orders {
+            let mut table = InternedTable::default();
+            for (count, &iid) in iids.iter().enumerate() {
+                table.insert(iid, (iid, count));
+                assert_eq!(table.get(iid), Some(&(iid, count)), "{iids:?}");
+            }
+            for &iid in iids {
+                assert_eq!(table.get(iid).map(|entry| entry.0), Some(iid), "{iids:?}");
+                assert!(table.get_mut(iid).is_some());
+            }
+            assert_eq!(table.get(77), None);
+            table.clear();
+            assert_eq!(iids.iter().find(|iid| table.get(**iid).is_some()), None);
+        }
+    }
+}

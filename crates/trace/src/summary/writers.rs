@@ -1,0 +1,162 @@
+//! Writers: who they are, and the gaps they or the service reported.
+
+use std::collections::BTreeMap;
+
+use ferretto_format::Loss as Reasons;
+use ferretto_format::sequence::PacketHeader;
+
+use super::config::Config;
+use super::loss::{Cause, Loss, plural};
+use super::stats::Stats;
+use crate::threads::Threads;
+
+/// The reason that older services give when shared memory was full.
+const SMB_FULL: Reasons = Reasons::from_bits(256);
+
+/// One trace writer: a packet sequence.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    packets: u64,
+    machine: u32,
+    pid: Option<i32>,
+    drops: u64,
+    reasons: Reasons,
+    source: Option<&'static str>,
+}
+
+impl Writer {
+    /// Notes a packet, and the data source that it must be of.
+    pub(super) fn note(&mut self, packet: &PacketHeader<'_>, source: Option<&'static str>) {
+        self.packets += 1;
+        self.machine = packet.machine;
+        self.pid = packet.pid.or(self.pid);
+        self.source = self.source.or(source);
+        // No more than that on the first packet only says that nothing is known of what was before.
+        let is_known = packet.loss != Reasons::PRESENT || self.packets > 1;
+        if !packet.loss.is_none() && is_known {
+            self.drops += 1;
+            self.reasons |= packet.loss;
+        }
+    }
+
+    fn producer(&self, threads: &Threads) -> String {
+        let source = self
+            .source
+            .map(|source| format!(" [{source}]"))
+            .unwrap_or_default();
+        match self.pid {
+            Some(pid) => {
+                let name = threads.process_name(self.machine, pid).unwrap_or("process");
+                let short: String = name.chars().take(40).collect();
+                format!("{short} (pid {pid}){source}")
+            }
+            None => format!("a producer{source}"),
+        }
+    }
+}
+
+/// Gaps by producer and cause, of writers by sequence id. A gap in the buffer that the statistics already account for is not
+/// told twice; one without cause bits counts only if the statistics saw a loss or are absent, because older services flag
+/// sequences that lost nothing.
+pub(super) fn losses<'a>(
+    writers: impl Iterator<Item = (u32, &'a Writer)>,
+    stats: Option<&Stats>,
+    config: &Config,
+    threads: &Threads,
+) -> Vec<Loss> {
+    let mut grouped: BTreeMap<(Cause, String), (u64, Option<u32>)> = BTreeMap::new();
+    let mut writers: Vec<_> = writers.filter(|(_, writer)| writer.drops > 0).collect();
+    writers.sort_unstable_by_key(|(id, _)| *id);
+    for (id, writer) in writers {
+        let Some(cause) = cause(writer.reasons, stats) else {
+            continue;
+        };
+        let entry = grouped
+            .entry((cause, writer.producer(threads)))
+            .or_default();
+        entry.0 = entry.0.saturating_add(writer.drops);
+        let writers = stats.map(|stats| &stats.writers);
+        entry.1 = writers
+            .and_then(|w| w.iter().find(|w| w.0 == id))
+            .map(|w| w.1);
+    }
+    let named = grouped
+        .keys()
+        .any(|(cause, _)| *cause == Cause::SharedMemory);
+    let mut losses: Vec<Loss> = grouped
+        .into_iter()
+        .map(|((cause, producer), (gaps, buffer))| {
+            let place = match buffer {
+                Some(buffer) => format!("{producer}, {}", config.buffer_name(buffer as usize)),
+                None => producer,
+            };
+            let amount = plural(gaps, "gap");
+            Loss {
+                cause,
+                place,
+                amount,
+                advice: advice(cause).to_owned(),
+            }
+        })
+        .collect();
+    if !named {
+        losses.extend(
+            stats
+                .map(|stats| unnamed(stats, config))
+                .unwrap_or_default(),
+        );
+    }
+    losses
+}
+
+/// Writers that ran out of memory and whose packets are not in the trace.
+fn unnamed(stats: &Stats, config: &Config) -> Vec<Loss> {
+    let lossy = stats
+        .buffers
+        .iter()
+        .enumerate()
+        .filter(|(_, buffer)| buffer.writer_loss > 0);
+    lossy
+        .map(|(index, buffer)| Loss {
+            cause: Cause::SharedMemory,
+            place: config.buffer_name(index),
+            amount: plural(buffer.writer_loss, "gap"),
+            advice: advice(Cause::SharedMemory).to_owned(),
+        })
+        .collect()
+}
+
+fn cause(reasons: Reasons, stats: Option<&Stats>) -> Option<Cause> {
+    let has = |reason| reasons.contains(reason);
+    if has(SMB_FULL) || has(Reasons::WRITER_ABORT) {
+        Some(Cause::SharedMemory)
+    } else if has(Reasons::CHUNK_CORRUPTED) {
+        Some(Cause::Producer)
+    } else if has(Reasons::OVERWRITE) {
+        // Told by the buffer's own counters, with bytes.
+        stats.is_none().then_some(Cause::Overwritten)
+    } else if has(Reasons::ORPHAN_CONTINUATION)
+        || has(Reasons::REASSEMBLY_GAP)
+        || has(Reasons::REASSEMBLY_BROKEN_CHAIN)
+    {
+        Some(Cause::Incomplete)
+    } else {
+        stats
+            .is_none_or(Stats::explains_gaps)
+            .then_some(Cause::Unknown)
+    }
+}
+
+fn advice(cause: Cause) -> &'static str {
+    match cause {
+        Cause::SharedMemory => {
+            "raise shm_size_kb of this producer in producers of the config, or have it write less at once"
+        }
+        Cause::Overwritten => "raise size_kb of the buffer, or set write_into_file: true",
+        Cause::Producer => "the producer is at fault; update it",
+        Cause::Incomplete => {
+            "a producer ended in the middle of a packet, or its chunks were overwritten"
+        }
+        _ => "see the other lines; a gap like this usually follows from one of them",
+    }
+}

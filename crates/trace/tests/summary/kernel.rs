@@ -1,0 +1,222 @@
+//! Kernel events: CPU time and what the kernel lost.
+
+use ferretto_trace::summary::Cause;
+
+use crate::made::{Packet, Trace, compact, find, seconds};
+
+#[test]
+fn cpu_time_goes_to_processes_by_their_names() {
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(2, |tree| {
+                tree.nested(1, |process| {
+                    process.varint(1, 500);
+                    process.string(3, "/usr/bin/make");
+                    process.string(3, "-j2");
+                });
+                tree.nested(2, |thread| {
+                    thread.varint(1, 501);
+                    thread.string(2, "worker");
+                    thread.varint(3, 500);
+                });
+            });
+        })
+        .packet(|p| {
+            compact(
+                p,
+                0,
+                false,
+                &[(101, 500, "make"), (103, 501, "worker"), (104, 0, "")],
+            )
+        })
+        .packet(|p| compact(p, 1, false, &[(101, 0, "swapper"), (102, 900, "lonely")]))
+        .summary();
+
+    let named: Vec<_> = summary
+        .processes
+        .iter()
+        .map(|p| (p.pid, p.name.as_str(), p.cpu_ns, p.threads))
+        .collect();
+    // The last thread on a CPU runs until the end of the recording.
+    assert_eq!(
+        named,
+        [
+            (900, "lonely", seconds(8), 1),
+            (500, "/usr/bin/make -j2", seconds(3), 2)
+        ]
+    );
+    let cpus: Vec<_> = summary
+        .cpus
+        .iter()
+        .map(|c| (c.cpu, c.switches, c.busy_ns, c.idle_ns))
+        .collect();
+    assert_eq!(
+        cpus,
+        [
+            (0, 3, seconds(3), seconds(6)),
+            (1, 2, seconds(8), seconds(1))
+        ]
+    );
+    assert_eq!(summary.duration_ns, Some(seconds(10)));
+    let ftrace = summary
+        .sources
+        .iter()
+        .find(|s| s.name == "linux.ftrace")
+        .unwrap();
+    assert_eq!(ftrace.events, 9);
+    assert_eq!(
+        ftrace.kinds,
+        [("sched_switch".into(), 5), ("sched_waking".into(), 4)]
+    );
+}
+
+#[test]
+fn a_gap_in_the_kernel_buffer_gives_its_time_to_nobody() {
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| compact(p, 0, false, &[(101, 500, "a")]))
+        .packet(|p| compact(p, 0, true, &[(108, 600, "b"), (109, 0, "")]))
+        .summary();
+    let times: Vec<_> = summary
+        .processes
+        .iter()
+        .map(|p| (p.pid, p.cpu_ns))
+        .collect();
+    assert_eq!(times, [(600, seconds(1))]);
+    assert_eq!(find(&summary.losses, Cause::KernelBuffer).amount, "1 gap");
+}
+
+#[test]
+fn plain_switch_events_count_like_compact_ones() {
+    let switch = |p: &mut Packet<'_>, at: u64, next: u64| {
+        p.nested(1, |bundle| {
+            bundle.varint(1, 3);
+            bundle.nested(2, |event| {
+                event.varint(1, seconds(at));
+                event.varint(2, 1);
+                event.nested(4, |switch| {
+                    switch.varint(2, 1);
+                    switch.string(5, "next");
+                    switch.varint(6, next);
+                });
+            });
+        });
+    };
+    let summary = Trace::recording(0, 10, |_| {})
+        .packet(|p| switch(p, 2, 7))
+        .packet(|p| switch(p, 5, 0))
+        .summary();
+    assert_eq!(summary.processes.len(), 1);
+    assert_eq!(summary.processes[0].cpu_ns, seconds(3));
+    assert_eq!(summary.processes[0].name, "next");
+    assert_eq!(summary.cpus[0].cpu, 3);
+}
+
+#[test]
+fn threads_started_during_the_recording_belong_to_their_parents_process() {
+    let summary = Trace::recording(0, 10, |_| {})
+        .packet(|p| {
+            p.nested(2, |tree| tree.nested(1, |process| process.varint(1, 40)));
+        })
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                bundle.nested(2, |event| {
+                    event.varint(1, seconds(1));
+                    event.varint(2, 40);
+                    event.nested(235, |task| {
+                        task.varint(1, 41);
+                        task.string(2, "child");
+                        task.varint(3, 0x10000);
+                    });
+                });
+            });
+        })
+        .packet(|p| {
+            compact(
+                p,
+                0,
+                false,
+                &[(2, 41, "child"), (5, 40, "parent"), (6, 0, "")],
+            )
+        })
+        .summary();
+    let process = &summary.processes[0];
+    assert_eq!(
+        (process.pid, process.cpu_ns, process.threads),
+        (40, seconds(4), 2)
+    );
+    assert_eq!(process.name, "parent");
+}
+
+#[test]
+fn kernel_overruns_are_the_difference_over_the_recording() {
+    let stats = |p: &mut Packet<'_>, phase: u64, overrun: u64| {
+        p.nested(34, |stats| {
+            stats.varint(1, phase);
+            for cpu in [0, 1] {
+                stats.nested(2, |c| {
+                    c.varint(1, cpu);
+                    c.varint(3, if cpu == 1 { overrun } else { 3 });
+                });
+            }
+            stats.varint(11, 512);
+            if phase == 1 {
+                stats.string(6, "sched/no_such_event");
+            }
+        });
+    };
+    let summary = Trace::recording(0, 1, |_| {})
+        .packet(|p| stats(p, 1, 100))
+        .packet(|p| stats(p, 2, 150))
+        .packet(|p| stats(p, 1, 100))
+        .packet(|p| stats(p, 2, 350))
+        .summary();
+    let loss = find(&summary.losses, Cause::KernelBuffer);
+    assert_eq!(loss.place, "kernel buffer of CPU 1");
+    assert_eq!(loss.amount, "250 events overwritten before they were read");
+    assert!(
+        loss.advice.contains("buffer_size_kb (now 2048 per CPU)"),
+        "{}",
+        loss.advice
+    );
+    assert_eq!(
+        summary.notes,
+        ["kernel events that could not be had: sched/no_such_event"]
+    );
+}
+
+/// With every flush the counters are written as those of the end; a recorder that is killed leaves old ones behind.
+#[test]
+fn kernel_counters_that_are_too_old_promise_nothing() {
+    let recorded_until = |second: f64, asked: u64| {
+        Trace::default()
+            .packet(|p| {
+                p.varint(8, seconds(asked));
+                p.nested(69, |event| event.bool(9, true));
+            })
+            .packet(|p| {
+                p.nested(34, |stats| {
+                    stats.varint(1, 2);
+                    stats.nested(2, |cpu| cpu.double(7, second));
+                });
+            })
+            .packet(|p| {
+                p.varint(8, seconds(20));
+                p.nested(69, |event| event.bool(5, true));
+            })
+            .drained(|_| {})
+            .summary()
+    };
+    let whole = recorded_until(19.1, 19);
+    assert!(whole.is_complete(), "{whole:?}");
+    // Somebody else took his time with the last flush.
+    let slow = recorded_until(16.5, 16);
+    assert!(slow.is_complete(), "{slow:?}");
+    for (until, gone) in [(15.5, "3.5 s"), (18.9, "100.0 ms")] {
+        let killed = recorded_until(until, 19);
+        assert!(!killed.is_complete());
+        let expected = format!(
+            "who recorded kernel events was gone {gone} before the end; what followed is missing"
+        );
+        assert_eq!(killed.unknown, [expected]);
+    }
+}
