@@ -3,28 +3,24 @@
 //! Small, for what is traced and looked at in the same process; traces in general are read by other tools. Whatever is
 //! not understood is passed over.
 
-mod clock;
+mod state;
 mod tracks;
 mod value;
 
 pub use tracks::{Track, TrackKind};
 pub use value::Value;
 
-use std::collections::HashMap;
-
-use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
-use ferretto_proto::fields::{
-    interned_data, trace_packet, trace_packet_defaults, track_event as field, track_event_defaults,
-};
+use ferretto_format::budget::Budget;
+use ferretto_format::sequence::{Fault, PacketHeader, SequenceReader};
+use ferretto_proto::fields::{interned_data, trace_packet, track_event as field};
 use ferretto_wire::{Field, Fields};
 
-use self::clock::Clocks;
+use self::state::State;
 pub(crate) use self::tracks::Tracks;
 pub use crate::track_event::CounterValue;
 
-/// The field that tells the number of an interned entry, and the one with its text, in all kinds of entries used here.
-const IID: u32 = 1;
-const TEXT: u32 = 2;
+/// Memory for all that sequences leave for later packets, in bytes.
+const MEMORY: usize = 1 << 30;
 
 /// What kind of event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,117 +51,69 @@ pub(crate) struct Event {
     pub(crate) encoded: Vec<u8>,
 }
 
-/// The numbers of one kind of interned entries, and their texts.
-type Interned = HashMap<(u32, u64), String>;
-
-/// What has been read so far of one sequence of packets.
-#[derive(Debug, Default)]
-pub(crate) struct Sequence {
-    interned: Interned,
-    clocks: Clocks,
-    default_track: u64,
-    extra_counters: Vec<u64>,
-    extra_double_counters: Vec<u64>,
-    /// The state since the last reset is complete.
-    is_valid: bool,
-    /// The values of incremental counters.
-    totals: HashMap<u64, i64>,
+/// Reads the packets of sequences, one after the other.
+///
+/// Times stay on the clock by which they were recorded.
+#[derive(Debug)]
+pub(crate) struct EventReader {
+    sequences: SequenceReader<State>,
 }
 
-impl Sequence {
-    /// The track of events that name none.
-    pub(crate) fn default_track(&self) -> u64 {
-        self.default_track
-    }
-
-    /// Takes the next packet of the sequence: an event, a description of a track, or neither.
-    pub(crate) fn packet(&mut self, packet: &[u8], tracks: &mut Tracks) -> Option<Event> {
-        let fields = || Fields::new(packet).map_while(Result::ok);
-        let number = |wanted: u32| {
-            let field = fields().find(|field| field.number == wanted);
-            field.and_then(|field| field.as_u64())
-        };
-        let flags = number(trace_packet::SEQUENCE_FLAGS).unwrap_or(0);
-        if number(trace_packet::PREVIOUS_PACKET_DROPPED).is_some() {
-            self.is_valid = false;
-        }
-        if flags & INCREMENTAL_STATE_CLEARED != 0 {
-            *self = Self {
-                is_valid: true,
-                ..Self::default()
-            };
-        }
-        let time = number(trace_packet::TIMESTAMP);
-        let clock = number(trace_packet::TIMESTAMP_CLOCK_ID);
-        let mut event = None;
-        for field in fields() {
-            let Some(message) = field.as_message() else {
-                continue;
-            };
-            match field.number {
-                trace_packet::CLOCK_SNAPSHOT => self.clocks.snapshot(message),
-                trace_packet::TRACE_PACKET_DEFAULTS => self.set_defaults(message),
-                trace_packet::INTERNED_DATA => self.intern(message),
-                trace_packet::TRACK_DESCRIPTOR => tracks.describe(message),
-                trace_packet::TRACK_EVENT => event = field.as_bytes(),
-                _ => {}
-            }
-        }
-        // An incremental clock goes on with every packet.
-        let time = time.map_or(0, |time| self.clocks.resolve(clock, time));
-        if flags & NEEDS_INCREMENTAL_STATE != 0 && !self.is_valid {
-            return None;
-        }
-        self.event(time, event?, tracks)
-    }
-
-    fn set_defaults(&mut self, defaults: Fields<'_>) {
-        self.extra_counters.clear();
-        self.extra_double_counters.clear();
-        for field in defaults.map_while(Result::ok) {
-            match (field.number, field.as_message()) {
-                (trace_packet_defaults::TIMESTAMP_CLOCK_ID, _) => {
-                    self.clocks.set_default(field.as_u64().unwrap_or(0));
-                }
-                (trace_packet_defaults::TRACK_EVENT_DEFAULTS, Some(defaults)) => {
-                    for field in defaults.map_while(Result::ok) {
-                        self.set_event_default(&field);
-                    }
-                }
-                _ => {}
-            }
+impl Default for EventReader {
+    fn default() -> Self {
+        Self {
+            sequences: SequenceReader::without_conversion(&Budget::new(MEMORY)),
         }
     }
+}
 
-    fn set_event_default(&mut self, field: &Field<'_>) {
-        match field.number {
-            track_event_defaults::TRACK_UUID => {
-                self.default_track = field.as_u64().unwrap_or(0);
-            }
-            track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
-                self.extra_counters.extend(field.as_varints());
-            }
-            track_event_defaults::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                self.extra_double_counters.extend(field.as_varints());
-            }
+/// A packet that was read.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    /// The event in it.
+    pub(crate) event: Option<Event>,
+    /// The sequence it is of.
+    pub(crate) sequence: u32,
+    /// Packets are missing before it.
+    pub(crate) is_after_loss: bool,
+}
+
+impl EventReader {
+    /// Returns the track of the events of a sequence that name none.
+    pub(crate) fn default_track(&mut self, sequence: u32) -> u64 {
+        let state = self.sequences.state_mut(sequence);
+        state.map_or(0, |state| state.default_track)
+    }
+
+    /// Takes the next packet: an event, a description of a track, or neither. `None` if it is not well-formed.
+    pub(crate) fn packet(&mut self, packet: &[u8], tracks: &mut Tracks) -> Option<Packet> {
+        let (mut event, mut descriptor) = (None, None);
+        let header = PacketHeader::read(packet, |part| match part.number {
+            trace_packet::TRACK_EVENT => event = part.as_bytes(),
+            trace_packet::TRACK_DESCRIPTOR => descriptor = part.as_message(),
             _ => {}
+        })?;
+        if let Some(descriptor) = descriptor {
+            tracks.describe(descriptor);
         }
+        let event = match self.sequences.read(&header, &mut |_: Fault| {}) {
+            Ok(Some(context)) => event.map(|event| {
+                let time = context.time.and_then(Result::ok).unwrap_or(0);
+                context.state.event(time, event, tracks)
+            }),
+            Ok(None) | Err(_) => None,
+        };
+        Some(Packet {
+            event,
+            sequence: header.sequence,
+            // The first packet of a sequence may say that there was nothing before.
+            is_after_loss: !header.loss.is_none() && !header.is_first,
+        })
     }
+}
 
-    fn intern(&mut self, data: Fields<'_>) {
-        for entry in data.map_while(Result::ok) {
-            let Some(bytes) = entry.as_bytes() else {
-                continue;
-            };
-            let iid = Fields::find(IID, bytes).and_then(|field| field.as_u64());
-            let text = Fields::find(TEXT, bytes).and_then(|field| field.as_str_lossy());
-            if let (Some(iid), Some(text)) = (iid, text) {
-                self.interned.insert((entry.number, iid), text.into_owned());
-            }
-        }
-    }
-
-    fn event(&mut self, time: u64, encoded: &[u8], tracks: &Tracks) -> Option<Event> {
+impl State {
+    fn event(&mut self, time: u64, encoded: &[u8], tracks: &Tracks) -> Event {
         let mut event = Event {
             time,
             kind: Kind::Instant,
@@ -205,7 +153,7 @@ impl Sequence {
             event.counter = Some(self.total(event.track, value, tracks));
         }
         event.extra_counters = self.pair(extra, tracks);
-        Some(event)
+        event
     }
 
     /// What an event is called and what is attached to it.
@@ -236,10 +184,6 @@ impl Sequence {
             field::TERMINATING_FLOW_IDS => event.terminating_flows.extend(fixed()),
             _ => {}
         }
-    }
-
-    fn text(&self, table: u32, iid: u64) -> Option<String> {
-        self.interned.get(&(table, iid)).cloned()
     }
 
     /// The value of a counter, given that or the difference to the one before.

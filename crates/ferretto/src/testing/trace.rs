@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ferretto_proto::fields::trace_packet;
 use ferretto_wire::Fields;
 
 use super::node::{Node, NodeKind};
-use crate::decode::{CounterValue, Event, Kind, Sequence, Track, TrackKind, Tracks};
+use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tracks};
 
 /// A recording: what happened on each track.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,24 +39,23 @@ impl Trace {
 
     /// Reads what the threads recorded that are wanted, by their tracks.
     pub(super) fn read_if(encoded: &[u8], wants: impl Fn(&TrackKind) -> bool) -> Self {
-        let mut sequences: BTreeMap<u64, (Sequence, Vec<Event>)> = BTreeMap::new();
+        let mut reader = EventReader::default();
+        let mut by_sequence: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
         let mut tracks = Tracks::default();
         let mut has_losses = false;
         let packets = Fields::new(encoded).map_while(Result::ok);
         for packet in packets.filter_map(|packet| packet.as_bytes()) {
-            let number = |field| Fields::find(field, packet).and_then(|field| field.as_u64());
-            let id = number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID).unwrap_or(0);
-            let (sequence, events) = sequences.entry(id).or_default();
-            // The first packet of a sequence may say that there was nothing before.
-            let is_first = number(trace_packet::FIRST_PACKET_ON_SEQUENCE).is_some();
-            let is_after_loss = number(trace_packet::PREVIOUS_PACKET_DROPPED).is_some();
-            has_losses |= is_after_loss && !is_first;
-            events.extend(sequence.packet(packet, &mut tracks));
+            let Some(packet) = reader.packet(packet, &mut tracks) else {
+                continue;
+            };
+            has_losses |= packet.is_after_loss;
+            let events = by_sequence.entry(packet.sequence).or_default();
+            events.extend(packet.event);
         }
-        let mut events: Vec<_> = sequences
-            .into_values()
+        let mut events: Vec<_> = by_sequence
+            .into_iter()
             .filter(|(sequence, _)| {
-                let track = tracks.get(sequence.default_track());
+                let track = tracks.get(reader.default_track(*sequence));
                 track.is_none_or(|track| wants(&track.kind))
             })
             .flat_map(|(_, events)| events)

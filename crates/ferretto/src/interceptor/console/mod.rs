@@ -10,7 +10,7 @@ use ferretto_proto::DataSourceConfig;
 use ferretto_proto::console_config::Output;
 
 use super::Interceptor;
-use crate::decode::{CounterValue, Event, Kind, Sequence, Track, TrackKind, Tracks, Value};
+use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tracks, Value};
 
 /// Slices at least this long show their duration, in nanoseconds.
 const LONG: u64 = 10_000_000;
@@ -51,7 +51,7 @@ struct Open {
 }
 
 impl Interceptor for Console {
-    type Writer = Sequence;
+    type Writer = EventReader;
 
     fn set_up(config: &DataSourceConfig) -> Self {
         let config = config.interceptor_config.as_option();
@@ -74,13 +74,14 @@ impl Interceptor for Console {
         }
     }
 
-    fn new_writer(&self) -> Sequence {
-        Sequence::default()
+    fn new_writer(&self) -> EventReader {
+        EventReader::default()
     }
 
-    fn packet(&self, sequence: &mut Sequence, packet: &[u8]) {
+    fn packet(&self, reader: &mut EventReader, packet: &[u8]) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(event) = sequence.packet(packet, &mut shared.tracks) else {
+        let packet = reader.packet(packet, &mut shared.tracks);
+        let Some(event) = packet.and_then(|packet| packet.event) else {
             return;
         };
         let start = *self.start.get_or_init(|| event.time);

@@ -40,9 +40,10 @@ fn described(shared: &mut Shared) {
             });
         });
     });
-    let mut sequence = Sequence::default();
+    let mut reader = EventReader::default();
     for packet in [thread, counter] {
-        assert!(sequence.packet(&packet, &mut shared.tracks).is_none());
+        let packet = reader.packet(&packet, &mut shared.tracks);
+        assert!(packet.is_some_and(|packet| packet.event.is_none()));
     }
 }
 
