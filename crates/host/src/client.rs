@@ -12,7 +12,7 @@ use ferretto_shm::Region;
 use crate::admission::Origin;
 use crate::notice::ClientName;
 use crate::options::Limits;
-use crate::schedule::Place;
+use crate::schedule::Turn;
 
 /// Which of the two sockets a client connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +57,8 @@ pub(crate) struct Client {
     pub(crate) announced: bool,
     /// Whether there may be something to read.
     pub(crate) readable: bool,
-    /// Its place among those to be read from.
-    pub(crate) place: Place,
+    /// Its turn among those to be read from.
+    pub(crate) turn: Turn,
     /// Whether the peer has closed its end, which is only seen by reading on.
     pub(crate) peer_closed: bool,
     /// Whether the reactor waits for the socket to take more.
@@ -112,7 +112,7 @@ impl Client {
             connection,
             announced: false,
             readable: true,
-            place: Place::default(),
+            turn: Turn::default(),
             peer_closed: false,
             waits_for_room: false,
             wants_drained: false,

@@ -206,7 +206,7 @@ impl Reactor {
     /// Has a client read from in the next turn.
     pub(crate) fn line_up(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
-            self.schedule.line_up(client.origin, id, &mut client.place);
+            self.schedule.line_up(client.origin, id, &mut client.turn);
         }
     }
 
@@ -295,8 +295,8 @@ impl Reactor {
                 self.carry_out(&clocks::read());
             }
             let work = self.lap();
-            let place = self.clients.get_mut(&id).map(|client| &mut client.place);
-            self.schedule.served((origin, id), place, work, more);
+            let turn = self.clients.get_mut(&id).map(|client| &mut client.turn);
+            self.schedule.served((origin, id), turn, work, more);
             if self.counted >= end {
                 return;
             }

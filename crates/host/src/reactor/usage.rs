@@ -26,8 +26,8 @@ impl Reactor {
                 let seconds = allowance.patience / 1_000_000_000;
                 let of_origin = self.clients.values().filter(|c| c.origin == origin);
                 let worst = of_origin
-                    .filter(|client| client.place.excess(epoch) > 0)
-                    .max_by_key(|client| client.place.excess(epoch));
+                    .filter(|client| client.turn.excess(epoch) > 0)
+                    .max_by_key(|client| client.turn.excess(epoch));
                 if let Some(worst) = worst {
                     let (id, client) = (worst.id, worst.name());
                     self.notices.report(&Notice::TooMuchWork {

@@ -1,0 +1,235 @@
+//! The order in which clients are served: users take turns, and so do the connections of each, by the work they cause.
+//!
+//! Work is measured in nanoseconds. Whoever had the least of it is served next, and one for whom there was nothing to do
+//! begins where the others are, so that nobody saves up. So all that the clients of one user cause delays
+//! another's by the piece of work under way, however many they are.
+//!
+//! A user may also have an allowance ([`CpuAllowance`]): whoever exceeds it is not served for a while.
+
+mod account;
+mod line;
+mod turn;
+mod user;
+
+use std::collections::BTreeMap;
+
+use ferretto_service::ClientId;
+
+use crate::admission::Origin;
+use crate::options::CpuAllowance;
+use account::{Overdraft, Stage};
+use line::Line;
+use user::User;
+
+pub(crate) use turn::Turn;
+
+/// An excess of a user that something is to be done about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// It is held back from now on.
+    Begins {
+        /// The user.
+        origin: Origin,
+    },
+    /// It was held back for so long that the connection with the most work has to go.
+    Lasts {
+        /// The user.
+        origin: Origin,
+        /// The excess it is, see [`Turn::excess`].
+        epoch: u64,
+    },
+}
+
+/// All connections with something to read.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    allowance: Option<CpuAllowance>,
+    users: BTreeMap<Origin, User>,
+    line: Line<Origin>,
+    /// The number of users who are held back.
+    held: usize,
+    waiting: usize,
+    unsettled: u64,
+}
+
+impl Schedule {
+    pub(crate) fn new(allowance: Option<CpuAllowance>) -> Self {
+        Self {
+            allowance,
+            users: BTreeMap::new(),
+            line: Line::default(),
+            held: 0,
+            waiting: 0,
+            unsettled: 0,
+        }
+    }
+
+    /// Has a connection served when it is its turn.
+    pub(crate) fn line_up(&mut self, origin: Origin, id: ClientId, turn: &mut Turn) {
+        if !turn.wait() {
+            return;
+        }
+        self.waiting += 1;
+        let user = self.users.entry(origin).or_default();
+        turn.line_up(|had| user.line.put(had, id));
+        if !user.queued && user.held_until.is_none() {
+            user.queued = true;
+            user.had = self.line.put(user.had, origin);
+        }
+    }
+
+    /// Returns true if anyone can be served.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Returns how many connections wait, with those of users who are held back.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes the next connection, of which [`served`](Self::served) must tell what became, and how many bytes to read
+    /// from it. It may be gone.
+    pub(crate) fn next(&mut self) -> Option<(Origin, ClientId, usize)> {
+        while let Some(origin) = self.line.take() {
+            let Some(user) = self.users.get_mut(&origin) else {
+                continue;
+            };
+            if user.had > self.line.now() {
+                // It was charged for other things meanwhile.
+                user.had = self.line.put(user.had, origin);
+                continue;
+            }
+            if let Some(id) = user.line.take() {
+                self.waiting -= 1;
+                return Some((origin, id, user.piece()));
+            }
+            user.queued = false;
+        }
+        None
+    }
+
+    /// Counts what serving a connection took. `turn` is that of the connection, unless it is gone; `more` says that it
+    /// has more to do.
+    pub(crate) fn served(
+        &mut self,
+        (origin, id): (Origin, ClientId),
+        turn: Option<&mut Turn>,
+        work: u64,
+        more: bool,
+    ) {
+        self.charge(origin, work);
+        let Some(user) = self.users.get_mut(&origin) else {
+            return;
+        };
+        user.adapt(work);
+        if let Some(turn) = turn {
+            turn.served(work, more, user.account.epoch());
+            if more {
+                self.waiting += 1;
+                turn.line_up(|had| user.line.put(had, id));
+            }
+        }
+        user.queued = user.has_turn();
+        if user.queued {
+            user.had = self.line.put(user.had, origin);
+        }
+    }
+
+    /// Counts work that was done for a user besides.
+    pub(crate) fn charge(&mut self, origin: Origin, work: u64) {
+        let user = self.users.entry(origin).or_default();
+        user.had = user.had.max(self.line.now()).saturating_add(work);
+        user.unsettled += work;
+        self.unsettled += work;
+    }
+
+    /// Returns the work that was counted since the last [`settle`](Self::settle).
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.unsettled
+    }
+
+    /// Takes what users had off what they may have. `cpu` is the CPU time since the last call, which is less
+    /// than the time that was counted if other programs ran meanwhile, and more if there was work besides. Returns how
+    /// much of it was nobody's. `now` is `CLOCK_MONOTONIC`.
+    pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut tell: impl FnMut(Excess)) -> u64 {
+        let counted = std::mem::take(&mut self.unsettled);
+        // What goes on between pieces of work is no more than these.
+        let shared = cpu.min(counted.saturating_mul(2));
+        let Some(allowance) = &self.allowance else {
+            self.users.retain(|_, user| {
+                user.unsettled = 0;
+                user.queued || user.had > self.line.now()
+            });
+            return cpu - shared;
+        };
+        for (origin, user) in &mut self.users {
+            let part = std::mem::take(&mut user.unsettled);
+            if part == 0 {
+                continue;
+            }
+            let part = u128::from(shared) * u128::from(part) / u128::from(counted);
+            let overdraft = user.account.charge(allowance, now, part as u64);
+            let Some(Overdraft { pause, stage }) = overdraft else {
+                continue;
+            };
+            let origin = *origin;
+            match stage {
+                Some(Stage::Begins) => tell(Excess::Begins { origin }),
+                Some(Stage::Lasts { epoch }) => tell(Excess::Lasts { origin, epoch }),
+                None => {}
+            }
+            self.held += usize::from(user.held_until.is_none());
+            user.held_until = Some(now.saturating_add(pause));
+            if std::mem::replace(&mut user.queued, false) {
+                self.line.remove(&origin);
+            }
+        }
+        self.forget(now);
+        cpu - shared
+    }
+
+    /// Forgets users of whom there is nothing to remember.
+    fn forget(&mut self, now: u64) {
+        let Some(allowance) = &self.allowance else {
+            return;
+        };
+        let settled = self.line.now();
+        self.users.retain(|_, user| {
+            if user.queued || user.held_until.is_some() || user.had > settled {
+                return true;
+            }
+            !user.line.is_empty() || !user.account.is_full(allowance, now)
+        });
+    }
+
+    /// Serves users again whose time has come.
+    pub(crate) fn release(&mut self, now: u64) {
+        if self.held == 0 {
+            return;
+        }
+        for (origin, user) in &mut self.users {
+            if user.held_until.is_none_or(|until| until > now) {
+                continue;
+            }
+            user.held_until = None;
+            self.held -= 1;
+            if user.has_turn() {
+                user.queued = true;
+                user.had = self.line.put(user.had, *origin);
+            }
+        }
+    }
+
+    /// Returns when [`release`](Self::release) has something to do, in `CLOCK_MONOTONIC`.
+    pub(crate) fn next_release(&self) -> Option<u64> {
+        if self.held == 0 {
+            return None;
+        }
+        let waiting = self.users.values().filter(|user| !user.line.is_empty());
+        waiting.filter_map(|user| user.held_until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! The schedule in a time of its own.
+
+use ferretto_service::ClientId;
+
+use super::{Excess, Schedule, Turn};
+use crate::admission::Origin;
+use crate::options::CpuAllowance;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+const MALLORY: Origin = Origin::User(666);
+const ALICE: Origin = Origin::User(1000);
+
+/// A service that does nothing but what connections cause, in a time of its own.
+struct World {
+    schedule: Schedule,
+    now: u64,
+    /// Of each connection: its user, its place, how long a piece of its work takes.
+    clients: Vec<(Origin, Turn, u64)>,
+    /// What was done for each.
+    had: Vec<u64>,
+    told: Vec<Excess>,
+}
+
+impl World {
+    fn new(allowance: Option<CpuAllowance>) -> Self {
+        Self {
+            schedule: Schedule::new(allowance),
+            now: SECOND,
+            clients: Vec::new(),
+            had: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self, origin: Origin, piece: u64) -> usize {
+        self.clients.push((origin, Turn::default(), piece));
+        self.had.push(0);
+        self.clients.len() - 1
+    }
+
+    /// Something comes from a connection.
+    fn wake(&mut self, client: usize) {
+        let (origin, place, _) = &mut self.clients[client];
+        let id = ClientId(client as u64);
+        self.schedule.line_up(*origin, id, place);
+    }
+
+    /// Does the next piece of work; the connection has `more` afterwards. Returns which it was.
+    fn serve(&mut self, more: bool) -> Option<usize> {
+        self.schedule.release(self.now);
+        let (origin, id, _) = self.schedule.next()?;
+        let client = id.0 as usize;
+        let (_, place, piece) = &mut self.clients[client];
+        self.now += *piece;
+        self.had[client] += *piece;
+        let whom = (origin, id);
+        self.schedule.served(whom, Some(place), *piece, more);
+        Some(client)
+    }
+
+    /// Everyone always has more, for so long. Returns how much time there was for none.
+    fn run(&mut self, time: u64) -> u64 {
+        let end = self.now + time;
+        let mut idle = 0;
+        while self.now < end {
+            if self.serve(true).is_none() {
+                let next = self.schedule.next_release().unwrap();
+                assert!(next > self.now);
+                idle += next.min(end) - self.now;
+                self.now = next.min(end);
+            }
+            self.settle();
+        }
+        idle
+    }
+
+    fn settle(&mut self) {
+        let work = self.schedule.unsettled();
+        let told = &mut self.told;
+        let own = self
+            .schedule
+            .settle(self.now, work, |excess| told.push(excess));
+        assert_eq!(own, 0);
+    }
+
+    fn had_by(&self, origin: Origin) -> u64 {
+        let all = self.clients.iter().zip(&self.had);
+        all.filter(|((of, _, _), _)| *of == origin)
+            .map(|(_, had)| had)
+            .sum()
+    }
+}
+
+#[test]
+fn another_user_waits_for_the_piece_of_work_under_way_and_no_more() {
+    let mut world = World::new(None);
+    for _ in 0..400 {
+        let client = world.connect(MALLORY, 10 * MS);
+        world.wake(client);
+    }
+    let honest = world.connect(ALICE, MS / 100);
+    for _ in 0..1000 {
+        assert!(world.serve(true) < Some(honest));
+        world.wake(honest);
+        assert_eq!(world.serve(false), Some(honest));
+    }
+}
+
+#[test]
+fn a_hundred_busy_users_cost_another_a_hundredth_each() {
+    let mut world = World::new(None);
+    for user in 0..100 {
+        for _ in 0..10 {
+            let client = world.connect(Origin::User(user), MS);
+            world.wake(client);
+        }
+    }
+    let honest = world.connect(ALICE, MS);
+    world.wake(honest);
+    world.run(101 * 50 * MS);
+    let had = world.had_by(ALICE);
+    assert!((49 * MS..=51 * MS).contains(&had), "{had}");
+}
+
+#[test]
+fn users_share_by_work_and_not_by_connections_or_turns() {
+    let mut world = World::new(None);
+    for _ in 0..400 {
+        let client = world.connect(MALLORY, 10 * MS);
+        world.wake(client);
+    }
+    let honest = world.connect(ALICE, MS / 10);
+    world.wake(honest);
+    world.run(10 * SECOND);
+    let (mallory, alice) = (world.had_by(MALLORY), world.had_by(ALICE));
+    assert!(mallory.abs_diff(alice) <= 20 * MS, "{mallory} {alice}");
+}
+
+#[test]
+fn so_do_the_connections_of_one_user() {
+    let mut world = World::new(None);
+    for piece in [1, 2, 5, 10, 20] {
+        let client = world.connect(ALICE, piece * MS);
+        world.wake(client);
+    }
+    world.run(10 * SECOND);
+    for had in &world.had {
+        assert!(had.abs_diff(2 * SECOND) <= 40 * MS, "{:?}", world.had);
+    }
+}
+
+#[test]
+fn who_was_idle_has_saved_nothing_up() {
+    let mut world = World::new(None);
+    let late = world.connect(MALLORY, MS);
+    let early = world.connect(ALICE, MS);
+    world.wake(late);
+    world.serve(false);
+    world.wake(early);
+    world.run(100 * SECOND);
+    world.wake(late);
+    let before = world.had[early];
+    world.run(SECOND);
+    let had = world.had[early] - before;
+    assert!(had.abs_diff(SECOND / 2) <= 2 * MS, "{had}");
+}
+
+#[test]
+fn work_besides_counts_too() {
+    let mut world = World::new(None);
+    let (one, other) = (world.connect(MALLORY, MS), world.connect(ALICE, MS));
+    world.wake(one);
+    world.wake(other);
+    // Of connections it makes and ends, for example.
+    world.schedule.charge(MALLORY, 100 * MS);
+    for _ in 0..100 {
+        assert_eq!(world.serve(true), Some(other));
+    }
+    let both = [world.serve(true), world.serve(true)];
+    assert!(both.contains(&Some(one)), "{both:?}");
+}
+
+#[test]
+fn pieces_become_smaller_while_they_take_long() {
+    let mut world = World::new(None);
+    let client = world.connect(MALLORY, 10 * MS);
+    world.wake(client);
+    let mut sizes = Vec::new();
+    for work in [10 * MS; 6].into_iter().chain([MS / 100; 6]) {
+        let (origin, id, size) = world.schedule.next().unwrap();
+        sizes.push(size / 1024);
+        let place = &mut world.clients[client].1;
+        world.schedule.served((origin, id), Some(place), work, true);
+    }
+    assert_eq!(sizes, [32, 16, 8, 4, 2, 1, 1, 2, 4, 8, 16, 32]);
+}
+
+#[test]
+fn who_exceeds_the_allowance_is_held_back_to_it_and_others_are_not() {
+    let mut world = World::new(Some(CpuAllowance::default()));
+    let busy = world.connect(MALLORY, MS);
+    world.wake(busy);
+    // The burst lets it have a whole CPU for a minute.
+    assert_eq!(world.run(59 * SECOND), 0);
+    assert_eq!(world.told, []);
+    world.run(2 * SECOND);
+    assert_eq!(world.told, [Excess::Begins { origin: MALLORY }]);
+    let idle = world.run(100 * SECOND);
+    assert!(idle.abs_diff(20 * SECOND) < 50 * MS, "{idle}");
+    // Half of what is done is for another, and the other half is within the allowance.
+    let honest = world.connect(ALICE, MS);
+    world.wake(honest);
+    let before = world.had[busy];
+    assert_eq!(world.run(50 * SECOND), 0);
+    let had = world.had[busy] - before;
+    assert!(had.abs_diff(25 * SECOND) < 50 * MS, "{had}");
+    assert_eq!(world.told.len(), 1);
+}
+
+#[test]
+fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
+    let mut world = World::new(Some(CpuAllowance::default()));
+    let (busy, other) = (world.connect(MALLORY, MS), world.connect(MALLORY, MS));
+    world.wake(other);
+    world.run(20 * SECOND);
+    while world.serve(false).is_some() {}
+    world.now += 60 * SECOND;
+    world.wake(busy);
+    world.run(61 * SECOND);
+    assert_eq!(world.told.len(), 1);
+    // The other has a little to do, too.
+    world.wake(other);
+    world.now += SECOND;
+    while world.serve(false) != Some(other) {
+        world.wake(busy);
+    }
+    world.wake(busy);
+    world.run(597 * SECOND);
+    assert_eq!(world.told.len(), 1);
+    while world.told.len() == 1 {
+        world.run(MS);
+    }
+    let [_, Excess::Lasts { origin, epoch }] = world.told[..] else {
+        panic!("{:?}", world.told);
+    };
+    assert_eq!(origin, MALLORY);
+    let excess = |client: usize| world.clients[client].1.excess(epoch);
+    assert!(excess(busy) > 100 * SECOND);
+    assert_eq!(excess(other), MS);
+    // It is the same again for those that are left.
+    world.run(595 * SECOND);
+    assert_eq!(world.told.len(), 2);
+    world.run(10 * SECOND);
+    assert_eq!(world.told.len(), 3);
+}
+
+#[test]
+fn rest_is_credited_and_then_the_user_forgotten() {
+    let mut world = World::new(Some(CpuAllowance::default()));
+    let busy = world.connect(MALLORY, MS);
+    world.wake(busy);
+    world.run(100 * SECOND);
+    assert_eq!(world.told.len(), 1);
+    while world.schedule.has_work() || world.schedule.next_release().is_some() {
+        world.now += SECOND;
+        world.serve(false);
+    }
+    world.now += 60 * SECOND;
+    world.wake(busy);
+    assert_eq!(world.run(59 * SECOND), 0);
+    assert_eq!(world.told.len(), 1);
+    while world.serve(false).is_some() {}
+    world.now += 60 * SECOND;
+    let other = world.connect(ALICE, MS);
+    world.wake(other);
+    world.run(SECOND);
+    assert_eq!(world.schedule.users.len(), 1);
+}
+
+#[test]
+fn time_that_other_programs_took_is_nobodys_work_and_work_besides_is_not_either() {
+    let mut world = World::new(Some(CpuAllowance::default()));
+    let client = world.connect(ALICE, 100 * SECOND);
+    world.wake(client);
+    world.serve(true);
+    // Only a tenth of that time was spent here.
+    let never = |excess| panic!("{excess:?}");
+    assert_eq!(world.schedule.settle(world.now, 10 * SECOND, never), 0);
+    world.clients[client].2 = SECOND;
+    world.serve(true);
+    assert_eq!(
+        world.schedule.settle(world.now, 5 * SECOND, never),
+        3 * SECOND
+    );
+    assert_eq!(world.schedule.settle(world.now, SECOND, never), SECOND);
+}
