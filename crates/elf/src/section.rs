@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
+
 use crate::ElfError;
 use crate::bytes::{string_at, u32_at, word_at};
 use crate::header::{Class, Image, SectionHeader};
@@ -65,8 +67,8 @@ fn decompress(bytes: &[u8], class: Class, limit: u64) -> Result<Vec<u8>, ElfErro
     match kind {
         ELFCOMPRESS_ZLIB => inflate(flate2::read::ZlibDecoder::new(packed), size),
         ELFCOMPRESS_ZSTD => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(packed);
-            inflate(decoder.map_err(|_| ElfError::Compression)?, size)
+            let decoder = StreamingDecoder::new_with_decoder(packed, FrameDecoder::new());
+            inflate(decoder, size)
         }
         _ => Err(ElfError::Compression),
     }
