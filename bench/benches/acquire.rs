@@ -1,10 +1,12 @@
 //! Taking chunks of shared memory and giving them back, by one, two and eight threads at once.
 //!
-//! `filled`: every packet fills a chunk, so each takes a new one and gives it back, as in a stream of events. `flushed`:
-//! a writer takes a chunk, writes a small packet and flushes, which is the most that can be asked of a commit.
+//! `filled`: every packet fills a chunk, so each takes a new one and gives it back, as in a stream
+//! of events. `flushed`: a writer takes a chunk, writes a small packet and flushes, which is the
+//! most that can be asked of a commit.
 //!
-//! The service's part is done by whichever thread finds nobody doing it, as there is one owner of a connection. What is
-//! shown is the time for one cycle on every thread: on as many processors as threads, ideally that of one thread.
+//! The service's part is done by whichever thread finds nobody doing it, as there is one owner of a
+//! connection. What is shown is the time for one cycle on every thread: on as many processors as
+//! threads, ideally that of one thread.
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -22,7 +24,7 @@ const MEMORY: usize = 1024 * 1024;
 /// A packet that fills a chunk of a page cut in fourteen.
 const FILLING: [u8; 250] = [7; 250];
 
-/// What is done in a cycle.
+/// One kind of work, done once a cycle.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -99,7 +101,7 @@ impl Sides {
         }
     }
 
-    /// What one thread does.
+    /// Does the work of one thread.
     fn write(&self, kind: Kind, cycles: u64, barrier: &Barrier) {
         let mut writer = self.arbiter.create_writer(1, ExhaustedPolicy::Drop);
         barrier.wait();
@@ -118,7 +120,7 @@ impl Sides {
     }
 }
 
-/// How long so many cycles take on each of so many threads.
+/// Returns the time that so many cycles take on each of so many threads.
 fn run(kind: Kind, threads: usize, cycles: u64) -> Duration {
     let sides = Sides::new(kind.layout);
     let barrier = Barrier::new(threads + 1);

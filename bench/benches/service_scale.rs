@@ -1,5 +1,6 @@
 //! Many producers, data sources and sessions: what one more costs when there are many already. Each
-//! figure is per data source instance, so equal figures for all numbers of producers mean linear growth.
+//! figure is per data source instance, so equal figures for all numbers of producers mean linear
+//! growth.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Benchmarks, with upstream's names where upstream has the same. See `bench/README.md`.
 //!
-//! A [`Group`] is one piece of work, a [`Row`] who does it: `ours`, `upstream_…` where the official core
-//! is built in, `memcpy` as the bound. `cargo bench` hands the rows to criterion one after another;
-//! the program `report` runs them in turns and prints ratios.
+//! A [`Group`] is one piece of work, a [`Row`] who does it: `ours`, `upstream_…` where the official
+//! core is built in, `memcpy` as the bound. `cargo bench` hands the rows to criterion one after
+//! another; the program `report` runs them in turns and prints ratios.
 
 // Calling the official core, which is C++, is the one thing here that needs it.
 #![cfg_attr(not(feature = "upstream"), forbid(unsafe_code))]
@@ -23,17 +23,17 @@ use std::time::{Duration, Instant};
 pub struct Group {
     /// Upstream's name of the benchmark.
     pub name: &'static str,
-    /// How many times as fast as the fastest of upstream's rows ours shall be, if that is agreed.
+    /// The multiple of the speed of upstream's fastest row that ours shall have, if that is agreed.
     pub bar: Option<f64>,
     /// Bytes that one iteration really copies or reads.
     pub bytes: Option<u64>,
-    /// Who does it, ours first.
+    /// The rows, ours first.
     pub rows: Vec<Row>,
 }
 
 /// One who does the work of a [`Group`].
 pub struct Row {
-    /// Who.
+    /// The implementation.
     pub name: &'static str,
     run: Box<dyn FnMut(u64) -> Duration>,
 }

@@ -1,5 +1,5 @@
-//! Upstream's trace buffer benchmarks (`src/tracing/service/trace_buffer_benchmark.cc`), and memcpy of
-//! the same bytes beside them.
+//! Upstream's trace buffer benchmarks (`src/tracing/service/trace_buffer_benchmark.cc`), and memcpy
+//! of the same bytes beside them.
 //!
 //! One iteration is what upstream's is, so times compare directly. Rates count the bytes really
 //! copied or read, where upstream counts 4096 for each chunk.
@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 const CHUNKS_WRITTEN: usize = 64 * MIB / CHUNK_SIZE;
 const CHUNKS_READ: usize = (128 * MIB - CHUNK_SIZE).div_ceil(CHUNK_SIZE);
 const CHUNKS_PATCHED: usize = 16 * MIB / CHUNK_SIZE;
-/// How much of [`mixed`] is written before it is read.
+/// The part of [`mixed`] that is written before it is read.
 const CHUNKS_A_DRAIN: usize = MIB / CHUNK_SIZE;
 const WRITERS: usize = 1000;
 
@@ -201,7 +201,8 @@ pub(crate) fn read() -> Group {
     }
 }
 
-/// Not one of upstream's: a long recording, where what a thousand writers wrote is drained every MiB.
+/// Not one of upstream's: a long recording, where what a thousand writers wrote is drained every
+/// MiB.
 pub(crate) fn mixed() -> Group {
     let templates = templates(100);
     let bytes = payload_bytes(&templates, CHUNKS_WRITTEN);

@@ -1,5 +1,6 @@
-//! Writing packets into shared memory from several threads at once, and taking chunks on the way. The
-//! service is a thread that frees what is committed. Upstream has no benchmark of this part alone.
+//! Writing packets into shared memory from several threads at once, and taking chunks on the way.
+//! The service is a thread that frees what is committed. Upstream has no benchmark of this part
+//! alone.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};

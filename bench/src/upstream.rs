@@ -43,7 +43,7 @@ unsafe extern "C" {
     fn official_producer_write(producer: *mut c_void, threads: usize, packets: usize, size: usize);
 }
 
-/// Which of upstream's trace buffers.
+/// The two trace buffers of upstream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Engine {
     V1 = 1,
@@ -122,7 +122,7 @@ impl Packet {
         Self(NonNull::new(packet).expect("the core made a packet"))
     }
 
-    /// Whether upstream's validator takes it.
+    /// Returns whether upstream's validator takes it.
     pub(crate) fn validate(&self) -> bool {
         // SAFETY: the packet lives as long as `self`.
         unsafe { official_packet_validate(self.0.as_ptr(), 1) }

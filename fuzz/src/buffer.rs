@@ -65,8 +65,8 @@ pub fn patches(data: &[u8]) {
     check(&buffer);
 }
 
-/// Any bytes as a packet, cut into slices anywhere: the verdict must be the same, and what passes must
-/// hold no field of the service.
+/// Any bytes as a packet, cut into slices anywhere: the verdict must be the same, and what passes
+/// must hold no field of the service.
 pub fn packets(data: &[u8]) {
     let mut input = Input(data);
     let cut = usize::from(input.u8());

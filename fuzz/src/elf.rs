@@ -32,7 +32,7 @@ pub fn elf_file(data: &[u8]) {
     }
 }
 
-/// Where the file lies in the process that there is not.
+/// The address of the file in the imaginary process.
 const BASE: u64 = 0x5000_0000;
 const SIZE: u64 = 0x4000;
 const STACK: u64 = 0x7000_0000;

@@ -1,4 +1,5 @@
-//! What JIT compilers write about their functions: `jitdump` files, and `/tmp/perf-PID.map`.
+//! The files that JIT compilers write about their functions: `jitdump` files, and
+//! `/tmp/perf-PID.map`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use ferretto_unwind::{Cache, Machine, Mode, Process, Registers, Sample};
 
-/// Where the code lies that there is not.
+/// The address of the imaginary code.
 const CODE: u64 = 0x7000_0000;
 const SIZE: u64 = 0x1_0000;
 

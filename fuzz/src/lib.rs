@@ -1,10 +1,10 @@
-//! What the fuzzers run, as plain functions: each takes any bytes and panics only if something is
-//! wrong.
+//! The targets of the fuzzers, as plain functions: each takes any bytes and panics only if
+//! something is wrong.
 //!
-//! `cargo test` here runs them over the checked-in corpora and over some thousand mutations of these,
-//! with a stable toolchain. `cargo +nightly fuzz run TARGET` searches for more; `cargo run --bin TARGET
-//! FILE` runs what it found on stable. Make that small with `cargo fuzz tmin` and put it into
-//! `corpus/TARGET`.
+//! `cargo test` here runs them over the checked-in corpora and over some thousand mutations of
+//! these, with a stable toolchain. `cargo +nightly fuzz run TARGET` searches for more; `cargo run
+//! --bin TARGET FILE` runs what it found on stable. Make that small with `cargo fuzz tmin` and put
+//! it into `corpus/TARGET`.
 #![forbid(unsafe_code)]
 
 mod buffer;

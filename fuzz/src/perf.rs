@@ -31,7 +31,8 @@ impl Memory for Ring {
     }
 }
 
-/// Reads a ring whose samples have any format: it ends, everything is consumed, and nothing is handed out that was not there.
+/// Reads a ring whose samples have any format: it ends, everything is consumed, and nothing is
+/// handed out that was not there.
 pub fn perf_records(data: &[u8]) {
     let mut input = Input(data);
     let flags = input.u8();

@@ -6,7 +6,8 @@ use ferretto_symbols::{KernelSymbols, user};
 /// Addresses of a file that are looked up.
 const ADDRESSES: usize = 64;
 
-/// A list of the kernel's symbols, or what might be one: all that is found has a name, as the list has it.
+/// A list of the kernel's symbols, or what might be one: all that is found has a name, as the list
+/// has it.
 pub fn kallsyms(data: &[u8]) {
     let Ok(symbols) = KernelSymbols::parse(data) else {
         return;

@@ -39,7 +39,7 @@ impl Importer {
         rows.lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// What the importer holds to be wrong with a trace.
+    /// Returns the importer's complaints about a trace.
     ///
     /// # Panics
     ///

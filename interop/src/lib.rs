@@ -10,7 +10,8 @@
 //!   ours or the official one.
 //!   They all speak the line protocol of `ferretto-interop-driver`.
 //!
-//! This crate is for development only: it needs a C++17 compiler. It is no default member of the workspace.
+//! This crate is for development only: it needs a C++17 compiler. It is no default member of the
+//! workspace.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A service that has not all methods yet: what stands between a service and its clients, and hides methods when a
-//! client asks which there are.
+//! A service that has not all methods yet: what stands between a service and its clients, and hides
+//! methods when a client asks which there are.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -77,7 +77,7 @@ fn forward(from: &UnixStream, to: &UnixStream, mut frames: Frames) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// What goes in one direction.
+/// The frames that go in one direction.
 enum Frames {
     /// As it is.
     Any,
@@ -86,7 +86,7 @@ enum Frames {
 }
 
 impl Frames {
-    /// What can be passed on now, and whether that is all there is.
+    /// Takes the bytes that can be passed on now, and tells whether that is all there is.
     fn take(&mut self, bytes: Vec<u8>) -> (Vec<u8>, bool) {
         let Self::Replies(missing, held) = self else {
             return (bytes, true);
@@ -125,7 +125,7 @@ fn without(missing: &[&str], frame: &[u8]) -> Vec<u8> {
     bind_service_reply(decoded.request_id, service_id, &methods)
 }
 
-/// What comes next; nothing at the end.
+/// Receives the next bytes; nothing at the end.
 fn receive(from: &UnixStream, fds: &mut Vec<OwnedFd>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 65536];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];

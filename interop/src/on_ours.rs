@@ -1,4 +1,5 @@
-//! The program on the official Rust SDK, built against our C interface by the name of the library it stands in for.
+//! The program on the official Rust SDK, built against our C interface by the name of the library
+//! it stands in for.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ pub(crate) struct OnOurs {
 }
 
 impl OnOurs {
-    /// Builds the program when it is asked for first: cargo cannot do so together with the tests, where the official
-    /// SDK comes with its own library.
+    /// Builds the program when it is asked for first: cargo cannot do so together with the tests,
+    /// where the official SDK comes with its own library.
     pub(crate) fn get() -> &'static Self {
         static BUILT: OnceLock<OnOurs> = OnceLock::new();
         BUILT.get_or_init(Self::build)

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long one command may take before the scenario fails. A scenario that
-/// works never comes near it.
+/// The time that one command may take before the scenario fails. A scenario that works never comes
+/// near it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whose code a program runs.
+/// The side whose code a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// This project's.
@@ -21,7 +21,7 @@ pub enum Whose {
     Official,
 }
 
-/// What a program is instrumented with.
+/// The library that a program is instrumented with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sdk {
     /// This project's library.

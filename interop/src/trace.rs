@@ -1,4 +1,4 @@
-//! What the scenarios want to know of a trace.
+//! The parts of a trace that scenarios look at.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read as _;
@@ -121,7 +121,7 @@ pub enum EventKind {
 /// A track event with its interned name resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What the packet says the sender's process is.
+    /// The sender's process, as the packet has it.
     pub pid: u64,
     /// The sequence it came from.
     pub sequence: u64,
@@ -190,7 +190,7 @@ impl Interned {
     }
 }
 
-/// Which sequence a packet belongs to.
+/// Returns the sequence that a packet belongs to.
 #[must_use]
 pub fn sequence(packet: &Message) -> u64 {
     packet.number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID)
@@ -229,7 +229,7 @@ pub fn texts(packets: &[Message]) -> Vec<String> {
         .collect()
 }
 
-/// What the producers' command `numbers` wrote, in the order of the file.
+/// Returns the numbers that the producers' command `numbers` wrote, in the order of the file.
 ///
 /// # Panics
 ///

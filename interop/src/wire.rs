@@ -9,7 +9,7 @@ pub struct Message {
     fields: Vec<(u32, Value)>,
 }
 
-/// What one field holds.
+/// The value of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// Of all wire types with a number.
@@ -46,7 +46,7 @@ impl Message {
         &self.fields
     }
 
-    /// Whether the field is there.
+    /// Returns whether the field is there.
     #[must_use]
     pub fn has(&self, number: u32) -> bool {
         self.fields.iter().any(|(found, _)| *found == number)

@@ -17,7 +17,7 @@ use crate::trace;
 use crate::wire::Message;
 use ferretto_interop_driver::PATIENCE;
 
-/// Who plays which part.
+/// The sides that play the parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Cast {
     /// The tracing service.
@@ -28,7 +28,8 @@ pub struct Cast {
     pub consumer: Whose,
 }
 
-/// The two sockets in a folder of their own, and where the service is if they are those of an older one.
+/// The two sockets in a folder of their own, and where the service is if they are those of an older
+/// one.
 #[derive(Debug)]
 struct Sockets {
     folder: TempDir,
@@ -242,7 +243,8 @@ impl World {
         Peer::start(command, self.sockets.environment())
     }
 
-    /// Starts a producer that can record before a service asks it to; the official one is on upstream's C++ SDK.
+    /// Starts a producer that can record before a service asks it to; the official one is on
+    /// upstream's C++ SDK.
     ///
     /// # Panics
     ///

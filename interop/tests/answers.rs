@@ -1,4 +1,5 @@
-//! The same requests to both services: where one is refused, so is it by the other, in the same words.
+//! The same requests to both services: where one is refused, so is it by the other, in the same
+//! words.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ fn simple() -> TraceConfig {
     }
 }
 
-/// What the consumer of a session with this config is told at its end, and nothing if it ends well.
+/// Returns the error that the consumer of a session with this config gets at its end; nothing if it
+/// ends well.
 fn outcome(world: &World, config: TraceConfig) -> Option<String> {
     let address = Address::Path(world.folder().join("consumer.sock"));
     let mut consumer = Consumer::connect(&address, LIMIT).unwrap();
@@ -62,7 +64,7 @@ fn outcome(world: &World, config: TraceConfig) -> Option<String> {
     end.error.map(|error| without_age(&error))
 }
 
-/// How long ago an earlier session began depends on how busy the machine is.
+/// Leaves out how long ago an earlier session began, as that depends on how busy the machine is.
 fn without_age(error: &str) -> String {
     match error.rsplit_once(" (") {
         Some((before, age)) if age.trim_end_matches("s)").parse::<u32>().is_ok() => {

@@ -1,7 +1,9 @@
-//! What events cost a C program through our C library and, with the feature `upstream`, through the official one: the same
-//! program, compiled once with the official headers, finds either as `libperfetto_c.so`. Both in turns.
+//! The cost of events in a C program through our C library and, with the feature `upstream`,
+//! through the official one: the same program, compiled once with the official headers, finds
+//! either as `libperfetto_c.so`. Both in turns.
 //!
-//! `ferretto-bench-capi [TURNS]`: 15 turns of each library unless said otherwise, of three rounds each.
+//! `ferretto-bench-capi [TURNS]`: 15 turns of each library unless said otherwise, of three rounds
+//! each.
 
 use std::collections::HashMap;
 use std::env;
@@ -22,7 +24,7 @@ struct Library {
     folder: PathBuf,
     /// The least of each figure, in nanoseconds.
     best: HashMap<String, f64>,
-    /// How large it is without symbols, in bytes.
+    /// Its size without symbols, in bytes.
     size: u64,
 }
 
@@ -133,7 +135,8 @@ fn compile(scratch: &Path, library: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Where the package manager keeps the official headers, of the version in the lock file.
+/// Returns the folder in which the package manager keeps the official headers, of the version in
+/// the lock file.
 fn headers() -> Result<PathBuf> {
     let lock = include_str!("../../../Cargo.lock");
     let (_, entry) = lock
@@ -152,7 +155,7 @@ fn headers() -> Result<PathBuf> {
     bail!("{PACKAGE} {version} is not here: `cargo fetch` gets it")
 }
 
-/// What a command says.
+/// Returns the output of a command.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr);

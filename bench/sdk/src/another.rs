@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// What this program says when it is started with these arguments.
+/// Returns the output of this program when it is started with these arguments.
 pub(crate) fn output(arguments: &[&str]) -> String {
     let output = std::env::current_exe()
         .and_then(|program| Command::new(program).args(arguments).output())

@@ -1,6 +1,8 @@
-//! What tracing costs a program: ours, and beside it in turns the official SDK with the feature `upstream`.
+//! The cost of tracing in a program: ours, and beside it in turns the official SDK with the feature
+//! `upstream`.
 //!
-//! `ferretto-bench-sdk [NAME] [ROUNDS]`: only rows whose name contains NAME; 15 rounds unless said otherwise.
+//! `ferretto-bench-sdk [NAME] [ROUNDS]`: only rows whose name contains NAME; 15 rounds unless said
+//! otherwise.
 
 mod another;
 mod measure;
@@ -23,7 +25,7 @@ const MEMORY_KB: u32 = 16 * 1024;
 const RING_KB: u32 = 16 * 1024;
 /// A data source that is not track events.
 const PACKETS: &str = "ferretto.bench.packets";
-/// How often the work is done in one turn.
+/// The number of times that the work is done in one turn.
 const TIMES: u64 = 50_000;
 /// Events measured one by one.
 const SINGLE: usize = 100_000;
@@ -43,7 +45,8 @@ trait Side {
     fn stop(self: Box<Self>) -> Vec<u8>;
 }
 
-/// The configuration of track events: the category of what is measured, and that of the official layer's spans.
+/// The configuration of track events: the category of what is measured, and that of the official
+/// layer's spans.
 fn categories() -> Vec<u8> {
     encode(|config| {
         config.string(1, "*");
@@ -160,14 +163,14 @@ fn work(side: &dyn Side, name: &str) -> Option<fn(u64)> {
     Some(work.find(|(other, _)| *other == name)?.1)
 }
 
-/// What any side does, in the order of the last.
+/// Returns the names of all work that any side does, in the order of the last.
 fn names(sides: &[Box<dyn Side>], filter: &str) -> Vec<&'static str> {
     let work = sides.last().map_or(&[][..], |side| side.work());
     let names = work.iter().map(|(name, _)| *name);
     names.filter(|name| name.contains(filter)).collect()
 }
 
-/// How often the service noticed that a writer had lost packets, from a trace's statistics.
+/// Returns how often the service noticed that a writer had lost packets, from a trace's statistics.
 fn losses(trace: &[u8]) -> u64 {
     let mut losses = 0;
     let stats = Fields::new(trace)

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::{Side, TIMES, work};
 
-/// How single times are spread, in nanoseconds.
+/// The distribution of single times, in nanoseconds.
 pub(crate) struct Spread {
     pub(crate) mean: f64,
     pub(crate) p50: u64,
@@ -14,7 +14,8 @@ pub(crate) struct Spread {
     pub(crate) worst: u64,
 }
 
-/// The shortest time of one event on `threads` threads for each side, in nanoseconds, from so many turns of each.
+/// The shortest time of one event on `threads` threads for each side, in nanoseconds, from so many
+/// turns of each.
 pub(crate) fn shortest(
     sides: &mut [Box<dyn Side>],
     name: &str,
@@ -35,7 +36,8 @@ pub(crate) fn shortest(
     best
 }
 
-/// One turn: the time from the start of the first thread to the end of the last, for each event of all.
+/// One turn: the time from the start of the first thread to the end of the last, for each event of
+/// all.
 fn on_threads(threads: u64, work: fn(u64)) -> f64 {
     let times = TIMES / threads;
     if threads == 1 {
@@ -86,7 +88,7 @@ pub(crate) fn first_event(side: &mut dyn Side, rounds: u32) -> Option<f64> {
         .reduce(f64::min)
 }
 
-/// How long single calls take, of so many. One read of the clock is in each.
+/// Measures single calls, so many. One read of the clock is in each.
 pub(crate) fn one_by_one(count: usize, work: impl Fn(u64)) -> Spread {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {

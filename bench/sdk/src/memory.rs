@@ -1,22 +1,22 @@
-//! What memory tracing takes.
+//! The memory that tracing takes.
 
 use std::sync::Barrier;
 
 use crate::{Side, another, work};
 
-/// What this program is called with to measure the side whose name follows.
+/// The argument of this program to measure the side whose name follows.
 pub(crate) const ARGUMENT: &str = "memory-of-";
 
 const THREADS: usize = 400;
 
-/// What this program says when it measures this side and nothing else.
+/// Returns the output of this program when it measures this side and nothing else.
 pub(crate) fn in_another_process(side: &str) -> String {
     let output = another::output(&[&format!("{ARGUMENT}{side}")]);
     output.trim().to_owned()
 }
 
-/// The resident memory that a thread takes by its first event, in bytes: the writer, what it remembers, and its chunk
-/// of the memory shared with the service.
+/// The resident memory that a thread takes by its first event, in bytes: the writer, what it
+/// remembers, and its chunk of the memory shared with the service.
 pub(crate) fn of_a_writer(side: &mut dyn Side) -> f64 {
     let Some(instant) = work(side, "instant") else {
         return f64::NAN;

@@ -19,7 +19,7 @@ use tracing_subscriber::registry;
 
 use crate::{MEMORY_KB, RING_KB, Side, Work, categories};
 
-/// How long the service may take to answer.
+/// The time that the service may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn disabled(times: u64) {

@@ -9,13 +9,13 @@ use tracing_subscriber::registry;
 use crate::measure::one_by_one;
 use crate::{SINGLE, Side, Work, print_spread, tsc};
 
-/// How often in one turn.
+/// The number of times in one turn.
 const TIMES: u64 = 20_000;
 
-/// How many times as long as with the bare registry a span may take with our layer.
+/// The multiple of the time with the bare registry that a span may take with our layer.
 const BARS: [(&str, &str); 1] = [("span", "2×")];
 
-/// What is measured.
+/// The rows that are measured.
 pub(crate) const ROWS: [Work; 2] = [("span", spans), ("span, 1 field", spans_with_a_field)];
 
 fn spans(times: u64) {
@@ -30,7 +30,7 @@ fn spans_with_a_field(times: u64) {
     }
 }
 
-/// Whether any of the rows has a name that contains this.
+/// Returns whether any of the rows has a name that contains this.
 pub(crate) fn matches(filter: &str) -> bool {
     "tracing".contains(filter) || ROWS.iter().any(|(name, _)| name.contains(filter))
 }

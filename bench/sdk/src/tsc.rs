@@ -1,5 +1,5 @@
-//! Ours with the time stamp counter as the clock of all events. A process has one clock for good, so that another one
-//! measures it.
+//! Ours with the time stamp counter as the clock of all events. A process has one clock for good,
+//! so that another one measures it.
 
 use ferretto::track_event::EventClock;
 
@@ -7,10 +7,10 @@ use crate::measure::shortest;
 use crate::ours::Ours;
 use crate::{Side, another, spans};
 
-/// What this program is called with to measure nothing else.
+/// The argument of this program to measure nothing else.
 pub(crate) const ARGUMENT: &str = "tsc-clock";
 
-/// What rows of ours are called that have this clock.
+/// The end of the names of our rows that have this clock.
 pub(crate) const SUFFIX: &str = ", TSC clock";
 
 /// The events that are measured.
@@ -20,7 +20,8 @@ const EVENTS: [&str; 2] = ["instant", "slice"];
 pub(crate) struct Figures(Vec<(String, Vec<f64>)>);
 
 impl Figures {
-    /// Has another process measure them, in so many rounds. There are none if the counter cannot be relied on here.
+    /// Has another process measure them, in so many rounds. There are none if the counter cannot be
+    /// relied on here.
     pub(crate) fn measure(rounds: u32) -> Self {
         let output = another::output(&[ARGUMENT, &rounds.to_string()]);
         let row = |line: &str| {
@@ -38,7 +39,7 @@ impl Figures {
     }
 }
 
-/// What the other process does: measures, and prints a line for each row.
+/// Measures in the other process, and prints a line for each row.
 pub(crate) fn print(rounds: u32) {
     let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Ours::start(EventClock::Tsc))];
     if EventClock::current() != EventClock::Tsc {

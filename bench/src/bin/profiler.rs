@@ -1,9 +1,11 @@
-//! What it costs to record callstacks, beside `perf record --call-graph dwarf` and `perf script` on the same program.
+//! The cost of recording callstacks, beside `perf record --call-graph dwarf` and `perf script` on
+//! the same program.
 //!
-//! `profiler [HZ] [ROUNDS]`: 999 samples a second and three rounds unless said otherwise. It compiles a program that spends
-//! its time in ten functions in known parts, fifty calls deep, records it with each in turns, and prints a table; of each the
-//! round with the least processor time for a sample counts, and for the shares of functions all do. `ferretto` is taken from
-//! the folder of this program: `cargo build --release -p ferretto-cli` makes it.
+//! `profiler [HZ] [ROUNDS]`: 999 samples a second and three rounds unless said otherwise. It
+//! compiles a program that spends its time in ten functions in known parts, fifty calls deep,
+//! records it with each in turns, and prints a table; of each the round with the least processor
+//! time for a sample counts, and for the shares of functions all do. `ferretto` is taken from the
+//! folder of this program: `cargo build --release -p ferretto-cli` makes it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,8 +32,9 @@ const PARTS: [(&str, u32); 10] = [
     ("part_j", 4),
 ];
 
-/// Functions that call each other in turns, with frames of different sizes, and those at the end that do the work. It writes
-/// its processor time in microseconds, and that of each part in nanoseconds.
+/// Functions that call each other in turns, with frames of different sizes, and those at the end
+/// that do the work. It writes its processor time in microseconds, and that of each part in
+/// nanoseconds.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/resource.h>
@@ -94,7 +97,7 @@ impl Tool {
     }
 }
 
-/// What came of recording once.
+/// The result of recording once.
 struct Outcome {
     samples: u64,
     /// Those whose callstack begins with `_start`.
@@ -110,7 +113,7 @@ struct Outcome {
     shares: Shares,
 }
 
-/// How often functions were seen, in all rounds.
+/// The numbers of times that functions were seen, in all rounds.
 #[derive(Default)]
 struct Shares {
     samples: u64,

@@ -1,8 +1,8 @@
 //! Measures whole services under the same load, in turns, and prints the shortest and the middle of
 //! what came out.
 //!
-//! `service [NAME] [ROUNDS] [MB]`: only scenarios whose name contains NAME; 5 rounds and 1000 MB unless
-//! said otherwise.
+//! `service [NAME] [ROUNDS] [MB]`: only scenarios whose name contains NAME; 5 rounds and 1000 MB
+//! unless said otherwise.
 
 use std::process::ExitCode;
 

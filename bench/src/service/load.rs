@@ -65,8 +65,8 @@ impl Load {
             .expect("the data source is started")
     }
 
-    /// Writes packets of `bytes` bytes together from `threads` threads, and returns when the service
-    /// has them: how many bytes there were.
+    /// Writes packets of `bytes` bytes together from `threads` threads, and returns when the
+    /// service has them: how many bytes there were.
     pub(super) fn write(&self, buffer: u32, threads: u64, bytes: u64) -> u64 {
         let text = "x".repeat(512);
         thread::scope(|scope| {
@@ -150,7 +150,7 @@ fn flush(writer: &mut TraceWriter) {
         .expect("the service has what was written");
 }
 
-/// What a session does with the bytes.
+/// The treatment of the bytes by a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SessionPlan {
     pub(super) buffer_kb: u32,

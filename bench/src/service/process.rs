@@ -13,7 +13,7 @@ use ferretto_host::HostOptions;
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// How long a service may take to listen.
+/// The time that a service may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The argument that makes the program our service.
@@ -29,7 +29,7 @@ pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
     Ok(ferretto_host::traced::run(options, |_| ())?)
 }
 
-/// Whose service.
+/// The maker of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// Ours: the running program, called with [`SERVE`].
@@ -138,7 +138,7 @@ impl ServiceProcess {
         Address::from_os_str(path.as_os_str()).expect("a path is an address")
     }
 
-    /// What it has used so far.
+    /// Returns the CPU time and memory that it has used so far.
     ///
     /// # Panics
     ///

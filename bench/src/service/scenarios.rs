@@ -1,4 +1,4 @@
-//! What is measured of a service.
+//! The scenarios in which a service is measured.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::load::{Load, PATIENCE, SessionPlan, consumer, start_session, stop_session};
 use super::process::{ServiceProcess, StartError, Usage, Who};
 
-/// What one run of a scenario gave. Less is better for all of it.
+/// The result of one run of a scenario. Less is better for all of it.
 #[derive(Debug, Clone, Copy)]
 pub enum Measured {
     /// For a GB (10^9 bytes of packets).
@@ -23,7 +23,7 @@ pub enum Measured {
     Memory(u64),
 }
 
-/// What a service uses from here on.
+/// The usage of a service from here on.
 struct Watch<'a> {
     service: &'a ServiceProcess,
     before: Usage,
@@ -54,7 +54,7 @@ impl<'a> Watch<'a> {
 /// Something to measure a service by.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
-    /// What it is about.
+    /// The subject of the scenario.
     pub name: &'static str,
     /// Does it once with a fresh service, with that many MB of packets where it is about packets.
     pub run: fn(Who, u64) -> Result<Measured, StartError>,
@@ -184,8 +184,8 @@ fn read_back(who: Who) -> Result<Measured, StartError> {
     Ok(measured)
 }
 
-/// What a producer costs that has its shared memory and a running data source, and has written a
-/// little.
+/// Measures the cost of a producer that has its shared memory and a running data source, and has
+/// written a little.
 fn each_producer(who: Who) -> Result<Measured, StartError> {
     const PRODUCERS: u64 = 50;
     let service = ServiceProcess::start(who)?;

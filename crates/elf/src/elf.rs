@@ -42,8 +42,9 @@ impl fmt::Debug for Elf {
 }
 
 impl Elf {
-    /// Reads the headers of the ELF file that begins `offset` bytes into `source`: a `File`, an `Arc` of one, bytes,
-    /// or anything else that can be read at positions. Files must be regular ones ([`crate::open_regular`]).
+    /// Reads the headers of the ELF file that begins `offset` bytes into `source`: a `File`, an
+    /// `Arc` of one, bytes, or anything else that can be read at positions. Files must be regular
+    /// ones ([`crate::open_regular`]).
     ///
     /// # Errors
     /// If it is none, or its program headers are damaged. Damaged section headers are as none.
@@ -64,7 +65,7 @@ impl Elf {
         })
     }
 
-    /// Whether it is a file of 32 or 64 bits.
+    /// Returns whether it is a file of 32 or 64 bits.
     #[must_use]
     pub fn class(&self) -> Class {
         self.headers.class
@@ -119,8 +120,8 @@ impl Elf {
             .find(|section| self.headers.name_of(section) == Some(name.as_bytes()))
     }
 
-    /// The bytes of a section, decompressed if it is compressed; `None` if there is no such section, or it is damaged
-    /// or larger than a gigabyte.
+    /// The bytes of a section, decompressed if it is compressed; `None` if there is no such
+    /// section, or it is damaged or larger than a gigabyte.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<Vec<u8>> {
         self.section_data(self.section_header(name)?, MAX_SECTION)
@@ -143,7 +144,8 @@ impl Elf {
         self.image.read("data", offset, size, limit)
     }
 
-    /// A section as a part that is read when asked for; `None` if the file has no bytes for it, or they are compressed.
+    /// A section as a part that is read when asked for; `None` if the file has no bytes for it, or
+    /// they are compressed.
     #[must_use]
     pub fn section_part(&self, section: &SectionHeader) -> Option<Part> {
         let is_plain = section.has_data() && !section.is_compressed();
@@ -156,8 +158,8 @@ impl Elf {
         Part::new(self.image.clone(), offset, size)
     }
 
-    /// The names of functions: `.symtab`, or else what `.gnu_debugdata` has packed, and `.dynsym` together, gone through
-    /// at the first call. Empty if there are none or they are damaged.
+    /// The names of functions: `.symtab`, or else what `.gnu_debugdata` has packed, and `.dynsym`
+    /// together, gone through at the first call. Empty if there are none or they are damaged.
     pub fn symbols(&self) -> &Symbols {
         self.symbols.get_or_init(|| self.read_symbols())
     }
@@ -180,7 +182,7 @@ impl Elf {
         Symbols::size(&self.headers)
     }
 
-    /// Where the debug information is, if it is in another file.
+    /// Returns the file with the debug information, if that is in another one.
     #[must_use]
     pub fn debug_link(&self) -> Option<DebugLink> {
         DebugLink::parse(&self.section(".gnu_debuglink")?)

@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! The errors of reading a file.
 
 use std::io;
 

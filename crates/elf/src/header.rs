@@ -17,7 +17,7 @@ const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
 
-/// Whether addresses take 32 or 64 bits.
+/// The size of addresses: 32 or 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `ELFCLASS32`.
@@ -41,18 +41,18 @@ pub struct Segment {
     pub file_size: u64,
     /// Bytes in memory.
     pub memory_size: u64,
-    /// What `address` and `offset` are equal modulo; 0 and 1 mean any.
+    /// The modulus by which `address` and `offset` are equal; 0 and 1 mean any.
     pub alignment: u64,
 }
 
 impl Segment {
-    /// Whether it is mapped into memory.
+    /// Returns whether it is mapped into memory.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.kind == PT_LOAD
     }
 
-    /// Whether it is mapped into memory, and code may lie in it.
+    /// Returns whether it is mapped into memory, and code may lie in it.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         self.is_loaded() && self.flags & 1 != 0
@@ -86,19 +86,19 @@ pub struct SectionHeader {
 }
 
 impl SectionHeader {
-    /// Whether the file has bytes for it.
+    /// Returns whether the file has bytes for it.
     #[must_use]
     pub fn has_data(&self) -> bool {
         self.kind != SHT_NOBITS
     }
 
-    /// Whether code lies in it.
+    /// Returns whether code lies in it.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         self.flags & SHF_EXECINSTR != 0
     }
 
-    /// Whether its bytes in the file are compressed.
+    /// Returns whether its bytes in the file are compressed.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
@@ -111,7 +111,7 @@ impl SectionHeader {
     }
 }
 
-/// What the headers say.
+/// The headers of a file.
 pub(crate) struct Headers {
     pub(crate) class: Class,
     pub(crate) machine: u16,
@@ -323,7 +323,8 @@ fn parse_segment(header: &[u8], class: Class) -> Option<Segment> {
     })
 }
 
-/// `sh_info` of the first section: the number of segments, where there are too many for the file header.
+/// `sh_info` of the first section: the number of segments, where there are too many for the file
+/// header.
 fn first_section_info<R: ReadAt>(
     image: &Image<R>,
     class: Class,

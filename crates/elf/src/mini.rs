@@ -1,5 +1,5 @@
-//! `.gnu_debugdata`: the symbol table of a stripped file, as an ELF file of its own, compressed by xz (MiniDebugInfo, as
-//! Fedora and Android have it).
+//! `.gnu_debugdata`: the symbol table of a stripped file, as an ELF file of its own, compressed by
+//! xz (MiniDebugInfo, as Fedora and Android have it).
 
 use std::io::{Cursor, Read};
 use std::num::NonZeroUsize;
@@ -27,7 +27,7 @@ pub(crate) struct Mini {
     pub(crate) headers: Headers,
 }
 
-/// Where it is, if the file has one.
+/// Returns the section that holds it, if the file has one.
 pub(crate) fn section(headers: &Headers) -> Option<&SectionHeader> {
     let mut sections = headers.sections.iter();
     sections.find(|section| section.has_data() && headers.name_of(section) == Some(SECTION))

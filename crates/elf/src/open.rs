@@ -9,8 +9,9 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
 /// Opens a file to be read, if it is a regular one.
 ///
-/// A name may lead to a FIFO, which would make us wait, or to a device, where opening alone may do something. So it
-/// is first opened as a mere place, and for reading only when it is known to be a regular file.
+/// A name may lead to a FIFO, which would make us wait, or to a device, where opening alone may do
+/// something. So it is first opened as a mere place, and for reading only when it is known to be a
+/// regular file.
 ///
 /// # Errors
 /// If there is none, it is not a regular file (`InvalidInput`), or the system refuses.
@@ -19,8 +20,9 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     regular(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
 }
 
-/// Opens a file as [`open_regular`] does, by its name in a process that has `root` for its root folder, such as
-/// `/proc/PID/root`. Symbolic links are followed as that process would follow them, and never lead out of `root`.
+/// Opens a file as [`open_regular`] does, by its name in a process that has `root` for its root
+/// folder, such as `/proc/PID/root`. Symbolic links are followed as that process would follow them,
+/// and never lead out of `root`.
 ///
 /// # Errors
 /// As [`open_regular`].

@@ -7,8 +7,8 @@ use crate::ElfError;
 use crate::header::Image;
 use crate::read_at::ReadAt;
 
-/// A section, or another part of an ELF file: nothing of it is in memory, all is read when asked for. Clones share the
-/// file.
+/// A section, or another part of an ELF file: nothing of it is in memory, all is read when asked
+/// for. Clones share the file.
 #[derive(Clone)]
 pub struct Part {
     image: Image<Arc<dyn ReadAt>>,
@@ -46,7 +46,7 @@ impl Part {
         Self::new(image, 0, size)
     }
 
-    /// How many bytes the headers say there are. That the file has them is seen only by reading.
+    /// Returns the number of bytes by the headers. Only reading shows whether the file has them.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -66,8 +66,8 @@ impl Part {
         self.image.read_exact(buffer, offset)
     }
 
-    /// Reads up to `most` bytes from position `at` on into `buffer`, which then holds nothing else: fewer where the part
-    /// ends.
+    /// Reads up to `most` bytes from position `at` on into `buffer`, which then holds nothing else:
+    /// fewer where the part ends.
     ///
     /// # Errors
     /// If the part ends before `at`, or the file does not have the bytes.

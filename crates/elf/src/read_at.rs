@@ -1,10 +1,11 @@
-//! Where bytes of a file come from.
+//! The sources of a file's bytes.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that can be read at any position: a regular file, or an image of one in a process's memory.
+/// Bytes that can be read at any position: a regular file, or an image of one in a process's
+/// memory.
 pub trait ReadAt: Send + Sync {
     /// Fills `buffer` with the bytes from `offset` on.
     ///
@@ -12,7 +13,7 @@ pub trait ReadAt: Send + Sync {
     /// If there are not so many, or the system refuses.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// How many bytes there are, if that can be known.
+    /// Returns the number of bytes, if that can be known.
     fn size(&self) -> Option<u64>;
 }
 

@@ -19,7 +19,7 @@ const MAX_SYMBOLS: u64 = 16 << 20;
 const MAX_FUNCTIONS: usize = 2 << 20;
 /// Names beyond are cut off; those of real compilers reach some kilobytes.
 const MAX_NAME: usize = 64 << 10;
-/// What is read of a name at first.
+/// Bytes of a name that are read at first.
 const USUAL_NAME: usize = 256;
 /// Symbols are read in steps of this many bytes.
 const STEP: u64 = 256 << 10;
@@ -34,9 +34,10 @@ const EM_ARM: u16 = 40;
 /// Set in the number of a symbol that is in the second table.
 const SECOND: u32 = 1 << 31;
 
-/// The functions of a file by address: eight bytes each. Their sizes and names are read from the file when asked for.
+/// The functions of a file by address: eight bytes each. Their sizes and names are read from the
+/// file when asked for.
 pub struct Symbols {
-    /// What the addresses of `functions` are relative to.
+    /// The address that those of `functions` are relative to.
     base: u64,
     /// Sorted by address, no address twice.
     functions: Vec<Function>,
@@ -56,7 +57,7 @@ impl fmt::Debug for Symbols {
 struct Function {
     /// Relative to the first executable section: code of more than four gigabytes is unknown.
     address: u32,
-    /// Which symbol of which table.
+    /// The table of the symbol, and its index there.
     symbol: u32,
 }
 
@@ -164,20 +165,21 @@ impl Symbols {
         }
     }
 
-    /// How many functions there are; names of the same address count once.
+    /// Returns the number of functions; names of the same address count once.
     #[must_use]
     pub fn len(&self) -> usize {
         self.functions.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The function that `address` (as the file states addresses) is in: its name as it is in the file, and how many
-    /// bytes after its beginning. A function without a size reaches to the next one, or to the end of its section.
+    /// The function that `address` (as the file states addresses) is in: its name as it is in the
+    /// file, and how many bytes after its beginning. A function without a size reaches to the next
+    /// one, or to the end of its section.
     ///
     /// Reads the file: some dozen bytes usually, twice.
     #[must_use]
@@ -198,7 +200,8 @@ impl Symbols {
         Some((self.name(*function, &found)?, address - found.address))
     }
 
-    /// All functions by ascending address: address, size in bytes (0 if the file has none) and name.
+    /// All functions by ascending address: address, size in bytes (0 if the file has none) and
+    /// name.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, String)> {
         self.functions.iter().filter_map(|function| {
             let symbol = self.symbol(*function)?;
@@ -311,7 +314,8 @@ struct Labels<'t> {
     /// Some of the names, and where they are.
     window: Vec<u8>,
     at: u64,
-    /// How often the window may still be moved: names lie as symbols do, more or less.
+    /// The number of times that the window may still be moved: names lie as symbols do, more or
+    /// less.
     moves: u32,
 }
 
@@ -328,8 +332,8 @@ impl<'t> Labels<'t> {
         }
     }
 
-    /// Whether it is the name of something: `$x` and the like tell code from data on Arm; names with `.L` are the
-    /// compiler's own.
+    /// Returns whether it is the name of something: `$x` and the like tell code from data on Arm;
+    /// names with `.L` are the compiler's own.
     fn is_name(&mut self, name: u32) -> bool {
         let name = u64::from(name);
         let is_inside = |labels: &Self| {
@@ -399,8 +403,8 @@ fn parse(bytes: &[u8], headers: &Headers, is_first_table: bool) -> Option<Symbol
     })
 }
 
-/// Functions before labels, those with a size before those without, global before weak before local names, and the
-/// full table before that for the linker.
+/// Functions before labels, those with a size before those without, global before weak before local
+/// names, and the full table before that for the linker.
 fn rank(is_function: bool, open_ended: bool, binding: u8, is_first_table: bool) -> u8 {
     let binding = match binding {
         1 => 2,

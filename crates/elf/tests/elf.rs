@@ -70,7 +70,7 @@ fn address_of(elf: &Elf, name: &str) -> u64 {
         .0
 }
 
-/// What a lookup finds so many bytes after the beginning of a function.
+/// Returns the result of a lookup so many bytes after the beginning of a function.
 fn within(name: &str, offset: u64) -> Option<(String, u64)> {
     Some((name.to_owned(), offset))
 }

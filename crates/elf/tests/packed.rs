@@ -1,4 +1,5 @@
-//! Symbols packed into `.gnu_debugdata`, as distributions do it: of real files, and of files that nobody should have made.
+//! Symbols packed into `.gnu_debugdata`, as distributions do it: of real files, and of files that
+//! nobody should have made.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ fn functions(elf: &Elf) -> Vec<(u64, u64, String)> {
     elf.symbols().iter().collect()
 }
 
-/// How a stream of xz is made, without compressing anything.
+/// A stream of xz, made without compressing anything.
 struct Xz {
     /// The size of the dictionary that the reader is asked to have, as xz writes it.
     dictionary: u8,
@@ -165,7 +166,7 @@ fn what_xz_itself_packed_is_read() {
     assert_exported_only(&elf);
 }
 
-/// What is wrong with the packed symbols spoils no others.
+/// Asserts that damaged packed symbols spoil no others.
 fn assert_exported_only(elf: &Elf) {
     let names: Vec<_> = functions(elf).into_iter().map(|(.., name)| name).collect();
     assert_eq!(names, ["outer"]);

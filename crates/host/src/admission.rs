@@ -1,4 +1,4 @@
-//! What the clients of one user may cost together.
+//! The cost that the clients of one user may cause together.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,10 +20,10 @@ const PER_CONNECTION: usize = 2;
 const OWN: usize = 64;
 /// Descriptors that are left for what may come: a message brings 253 at most.
 const RESERVE: usize = 256;
-/// How many times of what is held for one user may be held for all.
+/// The multiple of what may be held for one user that may be held for all.
 const HELD_BY_ALL: usize = 2;
 
-/// Whose connections are counted together.
+/// The origin of connections that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// A user of this machine.
@@ -43,14 +43,15 @@ impl fmt::Display for Origin {
 
 /// The connections of each origin, and what is held for them.
 ///
-/// What there is of descriptors and memory is shared by users first, and by the connections of a user then. One who comes
-/// when others have it all gets a share of it: those who have the most lose connections.
+/// What there is of descriptors and memory is shared by users first, and by the connections of a
+/// user then. One who comes when others have it all gets a share of it: those who have the most
+/// lose connections.
 #[derive(Debug)]
 pub(crate) struct Admission {
     /// Connections that a user may have whatever others have, if the operator has said so.
     most_connections: Option<usize>,
     most_held: usize,
-    /// How many descriptors there are for all clients.
+    /// The number of descriptors for all clients.
     descriptors: usize,
     origins: HashMap<Origin, Usage>,
 }
@@ -60,9 +61,9 @@ struct Usage {
     connections: usize,
     /// Bytes of what is not sent yet and of unfinished frames.
     held: usize,
-    /// What is to be closed, or was passed.
+    /// The descriptors that are to be closed, or were passed.
     account: Arc<Account>,
-    /// Whether the operator knows that connections are refused.
+    /// Set if the operator knows that connections are refused.
     is_told: bool,
 }
 
@@ -133,14 +134,15 @@ impl Admission {
         }
     }
 
-    /// How many descriptors the clients of one origin may take: as many as each of those there are and one more could,
-    /// with some left over.
+    /// Returns the number of descriptors that the clients of one origin may take: as many as each
+    /// of those there are and one more could, with some left over.
     fn share(&self) -> usize {
         let usable = self.descriptors - self.reserve();
         (usable / (self.origins.len() + 1)).max(FEW_CONNECTIONS * PER_CONNECTION)
     }
 
-    /// How many descriptors nobody is to take: more than one message can bring, if there are so many.
+    /// Returns the number of descriptors that nobody is to take: more than one message can bring,
+    /// if there are so many.
     fn reserve(&self) -> usize {
         RESERVE.min(self.descriptors / 4)
     }
@@ -162,7 +164,7 @@ impl Admission {
             && usage.is_some_and(|usage| usage.descriptors() > self.share())
     }
 
-    /// Whose connections have to go for others to have some.
+    /// Returns the origin that has to lose connections for others to have some.
     fn greediest(&self) -> Option<Origin> {
         if !self.is_scarce() {
             return None;
@@ -176,8 +178,8 @@ impl Admission {
         Some(*origin)
     }
 
-    /// Notes that what is held for a client changed. If that is too much for its origin, or for all together, returns who
-    /// has to give some of it back, and how much there may be.
+    /// Notes that what is held for a client changed. If that is too much for its origin, or for all
+    /// together, returns who has to give some of it back, and how much there may be.
     fn changed(&mut self, origin: Origin, before: usize, after: usize) -> Option<(Origin, usize)> {
         let usage = self.origins.get_mut(&origin)?;
         usage.held = usage.held.saturating_sub(before).saturating_add(after);
@@ -207,8 +209,8 @@ impl Reactor {
         self.admission.account(origin, || closer.account(origin))
     }
 
-    /// Returns true if one more connection from there is served; if not, the operator is told, once. If descriptors become few,
-    /// those who have the most lose a connection or two.
+    /// Returns true if one more connection from there is served; if not, the operator is told,
+    /// once. If descriptors become few, those who have the most lose a connection or two.
     pub(crate) fn admit(&mut self, origin: Origin) -> bool {
         let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);
         if !self.only_user.is_none_or(served) {
@@ -243,8 +245,8 @@ impl Reactor {
         self.admission.release(origin);
     }
 
-    /// To be called after a client's queue or unfinished frame changed. If the clients of its user have
-    /// too much of both together, the one with the most has to go.
+    /// To be called after a client's queue or unfinished frame changed. If the clients of its user
+    /// have too much of both together, the one with the most has to go.
     pub(crate) fn account(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;

@@ -14,18 +14,18 @@ use crate::notice::ClientName;
 use crate::options::Limits;
 use crate::schedule::Turn;
 
-/// Which of the two sockets a client connected to.
+/// The role of a client: which of the two sockets it connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Producer {
-        /// Whether relays of other machines are served there, too.
+        /// Set if relays of other machines are served there, too.
         relays: bool,
     },
     Consumer,
 }
 
 impl Role {
-    /// What is exposed at such a socket.
+    /// Returns the services that such a socket exposes.
     pub(crate) fn services(self) -> Arc<[PortKind]> {
         match self {
             Self::Producer { relays: false } => [PortKind::Producer].into(),
@@ -49,23 +49,23 @@ pub(crate) struct Client {
     pub(crate) role: Role,
     /// With whose it is counted.
     pub(crate) origin: Origin,
-    /// How much of its queue and unfinished frame is counted.
+    /// The bytes of its queue and unfinished frame that are counted.
     pub(crate) accounted: usize,
     pub(crate) socket: Socket,
     pub(crate) connection: Connection,
-    /// Whether the service knows the client: from its first call on.
+    /// Set if the service knows the client: from its first call on.
     pub(crate) announced: bool,
-    /// Whether there may be something to read.
+    /// Set if there may be something to read.
     pub(crate) readable: bool,
     /// Its turn among those to be read from.
     pub(crate) turn: Turn,
-    /// Whether the peer has closed its end, which is only seen by reading on.
+    /// Set if the peer has closed its end, which is only seen by reading on.
     pub(crate) peer_closed: bool,
-    /// Whether the reactor waits for the socket to take more.
+    /// Set if the reactor waits for the socket to take more.
     pub(crate) waits_for_room: bool,
-    /// Whether the service wants to know when the queue is short.
+    /// Set if the service wants to know when the queue is short.
     pub(crate) wants_drained: bool,
-    /// Whether the connection is to end when the queue is empty.
+    /// Set if the connection is to end when the queue is empty.
     pub(crate) closing: bool,
     /// Since when nothing was taken from a queue that is not empty, in
     /// nanoseconds of `CLOCK_MONOTONIC`.
@@ -135,9 +135,8 @@ impl Client {
         }
     }
 
-    /// Whether requests should be read now. Those of a consumer wait while it
-    /// has much to read itself. Those of a producer never wait: it may be
-    /// unable to read before it has sent.
+    /// Returns whether requests should be read now. Those of a consumer wait while it has much to
+    /// read itself. Those of a producer never wait: it may be unable to read before it has sent.
     pub(crate) fn may_read(&self, limits: &Limits) -> bool {
         let behind =
             self.role == Role::Consumer && self.socket.queued() > limits.consumer_high_water;

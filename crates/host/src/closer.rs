@@ -1,8 +1,9 @@
 //! Closing what clients passed, and their connections, where it holds up nobody else.
 //!
-//! The last one to close a socket may wait for what it has not sent, the last one to close a file for its file system,
-//! which may be a program of the client, and with a connection go descriptors that nobody has received. So the service
-//! closes none of that itself. Threads do, a few for each user: one who makes them wait waits for himself.
+//! The last one to close a socket may wait for what it has not sent, the last one to close a file
+//! for its file system, which may be a program of the client, and with a connection go descriptors
+//! that nobody has received. So the service closes none of that itself. Threads do, a few for each
+//! user: one who makes them wait waits for himself.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -17,25 +18,25 @@ use ferretto_shm::Region;
 
 use crate::admission::Origin;
 
-/// How many threads may close what came from one user.
+/// The number of threads that may close what came from one user.
 const THREADS_PER_USER: usize = 4;
 /// With so many threads, a user gets one at most.
 const MANY_THREADS: usize = 32;
 /// With so many, none is added.
 const MOST_THREADS: usize = 256;
-/// How many stay when there is nothing to do.
+/// The number of threads that stay when there is nothing to do.
 const KEPT_THREADS: usize = 2;
 
-/// What is to be closed.
+/// A descriptor, or an owner of some, that is to be closed.
 #[derive(Debug)]
 pub(crate) enum Remains {
-    /// What a client passed.
+    /// A descriptor that a client passed.
     Descriptor(OwnedFd),
     /// The connection of a client that is gone, and the memory shared with it.
     Connection(Socket, Option<Arc<Region>>),
     /// A socket at which clients may have been waiting.
     Listener(Listener),
-    /// What is closed once there is nobody to say otherwise.
+    /// An item that takes until the sender is gone to close.
     #[cfg(test)]
     Waits(std::sync::mpsc::Receiver<()>),
 }
@@ -60,7 +61,7 @@ impl Remains {
 #[derive(Debug)]
 pub(crate) struct Closer(Arc<Shared>);
 
-/// What came from one user and is not closed yet.
+/// The descriptors of one user that are not closed yet.
 #[derive(Debug)]
 pub(crate) struct Account {
     origin: Origin,
@@ -89,7 +90,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<(Arc<Account>, Remains)>,
-    /// How many threads are closing something of this user.
+    /// The number of threads that are closing something of this user.
     busy: usize,
 }
 
@@ -126,8 +127,8 @@ impl Closer {
 }
 
 impl Account {
-    /// How many descriptors this user has the service hold, besides connections: some that were passed, some to be
-    /// closed.
+    /// Returns the number of descriptors that this user has the service hold, besides connections:
+    /// some that were passed, some to be closed.
     pub(crate) fn descriptors(&self) -> usize {
         self.descriptors.load(Ordering::Relaxed)
     }
@@ -239,7 +240,8 @@ impl Shared {
         }
     }
 
-    /// A thread's life: few stay to wait for what comes, the others end when there is nothing to do.
+    /// A thread's life: few stay to wait for what comes, the others end when there is nothing to
+    /// do.
     fn work(this: &Arc<Self>) {
         let mut state = this.lock();
         loop {

@@ -8,7 +8,7 @@ use ferretto_service::ExtensionDescriptor;
 
 use crate::notice::{Notice, NoticeSink};
 
-/// Where upstream's `traced` looks for them on Android.
+/// The paths at which upstream's `traced` looks for them on Android.
 const INSTALLED: [&str; 2] = [
     "/etc/tracing_descriptors.gz",
     "/vendor/etc/tracing_descriptors.gz",
@@ -17,7 +17,8 @@ const INSTALLED: [&str; 2] = [
 /// Every trace begins with them, so they must not be large.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// What is installed. Upstream looks for it on Android only; where the files exist they are meant.
+/// Returns the extensions that are installed. Upstream looks for them on Android only; where the
+/// files exist they are meant.
 pub(crate) fn installed(notices: &NoticeSink) -> Vec<ExtensionDescriptor> {
     let files = INSTALLED.iter().map(Path::new);
     files.filter_map(|path| load(path, notices)).collect()

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ferretto_service::driver::clocks::monotonic;
 
-/// Tells a thread of its own when turns of a loop begin and end. That thread sleeps while there are none.
+/// Tells a thread of its own when turns of a loop begin and end. That thread sleeps while there are
+/// none.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     shared: Arc<Shared>,
@@ -25,8 +26,8 @@ struct Shared {
 }
 
 impl Heartbeat {
-    /// Calls `hangs` on another thread once a turn has lasted for `limit` nanoseconds, or up to a third more.
-    /// `None` if there can be no such thread.
+    /// Calls `hangs` on another thread once a turn has lasted for `limit` nanoseconds, or up to a
+    /// third more. `None` if there can be no such thread.
     pub(crate) fn new(limit: u64, hangs: impl FnOnce() + Send + 'static) -> Option<Self> {
         let shared = Arc::new(Shared::default());
         let watched = Arc::clone(&shared);
@@ -71,7 +72,8 @@ impl Shared {
             }
             let since = self.busy_since.load(Ordering::SeqCst);
             let is_late = since != 0 && monotonic().saturating_sub(since) >= limit;
-            // A process that was stopped and goes on is late, but has a period to show that it does not hang.
+            // A process that was stopped and goes on is late, but has a period to show that it does
+            // not hang.
             let was_late = late_turn.replace(if is_late { since } else { 0 });
             if is_late && was_late == Some(since) {
                 return hangs();

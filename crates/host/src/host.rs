@@ -27,8 +27,9 @@ const WAKE: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);
 const LISTENERS: usize = usize::MAX / 2;
-/// How many events are taken at a time. They come in the order they happened, and a user is only served before others once
-/// it is known that there is something to read: with few, thousands of another's connections would come first.
+/// The number of events taken at a time. They come in the order they happened, and a user is only
+/// served before others once it is known that there is something to read: with few, thousands of
+/// another's connections would come first.
 const EVENTS: usize = 4096;
 
 /// Why a host could not start.
@@ -40,7 +41,7 @@ pub enum HostError {
     /// Relays were to be served at a socket that is none of the producers'.
     #[error("{address} is none of the producer sockets ({producers})")]
     NoRelayAddress {
-        /// Where relays were to be served.
+        /// The address at which relays were to be served.
         address: Address,
         /// The producer sockets, separated by commas.
         producers: String,
@@ -186,17 +187,17 @@ impl Host {
         })
     }
 
-    /// What stops this host.
+    /// Returns a value that stops this host.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }
 
-    /// Where producers connect.
+    /// Returns the addresses at which producers connect.
     pub fn producer_addresses(&self) -> impl Iterator<Item = &Address> {
         self.reactor.addresses(|role| role != Role::Consumer)
     }
 
-    /// Where consumers connect.
+    /// Returns the address at which consumers connect.
     pub fn consumer_address(&self) -> Option<&Address> {
         self.reactor.addresses(|role| role == Role::Consumer).next()
     }
@@ -219,8 +220,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When the system's event queue fails, or the watchdog found that the service ran wild (the error then
-    /// holds a [`RunWild`](crate::RunWild)). Either ends the service.
+    /// When the system's event queue fails, or the watchdog found that the service ran wild (the
+    /// error then holds a [`RunWild`](crate::RunWild)). Either ends the service.
     pub fn run(self) -> io::Result<()> {
         self.run_until(|| ())
     }

@@ -23,9 +23,9 @@ const LISTEN_MOST: RawFd = 256;
 /// Sockets that were bound for the service.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
-    /// Where producers connect; if empty, the service binds its own.
+    /// The sockets at which producers connect; if empty, the service binds its own.
     pub producers: Vec<Listener>,
-    /// Where consumers connect; if there is none, the service binds its own.
+    /// The socket at which consumers connect; if there is none, the service binds its own.
     pub consumer: Option<Listener>,
 }
 
@@ -40,7 +40,7 @@ pub enum InheritedError {
     Number {
         /// The variable of the environment.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
     /// The descriptor is not there, or is not such a socket.

@@ -1,4 +1,4 @@
-//! What a host tells its operator.
+//! Notices of a host to its operator.
 
 use std::fmt;
 use std::io;
@@ -21,15 +21,15 @@ pub enum Notice {
     /// A client broke the protocol and was disconnected.
     #[error("{client} was disconnected: {error}")]
     BadFrame {
-        /// Who.
+        /// The client.
         client: ClientName,
-        /// How.
+        /// The size of the frame, and the limit.
         error: FrameTooLarge,
     },
     /// Receiving from a client failed and it was disconnected.
     #[error("{client} was disconnected: {error}")]
     ReceiveFailed {
-        /// Who.
+        /// The client.
         client: ClientName,
         /// Why.
         error: ReceiveError,
@@ -37,15 +37,15 @@ pub enum Notice {
     /// A client did not read what was sent to it and was disconnected.
     #[error("{client} was disconnected: {error}")]
     QueueFull {
-        /// Who.
+        /// The client.
         client: ClientName,
-        /// How much is waiting.
+        /// The number of bytes that wait.
         error: QueueError,
     },
     /// A client stopped reading in the middle and was disconnected.
     #[error("{client} was disconnected: it has not read for {seconds} s")]
     Stalled {
-        /// Who.
+        /// The client.
         client: ClientName,
         /// For how long.
         seconds: u64,
@@ -53,15 +53,15 @@ pub enum Notice {
     /// A reply was too large to be sent; the request was rejected instead.
     #[error("a request of {client} was rejected: {error}")]
     ReplyTooLarge {
-        /// Who.
+        /// The client.
         client: ClientName,
-        /// Which reply.
+        /// The reply.
         error: ReplyTooLarge,
     },
     /// Shared memory of a producer was refused or could not be made.
     #[error("no shared memory with {client}: {error}")]
     SharedMemory {
-        /// Who.
+        /// The client.
         client: ClientName,
         /// Why.
         error: ferretto_shm::RegionError,
@@ -69,35 +69,38 @@ pub enum Notice {
     /// Connections are refused, from now until there are far fewer.
     #[error("connections of {origin} are refused: there are {limit} already")]
     TooManyConnections {
-        /// Whose.
+        /// The origin of the connections.
         origin: Origin,
-        /// How many there may be.
+        /// The largest number allowed.
         limit: usize,
     },
-    /// The clients of one user do not read, or do not finish their frames, and the one with the most was disconnected.
+    /// The clients of one user do not read, or do not finish their frames, and the one with the
+    /// most was disconnected.
     #[error("{client} was disconnected: more than {limit} bytes are held for clients of {origin}")]
     TooMuchHeld {
-        /// Who.
+        /// The client.
         client: ClientName,
-        /// Whose it is.
+        /// The origin of the descriptor.
         origin: Origin,
-        /// How much may be held for them together.
+        /// The most that may be held for them together.
         limit: usize,
     },
-    /// The clients of a user cause too much work, and are read from less often for as long as that lasts.
+    /// The clients of a user cause too much work, and are read from less often for as long as that
+    /// lasts.
     #[error("clients of {origin} are held back: they use more than {percent} % of a CPU")]
     HeldBack {
-        /// Whose.
+        /// The origin of the clients.
         origin: Origin,
-        /// How much they may use.
+        /// The share of a CPU that they may use.
         percent: u64,
     },
-    /// The clients of a user were held back for long, and the one with the most work was disconnected.
+    /// The clients of a user were held back for long, and the one with the most work was
+    /// disconnected.
     #[error(
         "{client} was disconnected: clients of {origin} have been held back for {seconds} s, most of all because of it"
     )]
     TooMuchWork {
-        /// Who.
+        /// The client.
         client: ClientName,
         /// The user it belongs to.
         origin: Origin,
@@ -107,15 +110,16 @@ pub enum Notice {
     /// There were few descriptors left, and those who had the most lost one.
     #[error("{client} was disconnected: {origin} has more connections than others leave room for")]
     MadeRoom {
-        /// Who.
+        /// The client.
         client: ClientName,
         /// The user it belongs to.
         origin: Origin,
     },
-    /// A client passed a descriptor although too many are held for its user, most of them because closing them takes long.
+    /// A client passed a descriptor although too many are held for its user, most of them because
+    /// closing them takes long.
     #[error("{client} was disconnected: too many descriptors are held for clients of {origin}")]
     TooManyDescriptors {
-        /// Who.
+        /// The client.
         client: ClientName,
         /// The user it belongs to.
         origin: Origin,
@@ -192,7 +196,7 @@ impl fmt::Display for ClientName {
     }
 }
 
-/// Where notices go.
+/// The receiver of notices.
 #[derive(Clone, Default)]
 pub struct NoticeSink(Option<Arc<Report>>);
 

@@ -1,4 +1,4 @@
-//! Where a host listens and how it treats its clients.
+//! The options of a host: its addresses, and its treatment of clients.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::permissions::SocketPermissions;
 use crate::time_zone;
 use crate::watchdog::WatchdogLimits;
 
-/// What `traced` tells the service about its surroundings.
+/// Returns the options by which `traced` describes its surroundings to the service.
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         utc_offset_minutes: Some(time_zone::utc_offset_minutes),
@@ -24,29 +24,30 @@ pub fn service_options() -> ServiceOptions {
 /// Settings of a [`Host`](crate::Host).
 #[derive(Debug, Clone)]
 pub struct HostOptions {
-    /// Where producers connect. Must not be empty.
+    /// The addresses at which producers connect. Must not be empty.
     pub producers: Vec<Address>,
-    /// Where consumers connect.
+    /// The address at which consumers connect.
     pub consumer: Address,
     /// At which of these relays of other machines may describe themselves and compare clocks.
     pub relays: RelayEndpoints,
     /// Group and mode of the socket files, if not the process's defaults.
     pub permissions: Option<SocketPermissions>,
-    /// What the service should know about this machine.
+    /// The options of the service, with the facts about this machine.
     pub service: ServiceOptions,
-    /// How much a client may cost.
+    /// The limits of what a client may cost.
     pub limits: Limits,
-    /// Whose processes alone are served, besides root's; everyone's if `None`. What others connect is closed unread.
+    /// The user whose processes alone are served, besides root's; everyone's if `None`. What others
+    /// connect is closed unread.
     pub only_user: Option<u32>,
-    /// Who is told of what goes wrong with clients.
+    /// The receiver of notices about what goes wrong with clients.
     pub notices: NoticeSink,
-    /// When the host ends itself because the whole process uses too much; `None`, the default, is never.
-    /// For processes that are nothing but the service.
+    /// When the host ends itself because the whole process uses too much; `None`, the default, is
+    /// never. For processes that are nothing but the service.
     pub watchdog: Option<WatchdogLimits>,
 }
 
-/// Where `RelayPort` is exposed. Producers on other machines are served without, but then nothing is
-/// known of their machines' clocks.
+/// The sockets that expose `RelayPort`. Producers on other machines are served without, but then
+/// nothing is known of their machines' clocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RelayEndpoints {
     /// Nowhere.
@@ -68,7 +69,7 @@ impl RelayEndpoints {
     }
 }
 
-/// How much memory and patience a client may cost.
+/// The memory and patience that a client may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of unread commands and replies at which a producer is
@@ -81,33 +82,35 @@ pub struct Limits {
     pub consumer_high_water: usize,
     /// Bytes of unread replies below which reading the trace goes on.
     pub consumer_low_water: usize,
-    /// How long a consumer with unread replies may go without reading any, in
-    /// nanoseconds of `CLOCK_MONOTONIC`. Upstream waits ten seconds.
+    /// The time that a consumer with unread replies may go without reading any, in nanoseconds of
+    /// `CLOCK_MONOTONIC`. Upstream waits ten seconds.
     pub consumer_stall: u64,
     /// Connections that the processes of one user may have, and those of other machines together;
-    /// `None` for a share of this process's descriptors: as much as each of the users there are and one more could have. If
-    /// few are left, those who have more than that lose connections.
+    /// `None` for a share of this process's descriptors: as much as each of the users there are and
+    /// one more could have. If few are left, those who have more than that lose connections.
     pub connections_per_user: Option<usize>,
     /// Bytes of unread commands and replies and of unfinished frames that they may have together,
-    /// before the one with the most is disconnected. The clients of all users may have twice as much; then it is one of
-    /// the user with the most.
+    /// before the one with the most is disconnected. The clients of all users may have twice as
+    /// much; then it is one of the user with the most.
     pub held_per_user: usize,
-    /// How much CPU time the clients of one user may cause; `None`, the default, is any, but never to the harm of other
-    /// users. For processes that are nothing but the service.
+    /// The CPU time that the clients of one user may cause; `None`, the default, is any, but never
+    /// to the harm of other users. For processes that are nothing but the service.
     pub cpu_per_user: Option<CpuAllowance>,
-    /// How long a pipe that nobody reads may hold its last bytes when its
-    /// session, or the host, ends.
+    /// The time that a pipe that nobody reads may hold its last bytes when its session, or the
+    /// host, ends.
     pub file_patience: Duration,
 }
 
-/// How much CPU time the clients of one user may cause. When it is used up, nothing is read from them for a while.
+/// The CPU time that the clients of one user may cause. When it is used up, nothing is read from
+/// them for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuAllowance {
     /// Share of one CPU, in percent, that they may have for ever.
     pub percent: u64,
-    /// What they may have beyond that, in nanoseconds, once they had less for long enough.
+    /// The time that they may have beyond that, in nanoseconds, once they had less for long enough.
     pub burst: u64,
-    /// How long, in nanoseconds, they may go on using all they may, before the one that uses most is disconnected.
+    /// The time, in nanoseconds, that they may go on using all they may, before the one that uses
+    /// most is disconnected.
     pub patience: u64,
 }
 

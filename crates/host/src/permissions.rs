@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{Gid, Mode};
 
-/// Who may use the sockets, as `--set-socket-permissions` says it.
+/// The users who may use the sockets, as `--set-socket-permissions` says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketPermissions {
     /// For the producer sockets.

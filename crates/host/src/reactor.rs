@@ -32,22 +32,24 @@ use crate::options::Limits;
 use crate::schedule::Schedule;
 use crate::watchdog::Watchdog;
 
-/// How many bytes are read from one client in a turn, at most.
+/// The number of bytes read from one client in a turn, at most.
 const READ_PER_TURN: usize = 32 * 1024;
-/// How long clients are read from, in nanoseconds, before it is looked what else there is to do. The last may take longer.
+/// The time that clients are read from, in nanoseconds, before other work is looked for. The last
+/// may take longer.
 const READING: u64 = 1_000_000;
-/// How much work is done, in nanoseconds, before it is taken off what users may have.
+/// The work that is done, in nanoseconds, before it is taken off what users may have.
 const SETTLED: u64 = 5_000_000;
-/// How many bytes are read from a consumer before its answers are looked at:
-/// a short request can have a long answer.
+/// The number of bytes read from a consumer before its answers are looked at: a short request can
+/// have a long answer.
 const CONSUMER_READ: usize = 4 * 1024;
-/// What a connection takes besides what is held for it.
+/// The memory that a connection takes besides what is held for it.
 const PER_CLIENT: u64 = 8 * 1024;
 /// For how many calls memory is kept from one receive to the next.
 const KEPT_ACTIONS: usize = 256;
-/// How long after the end of a connection, in nanoseconds, the memory it took is given back to the system.
+/// The time after the end of a connection, in nanoseconds, at which the memory it took is given
+/// back to the system.
 const RELEASE_AFTER: u64 = 1_000_000_000;
-/// How long the end waits for files that are still being written.
+/// The time that the end waits for files that are still being written.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A listening socket.
@@ -56,7 +58,7 @@ pub(crate) struct ListenerState {
     listener: Listener,
     role: Role,
     services: Arc<[PortKind]>,
-    /// Whether someone may be waiting.
+    /// Set if someone may be waiting.
     ready: bool,
 }
 
@@ -75,7 +77,7 @@ impl ListenerState {
     }
 }
 
-/// What is left of a client of which the service was not told yet that it is gone.
+/// The rest of a client that is gone, of which the service was not told yet.
 #[derive(Debug)]
 struct Gone {
     id: ClientId,
@@ -95,7 +97,7 @@ pub(crate) struct Reactor {
     pub(crate) admission: Admission,
     pub(crate) closer: Closer,
     pub(crate) notices: NoticeSink,
-    /// Who is served besides root, if not everyone.
+    /// The user who alone is served besides root, if not everyone is.
     pub(crate) only_user: Option<u32>,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
@@ -163,7 +165,7 @@ impl Reactor {
         }
     }
 
-    /// Where clients of these roles connect.
+    /// Returns the addresses at which clients of these roles connect.
     pub(crate) fn addresses(
         &self,
         wanted: impl Fn(Role) -> bool,
@@ -237,8 +239,8 @@ impl Reactor {
         Ok(false)
     }
 
-    /// Does what there is to do, a bounded amount for each client. `now` is `CLOCK_MONOTONIC`, and so is what it
-    /// returns.
+    /// Does what there is to do, a bounded amount for each client. `now` is `CLOCK_MONOTONIC`, and
+    /// so is what it returns.
     pub(crate) fn turn(&mut self, now: u64) -> u64 {
         self.counted = now;
         self.accept();
@@ -355,7 +357,8 @@ impl Reactor {
         self.closer.finish(deadline);
     }
 
-    /// Reads some bytes from a client and passes on what it asks for. Returns whether there may be more.
+    /// Reads some bytes from a client and passes on what it asks for. Returns whether there may be
+    /// more.
     fn read(&mut self, id: ClientId, piece: usize) -> bool {
         let mut total = 0;
         while total < piece {
@@ -384,8 +387,9 @@ impl Reactor {
                         self.refuse_descriptors(id);
                         return false;
                     }
-                    // Less than there was room for: there is no more, and what comes is announced. A
-                    // receive also ends behind a descriptor, and the end of the stream comes by itself.
+                    // Less than there was room for: there is no more, and what comes is announced.
+                    // A receive also ends behind a descriptor, and the end of the stream comes by
+                    // itself.
                     if len < size && fd.is_none() && !client.peer_closed {
                         client.readable = false;
                         self.receive(id, len, fd);

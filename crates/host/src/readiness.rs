@@ -15,7 +15,7 @@ pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 /// Names the socket on which systemd is told, see sd_notify(3).
 const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Who is waiting.
+/// The clients that are waiting.
 #[derive(Debug)]
 pub(crate) struct Readiness {
     notify: Option<OwnedFd>,

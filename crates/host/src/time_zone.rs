@@ -1,4 +1,4 @@
-//! How far local time is from UTC.
+//! The distance of local time from UTC.
 
 use tz::TimeZone;
 

@@ -17,11 +17,10 @@ use crate::watchdog::RunWild;
 
 pub use crate::readiness::NOTIFY_VARIABLE;
 
-/// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole
-/// process over, so it is for programs that are nothing but the service.
-/// Notices go to standard error unless the options say otherwise.
-/// `listening` is called once clients can connect. A service that runs wild ends with an error, its files
-/// complete: see [`WatchdogLimits`](crate::WatchdogLimits).
+/// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole process over, so it is
+/// for programs that are nothing but the service. Notices go to standard error unless the options
+/// say otherwise. `listening` is called once clients can connect. A service that runs wild ends
+/// with an error, its files complete: see [`WatchdogLimits`](crate::WatchdogLimits).
 ///
 /// Sockets that systemd or Android's init has bound take the place of those in the options
 /// ([`InheritedSockets`]). When clients can connect, `1` is written to the descriptor named by

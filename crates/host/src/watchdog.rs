@@ -1,11 +1,12 @@
 //! Ends a service that uses more than it can account for, before the machine suffers from it.
 //!
-//! What clients make a service use is bounded, user by user, where it is used. So what is judged here is what is left:
-//! memory that is allocated and belongs to nobody, and time that was spent for nobody. Either is a fault
-//! of the service. [`WatchdogScope::Process`] judges all that the process uses instead, as upstream does.
+//! What clients make a service use is bounded, user by user, where it is used. So what is judged
+//! here is what is left: memory that is allocated and belongs to nobody, and time that was spent
+//! for nobody. Either is a fault of the service. [`WatchdogScope::Process`] judges all that the
+//! process uses instead, as upstream does.
 //!
-//! Samples are taken when the service does something anyway, so that an idle one stays asleep: what does
-//! not run takes neither memory nor time.
+//! Samples are taken when the service does something anyway, so that an idle one stays asleep: what
+//! does not run takes neither memory nor time.
 
 use std::collections::VecDeque;
 
@@ -14,12 +15,13 @@ use ferretto_service::driver::clocks;
 /// The figures that are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WatchdogScope {
-    /// What no client can cause: allocated memory that nothing explains, and CPU time of the service's thread that was
-    /// spent for no client. Memory that was freed does not count, whether or not the system has it back.
+    /// The service itself, as no client can cause it: allocated memory that nothing explains, and
+    /// CPU time of the service's thread that was spent for no client. Memory that was freed does
+    /// not count, whether or not the system has it back.
     #[default]
     Own,
-    /// All pages the process occupies, and the CPU time of all its threads, whoever caused it. As upstream's: whoever
-    /// has the service compute for long enough ends it.
+    /// All pages the process occupies, and the CPU time of all its threads, whoever caused it. As
+    /// upstream's: whoever has the service compute for long enough ends it.
     Process,
 }
 
@@ -30,7 +32,7 @@ pub struct WatchdogLimits {
     pub scope: WatchdogScope,
     /// Bytes of memory in use beyond what buffers, shared memory and clients' queues explain.
     pub memory_slack: u64,
-    /// How long that may last, in nanoseconds.
+    /// The time that this may last, in nanoseconds.
     pub memory_window: u64,
     /// Share of one CPU, in percent, that may be used.
     pub cpu_percent: u64,
@@ -38,7 +40,7 @@ pub struct WatchdogLimits {
     pub cpu_window: u64,
     /// Least time between two samples, in nanoseconds.
     pub interval: u64,
-    /// How long one turn of the loop may take, in nanoseconds, before the process is aborted.
+    /// The time that one turn of the loop may take, in nanoseconds, before the process is aborted.
     pub turn: u64,
 }
 
@@ -84,7 +86,7 @@ pub enum RunWild {
     },
 }
 
-/// What the process uses at one moment.
+/// The memory and time that the process uses at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     /// `CLOCK_MONOTONIC`.
@@ -97,7 +99,7 @@ pub(crate) struct Usage {
     pub(crate) cpu: u64,
 }
 
-/// What is known of why the process uses what it does.
+/// The part of the usage that is explained by clients and buffers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Explained {
     /// Bytes that are allocated, at most.
@@ -124,7 +126,7 @@ impl Watchdog {
         }
     }
 
-    /// Whether it is time for [`check`](Self::check).
+    /// Returns whether it is time for [`check`](Self::check).
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.samples.back();
         last.is_none_or(|last| now.saturating_sub(last.at) >= self.limits.interval)

@@ -18,8 +18,8 @@ fn call(socket: &Socket, request: u64, method: u32, args: &[u8]) {
     assert!(send_raw(socket, &frame));
 }
 
-/// Enables a session with this request, reads its trace, and frees it. Returns the trace, or nothing if the request
-/// was refused as no such message.
+/// Enables a session with this request, reads its trace, and frees it. Returns the trace, or
+/// nothing if the request was refused as no such message.
 fn record(socket: &Socket, request: &[u8]) -> Option<Vec<u8>> {
     call(socket, 1, ENABLE_TRACING, request);
     call(socket, 2, READ_BUFFERS, &[]);

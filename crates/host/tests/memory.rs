@@ -1,4 +1,5 @@
-//! What a host makes of memory that was freed. A program of its own, as the memory of a whole process is looked at.
+//! The treatment of freed memory by a host. A program of its own, as the memory of a whole process
+//! is looked at.
 
 mod common;
 

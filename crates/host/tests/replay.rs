@@ -1,5 +1,5 @@
-//! Recorded conversations of upstream's programs with upstream's `traced`, replayed against ours: it
-//! has to answer the same, apart from what differs from one run to the next.
+//! Recorded conversations of upstream's programs with upstream's `traced`, replayed against ours:
+//! it has to answer the same, apart from what differs from one run to the next.
 //!
 //! The recordings are those of `ferretto-ipc`, whose tests look at the frames alone. They lack what
 //! producers had in shared memory, so of traces only what the service itself writes is compared.
@@ -77,7 +77,7 @@ fn shorten(frame: &[u8]) -> Vec<u8> {
 /// One client of the recording.
 struct Peer {
     socket: Socket,
-    /// Whether it is a producer that did not say which machine it is on.
+    /// Set if it is a producer that did not say which machine it is on.
     is_tcp: bool,
     binds: HashMap<u64, PortKind>,
     services: HashMap<u32, PortKind>,
@@ -125,7 +125,7 @@ impl Peer {
         }
     }
 
-    /// Whether this answers EnableTracing.
+    /// Returns whether this answers EnableTracing.
     fn ends_session(&self, answer: &Frame<'_>) -> bool {
         let enable = (PortKind::Consumer, consumer::Method::EnableTracing.id());
         self.calls.get(&answer.request_id) == Some(&enable)
@@ -156,8 +156,9 @@ impl Peer {
         }
     }
 
-    /// The next frame, with the number of descriptors that came along. A producer over TCP that is asked
-    /// to flush for the sake of what is in its memory does so: upstream asks only those behind relays.
+    /// The next frame, with the number of descriptors that came along. A producer over TCP that is
+    /// asked to flush for the sake of what is in its memory does so: upstream asks only those
+    /// behind relays.
     fn receive(&mut self) -> (Vec<u8>, usize) {
         loop {
             let received = match self.early.pop_front() {
@@ -217,7 +218,7 @@ fn flush_of_memory(frame: &Frame<'_>) -> Option<u64> {
     }
 }
 
-/// What of an answer must be the same each time.
+/// Returns the part of an answer that must be the same each time.
 fn essence(kind: PortKind, method: u32, reply: &[u8]) -> String {
     match kind {
         PortKind::Producer => {
@@ -315,7 +316,7 @@ impl Replay {
         }
     }
 
-    /// What a client of this kind passes: memory, or a file for a trace.
+    /// Returns a descriptor such as a client of this kind passes: memory, or a file for a trace.
     fn descriptor(&self, record: &Record) -> OwnedFd {
         if record.connection[0] == b'P' {
             let region = Region::create(256 * 1024).unwrap();
@@ -355,7 +356,7 @@ impl Replay {
     }
 }
 
-/// Whether a connection is used again.
+/// Returns whether a connection is used again.
 fn occurs(connection: [u8; 2], records: &[Record]) -> bool {
     records.iter().any(|record| record.connection == connection)
 }

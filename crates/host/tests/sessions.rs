@@ -240,7 +240,7 @@ fn ipc_042_a_producer_over_tcp_sends_its_chunks_inline() {
     assert!(packets.windows(7).any(|window| window == b"remote!"));
 }
 
-/// Whether the bytes are whole `Trace.packet` fields.
+/// Returns whether the bytes are whole `Trace.packet` fields.
 fn is_whole_trace(bytes: &[u8]) -> bool {
     Fields::new(bytes).all(|field| {
         field.is_ok_and(|field| field.number == 1 && matches!(field.value, Value::Bytes(_)))

@@ -1,4 +1,5 @@
-//! The web UI's recording page, which reaches the consumer socket through a bridge that forwards bytes.
+//! The web UI's recording page, which reaches the consumer socket through a bridge that forwards
+//! bytes.
 
 mod common;
 

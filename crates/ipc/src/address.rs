@@ -1,4 +1,4 @@
-//! Where a tracing socket lives: filesystem path, abstract name, TCP or vsock.
+//! The address of a tracing socket: filesystem path, abstract name, TCP or vsock.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -120,7 +120,7 @@ impl Address {
             .collect()
     }
 
-    /// Whether descriptors and peer credentials travel over this address.
+    /// Returns whether descriptors and peer credentials travel over this address.
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Path(_) | Self::Abstract(_))
     }
@@ -150,7 +150,7 @@ fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Whether the whole text is a decimal integer, as the family test wants it.
+/// Returns whether the whole text is a decimal integer, as the family test wants it.
 fn is_integer(text: &[u8]) -> bool {
     let digits = match text {
         [b'-' | b'+', rest @ ..] => rest,

@@ -9,14 +9,14 @@ use crate::passed::PassedFd;
 use crate::port::{Method as _, Port, PortMessage};
 use crate::socket::{QueueError, RECEIVE_BUFFER_SIZE, ReceiveError, Received, Socket};
 
-/// How many bytes one [`Connection::process`] reads at most, so that a busy
-/// service cannot keep it from returning.
+/// The number of bytes that one [`Connection::process`] reads at most, so that a busy service
+/// cannot keep it from returning.
 const MAX_READ_PER_CALL: usize = 1024 * 1024;
 
 /// The receive buffer's size at first; it grows when it proves too small.
 const MIN_RECEIVE_BUFFER: usize = 8 * 1024;
 
-/// What happened on a connection, in order.
+/// An event on a connection. They come in order.
 #[derive(Debug)]
 pub enum Event<P: Port> {
     /// The service knows the port: methods can be called now.
@@ -33,13 +33,13 @@ pub enum Event<P: Port> {
 /// An answer to a call.
 #[derive(Debug)]
 pub struct Reply<P: Port> {
-    /// What [`Connection::invoke`] returned.
+    /// The value that [`Connection::invoke`] returned.
     pub request_id: u64,
     /// The method called.
     pub method: P::Method,
     /// The answer, unless the service refused or the connection was lost.
     pub result: Result<P::Reply, Rejected>,
-    /// Whether further answers follow.
+    /// Set if further answers follow.
     pub has_more: bool,
     /// The descriptor that came with the answer.
     pub fd: Option<OwnedFd>,
@@ -218,7 +218,7 @@ impl<P: Port> Connection<P> {
         Ok(request_id)
     }
 
-    /// Whether the service knows a method. False until bound.
+    /// Returns whether the service knows a method. False until bound.
     pub fn supports(&self, method: P::Method) -> bool {
         matches!(&self.state, State::Bound { methods, .. } if methods.contains_key(&method))
     }
@@ -257,7 +257,7 @@ impl<P: Port> Connection<P> {
         self.events.pop_front()
     }
 
-    /// Whether [`poll_event`](Self::poll_event) has something to return.
+    /// Returns whether [`poll_event`](Self::poll_event) has something to return.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
@@ -276,8 +276,7 @@ impl<P: Port> Connection<P> {
         }
     }
 
-    /// Whether [`process`](Self::process) should be called when the socket is
-    /// writable.
+    /// Returns whether [`process`](Self::process) should be called when the socket is writable.
     pub fn wants_write(&self) -> bool {
         self.socket.queued() > 0 && !matches!(self.state, State::Closed)
     }
@@ -293,17 +292,17 @@ impl<P: Port> Connection<P> {
         self.socket.set_out_limit(limit);
     }
 
-    /// Whether descriptors can be sent and received.
+    /// Returns whether descriptors can be sent and received.
     pub fn is_unix(&self) -> bool {
         self.socket.is_unix()
     }
 
-    /// Whether calls can be made.
+    /// Returns whether calls can be made.
     pub fn is_bound(&self) -> bool {
         matches!(self.state, State::Bound { .. })
     }
 
-    /// Whether the connection has ended.
+    /// Returns whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }

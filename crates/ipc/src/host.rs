@@ -13,7 +13,7 @@ use crate::port::{self, Method as _, PortKind, PortMessage};
 /// The text upstream sends.
 const UNKNOWN_REQUEST: &str = "unknown request";
 
-/// Who is at the other end of a connection.
+/// The process at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// User id; root for a remote peer that did not say.
@@ -55,7 +55,7 @@ pub enum Request {
 pub struct Incoming {
     /// To be repeated in each reply.
     pub request_id: u64,
-    /// Whether the peer wants no reply.
+    /// Set if the peer wants no reply.
     pub drop_reply: bool,
     /// The call.
     pub request: Request,
@@ -63,7 +63,7 @@ pub struct Incoming {
     pub fd: Option<PassedFd>,
 }
 
-/// What follows from received bytes, in order.
+/// An action that follows from received bytes. They come in order.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Action {
@@ -86,7 +86,7 @@ pub struct Connection {
     remote: Option<Remote>,
 }
 
-/// What only connections from elsewhere have.
+/// The fields of connections from elsewhere.
 #[derive(Debug)]
 struct Remote {
     local_host: String,
@@ -125,12 +125,12 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end. May change until the first method is called.
+    /// Returns the process at the other end. May change until the first method is called.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Whether shared memory cannot be used with this peer.
+    /// Returns whether shared memory cannot be used with this peer.
     pub fn is_remote(&self) -> bool {
         self.remote.is_some()
     }

@@ -15,7 +15,7 @@ use crate::address::{Address, AddressError};
 pub const PRODUCER_SOCKET_VARIABLE: &str = "PERFETTO_PRODUCER_SOCK_NAME";
 /// Replaces the consumer socket name.
 pub const CONSUMER_SOCKET_VARIABLE: &str = "PERFETTO_CONSUMER_SOCK_NAME";
-/// Where a relay connects to. It has no default.
+/// The variable with the address that a relay connects to. It has no default.
 pub const RELAY_SOCKET_VARIABLE: &str = "PERFETTO_RELAY_SOCK_NAME";
 /// Replaces the machine name reported with traces.
 pub const MACHINE_NAME_VARIABLE: &str = "PERFETTO_MACHINE_NAME";
@@ -50,8 +50,8 @@ pub fn is_run_directory(folder: &Path) -> bool {
     folder == Path::new(RUN_DIRECTORY)
 }
 
-/// Whether the run directory can be used. Decided once per process, so that a
-/// directory that appears later does not split clients and service.
+/// Returns whether the run directory can be used. Decided once per process, so that a directory
+/// that appears later does not split clients and service.
 fn run_directory() -> bool {
     static USABLE: OnceLock<bool> = OnceLock::new();
     *USABLE.get_or_init(|| access(RUN_DIRECTORY, Access::EXEC_OK).is_ok())

@@ -8,8 +8,8 @@ use rustix::net::sockopt;
 
 /// Someone who closes descriptors that others passed.
 ///
-/// Closing may wait for whoever passed them: for data that a socket has not sent, or for the server of a file system. So
-/// a thread that has other things to do leaves it to another one.
+/// Closing may wait for whoever passed them: for data that a socket has not sent, or for the server
+/// of a file system. So a thread that has other things to do leaves it to another one.
 pub trait Disposal: fmt::Debug + Send + Sync {
     /// A descriptor has arrived.
     fn arrived(&self) {}
@@ -21,7 +21,8 @@ pub trait Disposal: fmt::Debug + Send + Sync {
     fn close(&self, fd: OwnedFd);
 }
 
-/// Closes descriptors on the thread that drops them, without waiting for data that sockets have not sent.
+/// Closes descriptors on the thread that drops them, without waiting for data that sockets have not
+/// sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CloseHere;
 
@@ -32,7 +33,8 @@ impl Disposal for CloseHere {
     }
 }
 
-/// A descriptor that the other side of a connection passed. Dropping it leaves it to the connection's [`Disposal`].
+/// A descriptor that the other side of a connection passed. Dropping it leaves it to the
+/// connection's [`Disposal`].
 #[derive(Debug)]
 pub struct PassedFd {
     /// There until it is taken or dropped.
@@ -52,7 +54,8 @@ impl PassedFd {
         }
     }
 
-    /// The descriptor itself. What it is should be known by now, or its thread be one that may wait.
+    /// The descriptor itself. What it is should be known by now, or its thread be one that may
+    /// wait.
     ///
     /// # Panics
     ///

@@ -77,7 +77,7 @@ fn round_trip<M: PortMessage + PartialEq>(method: M::Method, bytes: &[u8]) -> bo
     encoded == bytes
 }
 
-/// What a connection has bound and asked so far.
+/// The services that a connection has bound, and the requests so far.
 #[derive(Default)]
 struct Client {
     services: HashMap<u32, PortKind>,

@@ -1,4 +1,4 @@
-//! What `#[derive(Argument)]` becomes.
+//! The expansion of `#[derive(Argument)]`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -9,7 +9,7 @@ use syn::{
 
 use crate::function::mentions;
 
-/// How the value of a field is written.
+/// The way in which the value of a field is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum With {
     Argument,
@@ -17,7 +17,7 @@ enum With {
     Debug,
 }
 
-/// What `#[argument(…)]` says.
+/// The settings in `#[argument(…)]`.
 #[derive(Default)]
 struct Settings {
     rename: Option<LitStr>,
@@ -85,7 +85,7 @@ impl Settings {
 
 /// A field that is written.
 struct Field<'a> {
-    /// What it is called in the recording; nothing for those without a name.
+    /// The name in the recording; nothing for those without a name.
     key: Option<String>,
     /// The variable that holds a reference to it.
     variable: Ident,
@@ -230,7 +230,7 @@ pub(crate) fn expand(input: DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// What a type or variant is called in the recording.
+/// Returns the name of a type or variant in the recording.
 fn name(ident: &Ident, settings: &Settings) -> String {
     match &settings.rename {
         Some(name) => name.value(),

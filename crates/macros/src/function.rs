@@ -1,4 +1,5 @@
-//! The parts of a function that matter here. The rest stays as it is written, so that new syntax does no harm.
+//! The parts of a function that matter here. The rest stays as it is written, so that new syntax
+//! does no harm.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -16,7 +17,7 @@ pub(crate) struct Function {
     pub(crate) constant: Option<Token![const]>,
     /// The names of the parameters but `self`, in their order; those that are patterns have none.
     pub(crate) parameters: Vec<Ident>,
-    /// What it returns, if it says so.
+    /// The type that it returns, if it names one.
     pub(crate) output: Option<TokenStream>,
     /// The attributes at the beginning of the body, which have to stay there.
     inner: Vec<Attribute>,
@@ -169,7 +170,7 @@ impl Function {
     }
 }
 
-/// Whether a word is among the tokens.
+/// Returns whether a word is among the tokens.
 pub(crate) fn mentions(tokens: TokenStream, word: &str) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(found) => found == word,

@@ -24,27 +24,28 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// Works on functions and methods, generic ones too, `unsafe` and `extern` ones, and on `async fn`. While nobody records,
-/// a call costs a load and a branch more.
+/// Works on functions and methods, generic ones too, `unsafe` and `extern` ones, and on `async fn`.
+/// While nobody records, a call costs a load and a branch more.
 ///
 /// # Options
 ///
 /// - `category = …`: a literal, or the path of a `Category`. By default the name of the package.
-/// - `name = …`: a literal, or an expression that gives a `&str`, which costs more. By default the name of the function.
+/// - `name = …`: a literal, or an expression that gives a `&str`, which costs more. By default the
+///   name of the function.
 /// - `args`: all parameters are recorded but `self`. They need to implement `Argument`.
-/// - `args(a, b)`: these are recorded. Any expression can be, with a name: `args(length = text.len(), "any name" = x)`.
-///   It is evaluated at the beginning, and only if somebody records.
+/// - `args(a, b)`: these are recorded. Any expression can be, with a name: `args(length =
+///   text.len(), "any name" = x)`. It is evaluated at the beginning, and only if somebody records.
 /// - `skip(a, b)`: all parameters are recorded but these.
 /// - `polls`: for `async fn`, see below.
 /// - `crate = …`: the path of the crate `ferretto`, if it is not `::ferretto`.
 ///
 /// # Async functions
 ///
-/// A call is a slice on a track of its own, from the first time it is polled to its end, or to when its future is
-/// dropped. Calls of the same function that overlap are shown below each other.
+/// A call is a slice on a track of its own, from the first time it is polled to its end, or to when
+/// its future is dropped. Calls of the same function that overlap are shown below each other.
 ///
-/// With `polls`, there is instead a slice for each time it is polled, on the thread that does it, with a flow from each
-/// to the next: what one sees is where the time was spent.
+/// With `polls`, there is instead a slice for each time it is polled, on the thread that does it,
+/// with a flow from each to the next: what one sees is where the time was spent.
 ///
 /// Functions that return a future but are not `async` are traced until they return it.
 #[proc_macro_attribute]
@@ -73,9 +74,9 @@ pub fn trace(options: TokenStream, function: TokenStream) -> TokenStream {
 /// | variant without fields | its name |
 /// | variant with fields | dictionary with one member: the variant's name, and its fields as those of a struct |
 ///
-/// On fields: `rename = "name"`, `skip`, `with = display` or `with = debug` for types that have no `Argument` of
-/// their own. On variants: `rename = "name"`. On the type: `crate = path` of the crate `ferretto`, if it is not
-/// `::ferretto`. Type parameters get the bounds the fields need.
+/// On fields: `rename = "name"`, `skip`, `with = display` or `with = debug` for types that have no
+/// `Argument` of their own. On variants: `rename = "name"`. On the type: `crate = path` of the
+/// crate `ferretto`, if it is not `::ferretto`. Type parameters get the bounds the fields need.
 #[proc_macro_derive(Argument, attributes(argument))]
 pub fn derive_argument(item: TokenStream) -> TokenStream {
     let expanded = syn::parse(item).and_then(derive::expand);

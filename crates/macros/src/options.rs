@@ -1,4 +1,4 @@
-//! What the attribute is given in parentheses.
+//! The options of the attribute, in parentheses.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, discouraged::Speculative};
 use syn::{Expr, LitStr, Path, Token, parenthesized};
 
-/// Which parameters are recorded.
+/// The parameters that are recorded.
 #[derive(Default)]
 pub(crate) enum Parameters {
     #[default]

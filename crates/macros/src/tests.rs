@@ -1,4 +1,4 @@
-//! What users are told about what does not work.
+//! Errors that users get for code that cannot work.
 
 use proc_macro2::TokenStream;
 use syn::{LitStr, Macro};

@@ -1,4 +1,4 @@
-//! What a traced function becomes.
+//! The expansion of a traced function.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -72,7 +72,7 @@ impl<'a> Plan<'a> {
         Ok(self.function.with_body(&body))
     }
 
-    /// What follows the name in a call of a macro.
+    /// Returns the arguments behind the name in a call of a macro.
     fn arguments(&self) -> TokenStream {
         let names = self.values.iter().map(|value| &value.name);
         let values = self.values.iter().map(|value| &value.value);

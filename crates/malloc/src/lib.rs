@@ -1,9 +1,10 @@
 //! The memory that a process has allocated.
 //!
-//! The pages a process occupies say little about what it needs: an allocator keeps what was freed for the next
-//! allocation. [`heap`] tells what is in use, and [`release`] gives the system back what is not.
+//! The pages a process occupies say little about what it needs: an allocator keeps what was freed
+//! for the next allocation. [`heap`] tells what is in use, and [`release`] gives the system back
+//! what is not.
 
-/// What the allocator of this process has.
+/// The memory that the allocator of this process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heap {
     /// Bytes that are allocated, with what the allocator needs for itself.
@@ -17,8 +18,8 @@ pub fn heap() -> Option<Heap> {
     imp::heap()
 }
 
-/// Gives pages that hold nothing but freed memory back to the system. Takes some milliseconds for each hundred
-/// megabytes of them, during which other threads cannot allocate.
+/// Gives pages that hold nothing but freed memory back to the system. Takes some milliseconds for
+/// each hundred megabytes of them, during which other threads cannot allocate.
 pub fn release() {
     imp::release();
 }
@@ -28,7 +29,8 @@ mod imp {
     use super::Heap;
 
     pub(crate) fn heap() -> Option<Heap> {
-        // SAFETY: the function takes no arguments, locks what it reads, and returns a plain structure.
+        // SAFETY: the function takes no arguments, locks what it reads, and returns a plain
+        // structure.
         let info = unsafe { libc::mallinfo2() };
         Some(Heap {
             in_use: (info.uordblks as u64).saturating_add(info.hblkhd as u64),
@@ -37,7 +39,8 @@ mod imp {
     }
 
     pub(crate) fn release() {
-        // SAFETY: the function takes a number, locks what it changes, and only touches memory that nobody owns.
+        // SAFETY: the function takes a number, locks what it changes, and only touches memory that
+        // nobody owns.
         unsafe { libc::malloc_trim(0) };
     }
 }

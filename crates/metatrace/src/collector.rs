@@ -17,7 +17,7 @@ use crate::ring::{CAPACITY, Record, What};
 pub struct Collector<K> {
     recorder: Arc<Recorder>,
     writers: BTreeMap<K, TraceWriter>,
-    /// How many dropped records the recordings know of.
+    /// The number of dropped records that the recordings know of.
     told: u32,
     packet: Vec<u8>,
 }
@@ -34,7 +34,7 @@ impl<K: Ord> Collector<K> {
         }
     }
 
-    /// Where threads tell what they do.
+    /// Returns the recorder for the program's threads.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
@@ -72,7 +72,8 @@ impl<K: Ord> Collector<K> {
         self.recorder.switch(false);
     }
 
-    /// Writes what has been told by now, and has the service get it. Nothing if this recording does not run.
+    /// Writes what has been told by now, and has the service get it. Nothing if this recording does
+    /// not run.
     pub fn flush(&mut self, key: &K) {
         if !self.contains(key) {
             return;

@@ -1,12 +1,14 @@
-//! What a program of data sources does itself, recorded: the data source `perfetto.metatrace`.
+//! The data source `perfetto.metatrace`: records what a program of data sources does itself.
 //!
-//! [`Recorder`] is where its threads tell what they do: stretches of time ([`Recorder::scope`]) and values
-//! ([`Recorder::counter`]). While nobody records, each costs one load and a branch, and no memory is used.
-//! [`Collector`] takes what was told and writes it into every recording that runs, as `PerfettoMetatrace` packets, whose
-//! events and counters have upstream's numbers, so that whatever reads traces knows their names.
+//! [`Recorder`] is where its threads tell what they do: stretches of time ([`Recorder::scope`]) and
+//! values ([`Recorder::counter`]). While nobody records, each costs one load and a branch, and no
+//! memory is used. [`Collector`] takes what was told and writes it into every recording that runs,
+//! as `PerfettoMetatrace` packets, whose events and counters have upstream's numbers, so that
+//! whatever reads traces knows their names.
 //!
-//! What is told waits in a ring of [`CAPACITY`] records, which threads write without locks. If it is full, what comes is
-//! dropped, and the next packet, or one of its own at the end, has `has_overruns`.
+//! What is told waits in a ring of [`CAPACITY`] records, which threads write without locks. If it
+//! is full, what comes is dropped, and the next packet, or one of its own at the end, has
+//! `has_overruns`.
 #![forbid(unsafe_code)]
 
 mod collector;
@@ -24,7 +26,7 @@ pub use ring::CAPACITY;
 /// Name of the data source.
 pub const METATRACE: &str = "perfetto.metatrace";
 
-/// How the data source presents itself to the service.
+/// Returns the descriptor by which the data source registers with the service.
 pub fn descriptor() -> DataSourceDescriptor {
     DataSourceDescriptor {
         name: Some(METATRACE.into()),

@@ -1,11 +1,12 @@
-//! What is told, with upstream's numbers (`metatrace_events.h`), by which readers of traces know the names.
+//! The events and counters, with upstream's numbers (`metatrace_events.h`), by which readers of
+//! traces know the names.
 
 /// Something that takes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u16)]
 pub enum Event {
-    /// What kernel buffers hold is read because a flush asks for it.
+    /// Kernel buffers are read because a flush asks for it.
     FtraceCpuFlush = 10,
     /// A kernel buffer has filled up, and all are read.
     FtraceCpuBufferWatermark = 11,
@@ -15,7 +16,7 @@ pub enum Event {
     PsWriteAllProcesses = 13,
     /// Processes are looked up that kernel events were about.
     PsOnPids = 14,
-    /// What processes use is read.
+    /// The memory and times of processes are read.
     PsWriteAllProcessStats = 16,
     /// Kernel buffers are read because it is time to.
     FtraceReadTick = 18,
@@ -31,7 +32,7 @@ pub enum Event {
     ProfilerUnwindSample = 25,
     /// The maps of a process are read for the first time.
     ProfilerMapsParse = 28,
-    /// What unwinders have cached is forgotten.
+    /// The caches of unwinders are emptied.
     ProfilerUnwindCacheClear = 30,
     /// Batteries are read.
     LinuxPowerSysfsTick = 38,

@@ -1,4 +1,4 @@
-//! Where threads tell what they do.
+//! The recorder of a program's threads.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use ferretto_shm::{Clock, thread_id};
 use crate::names::{Counter, Event};
 use crate::ring::{Ring, What};
 
-/// Where the threads of a program tell what they do.
+/// The recorder to which the threads of a program report what they do.
 pub struct Recorder {
     is_on: AtomicBool,
     /// Made for the first recording.
@@ -34,7 +34,7 @@ impl Recorder {
         }
     }
 
-    /// Whether anybody records.
+    /// Returns whether anybody records.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)

@@ -1,14 +1,15 @@
 //! A bounded queue that many threads write without locks.
 //!
-//! Each place has a sequence number, which says whose turn it is: `n` for the writer of record `n`, `n + 1` for its
-//! reader, and `n + CAPACITY` for the next writer (after Dmitry Vyukov's bounded queue).
+//! Each place has a sequence number, which says whose turn it is: `n` for the writer of record `n`,
+//! `n + 1` for its reader, and `n + CAPACITY` for the next writer (after Dmitry Vyukov's bounded
+//! queue).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Records that may wait.
 pub const CAPACITY: usize = 4096;
 
-/// What is told.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// An event, and how long it took, in nanoseconds.
@@ -22,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) time: u64,
     pub(crate) thread: u32,
     pub(crate) what: What,
-    /// How many records had been dropped by then, modulo 2^32.
+    /// The number of records that had been dropped by then, modulo 2^32.
     pub(crate) dropped: u32,
 }
 
@@ -87,7 +88,7 @@ impl Ring {
         &self.places[number as usize % CAPACITY]
     }
 
-    /// How many records have been dropped, modulo 2^32.
+    /// Returns the number of records that have been dropped, modulo 2^32.
     pub(crate) fn dropped(&self) -> u32 {
         self.dropped.load(Ordering::Relaxed) as u32
     }
@@ -204,7 +205,8 @@ mod tests {
             }
             let mut latest = [0; 4];
             let mut taken = 0;
-            // The last of all may be dropped, so that it is over when everything has been accounted for.
+            // The last of all may be dropped, so that it is over when everything has been accounted
+            // for.
             while taken + ring.dropped() < 3 * EACH as u32 {
                 let Some(record) = ring.pop() else {
                     std::thread::yield_now();

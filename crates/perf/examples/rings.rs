@@ -1,5 +1,6 @@
-//! Samples the whole machine with callstacks and tells what reading the rings cost, and whether something was lost:
-//! `cargo run --release -p ferretto-perf --example rings -- 1000 10` for 1000 samples a second and CPU, ten seconds.
+//! Samples the whole machine with callstacks and tells what reading the rings cost, and whether
+//! something was lost: `cargo run --release -p ferretto-perf --example rings -- 1000 10` for 1000
+//! samples a second and CPU, ten seconds.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use ferretto_proto::{Message, MessageField, PerfEventConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What has been read.
+/// The totals of all records read.
 #[derive(Default)]
 struct Sum {
     samples: u64,

@@ -8,7 +8,7 @@ use ferretto_client::InstanceId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SourceKey(pub(crate) u64);
 
-/// What is to happen.
+/// The action that follows when all queues have passed the barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Hand over what these instances have written, and answer the request.
@@ -23,13 +23,13 @@ pub(crate) enum Action {
     },
 }
 
-/// Travels along every way on which samples reach the writer. When it has arrived on all of them, everything before it has
-/// been written.
+/// Travels along every way on which samples reach the writer. When it has arrived on all of them,
+/// everything before it has been written.
 #[derive(Debug)]
 pub(crate) struct Barrier {
     missing: AtomicUsize,
     /// It has been done, or nobody waits for it any more.
-    is_settled: AtomicBool,
+    is_claimed: AtomicBool,
     pub(crate) action: Action,
 }
 
@@ -37,7 +37,7 @@ impl Barrier {
     pub(crate) fn new(ways: usize, action: Action) -> Self {
         Self {
             missing: AtomicUsize::new(ways),
-            is_settled: AtomicBool::new(false),
+            is_claimed: AtomicBool::new(false),
             action,
         }
     }
@@ -47,12 +47,12 @@ impl Barrier {
         self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether its action is the caller's to carry out; it is so once.
-    pub(crate) fn settle(&self) -> bool {
-        !self.is_settled.swap(true, Ordering::AcqRel)
+    /// Returns whether the caller has to carry out the action, which is so once.
+    pub(crate) fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::AcqRel)
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
-        self.is_settled.load(Ordering::Acquire)
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.is_claimed.load(Ordering::Acquire)
     }
 }

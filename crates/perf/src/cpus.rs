@@ -52,9 +52,11 @@ pub fn online(kernel: &Kernel) -> Vec<u32> {
 }
 
 impl Plan {
-    /// The CPUs to count on: those that are online now, that the config asks for, and on which all events count.
+    /// The CPUs to count on: those that are online now, that the config asks for, and on which all
+    /// events count.
     ///
-    /// To follow CPUs that come and go, ask now and then, and open or drop a [`Reader`](crate::event::Reader).
+    /// To follow CPUs that come and go, ask now and then, and open or drop a
+    /// [`Reader`](crate::event::Reader).
     pub fn online_cpus(&self, kernel: &Kernel) -> Vec<u32> {
         let cpus = &self.cpus;
         let mut chosen = online(kernel);
@@ -74,7 +76,8 @@ impl Plan {
     }
 }
 
-/// Number and Arm id of each CPU in `/proc/cpuinfo`: implementer, part, variant and revision in hexadecimal digits.
+/// Number and Arm id of each CPU in `/proc/cpuinfo`: implementer, part, variant and revision in
+/// hexadecimal digits.
 fn arm_ids(kernel: &Kernel) -> Vec<(u32, String)> {
     let text = fs::read_to_string(kernel.procfs.join("cpuinfo")).unwrap_or_default();
     text.split("\n\n").filter_map(arm_id).collect()

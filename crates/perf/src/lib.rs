@@ -11,12 +11,14 @@
 //!                             └────────── Message: samples without callstack, losses ──────────┘
 //! ```
 //!
-//! - The producer's thread speaks with the service (`producer`) and runs the data sources (`source`). It never waits: a data
-//!   source has a bounded number of places in the unwinders' queues, and a sample that finds none is told as skipped.
-//! - Each process belongs to one unwinder (`unwinding`), which so needs no locks for what it knows of the process. Unwinders
-//!   wait for the writer if it falls behind.
+//! - The producer's thread speaks with the service (`producer`) and runs the data sources
+//!   (`source`). It never waits: a data source has a bounded number of places in the unwinders'
+//!   queues, and a sample that finds none is told as skipped.
+//! - Each process belongs to one unwinder (`unwinding`), which so needs no locks for what it knows
+//!   of the process. Unwinders wait for the writer if it falls behind.
 //! - The writer (`output`) alone waits for room in shared memory.
-//! - Flushes and stops follow the samples: a `barrier` passes through every queue, and the last to see it acts.
+//! - Flushes and stops follow the samples: a `barrier` passes through every queue, and the last to
+//!   see it acts.
 
 pub mod config;
 pub mod cpus;

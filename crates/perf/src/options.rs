@@ -1,4 +1,4 @@
-//! How the profiler is run.
+//! The options of the profiler.
 
 use std::fmt;
 use std::fs::File;
@@ -12,7 +12,7 @@ use crate::config::Kernel;
 use crate::event::Scope;
 use crate::output::Format;
 
-/// How to run the profiler.
+/// The options of the profiler.
 #[derive(Clone, Default)]
 pub struct Options {
     /// Producer socket of the service; `None` for the one the environment names, or the default.
@@ -21,29 +21,34 @@ pub struct Options {
     pub trusted_users: Vec<u32>,
     /// Told of what happens; `None` to ignore it.
     pub on_notice: Option<NoticeHandler>,
-    /// Called when the service has processed the registration of every data source, each time a connection is made.
+    /// Called when the service has processed the registration of every data source, each time a
+    /// connection is made.
     pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// How samples are written.
+    /// The format in which samples are written.
     pub format: Format,
-    /// How many threads unwind; `None` for one for every two processors, at most four.
+    /// The number of threads that unwind; `None` for one for every two processors, at most four.
     pub unwinders: Option<NonZeroUsize>,
-    /// Where processes may hand over descriptors of their own maps and memory, a socket to be created; `None` for nowhere.
+    /// The path of a socket, to be created, where processes may hand over descriptors of their own
+    /// maps and memory; `None` for no socket.
     pub descriptor_socket: Option<PathBuf>,
-    /// How many bytes of each stack the kernel copies, see [`Plan::set_stack_bytes`](crate::config::Plan::set_stack_bytes);
-    /// `None` for as many as upstream's, or what the rings have room for.
+    /// Bytes of each stack that the kernel copies, see
+    /// [`Plan::set_stack_bytes`](crate::config::Plan::set_stack_bytes); `None` for as many as
+    /// upstream's, or what the rings have room for.
     pub stack_bytes: Option<u32>,
-    /// The list of the kernel's functions, opened while this process had the privileges to see their addresses
-    /// ([`KernelSymbols::open`](ferretto_symbols::kernel::KernelSymbols::open)); `None` to open it when it is needed.
+    /// The list of the kernel's functions, opened while this process had the privileges to see
+    /// their addresses ([`KernelSymbols::open`](ferretto_symbols::kernel::KernelSymbols::open));
+    /// `None` to open it when it is needed.
     pub kallsyms: Option<Arc<File>>,
-    /// Where the kernel's files are.
+    /// The paths of the kernel's files.
     pub kernel: Kernel,
     /// Do not open maps and memory of processes, but wait until they hand them over.
     pub only_handed_over: bool,
-    /// Also write the names of the processes and threads that are sampled, as `ProcessTree` packets. Upstream's profiler leaves
-    /// that to the data source `linux.process_stats`, which does not see what lives for a short time.
+    /// Also write the names of the processes and threads that are sampled, as `ProcessTree`
+    /// packets. Upstream's profiler leaves that to the data source `linux.process_stats`, which
+    /// does not see what lives for a short time.
     pub tell_names: bool,
-    /// What to observe; `None` for all CPUs of the config or, without the privileges for that, the processes that the config
-    /// names by number.
+    /// The part of the machine to observe; `None` for all CPUs of the config or, without the
+    /// privileges for that, the processes that the config names by number.
     pub scope: Option<Scope>,
 }
 

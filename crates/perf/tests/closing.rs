@@ -1,4 +1,5 @@
-//! What is left when a data source has ended: nothing. Alone in its process, as it looks at all of its descriptors.
+//! The end of a data source leaves nothing behind. Alone in its process, as it looks at all of its
+//! descriptors.
 
 #[path = "daemon/world.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -89,7 +90,7 @@ fn the_service_vanishes(mut world: World, sampled: &PerfEventConfig, before: usi
     wait_until("descriptors are closed", || descriptors() <= before);
 }
 
-/// How often all threads of this process have gone to sleep by themselves.
+/// Returns how often all threads of this process have gone to sleep by themselves.
 fn wakeups() -> u64 {
     let threads = std::fs::read_dir("/proc/self/task").expect("threads");
     let statuses = threads

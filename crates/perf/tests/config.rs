@@ -1,4 +1,4 @@
-//! What configs mean, and which are refused.
+//! The meaning of configs, and those that are refused.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn accepted(config: &PerfEventConfig) -> Plan {
     plan(config).expect("a plan")
 }
 
-/// What is said of a config that is refused.
+/// Returns the error of a config that is refused.
 fn refused(config: &PerfEventConfig) -> String {
     plan(config).expect_err("refused").to_string()
 }

@@ -1,4 +1,4 @@
-//! Which CPUs a plan counts on.
+//! The CPUs that a plan counts on.
 
 mod common;
 

@@ -50,14 +50,15 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What was read, as text.
+/// Returns the records that were read, as text.
 fn all(reader: &mut RecordReader<Simulated>) -> Vec<String> {
     let mut found = Vec::new();
     reader.read(ALL, &mut |record| found.push(format!("{record:?}")));
     found
 }
 
-/// Writes samples into a ring, reads some of them now and then, and expects each byte to come out, or to be accounted for.
+/// Writes samples into a ring, reads some of them now and then, and expects each byte to come out,
+/// or to be accounted for.
 fn written_is_read_or_lost(
     size: usize,
     start: u64,

@@ -1,4 +1,5 @@
-//! A storm of processes that end at once. Alone in its process, as it looks at all of its descriptors.
+//! A storm of processes that end at once. Alone in its process, as it looks at all of its
+//! descriptors.
 
 #[path = "daemon/recording.rs"]
 #[allow(dead_code, reason = "shared with other tests")]

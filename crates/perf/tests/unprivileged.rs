@@ -1,7 +1,8 @@
-//! What users without privileges can do with their own processes, and what they are told otherwise.
+//! The rights of users without privileges over their own processes, and the advice they get
+//! otherwise.
 //!
-//! Each test runs itself again as a user of its own: what the kernel lets a user lock in memory is shared by all of the
-//! user's processes.
+//! Each test runs itself again as a user of its own: what the kernel lets a user lock in memory is
+//! shared by all of the user's processes.
 
 mod common;
 
@@ -28,8 +29,8 @@ fn unprivileged(name: &str, user: u32, inner: fn()) {
     let home = tempfile::tempdir().expect("a directory");
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
     let program = home.path().join("test");
-    // By another process: a program that is open for writing in this one, or a child that another test is just starting,
-    // cannot be run.
+    // By another process: a program that is open for writing in this one, or a child that another
+    // test is just starting, cannot be run.
     let mut copy = Command::new("cp");
     copy.arg(std::env::current_exe().expect("a path"));
     assert!(copy.arg(&program).status().expect("cp").success());
@@ -58,7 +59,7 @@ fn of_pid(mut config: PerfEventConfig, pid: u32) -> PerfEventConfig {
     config
 }
 
-/// Whether users may observe their own processes here.
+/// Returns whether users may observe their own processes here.
 fn may_observe() -> bool {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let may = level.trim().parse::<i32>().is_ok_and(|level| level <= 2);
@@ -198,7 +199,8 @@ fn where_nothing_is_permitted_the_message_says_what_to_ask_for() {
         "where_nothing_is_permitted_the_message_says_what_to_ask_for",
         61_004,
         || {
-            // A process of root is refused as all are at level 3; and that this is the level it says here.
+            // A process of root is refused as all are at level 3; and that this is the level it
+            // says here.
             let home = tempfile::tempdir().expect("a directory");
             common::kernel::put(home.path(), "sys/kernel/perf_event_paranoid", "3\n");
             common::kernel::put(home.path(), "1/task/1/comm", "init");

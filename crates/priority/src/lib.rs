@@ -1,12 +1,12 @@
 //! Raising the priority of a thread for as long as recordings want it.
 //!
-//! A config can ask for that with `priority_boost`: for the service, and for the program behind a data
-//! source.
+//! A config can ask for that with `priority_boost`: for the service, and for the program behind a
+//! data source.
 //!
 //! # Types to know
 //!
-//! [`Priority`] is what is asked for, checked; several compare, and the highest counts. [`ThreadBoost`]
-//! gives it to a thread and takes it back.
+//! [`Priority`] is what is asked for, checked; several compare, and the highest counts.
+//! [`ThreadBoost`] gives it to a thread and takes it back.
 #![forbid(unsafe_code)]
 
 mod thread;
@@ -16,7 +16,7 @@ pub use thread::{BoostError, ThreadBoost};
 use ferretto_proto::PriorityBoostConfig;
 use ferretto_proto::priority_boost_config::BoostPolicy;
 
-/// How urgent a thread is. Real-time ones are ahead of all others.
+/// The urgency of a thread. Real-time ones are ahead of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// `SCHED_OTHER` with a nice value of minus this: 0 to 20.
@@ -40,7 +40,7 @@ pub enum InvalidPriority {
 }
 
 impl Priority {
-    /// What a config asks for.
+    /// Returns the priority that a config asks for.
     ///
     /// # Errors
     ///

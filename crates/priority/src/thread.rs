@@ -40,7 +40,7 @@ fn reason(errno: i32) -> String {
     text[..end].to_owned()
 }
 
-/// How a thread is scheduled.
+/// The scheduling of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scheduling {
     policy: ThreadSchedulePolicy,
@@ -53,11 +53,11 @@ const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSch
 const FIFO: ThreadSchedulePolicy =
     ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
 
-/// Priority lent to a thread: all calls must come from the same one. It costs nothing while it is not
-/// used. Other threads of the process are not affected, nor are those started before.
+/// Priority lent to a thread: all calls must come from the same one. It costs nothing while it is
+/// not used. Other threads of the process are not affected, nor are those started before.
 #[derive(Debug, Default)]
 pub struct ThreadBoost {
-    /// What the thread had before it was given another.
+    /// The scheduling of the thread before it was given another.
     own: Option<Scheduling>,
     given: Option<Scheduling>,
 }
@@ -68,8 +68,8 @@ impl ThreadBoost {
         Self::default()
     }
 
-    /// Lets the calling thread run at this priority, or at its own again. One that had more on its own
-    /// keeps that.
+    /// Lets the calling thread run at this priority, or at its own again. One that had more on its
+    /// own keeps that.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Whether the kernel lets this process raise priorities.
+    /// Returns whether the kernel lets this process raise priorities.
     fn may_boost() -> bool {
         let tried = std::thread::spawn(|| {
             let mut boost = ThreadBoost::new();

@@ -13,8 +13,9 @@
 //!   [`decode_lazy`].
 //! * Repeated numbers are written unpacked unless the schema says packed, and
 //!   are read either way.
-//! * Decoding never panics and never allocates out of proportion to its input: messages nest at most a hundred deep,
-//!   and what is small encoded but large in memory, such as empty messages, takes at most 32 MiB.
+//! * Decoding never panics and never allocates out of proportion to its input: messages nest at
+//!   most a hundred deep, and what is small encoded but large in memory, such as empty messages,
+//!   takes at most 32 MiB.
 //! * What is malformed is refused with a [`DecodeError`] that names the message and the place.
 //!
 //! # Types to know

@@ -1,4 +1,4 @@
-//! What input of any kind may do to a decoder: nothing but an error.
+//! Hostile input to the decoder, which may only lead to an error.
 
 use ferretto_proto::{
     DataSourceConfig, DebugAnnotation, DecodeError, IPCFrame, Message, ObservableEvents,
@@ -7,7 +7,8 @@ use ferretto_proto::{
 use ferretto_wire::encode;
 use proptest::prelude::*;
 
-/// What is decoded, encoded and decoded again is the same, and its size was foretold.
+/// Asserts that a message is the same when it is decoded, encoded and decoded again, and that its
+/// size was foretold.
 fn settles<M: Message>(bytes: &[u8]) {
     let Ok(message) = M::decode_from_slice(bytes) else {
         return;

@@ -1,4 +1,4 @@
-//! What survives decoding and encoding again.
+//! The parts of messages that survive decoding and encoding again.
 
 use ferretto_proto::{
     CommitDataRequest, DataSourceConfig, FtraceConfig, IPCFrame, Message, TraceConfig, TraceStats,

@@ -2,13 +2,14 @@
 
 use std::fmt::{self, Write};
 
-/// Longest name that is demangled, and longest result, in bytes: a short name may stand for a huge one.
+/// Longest name that is demangled, and longest result, in bytes: a short name may stand for a huge
+/// one.
 const MAX_NAME: usize = 1 << 12;
-/// How deep the parts of a C++ name may be nested.
+/// The depth to which the parts of a C++ name may be nested.
 const MAX_DEPTH: u32 = 96;
 
-/// The name in the source of a Rust or C++ function, without hash, parameters and return type; `None` if the name is
-/// not mangled, or is no good one.
+/// The name in the source of a Rust or C++ function, without hash, parameters and return type;
+/// `None` if the name is not mangled, or is no good one.
 ///
 /// Time and memory are bounded on any input: the result is at most 4 KiB long.
 #[must_use]

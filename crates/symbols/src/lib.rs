@@ -1,12 +1,14 @@
 //! Names of functions, of the kernel and of programs.
 //!
-//! - [`KernelSymbols`]: what kernel function an address lies in, from `/proc/kallsyms`, in a few bytes a function.
-//! - [`Symbolizer`]: what functions, inlined ones too, source files and lines the addresses of programs belong to, from
-//!   their symbol tables and debug information. Addresses are those of a recording, so that this can be done afterwards.
+//! - [`KernelSymbols`]: what kernel function an address lies in, from `/proc/kallsyms`, in a few
+//!   bytes a function.
+//! - [`Symbolizer`]: what functions, inlined ones too, source files and lines the addresses of
+//!   programs belong to, from their symbol tables and debug information. Addresses are those of a
+//!   recording, so that this can be done afterwards.
 //! - [`module_symbols`]: such names as packets of a trace.
 //!
-//! Files are those of the programs that were recorded, which may be anything: they are read with limits on memory and
-//! time, and used only if their build id is the one that was recorded.
+//! Files are those of the programs that were recorded, which may be anything: they are read with
+//! limits on memory and time, and used only if their build id is the one that was recorded.
 
 #![forbid(unsafe_code)]
 

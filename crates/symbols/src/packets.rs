@@ -12,7 +12,8 @@ const ADDRESSES: usize = 4096;
 
 /// The names of a module as packets, to be appended to the trace they belong to.
 ///
-/// Function names are the demangled ones: viewers show names as they find them, and not all of them demangle Rust's.
+/// Function names are the demangled ones: viewers show names as they find them, and not all of them
+/// demangle Rust's.
 #[must_use]
 pub fn module_symbols(of: &Module, names: &[Named]) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What one walk may cost.
+//! The cost of one walk.
 
 /// Bytes of call frame programs interpreted in a walk. A usual function has some dozen.
 const PROGRAM_BYTES: usize = 1 << 20;
@@ -7,7 +7,7 @@ const OPERATIONS: u32 = 10_000;
 /// Pages of the target's memory read in a walk. The stack is usually in the sample.
 const PAGES: u32 = 512;
 
-/// What is left for a walk.
+/// The rest of a walk's budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     program_bytes: usize,
@@ -28,7 +28,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Whether a program of so many bytes may be interpreted.
+    /// Returns whether a program of so many bytes may be interpreted, and charges it.
     pub(crate) fn program(&mut self, bytes: usize) -> bool {
         let rest = self.program_bytes.checked_sub(bytes);
         self.program_bytes = rest.unwrap_or(self.program_bytes);
@@ -36,7 +36,8 @@ impl Budget {
         rest.is_some()
     }
 
-    /// A budget of its own for programs, with what is left of this one; [`Budget::put_back`] returns what it leaves.
+    /// A budget of its own for programs, with what is left of this one; [`Budget::put_back`]
+    /// returns what it leaves.
     pub(crate) fn split_programs(&mut self) -> Self {
         Self {
             program_bytes: std::mem::take(&mut self.program_bytes),
@@ -50,7 +51,7 @@ impl Budget {
         self.exhausted |= programs.exhausted;
     }
 
-    /// Whether a program was refused: what was found then is not for ever.
+    /// Returns whether a program was refused: results are then not kept.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -64,7 +65,7 @@ impl Budget {
         })
     }
 
-    /// Whether another page may be read.
+    /// Returns whether another page may be read, and charges it.
     pub(crate) fn page(&mut self) -> bool {
         self.pages > 0 && {
             self.pages -= 1;

@@ -1,4 +1,4 @@
-//! What processes share.
+//! The tables that processes share.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,17 @@ use ferretto_elf::Elf;
 use rustc_hash::FxHashMap;
 
 use crate::files::Devices;
+use crate::memory_budget::MemoryBudget;
 use crate::module::Module;
-use crate::room::Room;
 
-/// Bytes of what is known about files that are kept in memory, unless asked otherwise. A program needs some dozen
-/// kilobytes, and one with a hundred thousand functions a megabyte more if it has symbols.
+/// Bytes of what is known about files that are kept in memory, unless asked otherwise. A program
+/// needs some dozen kilobytes, and one with a hundred thousand functions a megabyte more if it has
+/// symbols.
 const TABLE_BYTES: usize = 32 << 20;
 /// Files kept although no process uses them.
 const MAX_IDLE: usize = 256;
 
-/// What tells files apart: names change, and inodes are used again.
+/// The identity of a file: names change, and inodes are used again.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     File {
@@ -42,18 +43,18 @@ struct Entries {
     clock: u64,
 }
 
-/// The files that processes have mapped, with their unwind tables: each is read once, however many processes run it.
-/// Threads share it.
+/// The files that processes have mapped, with their unwind tables: each is read once, however many
+/// processes run it. Threads share it.
 pub struct Cache {
     entries: Arc<Mutex<Entries>>,
-    room: Arc<Room>,
+    budget: Arc<MemoryBudget>,
     pub(crate) devices: Devices,
 }
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache")
-            .field("table_bytes", &self.room.used())
+            .field("table_bytes", &self.budget.used())
             .finish_non_exhaustive()
     }
 }
@@ -71,22 +72,23 @@ impl Cache {
         Self::with_table_limit(TABLE_BYTES)
     }
 
-    /// With at most `bytes` in memory of what is needed to find things in unwind tables and symbol tables, and of what was
-    /// found. What was not used for longest makes room, and is found again when it is needed. Files for which alone there
-    /// is too little room are unwound, and their functions named, as those that have no tables.
+    /// With at most `bytes` in memory of what is needed to find things in unwind tables and symbol
+    /// tables, and of what was found. What was not used for longest makes room, and is found again
+    /// when it is needed. Files for which alone there is too little room are unwound, and their
+    /// functions named, as those that have no tables.
     #[must_use]
     pub fn with_table_limit(bytes: usize) -> Self {
         let entries = Arc::<Mutex<Entries>>::default();
-        let room = Room::new(bytes);
-        let (all, used) = (Arc::downgrade(&entries), Arc::downgrade(&room));
-        room.on_shortage(move |bytes| {
-            if let (Some(entries), Some(room)) = (all.upgrade(), used.upgrade()) {
-                lock(&entries).make_room(bytes, &room);
+        let budget = MemoryBudget::new(bytes);
+        let (all, used) = (Arc::downgrade(&entries), Arc::downgrade(&budget));
+        budget.on_shortage(move |bytes| {
+            if let (Some(entries), Some(budget)) = (all.upgrade(), used.upgrade()) {
+                lock(&entries).make_room(bytes, &budget);
             }
         });
         Self {
             entries,
-            room,
+            budget,
             devices: Devices::default(),
         }
     }
@@ -97,7 +99,7 @@ impl Cache {
         self.lock().by_key.clear();
     }
 
-    /// How many ELF files it knows.
+    /// Returns the number of ELF files that it knows.
     #[must_use]
     pub fn len(&self) -> usize {
         let entries = self.lock();
@@ -105,7 +107,7 @@ impl Cache {
         modules.filter(|entry| entry.module.is_some()).count()
     }
 
-    /// Whether it knows none.
+    /// Returns whether it knows none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -114,7 +116,7 @@ impl Cache {
     /// Bytes of what is known about files in memory.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
-        self.room.used()
+        self.budget.used()
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -136,19 +138,19 @@ impl Cache {
         }
         let module = Elf::open(Arc::clone(file), start)
             .ok()
-            .map(|elf| Arc::new(Module::new(elf, false, Arc::clone(&self.room))));
+            .map(|elf| Arc::new(Module::new(elf, false, Arc::clone(&self.budget))));
         self.insert(key, module)
     }
 
-    /// The file that `elf` is, which is read from a process's memory and vanishes with that, or was read from there. Shared
-    /// by build id; without one it is nobody else's.
+    /// The file that `elf` is, which is read from a process's memory and vanishes with that, or was
+    /// read from there. Shared by build id; without one it is nobody else's.
     pub(crate) fn image(&self, elf: Elf, may_vanish: bool) -> Option<Arc<Module>> {
         let key = elf.build_id().map(|id| Key::Build(id.to_vec()));
         let module = |elf| {
             Some(Arc::new(Module::new(
                 elf,
                 may_vanish,
-                Arc::clone(&self.room),
+                Arc::clone(&self.budget),
             )))
         };
         let Some(key) = key else {
@@ -172,7 +174,7 @@ impl Cache {
     /// Another thread may have been first; its file is the one that is shared then.
     fn insert(&self, key: Key, module: Option<Arc<Module>>) -> Option<Arc<Module>> {
         let mut entries = self.lock();
-        entries.evict(self.room.is_scarce());
+        entries.evict(self.budget.is_scarce());
         let used = entries.clock;
         let entry = entries.by_key.entry(key).or_insert(Entry { module, used });
         entry.module.clone()
@@ -204,11 +206,11 @@ impl Entries {
             .retain(|_, entry| !entry.is_idle() || entry.used > middle);
     }
 
-    /// Drops what no process uses, and then has those that were not used for longest forget what they can find again,
-    /// until not more than so many bytes are taken.
-    fn make_room(&mut self, bytes: usize, room: &Room) {
+    /// Drops what no process uses, and then has those that were not used for longest forget what
+    /// they can find again, until not more than so many bytes are taken.
+    fn make_room(&mut self, bytes: usize, budget: &MemoryBudget) {
         self.evict(true);
-        if room.used() <= bytes {
+        if budget.used() <= bytes {
             return;
         }
         let modules = self
@@ -218,7 +220,7 @@ impl Entries {
         let mut modules: Vec<_> = modules.map(|module| (module.last_used(), module)).collect();
         modules.sort_unstable_by_key(|(used, _)| *used);
         for (_, module) in modules {
-            if room.used() <= bytes {
+            if budget.used() <= bytes {
                 return;
             }
             module.forget();

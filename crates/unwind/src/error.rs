@@ -1,6 +1,7 @@
 //! Why a callstack is not complete.
 
-/// Why a walk ended before the outermost frame. The names and numbers are the field's (`StackUnwindError`).
+/// Why a walk ended before the outermost frame. The names and numbers are the field's
+/// (`StackUnwindError`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum UnwindError {
     /// Memory that holds a frame's values cannot be read: it was not copied, or is gone.

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::maps::Map;
 
-/// Where the files of a process are looked for.
+/// The process whose files are looked for.
 pub(crate) struct Target {
     pub(crate) pid: u32,
     /// Its memory; `None` if it is gone.
@@ -19,8 +19,8 @@ pub(crate) struct Target {
     pub(crate) roots: Vec<Arc<OwnedFd>>,
 }
 
-/// Devices that maps tell, and as what their files tell the same: file systems with parts of their own, or made of several
-/// others, have two numbers.
+/// Devices that maps tell, and as what their files tell the same: file systems with parts of their
+/// own, or made of several others, have two numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Devices(Mutex<Vec<((u32, u32), u64)>>);
 
@@ -46,9 +46,10 @@ impl Devices {
 }
 
 impl Target {
-    /// The file that `map` of the process is of, if it can be opened: by the map itself, which needs privileges and works
-    /// for deleted files too; by its name in the process's mount namespace; or as the program the process runs. The name may
-    /// lead to another file by now, or may do so for us; such a file is not taken.
+    /// The file that `map` of the process is of, if it can be opened: by the map itself, which
+    /// needs privileges and works for deleted files too; by its name in the process's mount
+    /// namespace; or as the program the process runs. The name may lead to another file by now, or
+    /// may do so for us; such a file is not taken.
     pub(crate) fn open(&self, map: &Map, devices: &Devices) -> Option<File> {
         if !map.is_file() || map.is_device() {
             return None;
@@ -79,8 +80,9 @@ impl Target {
             .or_else(|| program().filter(is_mapped))
     }
 
-    /// Whether `file` is the one that is mapped: it has the same inode on the same device; or, where file systems give other
-    /// device numbers than the kernel's list does, the same inode and bytes.
+    /// Returns whether `file` is the one that is mapped: it has the same inode on the same device;
+    /// or, where file systems give other device numbers than the kernel's list does, the same inode
+    /// and bytes.
     fn is_mapped(&self, file: &File, map: &Map, devices: &Devices) -> bool {
         let Ok(stat) = rustix::fs::fstat(file) else {
             return false;

@@ -1,4 +1,4 @@
-//! What a walk finds.
+//! The results of a walk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::module::Module;
 pub struct Mapping {
     /// No two are alike, also not after one of them is gone.
     pub id: u64,
-    /// The name that the kernel gives, with `!` and the name of the library if that lies within another file. Empty
-    /// for memory that has none.
+    /// The name that the kernel gives, with `!` and the name of the library if that lies within
+    /// another file. Empty for memory that has none.
     pub path: String,
     /// The raw bytes of the build id; empty if there is none.
     pub build_id: Vec<u8>,
@@ -24,10 +24,12 @@ pub struct Mapping {
     pub end: u64,
     /// Position in the file of `start`.
     pub exact_offset: u64,
-    /// Position in the file at which the ELF file begins that the code is of; 0 unless it lies within another.
+    /// Position in the file at which the ELF file begins that the code is of; 0 unless it lies
+    /// within another.
     pub start_offset: u64,
-    /// Address in the ELF file minus position there, of the executable segment that is mapped. Upstream takes the first one of
-    /// the file, so that addresses in a second one get names that lie elsewhere.
+    /// Address in the ELF file minus position there, of the executable segment that is mapped.
+    /// Upstream takes the first one of the file, so that addresses in a second one get names that
+    /// lie elsewhere.
     pub load_bias: u64,
     pub(crate) module: Option<Arc<Module>>,
     /// Address in the process minus address in the ELF file.
@@ -66,10 +68,11 @@ impl Mapping {
 /// One frame of a callstack.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Where the code lies; `None` for addresses outside of all, and for frames that stand for an error.
+    /// The mapping of the code; `None` for addresses outside of all, and for frames that stand for
+    /// an error.
     pub mapping: Option<Arc<Mapping>>,
-    /// The address in the mapping's ELF file, moved back into the call for all but the innermost frame and those that a
-    /// signal interrupted. Without a mapping: the address in memory, or 0.
+    /// The address in the mapping's ELF file, moved back into the call for all but the innermost
+    /// frame and those that a signal interrupted. Without a mapping: the address in memory, or 0.
     pub rel_pc: u64,
     pub(crate) name: Option<Arc<str>>,
 }
@@ -84,9 +87,10 @@ impl Frame {
         }
     }
 
-    /// The function's name as it is in the file's symbol tables or the JIT compiler's map, not demangled; for the frame
-    /// that stands for an error, `ERROR ` and the error's name. The first call for a file goes through its
-    /// symbol tables, if there is room for what is kept of them ([`Cache::with_table_limit`](crate::Cache::with_table_limit)).
+    /// The function's name as it is in the file's symbol tables or the JIT compiler's map, not
+    /// demangled; for the frame that stands for an error, `ERROR ` and the error's name. The first
+    /// call for a file goes through its symbol tables, if there is room for what is kept of them
+    /// ([`Cache::with_table_limit`](crate::Cache::with_table_limit)).
     #[must_use]
     pub fn function_name(&self) -> Option<Arc<str>> {
         if let Some(name) = &self.name {

@@ -1,4 +1,5 @@
-//! An ELF file as it lies in a process's memory: the vdso, and files that cannot be opened any more.
+//! An ELF file as it lies in a process's memory: the vdso, and files that cannot be opened any
+//! more.
 
 use std::fs::File;
 use std::io;

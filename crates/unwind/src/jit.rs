@@ -1,8 +1,9 @@
-//! Names of functions that a JIT compiler has made: from `/tmp/perf-PID.map`, and from `jitdump` files.
+//! Names of functions that a JIT compiler has made: from `/tmp/perf-PID.map`, and from `jitdump`
+//! files.
 //!
-//! The first is text that the target writes, at a place where anyone may write. It is read only if the target's
-//! user (or root) owns it, it is a regular file and no link, and up to a size. The second is known by the target having
-//! mapped it.
+//! The first is text that the target writes, at a place where anyone may write. It is read only if
+//! the target's user (or root) owns it, it is a regular file and no link, and up to a size. The
+//! second is known by the target having mapped it.
 
 mod dump;
 mod found;
@@ -23,7 +24,7 @@ use found::{Found, MAX_FUNCTIONS, MAX_NAMES};
 
 /// Bytes of a file that are read.
 const MAX_BYTES: u64 = 64 << 20;
-/// How often files are looked at again because an address has no name.
+/// The time after which files are looked at again because an address has no name.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A compiled function.
@@ -34,7 +35,7 @@ struct Function {
     name: Arc<str>,
 }
 
-/// What is known of a process's compiled functions.
+/// The compiled functions of a process, as far as they are known.
 #[derive(Default)]
 pub(crate) struct Jit {
     /// Sorted by address, not overlapping: later ones have taken the place of earlier ones.
@@ -85,7 +86,8 @@ impl Jit {
         (address < function.end).then(|| Arc::clone(&function.name))
     }
 
-    /// Later functions win over earlier ones at the same addresses: memory of compiled code is used again.
+    /// Later functions win over earlier ones at the same addresses: memory of compiled code is used
+    /// again.
     fn add(&mut self, new: Vec<Function>) {
         let mut all = std::mem::take(&mut self.functions);
         all.extend(new);
@@ -162,7 +164,7 @@ impl Jit {
     }
 }
 
-/// Whose files are looked for.
+/// The process whose files are looked for.
 pub(crate) struct Target<'a> {
     pub(crate) files: &'a files::Target,
     pub(crate) devices: &'a Devices,
@@ -171,7 +173,8 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// `/tmp/perf-PID.map` as the target sees it: in its mount namespace, with its pid in its pid namespace.
+    /// `/tmp/perf-PID.map` as the target sees it: in its mount namespace, with its pid in its pid
+    /// namespace.
     fn perf_map(&self) -> Option<File> {
         let root = format!("/proc/{}/root", self.files.pid);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

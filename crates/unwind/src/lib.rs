@@ -1,16 +1,17 @@
 //! Callstacks of other processes.
 //!
-//! A profiler interrupts a thread and copies its registers and the top of its stack; the callstack is worked out from
-//! these later, while the thread runs on. [`Process`] is what is known of the process the thread belongs to,
-//! [`Cache`] what all processes share, as many run the same files.
+//! A profiler interrupts a thread and copies its registers and the top of its stack; the callstack
+//! is worked out from these later, while the thread runs on. [`Process`] is what is known of the
+//! process the thread belongs to, [`Cache`] what all processes share, as many run the same files.
 //!
-//! Frames are found by one of three [`Mode`]s: by the unwind tables of the programs (`.eh_frame`, `.debug_frame`), by
-//! frame pointers, or by the kernel, which follows frame pointers when it takes the sample. Where the tables lead
-//! beyond the part of the stack that was copied, the kernel's chain continues the walk, if the sample has one.
+//! Frames are found by one of three [`Mode`]s: by the unwind tables of the programs (`.eh_frame`,
+//! `.debug_frame`), by frame pointers, or by the kernel, which follows frame pointers when it takes
+//! the sample. Where the tables lead beyond the part of the stack that was copied, the kernel's
+//! chain continues the walk, if the sample has one.
 //!
-//! Tables, maps, memory and files are the target's, and may say anything: each walk has a budget of frames, of bytes of
-//! tables it interprets and of memory it reads, files are read only if they are the regular ones that are mapped, and
-//! what a broken table leads to is an [`UnwindError`].
+//! Tables, maps, memory and files are the target's, and may say anything: each walk has a budget of
+//! frames, of bytes of tables it interprets and of memory it reads, files are read only if they are
+//! the regular ones that are mapped, and what a broken table leads to is an [`UnwindError`].
 
 #![forbid(unsafe_code)]
 
@@ -24,10 +25,10 @@ mod image;
 mod jit;
 mod maps;
 mod memory;
+mod memory_budget;
 mod module;
 mod process;
 mod registers;
-mod room;
 mod space;
 mod walk;
 

@@ -1,4 +1,5 @@
-//! Where things lie in a process's memory, as `/proc/PID/maps` says it or as the kernel told when they were mapped.
+//! The memory maps of a process, as `/proc/PID/maps` shows them or as the kernel told when they
+//! were made.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
@@ -16,16 +17,16 @@ pub struct Map {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// Whether it can be read.
+    /// Set if it can be read.
     pub readable: bool,
-    /// Whether it can be written.
+    /// Set if it can be written.
     pub writable: bool,
-    /// Whether code in it can run.
+    /// Set if code in it can run.
     pub executable: bool,
     /// Position in the file.
     pub offset: u64,
-    /// Major and minor number of the file system's device, as the kernel gives them here: some file systems say
-    /// otherwise of their files.
+    /// Major and minor number of the file system's device, as the kernel gives them here: some file
+    /// systems say otherwise of their files.
     pub device: (u32, u32),
     /// Number of the file; 0 for memory that is of none.
     pub inode: u64,
@@ -37,23 +38,24 @@ impl Map {
     /// Reads a `/proc/PID/maps`, from its beginning. Lines that cannot be understood are left out.
     ///
     /// # Errors
-    /// What the kernel says, as for processes that may not be looked at. A process that has ended has none.
+    /// What the kernel says, as for processes that may not be looked at. A process that has ended
+    /// has none.
     pub fn read_all(maps: &File) -> io::Result<Vec<Self>> {
         read(maps)
     }
 
-    /// Whether the two have addresses in common.
+    /// Returns whether the two have addresses in common.
     fn overlaps(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// Whether they are of the same part of a file at the same place.
+    /// Returns whether they are of the same part of a file at the same place.
     fn is_same(&self, other: &Self) -> bool {
         (self.start, self.end, self.offset, self.inode)
             == (other.start, other.end, other.offset, other.inode)
     }
 
-    /// Whether it is of a file that has a path.
+    /// Returns whether it is of a file that has a path.
     pub(crate) fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
     }
@@ -70,7 +72,8 @@ impl Map {
     }
 }
 
-/// Puts `map` into a list that ascends, in the place of what was there before; whether that changed anything.
+/// Puts `map` into a list that ascends, in the place of what was there before; whether that changed
+/// anything.
 pub(crate) fn put(maps: &mut Vec<Map>, map: Map) -> bool {
     let first = maps.partition_point(|other| other.end <= map.start);
     let count = maps[first..]

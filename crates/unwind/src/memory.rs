@@ -9,7 +9,8 @@ const PAGE: usize = 4096;
 /// Pages kept during a walk.
 const PAGES: usize = 4;
 
-/// Pages of the target's memory that were read lately. What they hold changes, so they are good for one walk.
+/// Pages of the target's memory that were read lately. What they hold changes, so they are good for
+/// one walk.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     pages: [Option<(u64, Box<[u8; PAGE]>)>; PAGES],
@@ -34,13 +35,13 @@ pub(crate) struct Memory<'a> {
     /// `None` if the process is gone.
     file: Option<&'a File>,
     pages: &'a mut Pages,
-    /// Whether addresses after the copied stack may be read as they are now.
+    /// Set if addresses after the copied stack may be read as they are now.
     beyond: bool,
     /// A read was refused because it was after the copied stack.
     cut: bool,
 }
 
-/// How far after the copied stack an address is taken as of the same stack.
+/// The distance after the copied stack within which an address is taken as of the same stack.
 const STACK_REACH: u64 = 64 << 20;
 
 impl<'a> Memory<'a> {
@@ -105,12 +106,12 @@ impl<'a> Memory<'a> {
         self.live(address, buffer, budget)
     }
 
-    /// Whether the walk asked for what is after the copied stack, and did not get it.
+    /// Returns whether the walk asked for memory after the copied stack, and did not get it.
     pub(crate) fn was_cut(&self) -> bool {
         self.cut
     }
 
-    /// Where the copied stack ends.
+    /// Returns the end of the copied stack.
     pub(crate) fn stack_end(&self) -> u64 {
         self.stack_start.saturating_add(self.stack.len() as u64)
     }

@@ -1,4 +1,4 @@
-//! What is known of an ELF file that some process has mapped.
+//! The tables of an ELF file that some process has mapped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -8,17 +8,17 @@ use rustc_hash::FxHashMap;
 
 use crate::budget::Budget;
 use crate::cfi::{Kind, Rule, Table};
+use crate::memory_budget::MemoryBudget;
 use crate::registers::Machine;
-use crate::room::Room;
 
 /// Rules of a file that are kept; then all are dropped and found again.
 const MAX_RULES: usize = 1 << 16;
-/// What a rule takes, with its place in the map.
+/// The memory that a rule takes, with its place in the map.
 const RULE_BYTES: usize = 48;
 
 /// Names of a file that are kept; then all are dropped and found again.
 const MAX_NAMES: usize = 1 << 13;
-/// What a name takes beside its bytes.
+/// The memory that a name takes beside its bytes.
 const NAME_BYTES: usize = 64;
 
 /// An ELF file: shared by all processes that have it mapped.
@@ -30,13 +30,13 @@ pub(crate) struct Module {
     may_vanish: bool,
     /// Found when first needed.
     table: Mutex<Found<Table>>,
-    /// What was found in the table, by address in the file.
+    /// The rules that were found in the table, by address in the file.
     rules: Mutex<FxHashMap<u64, Rule>>,
     symbols: Mutex<Found<Symbols>>,
     /// Names of functions that were asked for.
     names: Mutex<Names>,
     used: AtomicU64,
-    room: Arc<Room>,
+    budget: Arc<MemoryBudget>,
 }
 
 #[derive(Default)]
@@ -91,7 +91,7 @@ impl Drop for Module {
 }
 
 impl Module {
-    pub(crate) fn new(elf: Elf, may_vanish: bool, room: Arc<Room>) -> Self {
+    pub(crate) fn new(elf: Elf, may_vanish: bool, budget: Arc<MemoryBudget>) -> Self {
         Self {
             elf,
             may_vanish,
@@ -99,8 +99,8 @@ impl Module {
             rules: Mutex::default(),
             symbols: Mutex::new(Found::NotYet),
             names: Mutex::default(),
-            used: AtomicU64::new(room.now()),
-            room,
+            used: AtomicU64::new(budget.now()),
+            budget,
         }
     }
 
@@ -108,7 +108,7 @@ impl Module {
         &self.elf
     }
 
-    /// When it was last asked something, by the clock of [`Room`].
+    /// When it was last asked something, by the clock of [`MemoryBudget`].
     pub(crate) fn last_used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -121,11 +121,12 @@ impl Module {
         // Those of a file that is gone could not be found again.
         let table = try_lock(&self.table).filter(|_| !self.may_vanish);
         let table = table.map_or(0, |mut table| table.forget());
-        self.room
+        self.budget
             .give_back(rules * RULE_BYTES + symbols + names + table);
     }
 
-    /// The unwind tables; `None` if they are too large, damaged, of another machine, or there is no room for them.
+    /// The unwind tables; `None` if they are too large, damaged, of another machine, or there is no
+    /// room for them.
     pub(crate) fn table(&self, machine: Machine) -> Option<Arc<Table>> {
         let mut found = lock(&self.table);
         if matches!(*found, Found::NotYet) {
@@ -142,23 +143,24 @@ impl Module {
             return Found::Nothing;
         };
         let bytes = table.memory() + self.elf.memory();
-        if self.room.take(bytes) {
+        if self.budget.take(bytes) {
             Found::Something(Arc::new(table), bytes)
         } else {
             Found::Nothing
         }
     }
 
-    /// The name of the function at an address in the file; none if there is no room for what it takes to find it.
+    /// The name of the function at an address in the file; none if there is no room for what it
+    /// takes to find it.
     pub(crate) fn function_name(&self, address: u64) -> Option<Arc<str>> {
-        self.used.store(self.room.now(), Ordering::Relaxed);
+        self.used.store(self.budget.now(), Ordering::Relaxed);
         if let Some(name) = lock(&self.names).by_address.get(&address) {
             return name.clone();
         }
         let name = self.symbols()?.lookup(address);
         let name = name.map(|(name, _)| Arc::from(name));
         let bytes = NAME_BYTES + name.as_deref().map_or(0, str::len);
-        if self.room.take(bytes) {
+        if self.budget.take(bytes) {
             self.remember_name(address, name.clone(), bytes);
         }
         name
@@ -177,7 +179,7 @@ impl Module {
             too_much += bytes;
         }
         drop(names);
-        self.room.give_back(too_much);
+        self.budget.give_back(too_much);
     }
 
     fn symbols(&self) -> Option<Arc<Symbols>> {
@@ -190,18 +192,18 @@ impl Module {
 
     fn find_symbols(&self) -> Found<Symbols> {
         let most = usize::try_from(self.elf.symbols_size()).unwrap_or(usize::MAX);
-        if !self.room.take(most) {
+        if !self.budget.take(most) {
             return Found::Nothing;
         }
         let symbols = self.elf.read_symbols();
         let bytes = symbols.memory().min(most);
-        self.room.give_back(most - bytes);
+        self.budget.give_back(most - bytes);
         Found::Something(Arc::new(symbols), bytes)
     }
 
     /// The rule for an address in the file.
     pub(crate) fn rule(&self, address: u64, machine: Machine, budget: &mut Budget) -> Rule {
-        self.used.store(self.room.now(), Ordering::Relaxed);
+        self.used.store(self.budget.now(), Ordering::Relaxed);
         if let Some(rule) = lock(&self.rules).get(&address) {
             return *rule;
         }
@@ -209,7 +211,7 @@ impl Module {
             return Rule::bare(Kind::Missing);
         };
         let rule = table.rule(address, budget);
-        if !budget.is_exhausted() && self.room.take(RULE_BYTES) {
+        if !budget.is_exhausted() && self.budget.take(RULE_BYTES) {
             self.remember(address, rule);
         }
         rule
@@ -227,6 +229,6 @@ impl Module {
             too_much += 1;
         }
         drop(rules);
-        self.room.give_back(too_much * RULE_BYTES);
+        self.budget.give_back(too_much * RULE_BYTES);
     }
 }

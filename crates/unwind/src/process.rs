@@ -15,19 +15,19 @@ use crate::registers::Registers;
 use crate::space::Space;
 use crate::walk::{self, Walk};
 
-/// How callers are found.
+/// The way callers are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By unwind tables.
     Dwarf,
-    /// By frame pointers, in the copied stack. The tables are asked only for the innermost function, which may not have set
-    /// up its frame yet, and where a signal came.
+    /// By frame pointers, in the copied stack. The tables are asked only for the innermost
+    /// function, which may not have set up its frame yet, and where a signal came.
     FramePointer,
     /// The kernel has found them already, by frame pointers.
     KernelChain,
 }
 
-/// What was copied of a thread at one moment.
+/// The copy of a thread's state at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     /// The registers; not needed for [`Mode::KernelChain`].
@@ -36,17 +36,17 @@ pub struct Sample<'a> {
     pub stack: &'a [u8],
     /// As much of the stack was copied as was asked for, so it probably goes on.
     pub stack_full: bool,
-    /// The addresses the kernel found by frame pointers, from the program counter on, without kernel addresses and
-    /// markers. Empty if it was not asked.
+    /// The addresses the kernel found by frame pointers, from the program counter on, without
+    /// kernel addresses and markers. Empty if it was not asked.
     pub user_chain: &'a [u64],
 }
 
-/// How often maps are read anew because something was not found in them: at once a few times, and then each
-/// [`REFILL`] once.
+/// The number of times that maps are read anew at once because something was not found in them;
+/// then each [`REFILL`] once.
 const BURST: u32 = 8;
 const REFILL: Duration = Duration::from_millis(100);
 
-/// What is known of a process. One thread unwinds its samples.
+/// The state of a process that is unwound. One thread unwinds its samples.
 pub struct Process {
     /// `None` if it is gone.
     maps: Option<File>,
@@ -68,9 +68,10 @@ impl Process {
     /// The most frames of a callstack.
     pub const MAX_FRAMES: usize = 1000;
 
-    /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the process ran when they
-    /// were opened: after it has exited or executed another, they give nothing. What [`read_ahead`](Self::read_ahead) has
-    /// found before stays good; files are then found only if they have the same name for this program.
+    /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the
+    /// process ran when they were opened: after it has exited or executed another, they give
+    /// nothing. What [`read_ahead`](Self::read_ahead) has found before stays good; files are then
+    /// found only if they have the same name for this program.
     #[must_use]
     pub fn new(pid: u32, maps: File, memory: File) -> Self {
         let memory = Arc::new(memory);
@@ -86,9 +87,10 @@ impl Process {
         }
     }
 
-    /// A process that has ended or has executed another program since, as it was when it had these `code` maps: all that
-    /// samples need is in them, in the files and in the samples. Files are looked for by their names in each of `roots`,
-    /// folders that may have been the process's root, until one is the very file that was mapped.
+    /// A process that has ended or has executed another program since, as it was when it had these
+    /// `code` maps: all that samples need is in them, in the files and in the samples. Files are
+    /// looked for by their names in each of `roots`, folders that may have been the process's root,
+    /// until one is the very file that was mapped.
     #[must_use]
     pub fn gone(pid: u32, code: Vec<Map>, roots: Vec<Arc<OwnedFd>>) -> Self {
         let mut space = Space::new(Target {
@@ -125,23 +127,24 @@ impl Process {
         self.stale = self.maps.is_some();
     }
 
-    /// Reads the maps now, and not with the first sample: the process may end before that is unwound. `false` if it has
-    /// none any more.
+    /// Reads the maps now, and not with the first sample: the process may end before that is
+    /// unwound. `false` if it has none any more.
     pub fn read_ahead(&mut self) -> bool {
         self.stale = false;
         self.read_maps();
         !self.space.is_empty()
     }
 
-    /// Code has been mapped: it is known then also if the process ends before its maps are read again.
+    /// Code has been mapped: it is known then also if the process ends before its maps are read
+    /// again.
     pub fn mapped(&mut self, map: Map) {
         if !self.stale && map.start < map.end {
             self.space.add(map);
         }
     }
 
-    /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost frame, the last is one
-    /// that stands for the error, and what was found before it is good.
+    /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost
+    /// frame, the last is one that stands for the error, and what was found before it is good.
     ///
     /// # Errors
     /// Why the callstack is not complete.

@@ -1,6 +1,6 @@
 //! The registers of a thread, in the numbering of DWARF.
 
-/// What kind of machine code a thread runs.
+/// The kind of machine code a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86-64.
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// How far a return address is moved back to lie within the call.
+    /// Returns how far a return address is moved back to lie within the call.
     pub(crate) const fn call_size(self) -> u64 {
         match self {
             Self::Aarch64 => 4,
@@ -51,8 +51,8 @@ impl Machine {
         }
     }
 
-    /// The registers that functions restore for their callers, and the one that holds the return address: what a
-    /// rule speaks of.
+    /// The registers that functions restore for their callers, and the one that holds the return
+    /// address: what a rule speaks of.
     pub(crate) const fn saved(self) -> &'static [u16] {
         match self {
             Self::Aarch64 => &[29, 30, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
@@ -95,8 +95,9 @@ impl Registers {
     }
 
     /// From a sample of the kernel: one of `values` for each bit of `mask` (the bits are those of
-    /// `asm/perf_regs.h`), from the lowest. `None` if program counter or stack pointer are not among them. An `abi` other
-    /// than 2 (`PERF_SAMPLE_REGS_ABI_64`) makes them registers of a 32-bit process.
+    /// `asm/perf_regs.h`), from the lowest. `None` if program counter or stack pointer are not
+    /// among them. An `abi` other than 2 (`PERF_SAMPLE_REGS_ABI_64`) makes them registers of a
+    /// 32-bit process.
     #[must_use]
     pub fn from_perf(machine: Machine, abi: u64, mask: u64, values: &[u64]) -> Option<Self> {
         const ABI_64: u64 = 2;
@@ -124,7 +125,7 @@ impl Registers {
         (have_pc && have_sp).then_some(registers)
     }
 
-    /// What machine they are of.
+    /// Returns the machine they are of.
     #[must_use]
     pub fn machine(&self) -> Machine {
         self.machine
@@ -153,8 +154,8 @@ impl Registers {
         self.pc = value;
     }
 
-    /// Sets the register that DWARF gives that number (x86-64: 6 is rbp, 7 is rsp; arm64: 29 is the frame pointer, 31 is
-    /// sp). Numbers above 32 mean nothing.
+    /// Sets the register that DWARF gives that number (x86-64: 6 is rbp, 7 is rsp; arm64: 29 is the
+    /// frame pointer, 31 is sp). Numbers above 32 mean nothing.
     pub fn set(&mut self, number: usize, value: u64) {
         if let Some(register) = self.values.get_mut(number) {
             *register = value;
@@ -179,7 +180,7 @@ enum PerfRegister {
     Numbered(usize),
 }
 
-/// What bit of the kernel's mask is which register.
+/// Returns the register of a bit of the kernel's mask.
 fn perf_register(machine: Machine, bit: u32) -> Option<PerfRegister> {
     use PerfRegister::{Numbered, Pc};
     if machine == Machine::Aarch64 {

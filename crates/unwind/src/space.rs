@@ -22,12 +22,12 @@ const FIRST_SLOTS: usize = 64;
 const MAX_SLOTS: usize = 4096;
 
 /// A map, and its mapping once code in it was found on a stack.
-struct Place {
+struct MapEntry {
     map: Map,
     mapping: Option<Arc<Mapping>>,
 }
 
-/// Where an address lies, and how to find its caller.
+/// The mapping of an address, and the rule to find its caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     /// Number of the map.
@@ -55,8 +55,8 @@ const EMPTY: Slot = Slot {
 /// The maps of a process.
 pub(crate) struct Space {
     target: Target,
-    places: Vec<Place>,
-    /// What was asked lately, by address; a power of two of them.
+    places: Vec<MapEntry>,
+    /// The addresses asked for lately; a power of two of them.
     slots: Box<[Slot]>,
     misses: usize,
     jit: Jit,
@@ -81,7 +81,7 @@ impl Space {
             .map(|map| {
                 while old.next_if(|place| place.map.start < map.start).is_some() {}
                 let known = old.next_if(|place| place.map == map);
-                Place {
+                MapEntry {
                     mapping: known.and_then(|place| place.mapping),
                     map,
                 }
@@ -90,7 +90,7 @@ impl Space {
         self.slots.fill(EMPTY);
     }
 
-    /// Whether no maps are known.
+    /// Returns whether no maps are known.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -266,8 +266,8 @@ impl Space {
             .find_map(|start| Some((cache.file(&file, start)?, start)))
     }
 
-    /// Where in the file the ELF file may begin: at the map's own position, at the beginning, or where a map before
-    /// this one, that can only be read, begins.
+    /// Returns the offsets in the file at which the ELF file may begin: the map's own, the
+    /// beginning, or that of a map before this one that can only be read.
     fn starts(&self, index: usize) -> impl Iterator<Item = u64> {
         let map = &self.places[index].map;
         let before = self.before(index);
@@ -335,8 +335,9 @@ fn vdso(memory: Option<&File>, map: &Map) -> Option<Elf> {
     Elf::open(bytes, 0).ok()
 }
 
-/// Address in the ELF file minus position there, of the executable segment that `map` is of. Programs that were laid out anew
-/// after linking, as rustc's libraries are, have several with different ones.
+/// Address in the ELF file minus position there, of the executable segment that `map` is of.
+/// Programs that were laid out anew after linking, as rustc's libraries are, have several with
+/// different ones.
 fn load_bias(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
     let offset = map.offset.wrapping_sub(start_offset);
     let end = offset.saturating_add(map.end - map.start);

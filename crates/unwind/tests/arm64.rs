@@ -24,7 +24,7 @@ __asm__(".text\n"
 const BASE: u64 = 0x5000_0000;
 const SIZE: u64 = 0x4000;
 const SP: u64 = 0x7000_0000;
-/// What pointer authentication puts into the upper bits.
+/// The signature that pointer authentication puts into the upper bits.
 const SIGNED: u64 = 0x00b4 << 48;
 
 #[test]
@@ -54,7 +54,8 @@ fn perf_049_signed_return_addresses_and_both_ways_to_callers() {
     fs::write(&memory, "").unwrap();
     let open = |path| File::open(path).unwrap();
 
-    // `leaf` has no frame; `middle` has 32 bytes with the frame record at their beginning, `outer` 48.
+    // `leaf` has no frame; `middle` has 32 bytes with the frame record at their beginning, `outer`
+    // 48.
     let mut registers = Registers::new(Machine::Aarch64);
     registers.set_pc(at("leaf", 8));
     registers.set(31, SP);

@@ -224,7 +224,7 @@ fn a_file_that_is_not_the_mapped_one_is_not_read() {
     assert_eq!(frames[0].mapping.as_ref().unwrap().build_id.len(), 0);
 }
 
-/// Where the header of a section is in the file.
+/// Returns the header of a section and its offset in the file.
 fn header_of(file: &Path, name: &str) -> (u64, ferretto_elf::SectionHeader) {
     let bytes = fs::read(file).unwrap();
     let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap());

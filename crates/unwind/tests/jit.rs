@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use ferretto_unwind::{Cache, Frame, Mode, Process};
 use target::{Target, cc, names, unwind};
 
-/// Writes two functions into memory and calls them: `outer` calls `inner`, which turns round in a circle. Prints
-/// their addresses.
+/// Writes two functions into memory and calls them: `outer` calls `inner`, which turns round in a
+/// circle. Prints their addresses.
 const JIT: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -224,7 +224,7 @@ int main() { signal(SIGUSR1, on_signal); dive(99); other(); return 0; }
 const DEPTH: usize = 100;
 const COPIED: usize = 16 << 10;
 
-/// How often `dive` is among the frames, and whether `main` is after the last.
+/// Returns how often `dive` is among the frames, and whether `main` is after the last.
 fn dives(frames: &[Frame]) -> (usize, bool) {
     let names = names(frames);
     let count = names.iter().filter(|name| *name == "dive").count();

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use ferretto_unwind::{Map, Mode, Process, UnwindError};
 use target::{Target, between, cc, names, rustc, unwind};
 
-/// Functions that call each other, through a library too, the last of which turns round in a circle.
+/// Functions that call each other, through a library too, the last of which turns round in a
+/// circle.
 const CHAIN: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,8 @@ fn perf_034_addresses_are_those_that_symbolizers_take() {
     }
 }
 
-/// A program with two executable segments, of which the second lies further ahead of its place in the file.
+/// A program with two executable segments, of which the second lies further ahead of its place in
+/// the file.
 #[test]
 fn perf_034_addresses_in_a_second_segment_of_code() {
     let source = CHAIN.replace(
@@ -327,7 +329,8 @@ fn perf_035_libraries_loaded_later_are_found_by_reading_the_maps_again() {
     target.go();
     let stopped = target.stop_in("spin");
 
-    // With the stack cut off the address may be anything, and reading maps for that would cost much.
+    // With the stack cut off the address may be anything, and reading maps for that would cost
+    // much.
     let mut sample = stopped.sample();
     sample.stack_full = true;
     let (frames, result) = unwind(&mut other, &sample, Mode::Dwarf);

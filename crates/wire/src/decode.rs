@@ -10,28 +10,30 @@ use crate::varint::{decode_varint, zigzag_decode};
 /// The largest field number protobuf allows.
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
-/// Why the bytes are not an encoded message. Offsets count from the start of the bytes being walked.
+/// Why the bytes are not an encoded message. Offsets count from the start of the bytes being
+/// walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The message ends inside a field.
     Truncated {
-        /// Where the field begins.
+        /// The offset of the field.
         offset: usize,
     },
     /// A varint of more than ten bytes.
     VarintTooLong {
-        /// Where the field begins.
+        /// The offset of the field.
         offset: usize,
     },
     /// A field number that is zero or above 2^29 − 1.
     BadFieldNumber {
-        /// Where the field begins.
+        /// The offset of the field.
         offset: usize,
     },
-    /// A group (wire types 3 and 4), which no tracing message uses, or one of the reserved wire types 6 and 7.
+    /// A group (wire types 3 and 4), which no tracing message uses, or one of the reserved wire
+    /// types 6 and 7.
     UnsupportedWireType {
-        /// Where the field begins.
+        /// The offset of the field.
         offset: usize,
         /// The wire type found, 3, 4, 6 or 7.
         wire_type: u8,
@@ -39,7 +41,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Where the offending field begins.
+    /// Returns the offset of the offending field.
     pub fn offset(&self) -> usize {
         match *self {
             Self::Truncated { offset }
@@ -108,13 +110,15 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as an unsigned 32-bit integer: the lower half, as protobuf reads a `uint32` that is too large.
+    /// The value as an unsigned 32-bit integer: the lower half, as protobuf reads a `uint32` that
+    /// is too large.
     #[inline]
     pub fn as_u32(&self) -> Option<u32> {
         self.as_u64().map(|value| value as u32)
     }
 
-    /// The value as a signed integer (`int32`, `int64`, `sfixed32`, `sfixed64`); `None` if it is a byte string.
+    /// The value as a signed integer (`int32`, `int64`, `sfixed32`, `sfixed64`); `None` if it is a
+    /// byte string.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         match self.value {
@@ -139,7 +143,8 @@ impl<'a> Field<'a> {
         self.as_u64().map(|value| value != 0)
     }
 
-    /// The value as a floating-point number (`float`, `double`); `None` unless it is of fixed width.
+    /// The value as a floating-point number (`float`, `double`); `None` unless it is of fixed
+    /// width.
     #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         match self.value {
@@ -170,7 +175,8 @@ impl<'a> Field<'a> {
         self.as_bytes().map(Fields::new)
     }
 
-    /// The elements of a repeated varint field, whether this occurrence is packed or a single element.
+    /// The elements of a repeated varint field, whether this occurrence is packed or a single
+    /// element.
     #[inline]
     pub fn as_varints(&self) -> Varints<'a> {
         match self.value {
@@ -209,7 +215,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many bytes have been walked: where the next field begins.
+    /// Returns the number of bytes that have been walked: the offset of the next field.
     ///
     /// Read it before and after `next` to know the range of one field with its tag.
     #[inline]

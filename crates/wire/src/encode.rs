@@ -24,15 +24,15 @@ pub trait Sink {
     /// Appends `bytes`; they need not stay contiguous.
     fn write(&mut self, bytes: &[u8]);
 
-    /// Appends the first `length` bytes of `bytes`, where `length` ≤ 16. Sinks with room to spare may copy all
-    /// sixteen, which is quicker, and advance by `length`.
+    /// Appends the first `length` bytes of `bytes`, where `length` ≤ 16. Sinks with room to spare
+    /// may copy all sixteen, which is quicker, and advance by `length`.
     #[inline]
     fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
         self.write(&bytes[..length.min(16)]);
     }
 
-    /// How many bytes of message have been appended so far. Closing a nested message may lower it, when its length
-    /// takes fewer bytes than were reserved.
+    /// Returns the number of bytes of message that have been appended so far. Closing a nested
+    /// message may lower it, when its length takes fewer bytes than were reserved.
     fn position(&self) -> u64;
 
     /// Opens a nested message: reserves four contiguous bytes for its length.
@@ -85,8 +85,8 @@ impl Sink for Vec<u8> {
 
 /// Appends the fields of one message to a [`Sink`].
 ///
-/// Field order is the caller's; nothing checks for duplicates. Field numbers must be 1 to 2^29 − 1. A nested message
-/// longer than 2^28 − 1 bytes cannot be represented.
+/// Field order is the caller's; nothing checks for duplicates. Field numbers must be 1 to 2^29 − 1.
+/// A nested message longer than 2^28 − 1 bytes cannot be represented.
 pub struct Encoder<'a, S: Sink + ?Sized> {
     sink: &'a mut S,
 }
@@ -106,15 +106,15 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
         Self { sink }
     }
 
-    /// Appends an integer field (`int32`, `int64`, `uint32`, `uint64`, `enum`). Negative numbers are sign-extended
-    /// to 64 bits by the caller: `value as u64` of an `i32` or `i64`.
+    /// Appends an integer field (`int32`, `int64`, `uint32`, `uint64`, `enum`). Negative numbers
+    /// are sign-extended to 64 bits by the caller: `value as u64` of an `i32` or `i64`.
     #[inline]
     pub fn varint(&mut self, field: u32, value: u64) {
         self.tag_and(field, 0, varint_bits(value));
     }
 
-    /// Appends a tag and the short value behind it, given as its bytes, first one lowest, and their number. Both are put
-    /// together in a register and written at once.
+    /// Appends a tag and the short value behind it, given as its bytes, first one lowest, and their
+    /// number. Both are put together in a register and written at once.
     #[inline(always)]
     fn tag_and(&mut self, field: u32, wire_type: u8, value: (u128, usize)) {
         let (bits, length) = varint_bits(tag(field, wire_type));

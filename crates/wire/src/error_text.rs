@@ -1,7 +1,8 @@
-//! What errors say.
+//! The text of errors.
 
-/// Implements `Display` and `Error` for an error type: a sentence for each pattern, with what the pattern binds inside
-/// it; then, where there are some, the patterns with a cause, and the variants that are made of their causes.
+/// Implements `Display` and `Error` for an error type: a sentence for each pattern, with what the
+/// pattern binds inside it; then, where there are some, the patterns with a cause, and the variants
+/// that are made of their causes.
 ///
 /// ```
 /// /// Why there is no port.

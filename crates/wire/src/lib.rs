@@ -2,11 +2,12 @@
 //!
 //! Two types to know:
 //!
-//! - [`Fields`] walks the fields of an encoded message. It accepts any bytes, borrows from them, never panics and
-//!   never reads past the end; malformed input ends the walk with a [`DecodeError`].
-//! - [`Encoder`] appends fields to a [`Sink`]. A sink may be a plain `Vec<u8>` or memory that comes in chunks: nested
-//!   messages reserve four bytes for their length, which the sink fills in when the message is closed, wherever that
-//!   is.
+//! - [`Fields`] walks the fields of an encoded message. It accepts any bytes, borrows from them,
+//!   never panics and never reads past the end; malformed input ends the walk with a
+//!   [`DecodeError`].
+//! - [`Encoder`] appends fields to a [`Sink`]. A sink may be a plain `Vec<u8>` or memory that comes
+//!   in chunks: nested messages reserve four bytes for their length, which the sink fills in when
+//!   the message is closed, wherever that is.
 //!
 //! ```
 //! use ferretto_wire::{Encoder, Fields};

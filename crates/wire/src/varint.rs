@@ -8,8 +8,8 @@ pub const MAX_NESTED_LENGTH: u32 = (1 << 28) - 1;
 
 /// Reads a varint from the start of `bytes`: its value and its length in bytes.
 ///
-/// `None` if the bytes end before the varint does, or if it is longer than ten bytes. Bits beyond the 64th are
-/// dropped, as other implementations do.
+/// `None` if the bytes end before the varint does, or if it is longer than ten bytes. Bits beyond
+/// the 64th are dropped, as other implementations do.
 #[inline]
 pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
@@ -64,9 +64,11 @@ pub fn encode_varint(mut value: u64, out: &mut [u8]) -> usize {
     length + 1
 }
 
-/// `value` as a varint, its first byte lowest, and its length in bytes. Nothing is set above the length.
+/// `value` as a varint, its first byte lowest, and its length in bytes. Nothing is set above the
+/// length.
 ///
-/// Made of a handful of operations on registers, whatever the value, where a loop would mispredict its end.
+/// Made of a handful of operations on registers, whatever the value, where a loop would mispredict
+/// its end.
 #[inline]
 pub const fn varint_bits(value: u64) -> (u128, usize) {
     if value < 0x80 {
@@ -102,7 +104,8 @@ pub const fn varint_length(value: u64) -> usize {
     (last_bit * 9 + 73) / 64
 }
 
-/// `length` as a varint of exactly four bytes, the form used where the length is filled in after the fact.
+/// `length` as a varint of exactly four bytes, the form used where the length is filled in after
+/// the fact.
 ///
 /// A length above [`MAX_NESTED_LENGTH`] is clamped to it.
 #[inline]
@@ -120,7 +123,8 @@ pub const fn redundant_length(length: u32) -> [u8; 4] {
     ]
 }
 
-/// Maps a signed integer to an unsigned one so that small magnitudes stay small (`sint32`, `sint64`).
+/// Maps a signed integer to an unsigned one so that small magnitudes stay small (`sint32`,
+/// `sint64`).
 #[inline]
 pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64

@@ -31,7 +31,7 @@ pub fn build() -> cc::Build {
     build
 }
 
-/// What cargo tells build scripts.
+/// Returns a variable that cargo sets for build scripts.
 ///
 /// # Panics
 ///
@@ -40,8 +40,8 @@ pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// Where cargo keeps the source of a package of the lock file. The package offers no build metadata that would
-/// tell.
+/// Returns the folder in which cargo keeps the source of a package of the lock file. The package
+/// offers no build metadata that would tell.
 fn package_folder(name: &str) -> PathBuf {
     let output = Command::new(variable("CARGO"))
         // Only what this build needs is sure to be downloaded already.

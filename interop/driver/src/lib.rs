@@ -65,7 +65,7 @@ pub const PACKETS: &str = "ferretto.interop.packets";
 /// A command that would take longer fails instead.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a program can be asked to do.
+/// A program that can be asked to do things.
 pub trait Role {
     /// Runs one command and returns what to say after `ok`.
     ///
@@ -103,10 +103,10 @@ pub fn serve(role: Result<Box<dyn Role>, String>) -> ExitCode {
     std::process::exit(0)
 }
 
-/// What a producer says whose data source no session has started.
+/// The answer of a producer whose data source no session has started.
 pub const NOT_STARTED: &str = "the data source is not started";
 
-/// What a data source was told, and what it may answer.
+/// The messages to a data source, and the answers that it may give.
 #[derive(Debug, Default)]
 pub struct Life {
     state: Mutex<State>,
@@ -116,12 +116,12 @@ pub struct Life {
 #[derive(Debug, Default)]
 struct State {
     told: [u64; 3],
-    /// Whether answers to these wait.
+    /// Set if answers to these wait.
     held: [bool; 3],
     tags: Vec<String>,
 }
 
-/// What a data source is told.
+/// A message to a data source.
 #[derive(Debug, Clone, Copy)]
 pub enum Told {
     /// It was started.

@@ -24,7 +24,7 @@ const ARGUMENTS: [&str; 11] = [
     "--enable-features=EnablePerfettoSystemTracing",
 ];
 
-/// How long it may take to end when told to.
+/// The time that it may take to end when told to.
 const END: Duration = Duration::from_secs(10);
 
 /// A browser that can be started.

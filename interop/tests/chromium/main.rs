@@ -1,5 +1,5 @@
-//! A browser, instrumented by upstream with upstream's library, records its track events by our service. Only if
-//! `FERRETTO_CHROMIUM` names the program.
+//! A browser, instrumented by upstream with upstream's library, records its track events by our
+//! service. Only if `FERRETTO_CHROMIUM` names the program.
 
 mod browser;
 mod page;
@@ -24,7 +24,8 @@ const PROGRAMS: Programs = Programs {
     official: env!("CARGO_BIN_EXE_official"),
 };
 
-/// Processes that offer track events: the browser itself, one for the display, one for the network, one for the page.
+/// Processes that offer track events: the browser itself, one for the display, one for the network,
+/// one for the page.
 const PROCESSES: usize = 4;
 
 #[test]
@@ -56,7 +57,7 @@ fn a_browser_is_recorded() {
     assert!(ours.is_subset(&official));
 }
 
-/// What the browser traces while it shows a page that keeps it busy.
+/// Records what the browser traces while it shows a page that keeps it busy.
 fn record(service: Whose, browser: &Browser) -> Vec<u8> {
     let world = World::new(
         Cast {
@@ -109,7 +110,8 @@ fn report(bytes: &[u8]) -> BTreeMap<String, usize> {
         events.len()
     );
     assert!(unknown.is_empty(), "not in the schema: {unknown:?}");
-    // The browser opens the sockets of its processes: who wrote a packet is not who is trusted to have.
+    // The browser opens the sockets of its processes: who wrote a packet is not who is trusted to
+    // have.
     let processes: BTreeSet<u64> = trace::with(&packets, trace_packet::TRACK_DESCRIPTOR)
         .iter()
         .map(|packet| packet.message(trace_packet::TRACK_DESCRIPTOR))

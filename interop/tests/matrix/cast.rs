@@ -33,7 +33,7 @@ pub(crate) fn name(cast: Cast) -> String {
     format!("{service}_{producer}_{consumer}")
 }
 
-/// Who plays the service, the producer and the consumer.
+/// Returns the players of the service, the producer and the consumer.
 pub(crate) fn players(cast: Cast) -> [&'static str; 3] {
     let producer = match cast.producer {
         Sdk::Ours => "ours",

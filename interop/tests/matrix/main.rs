@@ -1,8 +1,8 @@
-//! Every scenario in every cast: our and the official service and consumer, and producers on our SDK, on the official
-//! one, and on the official one with our library underneath.
+//! Every scenario in every cast: our and the official service and consumer, and producers on our
+//! SDK, on the official one, and on the official one with our library underneath.
 //!
-//! The table in the documentation is what came of it. A run of everything compares the two; with `UPDATE_DOCS=1` it
-//! writes the table.
+//! The table in the documentation is what came of it. A run of everything compares the two; with
+//! `UPDATE_DOCS=1` it writes the table.
 
 mod cast;
 mod run;

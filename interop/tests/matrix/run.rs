@@ -1,4 +1,5 @@
-//! Plays cells of the matrix at the same time, as their programs sleep most of the time, and says what came of each.
+//! Plays cells of the matrix at the same time, as their programs sleep most of the time, and says
+//! what came of each.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -17,7 +18,7 @@ pub(crate) struct Cell {
     pub(crate) play: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What came of a cell.
+/// The result of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
@@ -27,7 +28,7 @@ pub(crate) enum Outcome {
     NotPlayed,
 }
 
-/// What the command line asks for, in the words of Rust's own test harness.
+/// The options on the command line, in the words of Rust's own test harness.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) is_list: bool,
@@ -72,7 +73,7 @@ impl Options {
 }
 
 thread_local! {
-    /// Where and why this thread panicked last.
+    /// The place and message of this thread's last panic.
     static COMPLAINT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

@@ -1,4 +1,4 @@
-//! What came of all cells, as the document shows it.
+//! The results of all cells, as the document shows them.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What upstream's importer shows of a trace.
+//! The trace as upstream's importer shows it.
 
 use ferretto_interop::importer::Importer;
 
@@ -17,7 +17,7 @@ const COUNTERS: &str = "select t.name, c.value from counter c join counter_track
 const TRACKS: &str = "select t.name, p.name as parent from track t left join track p on t.parent_id = p.id \
      where t.type like '%track_event%' order by t.name, p.name";
 
-/// What upstream shows.
+/// The trace as upstream shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     slices: Vec<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Shown {
     flows: Vec<String>,
     counters: Vec<String>,
     tracks: Vec<String>,
-    /// What it holds to be wrong.
+    /// The importer's complaints.
     pub(crate) complaints: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl Shown {
     }
 }
 
-/// What the importer shows of a trace.
+/// Returns the trace as the importer shows it.
 pub(crate) fn show(importer: &Importer, trace: &[u8]) -> Shown {
     let query = |query| importer.query(trace, query);
     Shown {

@@ -1,6 +1,6 @@
-//! One program, recorded in every way: by our service inside of it, by our service beside it, and by upstream's. All
-//! traces say the same. And upstream's importer shows the same of it as of its equal on the official SDK, if
-//! `FERRETTO_UPSTREAM` names the folder of upstream's programs.
+//! One program, recorded in every way: by our service inside of it, by our service beside it, and
+//! by upstream's. All traces say the same. And upstream's importer shows the same of it as of its
+//! equal on the official SDK, if `FERRETTO_UPSTREAM` names the folder of upstream's programs.
 
 mod decoded;
 mod imported;
@@ -17,7 +17,7 @@ const PROGRAMS: Programs = Programs {
     official: env!("CARGO_BIN_EXE_official"),
 };
 
-/// What a producer traces when it is told to, recorded by a service.
+/// Returns a trace of a producer that did these commands, recorded by a service.
 fn record(service: Whose, producer: Whose, commands: &[&str]) -> Vec<u8> {
     let cast = Cast {
         service,
@@ -36,7 +36,7 @@ fn record(service: Whose, producer: Whose, commands: &[&str]) -> Vec<u8> {
     world.stop_and_read(&mut consumer)
 }
 
-/// What the program traces that records itself.
+/// Returns the trace of the program that records itself.
 fn record_inside() -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let mut program = Command::new(PROGRAMS.ours);

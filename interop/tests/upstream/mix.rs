@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::PROGRAMS;
 
-/// Whose daemon serves and whose commands record.
+/// The daemon that serves, and the commands that record, by their side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) service: Whose,
@@ -37,7 +37,7 @@ impl fmt::Display for Mix {
     }
 }
 
-/// Where the programs of both sides are, under upstream's names.
+/// The folders of the programs of both sides, under upstream's names.
 #[derive(Debug)]
 pub(crate) struct Folders {
     upstream: PathBuf,
@@ -81,7 +81,7 @@ pub(crate) struct Run<'a> {
     mix: Mix,
     pub(crate) world: World,
     producers: Vec<Peer>,
-    /// What the commands ended with, in order.
+    /// The exit codes of the commands, in order.
     pub(crate) exits: Vec<i32>,
 }
 

@@ -1,4 +1,4 @@
-//! What came of a recording, as far as it has to be the same in every mix.
+//! The result of a recording, as far as it has to be the same in every mix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,22 +22,22 @@ pub(crate) struct Outcome {
     traces: BTreeMap<String, Trace>,
 }
 
-/// What matters of one trace file.
+/// The parts of one trace file that are compared.
 #[derive(Debug, PartialEq, Eq)]
 struct Trace {
-    /// Whether its packets are compressed, and how.
+    /// The fields in which its packets are compressed, if they are.
     compressed: BTreeSet<u32>,
     /// The kinds of the service's own packets in the order in which they come
     /// first: how many clock snapshots there are is a matter of time.
     service: Vec<String>,
     /// Those whose place is a matter of time, too.
     anywhere: BTreeSet<String>,
-    /// Whose packets are there besides, by kind.
+    /// The other packets and their senders, by kind.
     kinds: BTreeMap<String, usize>,
     texts: Vec<String>,
     stats: BTreeMap<&'static str, u64>,
     unknown: BTreeSet<String>,
-    /// What upstream's importer complains about.
+    /// The complaints of upstream's importer.
     complaints: BTreeSet<String>,
 }
 
@@ -48,10 +48,10 @@ const ANYWHERE: [&str; 3] = [
     "service_event+clone_started",
 ];
 
-/// How often they come is a matter of time.
+/// Packets that come as often as time allows.
 const POLLED: [&str; 3] = ["sys_stats", "process_stats", "process_tree"];
 
-/// Whether a detached session has it depends on who is attached just then.
+/// Data that a detached session has only if somebody is attached just then.
 const AT_TIMES: &str = "service_event+all_data_sources_started";
 
 impl Outcome {
@@ -239,7 +239,7 @@ fn stats(packets: &[Message]) -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// What upstream's importer says of the trace.
+/// Returns what upstream's importer says of the trace.
 fn import(importer: &Path, trace: &Path) -> BTreeSet<String> {
     let mut command = Command::new(importer);
     let output = command.arg("-Q").arg(COMPLAINTS).arg(trace).output();

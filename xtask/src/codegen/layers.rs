@@ -22,8 +22,8 @@ pub(super) enum Layer {
     Sources,
     /// With the feature `trace`: `TracePacket` and what it holds.
     Trace,
-    /// Never, but fields of these types are there as bytes: whoever runs such a program decodes it, and the service
-    /// passes it on unchanged. Their field numbers are always there.
+    /// Never, but fields of these types are there as bytes: whoever runs such a program decodes it,
+    /// and the service passes it on unchanged. Their field numbers are always there.
     Encoded,
     /// Never: in the descriptors only.
     DescriptorsOnly,
@@ -186,12 +186,12 @@ fn collect(message: &DescriptorProto, scope: &str, into: &mut BTreeSet<String>) 
     into.insert(name);
 }
 
-/// What becomes of a field.
+/// The treatment of a field.
 #[derive(PartialEq, Eq)]
 enum Fate {
     Typed,
-    /// The bytes of its message: the service passes them on and must not change one, as producers compare the encoded
-    /// configs they get with those they have.
+    /// The bytes of its message: the service passes them on and must not change one, as producers
+    /// compare the encoded configs they get with those they have.
     Encoded,
     /// Left out, and so an unknown field.
     Unknown,

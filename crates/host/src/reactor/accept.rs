@@ -14,9 +14,9 @@ use crate::client::Client;
 use crate::closer::{Disposer, Remains};
 use crate::notice::Notice;
 
-/// How many connections one socket accepts in a turn.
+/// The number of connections that one socket accepts in a turn.
 const ACCEPT_PER_TURN: usize = 16;
-/// How long to wait after accepting failed for want of descriptors.
+/// The time to wait after accepting failed for want of descriptors.
 const ACCEPT_RETRY: u64 = 100_000_000;
 
 impl Reactor {

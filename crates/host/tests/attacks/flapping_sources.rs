@@ -1,5 +1,5 @@
-//! A producer with a long name that offers what the honest session records and takes it back, again and again: its consumer
-//! is told of each data source that comes and goes.
+//! A producer with a long name that offers what the honest session records and takes it back, again
+//! and again: its consumer is told of each data source that comes and goes.
 
 use ferretto_ipc::port::producer::{Port, Request};
 use ferretto_proto::{

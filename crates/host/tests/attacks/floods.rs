@@ -1,4 +1,5 @@
-//! Requests that cost the sender little: triggers, calls without a reply, writers that are announced again and again.
+//! Requests that cost the sender little: triggers, calls without a reply, writers that are
+//! announced again and again.
 
 use ferretto_ipc::port::producer;
 use ferretto_proto::{

@@ -1,4 +1,5 @@
-//! What all attacks have in common: a service, the honest two, attackers as other processes, and what is measured.
+//! The frame of all attacks: a service, the honest two, attackers as other processes, and the
+//! measurements.
 #![allow(dead_code, reason = "each attack uses a part")]
 
 use std::env;
@@ -20,25 +21,25 @@ use crate::ATTACKS;
 use crate::honest::{Honest, Latencies};
 use crate::service::{CONSUMERS, PRODUCERS, Service, ServiceOptions};
 
-/// How long all attacks together may take.
+/// The time that all attacks together may take.
 const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
-/// How long the honest two may wait at worst, in milliseconds.
+/// The time that the honest two may wait at worst, in milliseconds.
 const WORST_VARIABLE: &str = "ATTACK_WORST_MS";
-/// By how much the service may be larger afterwards, in MiB, whatever the attack says: with a sanitizer it keeps what it
-/// freed.
+/// By how much the service may be larger afterwards, in MiB, whatever the attack says: with a
+/// sanitizer it keeps what it freed.
 const KEPT_VARIABLE: &str = "ATTACK_KEPT_MIB";
 /// Tells a process which attack to make, and for how many milliseconds.
 const ATTACK_VARIABLE: &str = "FERRETTO_TEST_ATTACK";
 const TIME_VARIABLE: &str = "FERRETTO_TEST_ATTACK_MS";
 
-/// How long an attack lasts in an ordinary test.
+/// The time that an attack lasts in an ordinary test.
 const SHORT: Duration = Duration::from_millis(500);
 /// On a machine that is busy with other things, too. Attacks that succeed make it much more.
 const WORST: Duration = Duration::from_secs(3);
-/// How long it may take until attackers have ended and memory is given back.
+/// The time that it may take until attackers have ended and memory is given back.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long attackers wait for room to send.
+/// The time that attackers wait for room to send.
 const SOON: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
@@ -55,9 +56,10 @@ pub(crate) const EIGHT: &[u32] = &[
 pub(crate) struct Attack {
     /// As whom it is made: a process for each.
     pub(crate) users: &'static [u32],
-    /// The attack, in each of these processes. It goes on while [`Target::goes_on`], and at its end the process ends.
+    /// The attack, in each of these processes. It goes on while [`Target::goes_on`], and at its end
+    /// the process ends.
     pub(crate) run: fn(&Target),
-    /// What the service is given.
+    /// The options of the service.
     pub(crate) service: ServiceOptions,
     /// By how many MiB the service may be larger afterwards than it was before.
     pub(crate) kept_mib: u64,
@@ -75,7 +77,7 @@ impl Attack {
     }
 }
 
-/// What is attacked, and until when.
+/// The service that is attacked, and the end of the attack.
 pub(crate) struct Target {
     until: Instant,
 }
@@ -133,7 +135,8 @@ pub(crate) fn push(socket: &Socket, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// What the test [`attacker_main`](crate::attacker_main) does in the process of an attacker.
+/// Attacks, in the process of an attacker: the test [`attacker_main`](crate::attacker_main) is its
+/// entry.
 pub(crate) fn attacker_main() {
     let Ok(name) = env::var(ATTACK_VARIABLE) else {
         return;
@@ -260,7 +263,8 @@ impl Attackers {
         Some(attackers)
     }
 
-    /// Waits until all have ended; returns whether they did what they were to do, and how long that took.
+    /// Waits until all have ended; returns whether they did what they were to do, and how long that
+    /// took.
     fn wait(mut self) -> (bool, Duration) {
         let mut success = true;
         let deadline = self.begin + PATIENCE + time();

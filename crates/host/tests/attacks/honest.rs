@@ -14,10 +14,10 @@ use crate::service::Service;
 
 /// The data source of the honest producer.
 pub(crate) const DATA_SOURCE: &str = "honest";
-/// How long either is silent between two requests: the service is to be kept busy by others.
+/// The time that either is silent between two requests: the service is to be kept busy by others.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How long requests took, in ascending order.
+/// The times that requests took, in ascending order.
 #[derive(Default)]
 pub(crate) struct Latencies {
     pub(crate) producer: Vec<Duration>,
@@ -116,7 +116,7 @@ impl Honest {
         }
     }
 
-    /// How long their requests took since the last time.
+    /// Takes the times that their requests took since the last call.
     pub(crate) fn take_latencies(&self) -> Latencies {
         let [producer, consumer] = self.times.each_ref().map(|times| {
             let mut times = std::mem::take(&mut *times.lock().unwrap());

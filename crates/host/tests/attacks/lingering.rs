@@ -11,7 +11,7 @@ pub(crate) const ATTACK: Attack = Attack {
     ..Attack::by_nobody(run)
 };
 
-/// How many connections each has at a time.
+/// The number of connections that each has at a time.
 const CONNECTIONS: usize = 50;
 
 fn run(target: &Target) {

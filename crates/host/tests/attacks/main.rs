@@ -1,7 +1,9 @@
-//! Attacks on a service from processes of other users, beside an honest producer and an honest consumer.
+//! Attacks on a service from processes of other users, beside an honest producer and an honest
+//! consumer.
 //!
-//! Each attack has a file of its own, with its name in the list below, and is a test: the service has to live, serve the
-//! honest two in time, and give memory back. What they met is printed (`cargo test -p ferretto-host --test attacks --
+//! Each attack has a file of its own, with its name in the list below, and is a test: the service
+//! has to live, serve the honest two in time, and give memory back. What they met is printed
+//! (`cargo test -p ferretto-host --test attacks --
 //! --nocapture`). Attacks are short, unless `ATTACK_SECONDS` says how long all of them may take together.
 //!
 //! As root, the attackers are other users, and the service is root's.

@@ -1,5 +1,6 @@
-//! Commits of the largest chunks, again and again, by as many producers as there can be: each is a few bytes to send, and
-//! much to copy. Their memory is made to look full again while the service reads it.
+//! Commits of the largest chunks, again and again, by as many producers as there can be: each is a
+//! few bytes to send, and much to copy. Their memory is made to look full again while the service
+//! reads it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,15 +15,15 @@ use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit}
 
 use crate::frame::this_program;
 
-/// Where the service listens.
+/// The variable with the address at which the service listens.
 pub(crate) const PRODUCERS: &str = "PERFETTO_PRODUCER_SOCK_NAME";
 pub(crate) const CONSUMERS: &str = "PERFETTO_CONSUMER_SOCK_NAME";
 /// Set where [`main`] is to be the service; how many descriptors it may open.
 const SERVICE_VARIABLE: &str = "FERRETTO_TEST_SERVICE";
 
-/// What a service is given.
+/// The options of a service.
 pub(crate) struct ServiceOptions {
-    /// How many descriptors it may open; 0 for as many as this process may.
+    /// The number of descriptors it may open; 0 for as many as this process may.
     pub(crate) descriptors: u64,
 }
 
@@ -31,7 +31,8 @@ impl ServiceOptions {
     pub(crate) const DEFAULT: Self = Self { descriptors: 0 };
 }
 
-/// What the test [`service_main`](crate::service_main) does in the process of the service.
+/// Serves, in the process of the service: the test [`service_main`](crate::service_main) is its
+/// entry.
 pub(crate) fn main() {
     let Ok(descriptors) = std::env::var(SERVICE_VARIABLE) else {
         return;
@@ -121,7 +122,8 @@ impl Service {
         kib << 10
     }
 
-    /// How long its threads have run, and how long they have waited for a CPU that others had.
+    /// Returns the time that its threads have run, and the time they have waited for a CPU that
+    /// others had.
     pub(crate) fn times(&self) -> [Duration; 2] {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let mut times = [Duration::ZERO; 2];

@@ -1,4 +1,5 @@
-//! Producers that bring as much memory as they may and touch none of it, and go: what they left is to be copied.
+//! Producers that bring as much memory as they may and touch none of it, and go: what they left is
+//! to be copied.
 
 use ferretto_ipc::port::producer::{Port, Request};
 use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;

@@ -10,7 +10,7 @@ pub(crate) const ATTACK: Attack = Attack {
     ..Attack::by_nobody(run)
 };
 
-/// What one user sends: more than is ever held for one.
+/// The number of connections of one user: more frames than are ever held for one.
 const CONNECTIONS: usize = 1024;
 
 fn run(target: &Target) {

@@ -1,4 +1,5 @@
-//! Memory that a producer brings and takes away again: unsealed, or of huge pages that are punched out of it.
+//! Memory that a producer brings and takes away again: unsealed, or of huge pages that are punched
+//! out of it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 

@@ -1,5 +1,5 @@
-//! A file system that is a program and does not answer: whoever asks for the state of its file, or is the last to close
-//! it, waits.
+//! A file system that is a program and does not answer: whoever asks for the state of its file, or
+//! is the last to close it, waits.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -20,12 +20,13 @@ pub(crate) fn pass(socket: &Socket, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> boo
     sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).is_ok()
 }
 
-/// How many connections nobody accepts can wait for that.
+/// The number of connections that can wait while nobody accepts them.
 const BACKLOG: usize = 100;
-/// How many listeners there are for them.
+/// The number of listeners for them.
 const LISTENERS: usize = 8;
 
-/// Makes sockets whose last owner waits when it closes them: up to a minute, for bytes that nobody takes.
+/// Makes sockets whose last owner waits when it closes them: up to a minute, for bytes that nobody
+/// takes.
 #[derive(Default)]
 pub(crate) struct Lingering {
     listeners: VecDeque<TcpListener>,

@@ -101,7 +101,7 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// Whether a frame has begun and not ended.
+    /// Returns whether a frame has begun and not ended.
     pub fn is_mid_frame(&self) -> bool {
         !self.partial.is_empty()
     }

@@ -13,7 +13,7 @@ use super::numbers;
 pub struct Frame<'a> {
     /// Chosen by the client and echoed by the host.
     pub request_id: u64,
-    /// What the frame says.
+    /// The content of the frame.
     pub message: Message<'a>,
 }
 
@@ -34,14 +34,14 @@ pub enum Message<'a> {
         method_id: u32,
         /// The encoded request.
         args: &'a [u8],
-        /// Whether the client wants no reply.
+        /// Set if the client wants no reply.
         drop_reply: bool,
     },
     /// Relay to host: on whose behalf the connection speaks.
     SetPeerIdentity(Identity<'a>),
     /// Host to client: the answer to a bind.
     BindServiceReply {
-        /// Whether the service exists.
+        /// Set if the service exists.
         success: bool,
         /// Its id for calls.
         service_id: u32,
@@ -50,9 +50,9 @@ pub enum Message<'a> {
     },
     /// Host to client: the answer to a call.
     InvokeMethodReply {
-        /// Whether `reply` is the method's answer.
+        /// Set if `reply` is the method's answer.
         success: bool,
-        /// Whether more answers to this request follow.
+        /// Set if more answers to this request follow.
         has_more: bool,
         /// The encoded reply.
         reply: &'a [u8],

@@ -15,7 +15,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<CommitDataRequest, DecodeError> {
     }
 }
 
-/// The request, if there is nothing unusual in it: no unknown field, no number out of range, no error.
+/// The request, if there is nothing unusual in it: no unknown field, no number out of range, no
+/// error.
 fn usual(bytes: &[u8]) -> Option<CommitDataRequest> {
     let (mut moves, mut patches) = (0, 0);
     for field in Fields::new(bytes) {

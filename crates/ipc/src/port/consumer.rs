@@ -27,7 +27,7 @@ define_port! {
         ObserveEvents(ObserveEventsRequest) -> ObserveEventsResponse as stream;
         /// Producers, data sources and sessions.
         QueryServiceState(QueryServiceStateRequest) -> QueryServiceStateResponse as stream;
-        /// What the service can do.
+        /// Asks for the capabilities of the service.
         QueryCapabilities(QueryCapabilitiesRequest) -> QueryCapabilitiesResponse;
         /// Obsolete; kept for its id.
         SaveTraceForBugreport(SaveTraceForBugreportRequest) -> SaveTraceForBugreportResponse;

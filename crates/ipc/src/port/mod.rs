@@ -22,7 +22,7 @@ pub trait Method: Copy + Eq + std::hash::Hash + fmt::Debug + Send + 'static {
     /// The name that clients look up.
     fn name(self) -> &'static str;
 
-    /// Whether a request may have several replies.
+    /// Returns whether a request may have several replies.
     fn is_stream(self) -> bool;
 
     /// The method with this id in a host of this crate.
@@ -69,9 +69,9 @@ pub trait Port: fmt::Debug + Send + 'static {
     const SERVICE_NAME: &'static str;
     /// Its methods.
     type Method: Method;
-    /// What clients send.
+    /// The requests that clients send.
     type Request: PortMessage<Method = Self::Method>;
-    /// What hosts answer.
+    /// The replies of hosts.
     type Reply: PortMessage<Method = Self::Method>;
 }
 
@@ -80,7 +80,7 @@ pub trait Port: fmt::Debug + Send + 'static {
 pub struct DecodeError {
     /// The name of the method.
     pub method: &'static str,
-    /// What is wrong with the bytes.
+    /// The error in the bytes.
     pub reason: String,
 }
 
@@ -90,7 +90,7 @@ ferretto_wire::error_text! {
     }
 }
 
-/// Which of the services a listening address exposes, or a client binds.
+/// The services that a listening address exposes, or a client binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortKind {
     /// For processes that record data.

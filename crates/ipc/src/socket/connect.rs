@@ -13,13 +13,13 @@ use super::Socket;
 use super::vsock::connect_vsock;
 use crate::address::{Address, MAX_SOCKET_PATH};
 
-/// How long a TCP connection may take to come about.
+/// The time that a TCP connection may take to come about.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection could not be made.
 #[derive(Debug)]
 pub struct ConnectError {
-    /// Where to.
+    /// The address to connect to.
     pub address: Address,
     /// Why not.
     pub source: io::Error,

@@ -18,7 +18,7 @@ use crate::address::Address;
 
 /// The backlog: as long as the system allows.
 const BACKLOG: i32 = 4096;
-/// How often and at what interval the lock on a folder is tried.
+/// The number of times that the lock on a folder is tried, and the interval.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -92,8 +92,8 @@ impl Listener {
         Self::bind_prepared(address, || Ok(()))
     }
 
-    /// Like [`bind`](Self::bind), and calls `prepare` when the socket exists but nobody can connect yet:
-    /// the time to set its permissions.
+    /// Like [`bind`](Self::bind), and calls `prepare` when the socket exists but nobody can connect
+    /// yet: the time to set its permissions.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Listener {
         })
     }
 
-    /// Where this listens.
+    /// Returns the address at which this listens.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -200,7 +200,8 @@ impl Listener {
 }
 
 impl Listener {
-    /// Removes the socket file, if it is still ours. Nobody can connect then, except who did already.
+    /// Removes the socket file, if it is still ours. Nobody can connect then, except who did
+    /// already.
     pub fn remove_file(&mut self) {
         if let Some((path, device, inode)) = self.file.take()
             && rustix::fs::lstat(&path)

@@ -1,4 +1,4 @@
-//! Where a socket is bound.
+//! The name at which a socket is bound.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

@@ -34,8 +34,8 @@ pub const DEFAULT_OUT_LIMIT: usize = 8 * 1024 * 1024;
 /// A good size for the buffer given to [`Socket::receive`].
 pub const RECEIVE_BUFFER_SIZE: usize = MAX_FRAME_SIZE;
 
-/// How long a TCP connection is silent before the other machine is asked whether it is still there, how
-/// long it may take to answer, and how often it is asked again.
+/// The time that a TCP connection is silent before the other machine is asked whether it is still
+/// there, the time it may take to answer, and the number of times that it is asked again.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_COUNT: u32 = 3;
@@ -49,14 +49,15 @@ fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)?)
 }
 
-/// The most descriptors that may come with one message: as many as fit where upstream makes room for one.
+/// The most descriptors that may come with one message: as many as fit where upstream makes room
+/// for one.
 const MOST_PASSED: usize = 2;
 /// The most that the kernel lets anyone send.
 const MOST_SENT: usize = 253;
-/// Room for all of them. What there is no room for is closed by the kernel before a receive returns, which may take as
-/// long as the sender likes.
+/// Room for all of them. What there is no room for is closed by the kernel before a receive
+/// returns, which may take as long as the sender likes.
 const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(MOST_SENT));
-/// How often a connection that ends is read from: more than its queue can hold.
+/// The number of reads from a connection that ends: more than its queue can hold.
 const MOST_UNREAD: usize = 4096;
 
 /// The process at the other end, as the kernel saw it when it connected.
@@ -68,13 +69,13 @@ pub struct Credentials {
     pub pid: i32,
 }
 
-/// What a receive brought.
+/// The result of a receive.
 #[derive(Debug)]
 pub enum Received {
     /// Bytes, at the start of the buffer, and possibly a descriptor that was
     /// sent with the last of the calls that these bytes come from.
     Data {
-        /// How many.
+        /// The number of bytes.
         len: usize,
         /// The descriptor, closed on exec.
         fd: Option<PassedFd>,
@@ -150,7 +151,7 @@ impl Socket {
         Ok((Self::from_fd(one)?, Self::from_fd(other)?))
     }
 
-    /// Whether descriptors and credentials travel over this socket.
+    /// Returns whether descriptors and credentials travel over this socket.
     pub fn is_unix(&self) -> bool {
         self.is_unix
     }
@@ -233,8 +234,8 @@ impl Socket {
         }
     }
 
-    /// Returns true if what a receive into such a buffer would bring has descriptors with it. What is in the buffer afterwards is
-    /// still to be received.
+    /// Returns true if what a receive into such a buffer would bring has descriptors with it. What
+    /// is in the buffer afterwards is still to be received.
     pub fn brings_descriptors(&self, buffer: &mut [u8]) -> bool {
         if !self.is_unix {
             return false;
@@ -247,14 +248,15 @@ impl Socket {
             .is_ok_and(|message| message.flags.contains(ReturnFlags::CTRUNC))
     }
 
-    /// Has descriptors that arrive disposed of in this way, if they are not needed. Otherwise they are closed where they
-    /// are dropped.
+    /// Has descriptors that arrive disposed of in this way, if they are not needed. Otherwise they
+    /// are closed where they are dropped.
     pub fn set_disposal(&mut self, disposal: Arc<dyn Disposal>) {
         self.disposal = Some(disposal);
     }
 
-    /// Ends the connection for the other side. It can send nothing more from here on, and what it has sent is still to be
-    /// closed: by [`close`](Self::close), or by dropping this. What is queued is forgotten. Never blocks.
+    /// Ends the connection for the other side. It can send nothing more from here on, and what it
+    /// has sent is still to be closed: by [`close`](Self::close), or by dropping this. What is
+    /// queued is forgotten. Never blocks.
     ///
     /// Returns whether that is done at once, because nothing was sent.
     pub fn shut_down(&mut self) -> bool {
@@ -263,8 +265,8 @@ impl Socket {
         !self.is_unix || rustix::io::ioctl_fionread(&self.fd).is_ok_and(|unread| unread == 0)
     }
 
-    /// Closes this, and descriptors that the other side has sent and nobody has received. That may take time, if less
-    /// than the other side has asked for.
+    /// Closes this, and descriptors that the other side has sent and nobody has received. That may
+    /// take time, if less than the other side has asked for.
     pub fn close(mut self) {
         self.shut_down();
         self.set_disposal(Arc::new(CloseHere));
@@ -352,7 +354,7 @@ mod tests {
         rustix::fs::fstat(fd).unwrap().st_ino
     }
 
-    /// Whether the write end of a pipe has lost every reader.
+    /// Returns whether the write end of a pipe has lost every reader.
     fn has_no_reader(writer: &OwnedFd) -> bool {
         let mut poll = [rustix::event::PollFd::new(
             writer,

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::frame::MAX_FRAME_SIZE;
 
-/// What one queued frame counts for besides its bytes.
+/// The bytes that one queued frame counts for besides its own.
 const FRAME_OVERHEAD: usize = 64;
-/// How many frames one system call sends at most.
+/// The number of frames that one system call sends at most.
 const MAX_BATCH: usize = 32;
 
 /// Why a frame was not queued.
@@ -90,9 +90,8 @@ impl OutQueue {
         self.queued
     }
 
-    /// What the next call should send: some bytes, and the descriptor that
-    /// goes with the first of them. A frame with a descriptor is sent alone,
-    /// so that the receiver can tell whose it is.
+    /// Returns the next batch to send: some bytes, and the descriptor that goes with the first of
+    /// them. A frame with a descriptor is sent alone, so that the receiver can tell whose it is.
     pub(super) fn next_batch(&self) -> (Vec<IoSlice<'_>>, Option<BorrowedFd<'_>>) {
         let Some(first) = self.frames.front() else {
             return (Vec::new(), None);

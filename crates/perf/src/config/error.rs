@@ -40,7 +40,7 @@ pub enum ConfigError {
         name: String,
         /// Its group.
         group: String,
-        /// What stood in the way.
+        /// The reason why it was not possible.
         reason: String,
     },
     /// A filter that holds a zero byte, which the kernel cannot be told.
@@ -62,17 +62,17 @@ pub enum ConfigError {
         field: String,
         /// The name found.
         name: String,
-        /// What stood in the way.
+        /// The reason why it was not possible.
         reason: String,
-        /// Where they are listed.
+        /// The directory that lists them.
         directory: PathBuf,
     },
     /// More followers than a group of events may have.
     #[error("followers: {count} are more than the {limit} that one group may have")]
     TooManyFollowers {
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// How many there may be.
+        /// The largest number allowed.
         limit: usize,
     },
     /// An unwinding mode that is not in the enumeration.
@@ -114,7 +114,7 @@ pub enum ConfigError {
     ClockNotPossible {
         /// The clock, as in the schema.
         clock: &'static str,
-        /// Which event, such as `tracepoint sched:sched_switch`.
+        /// The event, such as `tracepoint sched:sched_switch`.
         event: String,
     },
     /// A copy of the stack of a size that the kernel refuses.

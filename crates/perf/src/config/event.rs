@@ -4,12 +4,12 @@ use std::ffi::CString;
 
 use ferretto_proto::perf_events::{Counter, EventModifier};
 
-/// What the kernel is to count.
+/// An event for the kernel to count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The name the config gives it; empty if none. Bytes, as it is only passed on.
     pub name: Vec<u8>,
-    /// What the config asked for.
+    /// The kind of event that the config asked for.
     pub kind: EventKind,
     /// In which of the CPU's modes to count.
     pub modifiers: Modifiers,
@@ -21,11 +21,12 @@ pub struct Event {
     pub config1: u64,
     /// More of it.
     pub config2: u64,
-    /// The only CPUs on which its PMU counts, for the whole machine or for its own kind of core; any if `None`.
+    /// The only CPUs on which its PMU counts, for the whole machine or for its own kind of core;
+    /// any if `None`.
     pub cpus: Option<Vec<u32>>,
 }
 
-/// What the config asked for, to be told in the trace.
+/// The event that the config asked for, as the trace describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind {
     /// A counter of the enumeration.
@@ -115,12 +116,13 @@ impl Event {
         }
     }
 
-    /// Whether the CPU has to count it: `PERF_TYPE_HARDWARE`, `PERF_TYPE_HW_CACHE` or `PERF_TYPE_RAW`.
+    /// Returns whether the CPU has to count it: `PERF_TYPE_HARDWARE`, `PERF_TYPE_HW_CACHE` or
+    /// `PERF_TYPE_RAW`.
     pub(crate) fn needs_hardware(&self) -> bool {
         matches!(self.r#type, Self::HARDWARE | 3 | 4)
     }
 
-    /// Whether it counts time, in nanoseconds.
+    /// Returns whether it counts time, in nanoseconds.
     pub(crate) fn counts_nanoseconds(&self) -> bool {
         self.r#type == Self::SOFTWARE && self.config <= 1
     }
@@ -153,7 +155,8 @@ pub(crate) fn counter_name(counter: Counter) -> &'static str {
     }
 }
 
-/// Type and config as in the kernel's `perf_hw_id` and `perf_sw_ids`. The schema's numbers are others.
+/// Type and config as in the kernel's `perf_hw_id` and `perf_sw_ids`. The schema's numbers are
+/// others.
 fn encoding(counter: Counter) -> Option<(u32, u64)> {
     let software = |config| Some((Event::SOFTWARE, config));
     let hardware = |config| Some((Event::HARDWARE, config));

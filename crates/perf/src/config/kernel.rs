@@ -1,11 +1,11 @@
-//! Where the kernel's files are.
+//! The paths of the kernel's files.
 
 use std::path::PathBuf;
 
-/// Where the kernel shows what a plan needs to know.
+/// The files in which the kernel shows what a plan needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Where tracefs may be mounted, the first usable one counts.
+    /// Places where tracefs may be mounted; the first usable one counts.
     pub tracefs: Vec<PathBuf>,
     /// `/sys`.
     pub sysfs: PathBuf,

@@ -18,9 +18,10 @@ const DEFAULT_FREQUENCY: u64 = 10;
 const DEFAULT_READ_PERIOD_MS: u32 = 100;
 const DEFAULT_DESCRIPTOR_TIMEOUT_MS: u32 = 100;
 const DEFAULT_CACHE_CLEAR_PERIOD_MS: u32 = 300_000;
-/// What upstream asks the kernel to copy.
+/// Bytes of the stack that upstream asks the kernel to copy.
 const DEFAULT_STACK_BYTES: u32 = 65_536 - 256;
-/// What upstream takes if the config does not say; here it only counts for the limit of samples per read.
+/// Pages of a ring in upstream if the config does not say; here they only count for the limit of
+/// samples per read.
 const DEFAULT_RING_PAGES: u32 = 256;
 /// 1 GiB of pages of 4 KiB, for each CPU.
 const MAX_RING_PAGES: u32 = 1 << 18;
@@ -32,8 +33,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// If the config asks for something that is malformed, contradictory or not there; the message says which field
-    /// and what to do. Whether the kernel permits it shows only when the events are opened.
+    /// If the config asks for something that is malformed, contradictory or not there; the message
+    /// says which field and what to do. Whether the kernel permits it shows only when the events
+    /// are opened.
     pub fn new(config: &[u8], kernel: &Kernel) -> Result<Self, ConfigError> {
         let config = PerfEventConfig::decode_from_slice(config)
             .map_err(|error| ConfigError::Malformed(error.to_string()))?;
@@ -108,7 +110,8 @@ fn events(
     Ok((timebase, followers, resolver.notices))
 }
 
-/// Which callstacks are wanted of whom. Configs of the old style have their own fields for that.
+/// Reads which callstacks are wanted, and of which processes. Configs of the old style have their
+/// own fields for that.
 fn callstacks(config: &PerfEventConfig) -> Result<(Callstacks, TargetFilter), ConfigError> {
     let old_style = config.all_cpus == Some(true);
     let asked = config.callstack_sampling.as_option();

@@ -1,4 +1,4 @@
-//! What a data source is to do.
+//! The plan of a data source.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use super::{ConfigError, Event, TargetFilter};
 /// The largest copy of a stack the kernel makes: below 64 KiB, in words.
 pub const MAX_STACK_BYTES: u32 = 65_528;
 
-/// What a `linux.perf` data source is to do: the config with every default filled in and every event resolved.
+/// The plan of a `linux.perf` data source: the config with every default filled in and every event
+/// resolved.
 ///
 /// Fields are public because the daemon reads nearly all of them; only [`Plan::new`] makes one.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,29 +23,31 @@ pub struct Plan {
     pub followers: Vec<Event>,
     /// Sampling or polling.
     pub mode: Mode,
-    /// Which callstacks samples have; none when polling.
+    /// The callstacks of samples; none when polling.
     pub callstacks: Callstacks,
-    /// Whose samples are wanted.
+    /// The processes whose samples are wanted.
     pub filter: TargetFilter,
-    /// Where to count.
+    /// The CPUs to count on.
     pub cpus: Cpus,
     /// Go on without the CPUs whose events cannot be opened.
     pub ignore_open_failure: bool,
-    /// Drop samples when this many bytes of stacks wait to be unwound; upstream's `max_enqueued_footprint_kb`.
+    /// Drop samples when this many bytes of stacks wait to be unwound; upstream's
+    /// `max_enqueued_footprint_kb`.
     pub max_enqueued_bytes: Option<u64>,
-    /// Stop when the daemon's memory (anonymous and swapped) is larger; upstream's `max_daemon_memory_kb`.
+    /// Stop when the daemon's memory (anonymous and swapped) is larger; upstream's
+    /// `max_daemon_memory_kb`.
     pub max_daemon_memory_kb: Option<u32>,
-    /// How long to wait for the maps and the memory of a process.
+    /// The time to wait for the maps and the memory of a process.
     pub descriptor_timeout: Duration,
-    /// How often to forget what was cached for unwinding.
+    /// The period after which everything cached for unwinding is forgotten.
     pub cache_clear_period: Duration,
     /// Android's `target_installed_by`; means nothing on Linux.
     pub target_installed_by: Vec<Vec<u8>>,
-    /// What the user should know although nothing is wrong, one sentence each.
+    /// Sentences that the user should read although nothing is wrong.
     pub notices: Vec<String>,
 }
 
-/// How values are taken.
+/// The way values are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
     /// The kernel writes samples into a ring.
@@ -56,7 +59,7 @@ pub enum Mode {
     },
 }
 
-/// How samples are taken.
+/// The way samples are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// When.
@@ -65,14 +68,16 @@ pub struct Sampling {
     pub clock: Clock,
     /// Size of the ring of each CPU.
     pub ring: RingSize,
-    /// Time between two reads. A ring that fills faster becomes readable ([`AsFd`](std::os::fd::AsFd)) before.
+    /// Time between two reads. A ring that fills faster becomes readable
+    /// ([`AsFd`](std::os::fd::AsFd)) before.
     pub read_period: Duration,
-    /// The most samples to take from one ring in one read, as upstream limits it: so that one busy CPU cannot hold up
-    /// everything else. Never zero.
+    /// The most samples to take from one ring in one read, as upstream limits it: so that one busy
+    /// CPU cannot hold up everything else. Never zero.
     pub samples_per_read: u64,
-    /// How much of the user's stack the kernel copies into each sample, where it does; see [`Plan::set_stack_bytes`].
+    /// Bytes of the user's stack that the kernel copies into each sample, if it does; see
+    /// [`Plan::set_stack_bytes`].
     pub stack_bytes: u32,
-    /// Which records beside samples to ask for.
+    /// The records to ask for beside samples.
     pub side_band: SideBand,
 }
 
@@ -90,7 +95,8 @@ pub enum Interval {
 pub enum RingSize {
     /// That many pages of the system: a power of two.
     Pages(u32),
-    /// As large as the rate and the size of samples need; at least upstream's 256 pages if that is allowed.
+    /// As large as the rate and the size of samples need; at least upstream's 256 pages if that is
+    /// allowed.
     Auto,
 }
 
@@ -129,23 +135,23 @@ impl Clock {
     }
 }
 
-/// Which callstacks samples have.
+/// The callstacks of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Callstacks {
-    /// How user frames are found.
+    /// The way user frames are found.
     pub user: UserFrames,
-    /// Whether the kernel gives its own frames.
+    /// Set if the kernel gives its own frames.
     pub kernel: bool,
 }
 
 impl Callstacks {
-    /// Whether samples have callstacks at all; without, a source only counts.
+    /// Returns whether samples have callstacks at all; without them, a source only counts.
     pub fn sampled(self) -> bool {
         self.kernel || self.user != UserFrames::None
     }
 }
 
-/// How user frames are found.
+/// The way user frames are found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum UserFrames {
     /// Not at all.
@@ -160,7 +166,7 @@ pub enum UserFrames {
 }
 
 impl UserFrames {
-    /// Whether samples bring registers and a copy of the stack.
+    /// Returns whether samples bring registers and a copy of the stack.
     pub fn copies_stack(self) -> bool {
         matches!(self, Self::Dwarf | Self::FramePointer)
     }
@@ -177,12 +183,13 @@ pub struct SideBand {
     pub switches: bool,
 }
 
-/// Where to count.
+/// The CPUs to count on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cpus {
     /// Only these; all if empty. CPUs that do not exist or are offline are skipped.
     pub targets: Vec<u32>,
-    /// Only CPUs whose Arm id begins with one of these; all if empty. Elsewhere no CPU has such an id.
+    /// Only CPUs whose Arm id begins with one of these; all if empty. Elsewhere no CPU has such an
+    /// id.
     pub id_prefixes: Vec<Vec<u8>>,
 }
 
@@ -208,13 +215,14 @@ impl Plan {
         std::iter::once(&self.timebase).chain(&self.followers)
     }
 
-    /// How many counts each sample or reading has: the timebase's, then those of the followers.
+    /// Returns the number of counts in each sample or reading: the timebase's, then those of the
+    /// followers.
     pub fn count_of_counters(&self) -> usize {
         1 + self.followers.len()
     }
 
-    /// Sets how much of the stack is copied into each sample. The kernel reserves that much of the ring for every
-    /// sample, however deep the stack really is, so at high rates less is better.
+    /// Sets how much of the stack is copied into each sample. The kernel reserves that much of the
+    /// ring for every sample, however deep the stack really is, so at high rates less is better.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Performance monitoring units, as sysfs shows them (`Documentation/ABI/testing/sysfs-bus-event_source-devices`).
+//! Performance monitoring units, as sysfs shows them
+//! (`Documentation/ABI/testing/sysfs-bus-event_source-devices`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,11 +14,12 @@ pub(super) struct Pmu {
     pub(super) r#type: u32,
     /// The only CPUs on which it counts; any if `None`.
     pub(super) cpus: Option<Vec<u32>>,
-    /// The bits of `config`, `config1` and `config2` that have a meaning; `None` if it does not say.
+    /// The bits of `config`, `config1` and `config2` that have a meaning; `None` if it does not
+    /// say.
     pub(super) meaning: Option<[u64; 3]>,
 }
 
-/// Where they are listed.
+/// Returns the directory that lists them.
 pub(super) fn directory(kernel: &Kernel) -> PathBuf {
     kernel.sysfs.join("bus/event_source/devices")
 }
@@ -34,7 +36,8 @@ pub(super) fn find(kernel: &Kernel, name: &str) -> Result<Pmu, String> {
         .trim()
         .parse()
         .map_err(|_| format!("{} holds no number", path.display()))?;
-    // `cpumask` is for units of the whole machine, which count on one CPU for all; `cpus` for those of one kind of core.
+    // `cpumask` is for units of the whole machine, which count on one CPU for all; `cpus` for those
+    // of one kind of core.
     let cpus = ["cpumask", "cpus"]
         .iter()
         .find_map(|file| fs::read_to_string(home.join(file)).ok())

@@ -19,7 +19,7 @@ enum Asked<'a> {
 /// Resolves the events of one config.
 pub(super) struct Resolver<'a> {
     pub(super) kernel: &'a Kernel,
-    /// What the user should know.
+    /// Sentences for the user.
     pub(super) notices: Vec<String>,
 }
 

@@ -1,12 +1,12 @@
-//! Whose samples are wanted, as the config says it.
+//! The processes whose samples are wanted, as the config says it.
 
 use ferretto_proto::PerfEventConfig;
 use ferretto_proto::perf_event_config::Scope;
 
-/// Whose samples are wanted: plain data, in the order of the config.
+/// The processes whose samples are wanted: plain data, in the order of the config.
 ///
-/// Patterns are bytes, as command lines are. Whoever evaluates it follows upstream's order: exclusions first, then
-/// inclusions, sharding, additional command lines.
+/// Patterns are bytes, as command lines are. Whoever evaluates it follows upstream's order:
+/// exclusions first, then inclusions, sharding, additional command lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TargetFilter {
     /// Processes to keep.
@@ -17,7 +17,8 @@ pub struct TargetFilter {
     pub exclude_pids: Vec<i32>,
     /// Command lines to reject, as patterns.
     pub exclude_cmdlines: Vec<Vec<u8>>,
-    /// How many command lines beyond those named to keep, in the order in which they are first seen.
+    /// The number of command lines to keep beyond those named, in the order in which they are first
+    /// seen.
     pub additional_cmdline_count: u32,
     /// Keep one in this many processes; 0 is no sharding.
     pub process_shard_count: u32,
@@ -47,8 +48,8 @@ impl TargetFilter {
         }
     }
 
-    /// The processes, if it keeps nothing but processes named by number: those can be sampled one by one, which
-    /// needs fewer permissions than whole CPUs.
+    /// The processes, if it keeps nothing but processes named by number: those can be sampled one
+    /// by one, which needs fewer permissions than whole CPUs.
     pub fn only_pids(&self) -> Option<&[i32]> {
         let only = !self.pids.is_empty()
             && self.cmdlines.is_empty()

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::Kernel;
 
-/// Group and name out of `group/name` or `group:name`: split at the first slash, else at the first colon.
+/// Group and name out of `group/name` or `group:name`: split at the first slash, else at the first
+/// colon.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     let (group, name) = name.split_once('/').or_else(|| name.split_once(':'))?;
     let plain =

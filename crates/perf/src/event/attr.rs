@@ -1,4 +1,4 @@
-//! What the kernel is told about an event (`struct perf_event_attr`).
+//! The description of an event for the kernel (`struct perf_event_attr`).
 
 use perf_event_open_sys::bindings::{
     PERF_FORMAT_GROUP, PERF_FORMAT_LOST, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_PERIOD,
@@ -9,7 +9,7 @@ use perf_event_open_sys::bindings::{
 use crate::config::{Event, Interval, Plan, Sampling, UserFrames};
 use crate::record::{Counts, Format, REGISTER_MASK};
 
-/// What differs from one attempt to open a plan's events to the next.
+/// The differences between one attempt to open a plan's events and the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Variant {
     /// For tasks and those they start, instead of all tasks of a CPU.
@@ -22,7 +22,7 @@ pub(super) struct Variant {
     pub(super) old_kernel: bool,
 }
 
-/// How the samples of these events look.
+/// Returns the layout of the samples of these events.
 pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
     Format {
         cpu,
@@ -38,8 +38,8 @@ pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
     }
 }
 
-/// What one task has counted can be read in samples since Linux 6.12 only, so where nothing but the timebase is counted its
-/// periods are added up instead.
+/// Returns how counts are written. The count of one task can be read in samples since Linux 6.12
+/// only, so where nothing but the timebase is counted its periods are added up instead.
 fn counts(plan: &Plan, variant: Variant) -> Counts {
     let group = !plan.followers.is_empty();
     if variant.tasks && !group {
@@ -57,8 +57,8 @@ fn callchain(plan: &Plan, variant: Variant) -> bool {
     kernel || user
 }
 
-/// Whether the kernel is to look for its own frames, and for those of the program. It does the latter also where the stack
-/// is copied: its frame pointers go on where the copy ends.
+/// Returns whether the kernel is to find its own frames, and those of the program. It finds the
+/// latter also where the stack is copied: its frame pointers go on where the copy ends.
 fn chains(plan: &Plan, variant: Variant) -> (bool, bool) {
     let kernel = plan.callstacks.kernel && !variant.user_only;
     (kernel, plan.callstacks.user != UserFrames::None)
@@ -76,7 +76,8 @@ pub(super) fn leader(plan: &Plan, variant: Variant) -> perf_event_attr {
     attr
 }
 
-/// A follower: counts whenever the timebase does, and never samples. Its clock has to be the timebase's.
+/// A follower: counts whenever the timebase does, and never samples. Its clock has to be the
+/// timebase's.
 pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_event_attr {
     let mut attr = event(follower, variant);
     if let Some(sampling) = plan.sampling() {
@@ -85,7 +86,8 @@ pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_
     attr
 }
 
-/// The event that owns the ring of a CPU for events of tasks: it lives as long as this process, whatever ends.
+/// The event that owns the ring of a CPU for events of tasks: it lives as long as this process,
+/// whatever ends.
 pub(super) fn ring_owner(sampling: &Sampling) -> perf_event_attr {
     const DUMMY: u64 = 9;
     let mut attr = perf_event_attr {

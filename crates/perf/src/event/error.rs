@@ -11,13 +11,13 @@ pub enum OpenError {
     /// This user may not.
     #[error("{what}: not permitted ({error}; kernel.perf_event_paranoid is {}); {advice}", level(*.paranoid))]
     NotPermitted {
-        /// What was to be observed.
+        /// The thing that was to be observed.
         what: String,
         /// The kernel's answer.
         error: Errno,
         /// The system's setting, if it can be read.
         paranoid: Option<i32>,
-        /// What to ask the administrator for.
+        /// The request to make of the administrator.
         advice: String,
     },
     /// The CPU has no counters for it, as in most virtual machines.
@@ -66,7 +66,8 @@ pub enum OpenError {
         /// At most so many.
         limit: u64,
     },
-    /// The kernel does not take the event, probably because of the clock, which not everything can be stamped with.
+    /// The kernel does not take the event, probably because of the clock, which not everything can
+    /// be stamped with.
     #[error(
         "{event}: the kernel does not take it, probably because samples of it cannot be stamped with {clock}; use PERF_CLOCK_MONOTONIC_RAW (the default) or PERF_CLOCK_MONOTONIC"
     )]
@@ -95,7 +96,7 @@ pub enum OpenError {
     TooManyFiles {
         /// The event.
         event: String,
-        /// How many were opened before.
+        /// The number of those opened before.
         count: usize,
     },
     /// Memory for the ring of a CPU.
@@ -105,9 +106,9 @@ pub enum OpenError {
         cpu: u32,
         /// Pages of the smallest ring that was tried.
         pages: u32,
-        /// What happened.
+        /// The error of the mapping.
         error: MapError,
-        /// What to do, or empty.
+        /// The advice to the user, or empty.
         advice: String,
     },
     /// Anything else.

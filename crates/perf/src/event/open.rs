@@ -12,12 +12,13 @@ use super::reader::{Group, Parts, Reader};
 use crate::config::{Clock, Event, Interval, Kernel, Plan, Sampling};
 use crate::ring::{MapError, Mapping, RecordReader, syscall};
 
-/// What to observe on a CPU.
+/// The tasks to observe on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Every task that runs on it.
     Cpu(u32),
-    /// Some threads while they run on it, and all threads and processes that they start from now on.
+    /// Some threads while they run on it, and all threads and processes that they start from now
+    /// on.
     Tasks {
         /// The CPU.
         cpu: u32,
@@ -52,8 +53,8 @@ impl Target<'_> {
     }
 }
 
-/// Opens the events of a plan on one CPU, not enabled yet. `ring_pages` is the size of the ring, if there is one: a
-/// power of two.
+/// Opens the events of a plan on one CPU, not enabled yet. `ring_pages` is the size of the ring, if
+/// there is one: a power of two.
 ///
 /// # Errors
 ///
@@ -165,7 +166,8 @@ impl Opening<'_> {
         Ok(Some(Group { leader, followers }))
     }
 
-    /// The timebase; once more without what an old kernel may not know, if it does not know something.
+    /// The timebase; once more without what an old kernel may not know, if it does not know
+    /// something.
     fn leader(&mut self, task: i32) -> Result<OwnedFd, Errno> {
         let attr = attr::leader(self.plan, self.variant);
         let first = self.event(&attr, task, None);

@@ -1,4 +1,4 @@
-//! What the system permits, and what to ask for if that is not enough.
+//! The permissions of the system, and advice on what to ask for if they are not enough.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub(super) fn sysctl<T: std::str::FromStr>(kernel: &Kernel, name: &str) -> Optio
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What was to be observed when the kernel refused.
+/// The thing that was to be observed when the kernel refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// All tasks of a CPU.
@@ -24,7 +24,7 @@ pub(super) enum Wanted {
     Task,
 }
 
-/// What to ask the administrator for.
+/// Returns a sentence on what to ask the administrator for.
 pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
     if rustix::process::geteuid().is_root() {
         return "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON \
@@ -58,7 +58,7 @@ pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
     advice
 }
 
-/// What to do when there is not enough memory for rings.
+/// Returns a sentence on what to do when there is not enough memory for rings.
 pub(super) fn ring_advice(kernel: &Kernel) -> String {
     let kb: Option<u64> = sysctl(kernel, "perf_event_mlock_kb");
     let kb = kb.map_or("unknown".to_owned(), |kb| kb.to_string());

@@ -9,7 +9,8 @@ use crate::ring::{Drained, Mapping, RecordReader, syscall};
 
 /// The opened events of one CPU, and their ring if they are sampled.
 ///
-/// Dropping it closes everything. Its descriptor ([`AsFd`]) becomes readable when the ring is half full.
+/// Dropping it closes everything. Its descriptor ([`AsFd`]) becomes readable when the ring is half
+/// full.
 #[derive(Debug)]
 pub struct Reader {
     cpu: u32,
@@ -20,7 +21,7 @@ pub struct Reader {
     owner: Option<OwnedFd>,
     groups: Vec<Group>,
     on_exec: bool,
-    /// Whether the kernel tells by [`syscall`] how much was lost.
+    /// Set if the kernel tells by [`syscall`] how much was lost.
     tells_lost: bool,
     /// Lost records that have been handed out although the ring did not tell of them.
     told: u64,
@@ -35,7 +36,7 @@ pub(super) struct Group {
     pub(super) followers: Vec<OwnedFd>,
 }
 
-/// What [`Reader`] is made of.
+/// The parts of a [`Reader`].
 pub(super) struct Parts {
     pub(super) cpu: u32,
     pub(super) counters: usize,
@@ -93,11 +94,11 @@ impl Reader {
         groups.try_for_each(|group| syscall::disable(group.leader.as_fd()))
     }
 
-    /// Hands out what is in the ring: until it is empty or `limit` samples have been handed out. Nothing if the events
-    /// are polled.
+    /// Hands out what is in the ring: until it is empty or `limit` samples have been handed out.
+    /// Nothing if the events are polled.
     ///
-    /// What a record borrows lies in the ring itself: nothing has been copied, and the room is given back to the kernel
-    /// afterwards.
+    /// What a record borrows lies in the ring itself: nothing has been copied, and the room is
+    /// given back to the kernel afterwards.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         match &mut self.ring {
             Some(ring) => ring.read(limit, each),
@@ -108,7 +109,8 @@ impl Reader {
         }
     }
 
-    /// Records lost so far that were told of, by the ring or by [`take_untold_lost`](Self::take_untold_lost).
+    /// Records lost so far that were told of, by the ring or by
+    /// [`take_untold_lost`](Self::take_untold_lost).
     pub fn lost(&self) -> u64 {
         let ring = self.ring.as_ref().map_or(0, RecordReader::lost);
         ring.saturating_add(self.told)
@@ -119,8 +121,9 @@ impl Reader {
         self.ring.as_ref().map_or(0, RecordReader::malformed)
     }
 
-    /// Records that were lost and that the ring did not tell of, which it only does with the next record that fits.
-    /// To be asked once the events have been disabled and the ring has been read. 0 on kernels before 6.0.
+    /// Records that were lost and that the ring did not tell of, which it only does with the next
+    /// record that fits. To be asked once the events have been disabled and the ring has been read.
+    /// 0 on kernels before 6.0.
     pub fn take_untold_lost(&mut self) -> u64 {
         if !self.tells_lost {
             return 0;
@@ -135,8 +138,9 @@ impl Reader {
         self.word_of(group, 1)
     }
 
-    /// What the timebase has counted of tasks, and how much of that samples stand for: a task that ends before its first
-    /// sample is in no sample, and its children begin anew. `None` if whole CPUs are observed, where nothing is left out.
+    /// Returns the count of the timebase for tasks, and the part of it that samples stand for: a
+    /// task that ends before its first sample is in no sample, and its children begin anew. `None`
+    /// if whole CPUs are observed, where nothing is left out.
     pub fn sampled_of_tasks(&self) -> Option<(u64, u64)> {
         self.owner.as_ref()?;
         let groups = self.groups.iter();

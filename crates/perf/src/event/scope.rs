@@ -9,13 +9,14 @@ use super::{OpenError, Reader, Target, Watch, open};
 use crate::config::{Kernel, Plan};
 use crate::cpus;
 
-/// What to observe.
+/// The part of the machine to observe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// All tasks of the plan's CPUs.
     Machine,
-    /// All threads of some processes, and all threads and processes that they start from now on. Users may do this
-    /// with their own processes, without the kernel's part, unless the administrator has forbidden everything.
+    /// All threads of some processes, and all threads and processes that they start from now on.
+    /// Users may do this with their own processes, without the kernel's part, unless the
+    /// administrator has forbidden everything.
     Processes {
         /// The processes.
         pids: Vec<i32>,
@@ -29,12 +30,13 @@ pub enum Scope {
 pub struct Opened {
     /// One for each CPU, ascending.
     pub readers: Vec<Reader>,
-    /// What they observe. With [`Scope::Processes`] there are only samples of these and of what they started, so
-    /// the plan's filter by process has been applied, and must not be applied again.
+    /// The part of the machine that the readers observe. With [`Scope::Processes`] there are only
+    /// samples of these and of what they started, so the plan's filter by process has been applied,
+    /// and must not be applied again.
     pub scope: Scope,
-    /// Whether the kernel's part had to be left out, for want of privileges.
+    /// Set if the kernel's part had to be left out, for want of privileges.
     pub user_only: bool,
-    /// What the user should know, one sentence each.
+    /// Sentences for the user.
     pub notices: Vec<String>,
 }
 
@@ -47,8 +49,8 @@ impl Opened {
 
 /// Opens the events of a plan on all its CPUs; nothing is enabled yet.
 ///
-/// Without a `scope` it is the whole machine; if that is not permitted and the plan is about processes that it names
-/// by number, only these.
+/// Without a `scope` it is the whole machine; if that is not permitted and the plan is about
+/// processes that it names by number, only these.
 ///
 /// # Errors
 ///
@@ -101,7 +103,7 @@ fn open_processes(
     Ok(opened)
 }
 
-/// What to open on one CPU.
+/// Returns the tasks to observe on one CPU.
 pub(super) fn target_of<'a>(
     scope: &Scope,
     tids: &'a [i32],
@@ -171,8 +173,9 @@ fn open_cpus(
     })
 }
 
-/// Allows this process as many descriptors as it may allow itself; whether that is more than before. Each event of each
-/// thread on each CPU takes one, and the usual limit is there for programs that cannot handle more.
+/// Allows this process as many descriptors as it may allow itself; whether that is more than
+/// before. Each event of each thread on each CPU takes one, and the usual limit is there for
+/// programs that cannot handle more.
 fn raise_file_limit() -> bool {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,4 +1,4 @@
-//! How large rings are, and what is done if they may not be so large.
+//! The size of rings, and the fallback if they may not be so large.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ const LEAST: u32 = 4;
 /// Less of a stack is not worth copying.
 const LEAST_STACK: u64 = 8 << 10;
 
-/// The pages of each ring that a plan wants, if `rings` are needed: what it says, or else room for all samples of
-/// several reads, as other programs may keep the reader from its CPU for a while.
+/// The pages of each ring that a plan wants, if `rings` are needed: what it says, or else room for
+/// all samples of several reads, as other programs may keep the reader from its CPU for a while.
 pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
     const AT_LEAST: u64 = 256;
     /// Of all rings together.
@@ -51,7 +51,7 @@ fn bytes_a_second(plan: &Plan, sampling: &Sampling) -> u64 {
 }
 
 fn rate(plan: &Plan, sampling: &Sampling) -> u64 {
-    /// What is expected of events that are not limited to a rate.
+    /// The rate assumed for events that are not limited to one.
     const UNKNOWN_RATE: u64 = 1000;
     match sampling.interval {
         // So many of each task; these may be many.
@@ -74,8 +74,9 @@ pub(super) fn smaller(plan: &Plan, pages: u32) -> Option<u32> {
     Some(pages / 2).filter(|pages| *pages >= least)
 }
 
-/// The plan for rings of `pages`: if these are smaller than what it wants and may have been chosen freely, less of stacks is
-/// copied, so that a quarter of a second of samples has room. Where a copy ends frame pointers go on.
+/// The plan for rings of `pages`: if these are smaller than what it wants and may have been chosen
+/// freely, less of stacks is copied, so that a quarter of a second of samples has room. Where a
+/// copy ends frame pointers go on.
 pub(super) fn fitted(plan: &Plan, pages: u32, wanted: u32) -> Cow<'_, Plan> {
     let Some(sampling) = plan.sampling() else {
         return Cow::Borrowed(plan);
@@ -97,7 +98,7 @@ pub(super) fn fitted(plan: &Plan, pages: u32, wanted: u32) -> Cow<'_, Plan> {
     Cow::Owned(fitted)
 }
 
-/// What the user should know about rings that are smaller than wanted.
+/// Returns a sentence for the user about rings that are smaller than wanted.
 pub(super) fn notice(plan: &Plan, pages: u32, wanted: u32) -> String {
     let stack = |plan: &Plan| plan.sampling().map_or(0, |sampling| sampling.stack_bytes);
     let (fitted, asked) = (stack(&fitted(plan, pages, wanted)), stack(plan));

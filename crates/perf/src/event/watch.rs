@@ -13,10 +13,11 @@ pub struct Watch {
     user_only: bool,
 }
 
-/// What has changed since the last look.
+/// The changes since the last look.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Of CPUs that have gone, no longer among the readers: what is still in their rings can be read.
+    /// Of CPUs that have gone, no longer among the readers: what is still in their rings can be
+    /// read.
     pub gone: Vec<Reader>,
     /// CPUs that have come, and why nothing could be opened there.
     pub failed: Vec<(u32, OpenError)>,
@@ -34,8 +35,9 @@ impl Watch {
         Self { scope, user_only }
     }
 
-    /// Looks which CPUs are online. Readers of those that have gone are taken out of `readers`; for those that have
-    /// come new ones are opened, enabled and put in. To be called now and then: it reads one small file.
+    /// Looks which CPUs are online. Readers of those that have gone are taken out of `readers`; for
+    /// those that have come new ones are opened, enabled and put in. To be called now and then: it
+    /// reads one small file.
     pub fn follow(&self, plan: &Plan, kernel: &Kernel, readers: &mut Vec<Reader>) -> Changes {
         let online = plan.online_cpus(kernel);
         let is_gone = |reader: &mut Reader| !online.contains(&reader.cpu());

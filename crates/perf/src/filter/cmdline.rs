@@ -5,7 +5,7 @@ use std::io::{self, Read};
 /// As much as upstream reads.
 const MAX_LENGTH: usize = 511;
 
-/// What a process was started with: its arguments, each ended by a zero byte.
+/// The command line of a process: its arguments, each ended by a zero byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct CommandLine(Vec<u8>);
 
@@ -29,8 +29,8 @@ impl CommandLine {
         self.0.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 
-    /// Whether a pattern of a config means this process. One that begins with a slash is for the whole path, others
-    /// are for what follows its last slash.
+    /// Returns whether a pattern of a config matches this process. A pattern that begins with a
+    /// slash is for the whole path, others are for what follows its last slash.
     pub(super) fn is_matched_by(&self, pattern: &[u8]) -> bool {
         let program = self.program();
         let subject = if pattern.starts_with(b"/") {

@@ -1,7 +1,7 @@
-//! Shell patterns, as `fnmatch` with `FNM_NOESCAPE` reads them: `*` and `?` match any byte, a slash too, and a backslash
-//! is itself.
+//! Shell patterns, as `fnmatch` with `FNM_NOESCAPE` reads them: `*` and `?` match any byte, a slash
+//! too, and a backslash is itself.
 
-/// Whether `pattern` matches the whole of `subject`.
+/// Returns whether `pattern` matches the whole of `subject`.
 ///
 /// Takes at most the product of both lengths in steps, whatever the pattern.
 pub(super) fn matches(pattern: &[u8], subject: &[u8]) -> bool {
@@ -47,7 +47,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether the bracket expression at the start matches, and its length; `None` if it is not one.
+/// Returns whether the bracket expression at the start matches, and its length; `None` if there is
+/// none.
 fn bracket(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let mut at = 1;
     let negated = matches!(pattern.get(at), Some(b'!' | b'^'));
@@ -77,7 +78,7 @@ fn bracket(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-/// Whether the class at the start, such as `[:digit:]`, has this byte, and its length.
+/// Returns whether the class at the start, such as `[:digit:]`, has this byte, and its length.
 fn class(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let rest = pattern.strip_prefix(b"[:")?;
     let end = rest.windows(2).position(|two| two == b":]")?;

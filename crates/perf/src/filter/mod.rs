@@ -1,4 +1,4 @@
-//! Whose samples a data source wants.
+//! The filter of a data source: the processes whose samples it wants.
 
 mod cmdline;
 mod glob;
@@ -28,7 +28,7 @@ impl Filter {
         }
     }
 
-    /// Whether a decision can depend on command lines.
+    /// Returns whether a decision can depend on command lines.
     pub(crate) fn needs_cmdline(&self) -> bool {
         let target = &self.target;
         !target.cmdlines.is_empty()
@@ -36,7 +36,8 @@ impl Filter {
             || target.additional_cmdline_count > 0
     }
 
-    /// Whether to keep samples of this process. Kernel threads have no command line, nor has a process that is gone.
+    /// Returns whether to keep samples of this process. Kernel threads have no command line, nor
+    /// has a process that is gone.
     pub(crate) fn keeps(&mut self, pid: u32, cmdline: Option<&CommandLine>) -> bool {
         let target = &self.target;
         let any = |patterns: &[Vec<u8>]| {

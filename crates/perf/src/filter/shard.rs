@@ -33,8 +33,8 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// The shard of an instance, chosen with the help of a `random` number if it is the first of its recording; with an
-    /// error if its count is not what the recording has.
+    /// The shard of an instance, chosen with the help of a `random` number if it is the first of
+    /// its recording; with an error if its count is not what the recording has.
     pub(crate) fn choose(
         &mut self,
         id: InstanceId,

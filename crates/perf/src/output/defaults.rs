@@ -22,7 +22,8 @@ const GLOBAL: u64 = 1;
 /// Number of `SCOPE_CPU`.
 const PER_CPU: u64 = 2;
 
-/// What is told of a data source at the beginning of its sequence, encoded as `TracePacketDefaults`.
+/// The description of a data source at the beginning of its sequence, encoded as
+/// `TracePacketDefaults`.
 #[derive(Debug, Clone)]
 pub(crate) struct Defaults {
     pub(super) encoded: Vec<u8>,
@@ -183,7 +184,7 @@ fn descriptor(out: &mut Encoder<'_, Vec<u8>>, name: &[u8], unit: u64, scope: u64
     out.varint(descriptor_field::SCOPE, scope);
 }
 
-/// What upstream calls the track of an event.
+/// Returns upstream's name for the track of an event.
 fn label(event: &Event) -> Vec<u8> {
     match &event.kind {
         _ if !event.name.is_empty() => event.name.clone(),

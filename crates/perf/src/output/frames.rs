@@ -6,7 +6,7 @@ use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_unwind::{Frame as UserFrame, Mapping};
 use rustc_hash::FxHashMap;
 
-use super::interner::{Interner, MappingOf, Place};
+use super::interner::{Interner, MappingOf, MappingRange};
 use super::{Frame, Stack};
 
 /// The mapping of all frames of the kernel, by which readers of traces know them.
@@ -122,7 +122,7 @@ impl Frames {
         let number = self.interner.mapping(&MappingOf {
             path: mapping.path.as_bytes(),
             build_id: &mapping.build_id,
-            place: Place {
+            range: MappingRange {
                 start: mapping.start,
                 end: mapping.end,
                 exact_offset: mapping.exact_offset,

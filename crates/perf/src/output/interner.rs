@@ -4,7 +4,7 @@ use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, m
 use ferretto_wire::Encoder;
 use rustc_hash::FxHashMap;
 
-/// What a string is used as. Each use has its own table in the trace.
+/// The use of a string. Each use has its own table in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     BuildId,
@@ -24,17 +24,17 @@ impl Role {
     }
 }
 
-/// Where frames are: a file mapped into a process, or less.
+/// The mapping that frames lie in: a file mapped into a process, or less.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MappingOf<'a> {
     pub(super) path: &'a [u8],
     pub(super) build_id: &'a [u8],
-    pub(super) place: Place,
+    pub(super) range: MappingRange,
 }
 
-/// Where in memory and in its file a mapping is.
+/// The range of a mapping in memory, and its offsets in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct MappingRange {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) exact_offset: u64,
@@ -42,8 +42,8 @@ pub(super) struct Place {
     pub(super) load_bias: u64,
 }
 
-/// What is remembered of each kind, at most: all together take some 25 MiB. The numbers are what tables hold before they
-/// grow.
+/// Entries remembered of each kind, at most: all together take some 25 MiB. The numbers are what
+/// tables hold before they grow.
 const MAX_MAPPINGS: usize = 57_344;
 const MAX_FRAMES: usize = 114_688;
 const MAX_NODES: usize = 229_376;
@@ -52,8 +52,8 @@ const MAX_STRING_BYTES: usize = 6 << 20;
 
 /// Gives numbers, and collects the `InternedData` that explains those that are new.
 ///
-/// The parts of a callstack are a tree with the outermost frame at the root, so that stacks that begin alike share what
-/// they have in common; a callstack is a node of it.
+/// The parts of a callstack are a tree with the outermost frame at the root, so that stacks that
+/// begin alike share what they have in common; a callstack is a node of it.
 #[derive(Debug)]
 pub(super) struct Interner {
     /// By role.
@@ -62,16 +62,17 @@ pub(super) struct Interner {
     /// Whole paths, which are written in parts.
     paths: FxHashMap<Box<[u8]>, u32>,
     /// By path, build id and place.
-    mappings: FxHashMap<(u32, u64, Place), u64>,
+    mappings: FxHashMap<(u32, u64, MappingRange), u64>,
     frames: FxHashMap<(u64, u64, u64), u32>,
     /// By parent node and frame.
     nodes: FxHashMap<(u32, u32), u32>,
     /// For each node, whether it was written as a callstack.
     written: Vec<bool>,
-    /// Numbers of strings and mappings never mean anything else on this sequence, even after it was cleared.
+    /// Numbers of strings and mappings never mean anything else on this sequence, even after it was
+    /// cleared.
     next_string: u64,
     next_mapping: u64,
-    /// What is new, as fields of `InternedData`.
+    /// New entries, as fields of `InternedData`.
     new: Vec<u8>,
 }
 
@@ -99,7 +100,8 @@ impl Interner {
         *self = Self::new();
     }
 
-    /// Whether it is time to forget everything, so that a long recording does not take all memory.
+    /// Returns whether it is time to forget everything, so that a long recording does not take all
+    /// memory.
     pub(super) fn is_full(&self) -> bool {
         self.written.len() > MAX_NODES
             || self.frames.len() > MAX_FRAMES
@@ -107,7 +109,7 @@ impl Interner {
             || self.string_bytes > MAX_STRING_BYTES
     }
 
-    /// What was new since it was taken last: fields of `InternedData`.
+    /// Takes the entries that are new since the last call: fields of `InternedData`.
     pub(super) fn take_new(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.new);
     }
@@ -137,7 +139,7 @@ impl Interner {
 
     pub(super) fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
         let build_id = self.string(Role::BuildId, of.build_id);
-        let key = (self.path(of.path), build_id, of.place);
+        let key = (self.path(of.path), build_id, of.range);
         if let Some(&iid) = self.mappings.get(&key) {
             return iid;
         }
@@ -148,15 +150,15 @@ impl Interner {
         }
         let iid = self.next_mapping;
         self.next_mapping += 1;
-        let place = of.place;
+        let range = of.range;
         Encoder::new(&mut self.new).nested(interned_data::MAPPINGS, |out| {
             out.varint(mapping::IID, iid);
             out.varint(mapping::BUILD_ID, build_id);
-            out.varint(mapping::EXACT_OFFSET, place.exact_offset);
-            out.varint(mapping::START_OFFSET, place.start_offset);
-            out.varint(mapping::START, place.start);
-            out.varint(mapping::END, place.end);
-            out.varint(mapping::LOAD_BIAS, place.load_bias);
+            out.varint(mapping::EXACT_OFFSET, range.exact_offset);
+            out.varint(mapping::START_OFFSET, range.start_offset);
+            out.varint(mapping::START, range.start);
+            out.varint(mapping::END, range.end);
+            out.varint(mapping::LOAD_BIAS, range.load_bias);
             for part in path {
                 out.varint(mapping::PATH_STRING_IDS, part);
             }

@@ -1,4 +1,4 @@
-//! What the writer's thread is to do, in order.
+//! The queue of messages to the writer's thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,7 +69,7 @@ pub(crate) struct Resumed {
     /// When it left.
     pub(crate) since: u64,
     pub(crate) duration: u64,
-    /// What this stretch and those like it that have no sample can have taken at most.
+    /// The most that this stretch, and those like it that have no sample, can have taken.
     pub(crate) most: u64,
 }
 

@@ -35,7 +35,7 @@ impl Metatraces {
         self.collector.flush(&key);
     }
 
-    /// Ends with what is written next, see [`settle`](Self::settle).
+    /// Ends with what is written next, see [`stop_ending`](Self::stop_ending).
     pub(super) fn end(&mut self, key: SourceKey, instance: InstanceId) {
         self.ending.push((key, instance));
     }
@@ -45,8 +45,9 @@ impl Metatraces {
         self.collector.finish();
     }
 
-    /// No data source is about to end: those that have waited for that, so as to tell of it, end now.
-    pub(super) fn settle(&mut self, handle: &ProducerHandle) {
+    /// Stops the data sources that are ending. They waited until no other is about to end, so as to
+    /// tell of it.
+    pub(super) fn stop_ending(&mut self, handle: &ProducerHandle) {
         for (key, instance) in self.ending.drain(..) {
             self.collector.stop(&key);
             handle.notify_stopped(instance);

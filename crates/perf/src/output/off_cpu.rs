@@ -59,7 +59,8 @@ impl Absences {
     }
 }
 
-/// Has a sample, whose weight is the number of stretches that it stands for, stand for the time they took.
+/// Has a sample, whose weight is the number of stretches that it stands for, stand for the time
+/// they took.
 fn weigh(sample: &mut Sample, resumed: &Resumed) {
     let all = resumed.duration.saturating_mul(sample.weight.max(1));
     sample.weight = all.min(resumed.most.max(resumed.duration));

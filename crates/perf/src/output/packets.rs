@@ -26,7 +26,7 @@ pub(crate) trait PacketSink: fmt::Debug + Send {
     /// Writes one packet, given as the encoded fields of a `TracePacket`.
     fn write_packet(&mut self, fields: &[u8]);
 
-    /// How often packets were lost here.
+    /// Returns how often packets were lost here.
     fn losses(&self) -> u64;
 }
 

@@ -1,7 +1,8 @@
-//! What a data source has to say about itself, in the trace, for whoever wonders later why something is missing.
+//! Remarks of a data source about itself, in the trace, for readers who wonder later why something
+//! is missing.
 //!
-//! The schema has no sentences of profilers, so they are instants on a track that has the data source's name, in a category
-//! that `ferretto summary` looks for.
+//! The schema has no sentences of profilers, so they are instants on a track that has the data
+//! source's name, in a category that `ferretto summary` looks for.
 
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::perf_sample as sample;

@@ -1,10 +1,10 @@
-//! What is told of one sample.
+//! One sample, as it is written.
 
 use ferretto_unwind::{Frame as UserFrame, UnwindError};
 
 use crate::record::CpuMode;
 
-/// How samples are written.
+/// The format in which samples are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// `PerfSample` packets, as upstream's profiler.
@@ -46,9 +46,9 @@ pub(crate) struct Sample {
     pub(crate) cpu: u32,
     /// Process and thread, and what the CPU did; `None` for a reading.
     pub(crate) task: Option<Task>,
-    /// What the timebase has counted on this CPU.
+    /// The count of the timebase on this CPU.
     pub(crate) count: u64,
-    /// What the followers have counted, in the order of the config.
+    /// The counts of the followers, in the order of the config.
     pub(crate) followers: Box<[u64]>,
     /// For the common format: what this sample stands for, the timebase's first.
     pub(crate) weight: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Task {
     pub(crate) mode: CpuMode,
 }
 
-/// What a sample has beside its counts.
+/// The content of a sample beside its counts.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// No more.
@@ -76,7 +76,7 @@ pub(crate) enum Content {
 #[derive(Debug, Default)]
 pub(crate) struct Stack {
     pub(crate) frames: Vec<Frame>,
-    /// What ended it before its time.
+    /// The error that ended it before its time.
     pub(crate) error: Option<UnwindError>,
 }
 

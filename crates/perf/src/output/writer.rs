@@ -95,7 +95,7 @@ impl Writer {
             }
             self.metatraces.collect();
             if !self.sources.values().any(|source| source.is_ending) {
-                self.metatraces.settle(&self.handle);
+                self.metatraces.stop_ending(&self.handle);
             }
         }
         for written in self.sources.values_mut() {
@@ -235,7 +235,7 @@ impl Writer {
     }
 
     fn carry_out(&mut self, barrier: &Barrier) {
-        if !barrier.settle() {
+        if !barrier.claim() {
             return;
         }
         match &barrier.action {

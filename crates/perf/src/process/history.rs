@@ -1,8 +1,8 @@
-//! What the kernel's records say of the memory of processes.
+//! The memory of processes over time, from the kernel's records.
 //!
-//! A process that is gone, or has become another program, cannot be looked at any more. But the kernel told when it was
-//! forked, when it executed a program and what code it mapped, and the stack is in the sample: so its callstacks can be
-//! worked out all the same.
+//! A process that is gone, or has become another program, cannot be looked at any more. But the
+//! kernel told when it was forked, when it executed a program and what code it mapped, and the
+//! stack is in the sample: so its callstacks can be worked out all the same.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,10 +22,11 @@ const MAX_PATHS: usize = 4 << 20;
 const MAX_NAMELESS: usize = 64;
 /// Events that are remembered of a process.
 const MAX_OF_PROCESS: usize = 4096;
-/// How many times a process whose maps are not known is taken for what its parent was.
+/// The number of ancestors to go back to, at most: a process whose maps are not known is taken for
+/// what its parent was.
 const MAX_GENERATIONS: usize = 16;
 
-/// What happened to a process.
+/// An event in the life of a process.
 #[derive(Debug, Clone)]
 enum Event {
     /// It began as a copy of another one.
@@ -38,7 +39,7 @@ enum Event {
 }
 
 impl Event {
-    /// Whether nothing from before counts any more.
+    /// Returns whether nothing from before counts any more.
     fn begins(&self) -> bool {
         !matches!(self, Self::Mapped(_))
     }
@@ -46,15 +47,16 @@ impl Event {
 
 #[derive(Debug, Default)]
 struct History {
-    /// Ascending in time; rings of different CPUs are read one after the other, so they come in any order.
+    /// Ascending in time; rings of different CPUs are read one after the other, so they come in any
+    /// order.
     events: Vec<(u64, Event)>,
     nameless: usize,
-    /// Who forked it.
+    /// The process that forked it.
     parent: Option<u32>,
 }
 
 impl History {
-    /// Where what counted at `time` begins, and where it ends.
+    /// Returns the range of events that counted at `time`: the one that began it, and the end.
     fn span(&self, time: u64) -> (Option<usize>, usize) {
         let after = self.events.partition_point(|(at, _)| *at <= time);
         let begin = self.events[..after]
@@ -78,15 +80,15 @@ pub(crate) struct Mapped<'a> {
     pub(crate) path: &'a [u8],
 }
 
-/// What is known of all processes since the recording began.
+/// The histories of all processes since the recording began.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
     processes: FxHashMap<u32, History>,
     events: usize,
     paths: FxHashSet<Arc<str>>,
     path_bytes: usize,
-    /// Processes that have ended, and in which of them things from before a time do not matter any more: when every ring
-    /// has been read once more there is no sample of that left.
+    /// Processes that have ended, and in which of them things from before a time do not matter any
+    /// more: when every ring has been read once more there is no sample of that left.
     ended: [Vec<(u32, u64)>; 2],
     begun: [Vec<(u32, u64)>; 2],
     /// The root folder of this process.
@@ -111,7 +113,8 @@ impl Histories {
         self.ended[0].push((pid, time));
     }
 
-    /// What a process has mapped, as it is remembered: to tell others. `None` if it is not.
+    /// Records what a process has mapped, and returns the entry, which others are told of; `None`
+    /// if it is not kept.
     pub(crate) fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>) -> Option<&Map> {
         let end = mapped.start.checked_add(mapped.length)?;
         let is_nameless = mapped.inode == 0;
@@ -255,8 +258,8 @@ impl Histories {
         Some(Event::Found(maps))
     }
 
-    /// Folders in which names of files of a process may be looked up: the root of it or of its next living forebear, and
-    /// our own.
+    /// Folders in which names of files of a process may be looked up: the root of it or of its next
+    /// living forebear, and our own.
     pub(crate) fn roots(&mut self, pid: u32) -> Vec<Arc<OwnedFd>> {
         let open = |path: &str| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

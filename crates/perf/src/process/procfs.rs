@@ -1,4 +1,4 @@
-//! What `/proc` says of one process.
+//! Facts about one process from `/proc`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,11 +14,12 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 /// Longer than any `stat` of the kernel: 52 numbers and a name of 64 bytes.
 const MAX_STAT: u64 = 4096;
 
-/// The folder of a process. What is opened in it is of that process and of no later one with its number.
+/// The folder of a process. What is opened in it is of that process and of no later one with its
+/// number.
 #[derive(Debug)]
 pub(crate) struct ProcessFolder(OwnedFd);
 
-/// How the memory of a process can be read.
+/// The descriptors through which the memory of a process is read.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     /// Its mappings as text.
@@ -67,7 +68,8 @@ impl From<io::Error> for LookupError {
     }
 }
 
-/// What tells a process from a later one with the same number, and kernel threads from programs.
+/// The facts that tell a process from a later one with the same number, and kernel threads from
+/// programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// When it started, in ticks since boot.
@@ -111,7 +113,8 @@ impl ProcessFolder {
     }
 }
 
-/// `pid (name) state ppid … flags … starttime …`; the name may hold anything, closing parentheses too.
+/// `pid (name) state ppid … flags … starttime …`; the name may hold anything, closing parentheses
+/// too.
 fn parse_stat(text: &[u8]) -> Option<Identity> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&text[name_end + 1..]).ok()?;

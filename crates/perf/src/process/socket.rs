@@ -1,8 +1,8 @@
-//! Where processes hand over descriptors of their own maps and memory.
+//! The socket where processes hand over descriptors of their own maps and memory.
 //!
-//! For daemons that may not look into every process: a process connects, and sends one byte together with two descriptors,
-//! of its `/proc/self/maps` and its `/proc/self/mem`. Who it is the kernel says. This is the way of Android, where a
-//! signal asks for it.
+//! For daemons that may not look into every process: a process connects, and sends one byte
+//! together with two descriptors, of its `/proc/self/maps` and its `/proc/self/mem`. Who it is the
+//! kernel says. This is the way of Android, where a signal asks for it.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -20,7 +20,7 @@ use super::Descriptors;
 
 /// The most connections that have not sent anything yet.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a connection may take to send something.
+/// The time a connection may take to send something.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A process has handed over its descriptors.
@@ -39,7 +39,8 @@ pub(crate) struct DescriptorSocket {
 }
 
 impl DescriptorSocket {
-    /// Listens at `path`, where every user may connect. A socket that nobody listens at is replaced, any other file is not.
+    /// Listens at `path`, where every user may connect. A socket that nobody listens at is
+    /// replaced, any other file is not.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -67,13 +68,13 @@ impl DescriptorSocket {
         })
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let connections = self.connections.iter().map(|(stream, _)| stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(connections)
     }
 
-    /// How long to wait at most.
+    /// Returns the time to wait at most.
     pub(crate) fn due(&self, now: Instant) -> Option<Duration> {
         let ends = self.connections.iter().map(|(_, since)| *since + PATIENCE);
         ends.min().map(|end| end.saturating_duration_since(now))
@@ -113,7 +114,7 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
-/// What a process has sent; `None` if it is of no use.
+/// Reads what a process has sent; `None` if it is of no use.
 fn take(stream: &UnixStream) -> rustix::io::Result<Option<Delivery>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -146,7 +147,8 @@ fn take(stream: &UnixStream) -> rustix::io::Result<Option<Delivery>> {
     }))
 }
 
-/// Whether it is a file of that name in `/proc`: no other is read, as that could take for ever.
+/// Returns whether it is a file of that name in `/proc`: no other is read, as that could take for
+/// ever.
 fn is_proc_file(fd: &OwnedFd, name: &str) -> bool {
     use std::os::fd::AsRawFd;
     let in_proc = fstatfs(fd).is_ok_and(|status| status.f_type == PROC_SUPER_MAGIC);

@@ -1,4 +1,4 @@
-//! What has been decided about each process that a data source has samples of.
+//! The decisions about each process that a data source has samples of.
 
 use std::time::Instant;
 
@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Identity, LookupError, ProcessFolder};
 
-/// Where a process stands. It is decided by its first sample, and again after it has executed another program.
+/// The stage of a process. It is decided by its first sample, and again after it has executed
+/// another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Its descriptors are awaited until then.
@@ -25,7 +26,8 @@ pub(crate) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub(crate) stage: Stage,
-    /// To tell it from a later process with its number; `None` if it was gone when it was looked at.
+    /// To tell it from a later process with its number; `None` if it was gone when it was looked
+    /// at.
     pub(crate) identity: Option<Identity>,
     /// Samples from before were of another program, or of another process.
     pub(crate) since: u64,
@@ -41,9 +43,10 @@ pub(crate) struct ProcessTable {
     processes: FxHashMap<u32, Process>,
     /// Those of which a thread has ended.
     suspects: Vec<u32>,
-    /// Those that have ended, with what they were. There may still be samples of them in other rings.
+    /// Those that have ended, with what they were. There may still be samples of them in other
+    /// rings.
     ended: Vec<(u32, Option<Identity>)>,
-    /// How many are [`Stage::Resolving`].
+    /// The number of processes that are [`Stage::Resolving`].
     resolving: usize,
 }
 
@@ -77,7 +80,7 @@ impl ProcessTable {
         removed.is_some()
     }
 
-    /// Whether descriptors of some process are awaited.
+    /// Returns whether descriptors of some process are awaited.
     pub(crate) fn is_resolving(&self) -> bool {
         self.resolving > 0
     }
@@ -120,13 +123,14 @@ impl ProcessTable {
         }
     }
 
-    /// Has every process looked at by the next [`expire`](Self::expire): exits that were not told are found, too.
+    /// Has every process looked at by the next [`expire`](Self::expire): exits that were not told
+    /// are found, too.
     pub(crate) fn suspect_all(&mut self) {
         self.suspects = self.processes.keys().copied().collect();
     }
 
-    /// Forgets processes that had ended when it was called before, and says which. To be called when every ring has been
-    /// read, so that there is no sample of them left.
+    /// Forgets processes that had ended when it was called before, and says which. To be called
+    /// when every ring has been read, so that there is no sample of them left.
     pub(crate) fn expire(&mut self) -> Vec<u32> {
         let mut expired = Vec::new();
         for (pid, identity) in std::mem::take(&mut self.ended) {
@@ -151,7 +155,7 @@ impl ProcessTable {
     }
 }
 
-/// Whether there is no such process any more, or another one with its number.
+/// Returns whether there is no such process any more, or another one with its number.
 fn has_ended(pid: u32, identity: Option<Identity>) -> bool {
     if pid == 0 {
         return false;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::barrier::Barrier;
 use crate::output::{Mailbox, Message};
 
-/// How long a flush waits for unwinders. The service waits for five seconds by default.
+/// The time that a flush waits for unwinders. The service waits for five seconds by default.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// How long it waits for the writer then.
+/// The time that it waits for the writer then.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Flushes in order.
@@ -41,12 +41,12 @@ impl Flushes {
         until.map(|until| until.saturating_duration_since(now))
     }
 
-    /// Has those that take too long answered with what has been written; gives those that have to be answered without
-    /// the writer, which waits for something else.
+    /// Has those that take too long answered with what has been written; gives those that have to
+    /// be answered without the writer, which waits for something else.
     pub(super) fn check(&mut self, now: Instant, mailbox: &Mailbox) -> Vec<Arc<Barrier>> {
         let mut given_up = Vec::new();
         self.0.retain_mut(|pending| {
-            if pending.barrier.is_settled() {
+            if pending.barrier.is_claimed() {
                 return false;
             }
             if now < pending.until {
@@ -67,7 +67,7 @@ impl Flushes {
     /// Nobody waits for them any more.
     pub(super) fn forget(&mut self) {
         for pending in self.0.drain(..) {
-            pending.barrier.settle();
+            pending.barrier.claim();
         }
     }
 }

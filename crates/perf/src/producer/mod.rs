@@ -36,9 +36,9 @@ const MAX_UNWINDERS: usize = 4;
 
 /// Samples callstacks for whatever recordings the service starts.
 ///
-/// One thread waits for the service, for timers and for the kernel's rings, and never for anything else; unwinders and the
-/// writer of packets have threads of their own. A service that goes away is tried again; meanwhile nothing is recorded and
-/// no events are open.
+/// One thread waits for the service, for timers and for the kernel's rings, and never for anything
+/// else; unwinders and the writer of packets have threads of their own. A service that goes away is
+/// tried again; meanwhile nothing is recorded and no events are open.
 #[derive(Debug)]
 pub struct Profiler {
     options: Options,
@@ -134,7 +134,8 @@ impl Profiler {
         let limit = due.into_iter().min();
         self.daemon.wait(&fds, limit);
         if limit.is_some_and(|limit| instant.elapsed() >= limit) {
-            // A ring that has filled up as well is read in any case, or makes the next wait a short one.
+            // A ring that has filled up as well is read in any case, or makes the next wait a short
+            // one.
             return Vec::new();
         }
         let filled = self
@@ -261,7 +262,8 @@ impl Profiler {
         Ok(())
     }
 
-    /// Goes ahead of other programs while there is something to record, and says why if it cannot and that matters.
+    /// Goes ahead of other programs while there is something to record, and says why if it cannot
+    /// and that matters.
     fn hurry(&mut self) {
         self.urgency.set(!self.sources.is_empty());
         let has_lost = self.sources.values().any(PerfSource::has_lost);
@@ -289,7 +291,8 @@ impl Profiler {
                 source.stop(Clock::Monotonic.now());
                 self.mailbox.send(Message::Ending(source.key));
             }
-            // One that could not be started, or has ended by itself: the writer may have to say so yet.
+            // One that could not be started, or has ended by itself: the writer may have to say so
+            // yet.
             None if self.threads.is_some() => {
                 let action = Action::Stop {
                     source: SourceKey(0),
@@ -397,7 +400,7 @@ impl Profiler {
     fn check_flushes(&mut self) {
         for barrier in self.flushes.check(Instant::now(), &self.mailbox) {
             if let Action::Flush { request, .. } = barrier.action
-                && barrier.settle()
+                && barrier.claim()
             {
                 self.daemon.handle().flush_done(request);
             }
@@ -439,7 +442,7 @@ impl Profiler {
     }
 }
 
-/// Whether a ring of this source has filled up.
+/// Returns whether a ring of this source has filled up.
 fn is_readable(source: &PerfSource) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let rings: Vec<_> = source.rings().collect();

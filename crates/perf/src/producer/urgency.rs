@@ -1,16 +1,17 @@
 //! Going ahead of the programs that are profiled.
 //!
-//! On a machine that is busy the profiler would otherwise wait for the very programs it looks at: rings fill up and samples
-//! are lost when they are most wanted.
+//! On a machine that is busy the profiler would otherwise wait for the very programs it looks at:
+//! rings fill up and samples are lost when they are most wanted.
 
 use ferretto_priority::{Priority, ThreadBoost};
 
-/// A nice value of -10: ten times the share of an ordinary thread. Not a real-time priority, as callstacks of programs that
-/// make them expensive on purpose would then keep everybody else from the CPU.
+/// A nice value of -10: ten times the share of an ordinary thread. Not a real-time priority, as
+/// callstacks of programs that make them expensive on purpose would then keep everybody else from
+/// the CPU.
 const URGENT: Priority = Priority::Normal(10);
 
-/// The priority of the calling thread: all calls must come from the same one. Threads that it starts meanwhile have it for
-/// good, and need it only while there is something to do for them.
+/// The priority of the calling thread: all calls must come from the same one. Threads that it
+/// starts meanwhile have it for good, and need it only while there is something to do for them.
 #[derive(Debug, Default)]
 pub(super) struct Urgency {
     boost: ThreadBoost,
@@ -29,7 +30,8 @@ impl Urgency {
         }
     }
 
-    /// Samples were lost for want of time: what to tell about that, once, if the priority could not be raised.
+    /// Samples were lost for want of time: what to tell about that, once, if the priority could not
+    /// be raised.
     pub(super) fn reason(&mut self) -> Option<String> {
         if self.has_told {
             return None;

@@ -14,13 +14,14 @@ const FIRST_MARKER: u64 = -4095_i64 as u64;
 pub struct Callchain<'a> {
     /// In the kernel.
     pub kernel: Words<'a>,
-    /// In the program. `None` if the kernel did not look there, or there is nothing: it is a kernel thread.
+    /// In the program. `None` if the kernel did not look there, or there is nothing: it is a kernel
+    /// thread.
     pub user: Option<Words<'a>>,
 }
 
 impl<'a> Callchain<'a> {
-    /// From the words of a record, with the markers of the kernel among them. Frames of guests, and those before any
-    /// marker, are left out.
+    /// From the words of a record, with the markers of the kernel among them. Frames of guests, and
+    /// those before any marker, are left out.
     pub fn new(mut words: Words<'a>) -> Self {
         let mut chain = Self::default();
         while let Some(marker) = words.get(0) {

@@ -1,7 +1,8 @@
-//! What the kernel writes into a ring: samples, and what happened around them.
+//! Records that the kernel writes into a ring: samples, and events around them.
 //!
-//! Records borrow from the ring and are only there while the function that is given them runs. Every length in them
-//! has been checked: nothing that the ring may contain makes parsing panic, loop or read elsewhere.
+//! Records borrow from the ring and are only there while the function that is given them runs.
+//! Every length in them has been checked: nothing that the ring may contain makes parsing panic,
+//! loop or read elsewhere.
 
 mod callchain;
 mod parse;
@@ -23,7 +24,7 @@ pub enum Record<'a> {
     Sample(Sample<'a>),
     /// Records that did not fit into the ring, samples or others, since the last such record.
     Lost {
-        /// How many.
+        /// Their number.
         count: u64,
     },
     /// The event fired too often: the kernel stopped it until the next timer tick.
@@ -48,7 +49,7 @@ pub enum Record<'a> {
         pid: u32,
         /// Thread.
         tid: u32,
-        /// Whether by executing a program: then the process has new memory.
+        /// Set if it came by executing a program: then the process has new memory.
         exec: bool,
         /// The name, without the zero bytes after it.
         name: &'a [u8],
@@ -67,7 +68,8 @@ pub enum Record<'a> {
         length: u64,
         /// Place in the file, in bytes.
         offset: u64,
-        /// Major and minor number of the file's device; 0 if it is of no file, or the record tells a build id instead.
+        /// Major and minor number of the file's device; 0 if it is of no file, or the record tells
+        /// a build id instead.
         device: (u32, u32),
         /// Number of the file on its device, likewise.
         inode: u64,
@@ -83,7 +85,7 @@ pub enum Record<'a> {
     },
     /// Bytes that are no record: they were skipped.
     Malformed {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
 }
@@ -99,22 +101,23 @@ pub struct Sample<'a> {
     pub tid: u32,
     /// CPU of the ring.
     pub cpu: u32,
-    /// What the CPU was doing.
+    /// The mode of the CPU.
     pub cpu_mode: CpuMode,
-    /// What has been counted since the events were enabled: the timebase, then the followers. Always as many as there
-    /// are events; zero for a count that the kernel did not give.
+    /// The counts since the events were enabled: the timebase, then the followers. Always as many
+    /// as there are events; zero for a count that the kernel did not give.
     pub counts: &'a [u64],
-    /// The user's registers: `None` if they are not sampled, or if there are none because this is a kernel thread.
+    /// The user's registers: `None` if they are not sampled, or if there are none because this is a
+    /// kernel thread.
     pub registers: Option<UserRegisters<'a>>,
     /// The valid bytes of the copy of the user's stack, from the stack pointer on.
     pub stack: &'a [u8],
-    /// Whether the copy was as long as it may be: then the stack goes on beyond it.
+    /// Set if the copy was as long as it may be: then the stack goes on beyond it.
     pub stack_maxed: bool,
     /// Frames that the kernel found.
     pub callchain: Callchain<'a>,
 }
 
-/// What the CPU was doing when the sample was taken.
+/// The mode of the CPU when the sample was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CpuMode {
     /// The kernel does not know.
@@ -162,7 +165,7 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Whether it is a whole process and not one more thread of it.
+    /// Returns whether it is a whole process and not one more thread of it.
     pub fn is_process(&self) -> bool {
         self.pid == self.tid
     }
@@ -181,6 +184,7 @@ pub struct SwitchRecord {
     pub out: bool,
     /// Out although it could go on.
     pub preempted: bool,
-    /// The task that comes next, or that was there before: process and thread, where whole CPUs are observed.
+    /// The task that comes next, or that was there before: process and thread, where whole CPUs are
+    /// observed.
     pub other: Option<(u32, u32)>,
 }

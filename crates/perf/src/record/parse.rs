@@ -21,30 +21,31 @@ const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
-/// Which fields the samples of a ring have. All have process, thread and time.
+/// The fields that the samples of a ring have. All have process, thread and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Format {
     /// CPU of the ring.
     pub cpu: u32,
-    /// How many events are counted.
+    /// The number of events that are counted.
     pub counters: usize,
-    /// How counts are written.
+    /// The way counts are written.
     pub counts: Counts,
-    /// Whether there are frames found by the kernel.
+    /// Set if there are frames found by the kernel.
     pub callchain: bool,
-    /// Which of the user's registers there are, and a copy of the stack; 0 if neither is there.
+    /// The user's registers in samples, as a mask, along with a copy of the stack; 0 if neither is
+    /// there.
     pub registers: u64,
-    /// Whether all other records end with process, thread and time.
+    /// Set if all other records end with process, thread and time.
     pub sample_id: bool,
 }
 
-/// How counts are written.
+/// The way counts are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Counts {
-    /// What the timebase has counted since the last sample.
+    /// The count of the timebase since the last sample.
     #[default]
     Period,
-    /// What has been counted so far.
+    /// The counts so far.
     Read {
         /// With the followers: their number, then each.
         group: bool,
@@ -55,7 +56,8 @@ pub enum Counts {
     },
 }
 
-/// Takes a record apart. `record` begins with its header, whose size has been checked against `record.len()`.
+/// Takes a record apart. `record` begins with its header, whose size has been checked against
+/// `record.len()`.
 ///
 /// `totals` belongs to the ring: it is where the counts of its samples are added up.
 pub fn parse<'a>(format: &Format, record: &'a [u8], totals: &'a mut Totals) -> Record<'a> {
@@ -181,7 +183,7 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..end.unwrap_or(bytes.len())]
 }
 
-/// What all records but samples end with.
+/// The fields at the end of all records but samples.
 #[derive(Default)]
 struct Id {
     pid: u32,
@@ -189,7 +191,7 @@ struct Id {
     time: u64,
 }
 
-/// What is left of a record.
+/// The rest of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -2,9 +2,11 @@
 
 use super::Words;
 
-/// The registers asked for: those that unwinding needs, and that the kernel gives of this architecture.
+/// The registers asked for: those that unwinding needs, and that the kernel gives of this
+/// architecture.
 ///
-/// Bits are the kernel's `asm/perf_regs.h`. On x86-64 the segment registers 12 to 15 are not to be had.
+/// Bits are the kernel's `asm/perf_regs.h`. On x86-64 the segment registers 12 to 15 are not to be
+/// had.
 pub const REGISTER_MASK: u64 = if cfg!(target_arch = "x86_64") {
     0x00ff_0fff
 } else if cfg!(target_arch = "x86") {
@@ -19,7 +21,7 @@ pub const REGISTER_MASK: u64 = if cfg!(target_arch = "x86_64") {
     0
 };
 
-/// Whether a program runs with 32 or 64 bits.
+/// The word size of a program: 32 or 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Abi {
     /// 32 bits.
@@ -41,9 +43,9 @@ impl Abi {
 /// The user's registers in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserRegisters<'a> {
-    /// What the program is.
+    /// The kind of program.
     pub abi: Abi,
-    /// Which registers there are, by the kernel's numbers.
+    /// The registers that are there, by the kernel's numbers.
     pub mask: u64,
     /// Their values, in the order of the numbers.
     pub values: Words<'a>,

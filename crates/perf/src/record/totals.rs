@@ -1,16 +1,17 @@
-//! What has been counted so far.
+//! The counts so far.
 
 use rustc_hash::FxHashMap;
 
-/// More tasks than this are not remembered at once: if the ring never tells of their end, memory is bounded all the same.
+/// More tasks than this are not remembered at once: if the ring never tells of their end, memory is
+/// bounded all the same.
 const MAX_TASKS: usize = 1 << 16;
 
-/// What the events of a ring have counted so far, as each sample tells it.
+/// The counts of the events of a ring so far, as each sample tells them.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     /// The timebase, then the followers.
     counts: Vec<u64>,
-    /// What each task had counted at its last sample, where the kernel counts for each alone.
+    /// The counts of each task at its last sample, where the kernel counts for each alone.
     tasks: FxHashMap<u32, Vec<u64>>,
 }
 

@@ -10,12 +10,12 @@ impl<'a> Words<'a> {
         Self(bytes.as_chunks().0)
     }
 
-    /// How many there are.
+    /// Returns the number of words.
     pub fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }

@@ -26,28 +26,29 @@ pub enum MapError {
         "the kernel's ring has {size} bytes of data at {offset}, not {expected_size} at {expected_offset}"
     )]
     Layout {
-        /// Where the data begin.
+        /// The offset of the data.
         offset: u64,
-        /// How many bytes of data.
+        /// The size of the data in bytes.
         size: u64,
-        /// Where they should begin.
+        /// The offset that is expected.
         expected_offset: u64,
-        /// How many there should be.
+        /// The size that is expected.
         expected_size: u64,
     },
 }
 
 /// A ring mapped from an event: one page of metadata, then the data.
 ///
-/// It is mapped writable, which makes the kernel wait for the reader instead of overwriting what is unread.
+/// It is mapped writable, which makes the kernel wait for the reader instead of overwriting what is
+/// unread.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     page: usize,
     /// Bytes of data, a power of two.
     size: usize,
-    /// Bytes read since the beginning: what the kernel was told last. Kept here, as memory that others can write is
-    /// not trusted to come back.
+    /// Bytes read since the beginning: what the kernel was told last. Kept here, as memory that
+    /// others can write is not trusted to come back.
     tail: u64,
     /// Bytes written since the beginning, as of the last look.
     head: u64,
@@ -68,7 +69,8 @@ impl Mapping {
         let size = page.checked_mul(pages as usize).ok_or(too_large)?;
         let length = size.checked_add(page).ok_or(too_large)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust knows of.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust
+        // knows of.
         let base = unsafe { mm::mmap(ptr::null_mut(), length, access, MapFlags::SHARED, event, 0) };
         let base = base.map_err(MapError::Refused)?;
         let base = NonNull::new(base.cast()).ok_or(too_large)?;
@@ -106,8 +108,9 @@ impl Mapping {
     /// A word of the metadata.
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= self.page);
-        // SAFETY: within the first page of the mapping, which lives as long as `self`; aligned, as pages are; the
-        // kernel accesses these words atomically too, and nothing here accesses them otherwise.
+        // SAFETY: within the first page of the mapping, which lives as long as `self`; aligned, as
+        // pages are; the kernel accesses these words atomically too, and nothing here accesses them
+        // otherwise.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 }
@@ -121,10 +124,11 @@ impl Memory for Mapping {
             return Err(Overrun(length));
         }
         let at = self.tail as usize & (self.size - 1);
-        // SAFETY: the data are behind the page of metadata and `size` bytes long, and both slices are inside, because
-        // `length` is at most `size`. They cover what lies between tail and head: the kernel does not write there until
-        // the tail moves, which takes `&mut self` and so the end of this borrow. No other process can have the mapping,
-        // as the kernel does not let it be inherited.
+        // SAFETY: the data are behind the page of metadata and `size` bytes long, and both slices
+        // are inside, because `length` is at most `size`. They cover what lies between tail and
+        // head: the kernel does not write there until the tail moves, which takes `&mut self` and
+        // so the end of this borrow. No other process can have the mapping, as the kernel does not
+        // let it be inherited.
         let unread = unsafe {
             let data = self.base.as_ptr().add(self.page);
             let upto_end = self.size - at;

@@ -1,8 +1,9 @@
-//! What a ring is to its reader.
+//! The memory of a ring, as its reader sees it.
 
 /// A ring of bytes that someone else writes.
 pub trait Memory {
-    /// What has been written and not been read. It stays as it is until [`consume`](Self::consume).
+    /// Returns what has been written and not been read. It stays as it is until
+    /// [`consume`](Self::consume).
     ///
     /// # Errors
     ///
@@ -25,7 +26,8 @@ pub struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    /// `length` bytes from `at` on, in a ring that consists of `data`. Both must be at most its size.
+    /// `length` bytes from `at` on, in a ring that consists of `data`. Both must be at most its
+    /// size.
     pub fn new(data: &'a [u8], at: usize, length: usize) -> Self {
         let upto_end = data.len() - at;
         match length.checked_sub(upto_end) {
@@ -45,18 +47,18 @@ impl<'a> Unread<'a> {
         Self { first, second }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.first.len() + self.second.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `count` bytes from `at` on: where they lie, or put together in `scratch` if they are torn by the ring's end.
-    /// `None` if there are not so many.
+    /// `count` bytes from `at` on: where they lie, or put together in `scratch` if they are torn by
+    /// the ring's end. `None` if there are not so many.
     pub fn bytes<'s>(&self, at: usize, count: usize, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
     where
         'a: 's,

@@ -3,17 +3,18 @@
 use super::{Memory, Overrun, Unread};
 use crate::record::{Format, Record, Totals, parse};
 
-/// The room that is given back to the writer at once: seldom enough to cost nothing, early enough that it matters.
+/// The room that is given back to the writer at once: seldom enough to cost nothing, early enough
+/// that it matters.
 const RETURNED_AT_ONCE: usize = 128 << 10;
 
 const HEADER: usize = 8;
 
-/// What one read came to.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Samples handed out.
     pub samples: u64,
-    /// Whether everything that was there at the beginning was read. If not, the limit was reached.
+    /// Set if everything that was there at the beginning was read. If not, the limit was reached.
     pub empty: bool,
 }
 
@@ -52,7 +53,7 @@ impl<M: Memory> RecordReader<M> {
         &mut self.memory
     }
 
-    /// What samples have told of counts so far.
+    /// Returns the counts that samples have told so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -67,8 +68,8 @@ impl<M: Memory> RecordReader<M> {
         self.malformed
     }
 
-    /// Hands out records until there are no more, or `limit` samples have been handed out. What is written meanwhile
-    /// is left for the next time, so this ends however fast the writer is.
+    /// Hands out records until there are no more, or `limit` samples have been handed out. What is
+    /// written meanwhile is left for the next time, so this ends however fast the writer is.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         let mut drained = Drained::default();
         let mut left = match self.memory.unread() {

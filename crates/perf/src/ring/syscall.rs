@@ -17,9 +17,9 @@ pub(crate) fn open(
     let mut attr = *attr;
     attr.size = size_of::<perf_event_attr>() as u32;
     let group = group.map_or(-1, |group| group.as_raw_fd());
-    // SAFETY: the attributes are initialised, of the size they say, and writable for the kernel's answer. No event
-    // that can be described with them writes memory of this process or sends signals: `sigtrap` is never set, and a ring
-    // is only written once it is mapped.
+    // SAFETY: the attributes are initialised, of the size they say, and writable for the kernel's
+    // answer. No event that can be described with them writes memory of this process or sends
+    // signals: `sigtrap` is never set, and a ring is only written once it is mapped.
     let fd = unsafe { perf_event_open(&mut attr, task, cpu, group, PERF_FLAG_FD_CLOEXEC.into()) };
     check(fd)?;
     // SAFETY: a new descriptor that nobody else knows.

@@ -19,7 +19,7 @@ pub(crate) struct Lookup {
     /// By process.
     handed_over: BTreeMap<u32, Descriptors>,
     has_told: bool,
-    /// What is in the way, for the trace.
+    /// Obstacles that were met, for the trace.
     remarks: Vec<String>,
 }
 
@@ -70,12 +70,12 @@ impl Lookup {
         Err(error)
     }
 
-    /// What has been told since the last time.
+    /// Takes the remarks since the last call.
     pub(super) fn take_remarks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.remarks)
     }
 
-    /// Where the kernel's files are.
+    /// Returns the paths of the kernel's files.
     pub(super) fn kernel(&self) -> &Kernel {
         &self.options.kernel
     }

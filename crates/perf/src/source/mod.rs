@@ -1,10 +1,10 @@
 //! One instance of the data source `linux.perf`.
 
-mod aside;
-mod intake;
+mod dispatch;
 mod lookup;
 mod names;
 mod off_cpu;
+mod pending_exec;
 mod start;
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ferretto_client::InstanceId;
 use ferretto_metatrace::Event;
 
-use self::intake::{Helpers, Intake};
+use self::dispatch::{Helpers, RecordDispatch};
 pub(crate) use self::lookup::Lookup;
 use self::names::Names;
 pub(crate) use self::start::{Started, start};
@@ -25,16 +25,18 @@ use crate::process::{Descriptors, Stage};
 use crate::schedule::Timer;
 use crate::unwinding::{Job, Unwinders};
 
-/// How often rings are read at least where processes are looked at. Reading an empty ring costs next to nothing.
+/// The period at which rings are read at least where processes are looked at. Reading an empty ring
+/// costs next to nothing.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
-/// How often processes are looked for that have ended without a record of it.
+/// The period at which the table is searched for processes that have ended without a record of it.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
-/// How often the size of the daemon is compared with what the config allows.
+/// The period at which the size of the daemon is compared with what the config allows.
 const MEMORY_PERIOD: Duration = Duration::from_secs(1);
-/// How often rings are read again while they fill up during a flush or at the end.
+/// The number of times that rings are read again, at most, while they fill up during a flush or at
+/// the end.
 const MAX_ROUNDS: usize = 64;
 
-/// What sources are run with.
+/// The threads and tables that sources are run with.
 pub(crate) struct Crew<'a> {
     pub(crate) mailbox: &'a Mailbox,
     pub(crate) unwinders: &'a mut Unwinders,
@@ -51,7 +53,7 @@ pub(crate) struct PerfSource {
     watch: Watch,
     /// CPUs of which it has been told that nothing can be counted there.
     failed_cpus: Vec<u32>,
-    intake: Intake,
+    dispatch: RecordDispatch,
     is_stopping: bool,
     tick: Timer,
     sweep: Timer,
@@ -59,7 +61,7 @@ pub(crate) struct PerfSource {
     memory: Option<Timer>,
 }
 
-/// What came of running a source.
+/// The result of running a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Runs,
@@ -85,7 +87,7 @@ impl PerfSource {
             self.clear.until(now),
         ];
         timers.extend(self.memory.map(|timer| timer.until(now)));
-        let timeout = self.intake.processes.next_timeout();
+        let timeout = self.dispatch.processes.next_timeout();
         timers.extend(timeout.map(|until| until.saturating_duration_since(now_instant)));
         timers.into_iter().min().unwrap_or_default()
     }
@@ -110,7 +112,7 @@ impl PerfSource {
         }
         if self.sweep.is_due(now) {
             self.sweep = Timer::next(now, SWEEP_PERIOD, self.salt());
-            self.intake.processes.suspect_all();
+            self.dispatch.processes.suspect_all();
             if !self.is_stopping {
                 self.follow_cpus(crew);
             }
@@ -126,7 +128,7 @@ impl PerfSource {
             };
         }
         self.time_out(crew);
-        if self.is_stopping && is_empty && !self.intake.processes.is_resolving() {
+        if self.is_stopping && is_empty && !self.dispatch.processes.is_resolving() {
             self.finish(crew);
             return Outcome::Stopped;
         }
@@ -138,13 +140,13 @@ impl PerfSource {
         Outcome::Runs
     }
 
-    /// Whether samples were lost, or skipped as too many were waiting.
+    /// Returns whether samples were lost, or skipped as too many were waiting.
     pub(crate) fn has_lost(&self) -> bool {
-        self.intake.has_lost
+        self.dispatch.has_lost
     }
 
     fn time_out(&mut self, crew: &mut Crew<'_>) {
-        self.intake.time_out(&mut Helpers {
+        self.dispatch.time_out(&mut Helpers {
             unwinders: crew.unwinders,
             lookup: crew.lookup,
             now: Instant::now(),
@@ -167,20 +169,20 @@ impl PerfSource {
             lookup: crew.lookup,
             now: Instant::now(),
         };
-        let intake = &mut self.intake;
+        let dispatch = &mut self.dispatch;
         for reader in &mut self.readers {
             let cpu = reader.cpu();
             let _scope = recorder.scope(Event::ProfilerReadCpu);
             let drained = reader.read(limit, &mut |record| {
-                intake.record(cpu, record, &mut helpers)
+                dispatch.record(cpu, record, &mut helpers)
             });
             is_empty &= drained.empty;
         }
         if is_empty {
-            intake.end_of_round(helpers.unwinders);
-            if let Some(absences) = &mut intake.absences {
+            dispatch.end_of_round(helpers.unwinders);
+            if let Some(absences) = &mut dispatch.absences {
                 let until = if self.is_stopping { u64::MAX } else { begin };
-                let ended = absences.settle(until);
+                let ended = absences.take_ended(until);
                 if !ended.is_empty() {
                     crew.mailbox.send(Message::Resumed(self.key, ended));
                 }
@@ -204,13 +206,13 @@ impl PerfSource {
             lookup: crew.lookup,
             now: Instant::now(),
         };
-        let intake = &mut self.intake;
+        let dispatch = &mut self.dispatch;
         for mut reader in changes.gone {
             let cpu = reader.cpu();
             reader.read(u64::MAX, &mut |record| {
-                intake.record(cpu, record, &mut helpers)
+                dispatch.record(cpu, record, &mut helpers)
             });
-            intake.lost.push((cpu, reader.take_untold_lost()));
+            dispatch.lost.push((cpu, reader.take_untold_lost()));
         }
     }
 
@@ -221,7 +223,7 @@ impl PerfSource {
             if reader.counts(&mut counts).is_err() {
                 continue;
             }
-            self.intake.done.push(Sample {
+            self.dispatch.done.push(Sample {
                 time,
                 cpu: reader.cpu(),
                 task: None,
@@ -235,22 +237,22 @@ impl PerfSource {
 
     /// Passes on what has been found out.
     fn hand_over(&mut self, crew: &mut Crew<'_>) {
-        let names = self.intake.names.as_mut().map(Names::take);
+        let names = self.dispatch.names.as_mut().map(Names::take);
         if let Some(names) = names.filter(|names| !names.is_empty()) {
             crew.mailbox.send(Message::Names(self.key, names));
         }
-        crew.unwinders.hand_over(&self.intake.source);
-        if !self.intake.done.is_empty() {
-            let done = std::mem::take(&mut self.intake.done);
+        crew.unwinders.hand_over(&self.dispatch.source);
+        if !self.dispatch.done.is_empty() {
+            let done = std::mem::take(&mut self.dispatch.done);
             if let Err(refused) = crew.mailbox.try_send_samples(self.key, done) {
                 let lost = refused.iter().map(|sample| (sample.cpu, 1));
-                self.intake.lost.extend(lost);
+                self.dispatch.lost.extend(lost);
             }
         }
         for text in crew.lookup.take_remarks() {
             crew.mailbox.send(Message::Remark(self.key, text));
         }
-        let mut lost = std::mem::take(&mut self.intake.lost);
+        let mut lost = std::mem::take(&mut self.dispatch.lost);
         lost.sort_unstable();
         lost.retain(|(_, count)| *count > 0);
         for of_cpu in lost.chunk_by(|one, other| one.0 == other.0) {
@@ -270,7 +272,7 @@ impl PerfSource {
             }
         }
         self.time_out(crew);
-        self.intake.settle_all(crew.unwinders);
+        self.dispatch.unwind_all_pending(crew.unwinders);
         self.hand_over(crew);
     }
 
@@ -278,7 +280,7 @@ impl PerfSource {
     pub(crate) fn send_barrier(&mut self, crew: &mut Crew<'_>, barrier: &Arc<Barrier>) {
         crew.unwinders
             .tell_all(|| Job::Barrier(Arc::clone(barrier)));
-        crew.unwinders.hand_over(&self.intake.source);
+        crew.unwinders.hand_over(&self.dispatch.source);
     }
 
     /// Stops counting. [`run`](Self::run) reads on until there is nothing left.
@@ -313,8 +315,8 @@ impl PerfSource {
 
     /// Says which share of the waits has callstacks, if some have none.
     fn tell_share_of_waits(&self, crew: &mut Crew<'_>) {
-        let (samples, waits) = self.intake.share;
-        if self.intake.absences.is_none() || samples >= waits {
+        let (samples, waits) = self.dispatch.share;
+        if self.dispatch.absences.is_none() || samples >= waits {
             return;
         }
         crew.lookup.tell(format!(
@@ -330,11 +332,11 @@ impl PerfSource {
         self.tell_share_of_waits(crew);
         for reader in &mut self.readers {
             let lost = reader.take_untold_lost();
-            self.intake.lost.push((reader.cpu(), lost));
+            self.dispatch.lost.push((reader.cpu(), lost));
         }
         // Before anybody is told that it has ended.
         self.readers.clear();
-        self.intake.settle_all(crew.unwinders);
+        self.dispatch.unwind_all_pending(crew.unwinders);
         self.hand_over(crew);
         let action = Action::Stop {
             source: self.key,
@@ -344,28 +346,32 @@ impl PerfSource {
         crew.unwinders
             .tell_all(|| Job::Barrier(Arc::clone(&barrier)));
         crew.unwinders.tell_all(|| Job::End);
-        crew.unwinders.hand_over(&self.intake.source);
+        crew.unwinders.hand_over(&self.dispatch.source);
         crew.mailbox.send(Message::Barrier(barrier));
     }
 
     /// Ends at once; what was read and not written yet is dropped.
     pub(crate) fn purge(mut self, crew: &mut Crew<'_>) {
-        self.intake.purge(crew.unwinders);
-        crew.unwinders.purge(&self.intake.source);
+        self.dispatch.purge(crew.unwinders);
+        crew.unwinders.purge(&self.dispatch.source);
         crew.mailbox.send(Message::Purge(self.key));
     }
 
     /// Ends because the daemon is too large, and has that told.
     pub(crate) fn end_by_guardrail(mut self, crew: &mut Crew<'_>) -> bool {
-        self.intake.purge(crew.unwinders);
-        crew.unwinders.purge(&self.intake.source);
+        self.dispatch.purge(crew.unwinders);
+        crew.unwinders.purge(&self.dispatch.source);
         crew.mailbox.send(Message::Guardrail(self.key));
         self.is_stopping
     }
 
     /// Descriptors of a process have come; `true` if somebody waited for them here.
     pub(crate) fn adopt(&mut self, pid: u32, descriptors: &Descriptors, crew: &mut Crew<'_>) {
-        let stage = self.intake.processes.get(pid).map(|process| process.stage);
+        let stage = self
+            .dispatch
+            .processes
+            .get(pid)
+            .map(|process| process.stage);
         if !matches!(stage, Some(Stage::Resolving { .. } | Stage::TimedOut)) {
             return;
         }
@@ -377,8 +383,8 @@ impl PerfSource {
             Ok(false) => return,
             Err(sentence) => crew.lookup.tell(sentence),
         }
-        self.intake.processes.set_stage(pid, Stage::Accepted);
-        crew.unwinders.hand_over(&self.intake.source);
+        self.dispatch.processes.set_stage(pid, Stage::Accepted);
+        crew.unwinders.hand_over(&self.dispatch.source);
     }
 
     fn check_memory(&self) -> Option<Outcome> {
@@ -400,7 +406,7 @@ fn period(plan: &Plan) -> Duration {
     }
 }
 
-/// What this process holds that is not of files, in memory and swapped, kB.
+/// Returns the memory of this process that is not of files, resident and swapped, in kB.
 fn memory_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let field = |name: &str| {

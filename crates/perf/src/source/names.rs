@@ -12,8 +12,9 @@ const MAX_COMMAND_LINE: u64 = 4096;
 /// Longest name of a thread, with its end; the kernel's own limit is less.
 const MAX_NAME: u64 = 64;
 
-/// Finds out the names of processes and threads when their first samples come, which is before short-lived ones are gone,
-/// and again when they become other programs. Readers of the trace then need no other data source to know them.
+/// Finds out the names of processes and threads when their first samples come, which is before
+/// short-lived ones are gone, and again when they become other programs. Readers of the trace then
+/// need no other data source to know them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     told: FxHashSet<u32>,
@@ -52,7 +53,7 @@ impl Names {
         self.told.remove(&tid);
     }
 
-    /// What was found out since it was asked for last; empty if nothing was.
+    /// Takes what was found out since the last call; empty if nothing was.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.found)
     }
@@ -61,7 +62,8 @@ impl Names {
         let command_line = read(&format!("/proc/{pid}/cmdline"), MAX_COMMAND_LINE);
         let arguments = command_line.split(|byte| *byte == 0);
         let arguments: Vec<&[u8]> = arguments.filter(|part| !part.is_empty()).collect();
-        // Kernel threads have none, and neither have processes that have ended; the name of their thread has to do.
+        // Kernel threads have none, and neither have processes that have ended; the name of their
+        // thread has to do.
         if arguments.is_empty() {
             return;
         }

@@ -1,4 +1,4 @@
-//! How long threads are off the CPU.
+//! The time that threads are off the CPU.
 
 use rustc_hash::FxHashMap;
 
@@ -15,8 +15,8 @@ struct Switch {
     is_in: bool,
 }
 
-/// Brings leaving and coming back together. The rings of CPUs are read one after another, so events come out of order
-/// and are kept until all from before have been read.
+/// Brings leaving and coming back together. The rings of CPUs are read one after another, so events
+/// come out of order and are kept until all from before have been read.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
     switches: Vec<Switch>,
@@ -37,8 +37,8 @@ impl Absences {
         self.switches.push(Switch { time, tid, is_in });
     }
 
-    /// All events before `until` have been read: the stretches that ended by then.
-    pub(super) fn settle(&mut self, until: u64) -> Vec<Resumed> {
+    /// Takes the stretches that ended before `until`. All events from before have to be there.
+    pub(super) fn take_ended(&mut self, until: u64) -> Vec<Resumed> {
         self.switches.sort_by_key(|switch| switch.time);
         let count = self.switches.partition_point(|switch| switch.time < until);
         let mut ended = Vec::new();
@@ -84,7 +84,7 @@ mod tests {
             duration: 30,
             most: 30,
         };
-        assert_eq!(absences.settle(80), [first]);
+        assert_eq!(absences.take_ended(80), [first]);
         // It left at 90, which counts only now.
         absences.resumed(7, 95);
         let second = Resumed {
@@ -93,8 +93,8 @@ mod tests {
             duration: 5,
             most: 45,
         };
-        assert_eq!(absences.settle(100), [second]);
+        assert_eq!(absences.take_ended(100), [second]);
         absences.resumed(8, 130);
-        assert_eq!(absences.settle(131)[0].duration, 100);
+        assert_eq!(absences.take_ended(131)[0].duration, 100);
     }
 }

@@ -3,7 +3,7 @@
 use ferretto_client::InstanceId;
 use ferretto_shm::{Clock, TraceWriter};
 
-use super::intake::Intake;
+use super::dispatch::RecordDispatch;
 use super::names::Names;
 use super::{MEMORY_PERIOD, PerfSource, SWEEP_PERIOD, period};
 use crate::barrier::SourceKey;
@@ -31,7 +31,7 @@ pub(crate) enum StartError {
     Enable { cpu: u32, error: rustix::io::Errno },
 }
 
-/// What has been asked for.
+/// A data source to be started.
 #[derive(Debug)]
 pub(crate) struct Started<'a> {
     pub(crate) key: SourceKey,
@@ -92,8 +92,8 @@ pub(crate) fn start(
         is_off_cpu,
     })));
     let source = unwinding::Source::new(wanted.key, plan.callstacks);
-    let mut intake = Intake::new(source, &plan, filter, is_off_cpu);
-    intake.names = wanted.options.tell_names.then(Names::default);
+    let mut dispatch = RecordDispatch::new(source, &plan, filter, is_off_cpu);
+    dispatch.names = wanted.options.tell_names.then(Names::default);
     let now = Clock::Monotonic.now();
     let salt = wanted.id.0;
     let has_limit = plan.max_daemon_memory_kb.is_some() && plan.sampling().is_some();
@@ -103,7 +103,7 @@ pub(crate) fn start(
         readers: opened.readers,
         watch,
         failed_cpus: Vec::new(),
-        intake,
+        dispatch,
         is_stopping: false,
         tick: Timer::next(now, period(&plan), salt),
         sweep: Timer::next(now, SWEEP_PERIOD, salt),
@@ -141,7 +141,7 @@ fn off_cpu_advice(is_root: bool) -> &'static str {
     }
 }
 
-/// Whether the config asks for time off the CPU, see [`crate::output`].
+/// Returns whether the config asks for time off the CPU, see [`crate::output`].
 fn is_off_cpu(plan: &Plan) -> bool {
     use ferretto_proto::perf_events::Counter;
     let is_switch = match &plan.timebase.kind {

@@ -1,8 +1,9 @@
 //! From registers and stacks to callstacks, on threads of their own.
 //!
-//! The reader of the kernel's rings hands samples over and never waits: a data source has a number of places, and what finds
-//! none is told as skipped. Each process belongs to one unwinder, which thereby needs no locks for what it knows
-//! of it. Finished samples go to the writer in batches; unwinders wait for it if it falls behind.
+//! The reader of the kernel's rings hands samples over and never waits: a data source has a number
+//! of places, and what finds none is told as skipped. Each process belongs to one unwinder, which
+//! thereby needs no locks for what it knows of it. Finished samples go to the writer in batches;
+//! unwinders wait for it if it falls behind.
 
 mod panics;
 mod queue;
@@ -30,11 +31,12 @@ use crate::process::Descriptors;
 #[derive(Debug)]
 pub(crate) enum Job {
     Sample(Box<RawSample>),
-    /// How to look at a process.
+    /// The access to a process.
     Adopt(u32, Box<Process>),
     /// It has mapped code since.
     Mapped(u32, Box<Map>),
-    /// A process that is gone, or what one was before it executed another program, and all samples of that.
+    /// A process that is gone, or what one was before it executed another program, and all samples
+    /// of that.
     Gone(Box<Process>, Vec<RawSample>),
     /// The descriptors of a process have not come.
     TimedOut(u32),
@@ -42,7 +44,7 @@ pub(crate) enum Job {
     NoUserspace(u32),
     /// A process has ended or has become another program.
     Forget(u32),
-    /// What was cached is to be read anew.
+    /// Everything cached is to be read anew.
     ClearCache,
     Barrier(Arc<Barrier>),
     /// The source has ended.
@@ -70,7 +72,7 @@ impl RawSample {
         self.sample.task.map_or(0, |task| task.pid)
     }
 
-    /// Whether there is anything to unwind of a program.
+    /// Returns whether there is anything to unwind of a program.
     pub(crate) fn has_program(&self) -> bool {
         self.registers.is_some() || !self.user_chain.is_empty()
     }
@@ -129,7 +131,8 @@ impl Unwinders {
         &mut self.pending[pid as usize % count]
     }
 
-    /// Has a sample unwound with the next [`hand_over`](Self::hand_over); gives it back if too many wait.
+    /// Has a sample unwound with the next [`hand_over`](Self::hand_over); gives it back if too many
+    /// wait.
     pub(crate) fn enqueue(&mut self, source: &Source, raw: Box<RawSample>) -> Result<(), Sample> {
         if !source.take_place() {
             self.stacks.give_back(raw.stack);
@@ -140,8 +143,8 @@ impl Unwinders {
         Ok(())
     }
 
-    /// Has samples of a process that is gone unwound with the next [`hand_over`](Self::hand_over); gives those back for
-    /// which there is no place.
+    /// Has samples of a process that is gone unwound with the next [`hand_over`](Self::hand_over);
+    /// gives those back for which there is no place.
     pub(crate) fn enqueue_gone(
         &mut self,
         source: &Source,
@@ -194,7 +197,8 @@ impl Unwinders {
         self.hand_over(source);
     }
 
-    /// Gives the unwinder of a process what it needs to look at it; `false` if the process has ended.
+    /// Gives the unwinder of a process what it needs to look at it; `false` if the process has
+    /// ended.
     ///
     /// # Errors
     ///
@@ -213,8 +217,8 @@ impl Unwinders {
     }
 }
 
-/// A job for a process that can be looked at. Its maps are read right away, as it may end at any moment. `None` if it has
-/// ended already.
+/// A job for a process that can be looked at. Its maps are read right away, as it may end at any
+/// moment. `None` if it has ended already.
 fn adopt(pid: u32, descriptors: Descriptors) -> Option<Job> {
     let mut process = Process::new(pid, descriptors.maps, descriptors.mem);
     process

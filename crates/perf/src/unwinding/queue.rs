@@ -8,12 +8,13 @@ use super::Job;
 use crate::barrier::SourceKey;
 use crate::config::Callstacks;
 
-/// How many samples of one data source may wait, as in upstream's queue, which all its sources share.
+/// The number of samples of one data source that may wait, as in upstream's queue, which all its
+/// sources share.
 pub(crate) const MAX_QUEUED: usize = 1024;
-/// How many jobs an unwinder takes from one source before it looks at the next.
+/// The number of jobs that an unwinder takes from one source before it looks at the next.
 const TURN: usize = 16;
 
-/// What all unwinders know of a data source.
+/// The part of a data source that all unwinders share.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) key: SourceKey,
@@ -43,7 +44,7 @@ impl Source {
         true
     }
 
-    /// How many samples wait.
+    /// Returns the number of samples that wait.
     pub(super) fn queued(&self) -> i32 {
         self.queued.load(Ordering::Relaxed) as i32
     }
@@ -83,7 +84,7 @@ pub(super) struct Queue {
     arrived: Condvar,
 }
 
-/// What an unwinder is given.
+/// The work that an unwinder is given.
 #[derive(Debug)]
 pub(super) enum Taken {
     /// Jobs of one source, in order.

@@ -14,18 +14,18 @@ use crate::barrier::SourceKey;
 use crate::config::UserFrames;
 use crate::output::{Content, Frame, Mailbox, Message, Sample, SkipReason, Stack};
 
-/// How many finished samples are sent at once.
+/// The number of finished samples that are sent at once.
 const BATCH: usize = 32;
 
-/// How many processes that cannot be unwound are told of.
+/// The number of processes that cannot be unwound and are told of, at most.
 const MAX_TOLD: usize = 16;
 
-/// How the callstack of a sample is found, of a process that can be looked at.
+/// The function that finds the callstack of a sample, of a process that can be looked at.
 type Unwind =
     fn(&Source, &mut Process, &Cache, &RawSample, &mut Vec<ferretto_unwind::Frame>) -> Content;
 
-/// What an unwinder knows of a process.
-enum State {
+/// The state of a process in an unwinder.
+enum ProcessState {
     /// Descriptors may come; until then its samples wait here.
     Waiting(Vec<RawSample>),
     Known(Box<Process>),
@@ -34,7 +34,7 @@ enum State {
     NoUserspace,
 }
 
-/// What all callstacks are found with.
+/// The tools that all callstacks are found with.
 struct Unwinder {
     cache: Arc<Cache>,
     recorder: Arc<Recorder>,
@@ -72,7 +72,7 @@ pub(super) struct Worker {
     stacks: Arc<StackPool>,
     recorder: Arc<Recorder>,
     unwinder: Unwinder,
-    processes: HashMap<SourceKey, FxHashMap<u32, State>>,
+    processes: HashMap<SourceKey, FxHashMap<u32, ProcessState>>,
     /// Finished samples of the source that has its turn.
     done: Vec<Sample>,
     /// Processes that could not be unwound and were told of.
@@ -130,20 +130,20 @@ impl Worker {
     fn handle(&mut self, source: &Source, job: Job) {
         match job {
             Job::Sample(raw) => self.sample(source, *raw),
-            Job::Adopt(pid, process) => self.settle(source, pid, State::Known(process)),
+            Job::Adopt(pid, process) => self.set_state(source, pid, ProcessState::Known(process)),
             Job::Mapped(pid, map) => {
                 let processes = self.processes.get_mut(&source.key);
                 let state = processes.and_then(|processes| processes.get_mut(&pid));
-                if let Some(State::Known(process)) = state {
+                if let Some(ProcessState::Known(process)) = state {
                     process.mapped(*map);
                 }
             }
             Job::Gone(process, raws) => self.gone(source, *process, raws),
-            Job::TimedOut(pid) => self.settle(source, pid, State::TimedOut),
-            Job::NoUserspace(pid) => self.settle(source, pid, State::NoUserspace),
+            Job::TimedOut(pid) => self.set_state(source, pid, ProcessState::TimedOut),
+            Job::NoUserspace(pid) => self.set_state(source, pid, ProcessState::NoUserspace),
             Job::Forget(pid) => {
                 // Nothing waits: whoever is forgotten has been waited for before.
-                self.settle(source, pid, State::TimedOut);
+                self.set_state(source, pid, ProcessState::TimedOut);
                 if let Some(processes) = self.processes.get_mut(&source.key) {
                     processes.remove(&pid);
                 }
@@ -160,10 +160,10 @@ impl Worker {
         }
     }
 
-    /// It is known how a process is to be looked at: those of its samples that wait can go on.
-    fn settle(&mut self, source: &Source, pid: u32, state: State) {
+    /// Sets the state of a process. Those of its samples that wait are handled now.
+    fn set_state(&mut self, source: &Source, pid: u32, state: ProcessState) {
         let processes = self.processes.entry(source.key).or_default();
-        if let Some(State::Waiting(waiting)) = processes.insert(pid, state) {
+        if let Some(ProcessState::Waiting(waiting)) = processes.insert(pid, state) {
             for raw in waiting {
                 self.sample(source, raw);
             }
@@ -198,22 +198,24 @@ impl Worker {
         let processes = self.processes.entry(source.key).or_default();
         let state = processes
             .entry(pid)
-            .or_insert_with(|| State::Waiting(Vec::new()));
-        if let State::Waiting(waiting) = state {
+            .or_insert_with(|| ProcessState::Waiting(Vec::new()));
+        if let ProcessState::Waiting(waiting) = state {
             waiting.push(raw);
             return;
         }
         let content = match state {
-            State::Known(process) => {
+            ProcessState::Known(process) => {
                 let unwound = self.unwinder.callstack(source, process, &raw);
                 unwound.unwrap_or_else(|sentence| {
-                    *state = State::TimedOut;
+                    *state = ProcessState::TimedOut;
                     tell(&mut self.told, &self.mailbox, source.key, sentence);
                     Content::Skipped(SkipReason::UnwindStage)
                 })
             }
-            State::NoUserspace => only_kernel(&raw),
-            State::Waiting(_) | State::TimedOut => Content::Skipped(SkipReason::UnwindStage),
+            ProcessState::NoUserspace => only_kernel(&raw),
+            ProcessState::Waiting(_) | ProcessState::TimedOut => {
+                Content::Skipped(SkipReason::UnwindStage)
+            }
         };
         self.finish(source, raw, content);
     }
@@ -234,7 +236,7 @@ impl Worker {
         let _scope = self.recorder.scope(Event::ProfilerUnwindCacheClear);
         self.unwinder.cache.clear();
         for state in self.processes.entry(key).or_default().values_mut() {
-            if let State::Known(process) = state {
+            if let ProcessState::Known(process) = state {
                 process.clear();
             }
         }
@@ -243,7 +245,7 @@ impl Worker {
     fn end(&mut self, source: &Source) {
         self.send(source.key);
         for (_, state) in self.processes.remove(&source.key).unwrap_or_default() {
-            if let State::Waiting(waiting) = state {
+            if let ProcessState::Waiting(waiting) = state {
                 for raw in waiting {
                     self.finish(source, raw, Content::Skipped(SkipReason::UnwindStage));
                 }

@@ -5,7 +5,8 @@ use ferretto_perf::ring::{Memory, Overrun, Unread};
 pub(crate) const SAMPLE: u32 = 9;
 pub(crate) const LOST: u32 = 2;
 
-/// A ring and its writer, which does what the kernel does: it drops what does not fit, and says so before the next record.
+/// A ring and its writer, which does what the kernel does: it drops what does not fit, and says so
+/// before the next record.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     pub(crate) data: Vec<u8>,
@@ -16,7 +17,7 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// Whose counters begin at `start`.
+    /// Makes a ring whose counters begin at `start`.
     pub(crate) fn new(size: usize, start: u64) -> Self {
         assert!(size.is_power_of_two());
         Self {
@@ -88,7 +89,7 @@ pub(crate) fn halves(halves: &[u32]) -> Vec<u8> {
     halves.iter().flat_map(|half| half.to_ne_bytes()).collect()
 }
 
-/// What records other than samples end with: process 1, thread 2.
+/// Returns the fields at the end of records other than samples: process 1, thread 2.
 pub(crate) fn id(time: u64) -> Vec<u8> {
     [halves(&[1, 2]), words(&[time])].concat()
 }

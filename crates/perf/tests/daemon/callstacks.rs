@@ -229,7 +229,8 @@ fn perf_042_a_stop_does_not_wait_longer_than_for_descriptors() {
     }
 }
 
-/// What is in the rings when a recording ends was not read before, as they are read once in an hour.
+/// Records in the rings when a recording ends were not read before, as the rings are read once in
+/// an hour.
 #[test]
 fn perf_042_the_last_samples_are_there_and_so_is_what_the_answer_waits_for() {
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
@@ -259,7 +260,8 @@ fn perf_043_a_stop_is_answered_also_if_the_profiler_grows_too_large_meanwhile() 
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
         return;
     };
-    // The stop waits for descriptors that nobody hands over, for longer than it takes to look at the memory.
+    // The stop waits for descriptors that nobody hands over, for longer than it takes to look at
+    // the memory.
     let world = World::with(|options, _| options.only_handed_over = true);
     let mut perf = callstacks(|_, scope| scope.target_pid = vec![target.pid() as i32]);
     perf.remote_descriptor_timeout_ms = Some(60_000);

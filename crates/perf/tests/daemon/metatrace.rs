@@ -1,4 +1,4 @@
-//! What the profiler tells of itself.
+//! The profiler's records of its own work.
 
 use std::collections::BTreeSet;
 

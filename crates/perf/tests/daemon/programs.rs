@@ -73,14 +73,15 @@ fn functions(read: &Read) -> Vec<&str> {
     frames.map(|frame| &*frame.function).collect()
 }
 
-/// Whether these functions called each other, one right after the other.
+/// Returns whether these functions called each other, one right after the other.
 fn calls(read: &Read, chain: &[&str]) -> bool {
     functions(read)
         .windows(chain.len())
         .any(|part| part == chain)
 }
 
-/// Whether the outermost function is the one that starts threads, to which the program's own lead.
+/// Returns whether the outermost function is the one that starts threads, to which the program's
+/// own lead.
 fn begins_in_library(read: &Read) -> bool {
     let first = read.stack.as_ref().and_then(|stack| stack.first());
     read.error().is_none() && first.is_some_and(|frame| frame.mapping.contains("libc"))
@@ -106,7 +107,8 @@ fn c_without_frame_pointers_by_tables() {
     }
 }
 
-/// The same places are found by tables, by frame pointers and by the kernel where a program has frame pointers.
+/// The same places are found by tables, by frame pointers and by the kernel where a program has
+/// frame pointers.
 #[test]
 fn perf_049_c_with_frame_pointers_in_each_mode() {
     let flags = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"];
@@ -129,7 +131,8 @@ fn perf_049_c_with_frame_pointers_in_each_mode() {
         let mut modes: BTreeMap<u32, BTreeMap<Vec<u64>, usize>> = BTreeMap::new();
         for read in of(reads, &target) {
             let places = in_program(read);
-            // `_start` is not in the chain of frame pointers: the library that calls `main` has none.
+            // `_start` is not in the chain of frame pointers: the library that calls `main` has
+            // none.
             if let [.., main, first, second, third, _burn] = places[..] {
                 let chain = vec![main, first, second, third];
                 *modes
@@ -256,7 +259,8 @@ fn library(folder: &Path) -> Option<PathBuf> {
     Some(library)
 }
 
-/// A library that is loaded after the first samples is found, also where the kernel follows the frame pointers.
+/// A library that is loaded after the first samples is found, also where the kernel follows the
+/// frame pointers.
 #[test]
 fn perf_035_and_050_a_library_loaded_after_the_first_samples() {
     let Some(program) = built(&["-fno-omit-frame-pointer", "-ldl"]) else {
@@ -376,7 +380,8 @@ fn functions_made_at_run_time_have_the_names_of_their_map() {
     assert!(reads.is_ok());
 }
 
-/// Return addresses and saved registers that are random, and mappings that are many and change all the time.
+/// Return addresses and saved registers that are random, and mappings that are many and change all
+/// the time.
 #[test]
 fn programs_that_spoil_their_stack_and_their_maps_are_sampled_like_others() {
     let Some(program) = built(&[]) else { return };

@@ -1,4 +1,5 @@
-//! Reading the packets of profilers as trace viewers do: nothing may be referred to that has not been told.
+//! Reading the packets of profilers as trace viewers do: nothing may be referred to that has not
+//! been told.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub(crate) struct Frame {
     pub(crate) rel_pc: u64,
 }
 
-/// What one sequence has told so far.
+/// The tables that one sequence has built so far.
 #[derive(Debug, Default)]
 struct Tables {
     functions: BTreeMap<u64, String>,
@@ -90,7 +91,7 @@ pub(crate) struct Read {
     pub(crate) sequence: u32,
     pub(crate) sample: PerfSample,
     pub(crate) stack: Option<Vec<Frame>>,
-    /// Whether the packet told something new.
+    /// Set if the packet brought something new.
     pub(crate) told: bool,
 }
 
@@ -112,7 +113,7 @@ impl Read {
         Some(error)
     }
 
-    /// Whether the callstack has this function, of a program.
+    /// Returns whether the callstack has this function, of a program.
     pub(crate) fn has(&self, function: &str) -> bool {
         let mut frames = self.stack.iter().flatten();
         frames.any(|frame| frame.function == function)

@@ -60,7 +60,7 @@ impl Target {
         self.0.id()
     }
 
-    /// How long it has run on a CPU.
+    /// Returns the time it has run on a CPU.
     pub(crate) fn cpu_time(&self) -> Duration {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.pid()));
         let text = text.expect("it runs");

@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// What is in the buffers by now; it is taken out of them.
+/// Takes the packets that are in the buffers by now.
 pub(crate) fn read(consumer: &mut Consumer) -> Vec<TracePacket> {
     let mut packets = Vec::new();
     let read = consumer.read_buffers(LIMIT, |bytes| {
@@ -144,7 +144,8 @@ pub(crate) fn config(sources: Vec<trace_config::DataSource>) -> TraceConfig {
     TraceConfig {
         buffers: vec![buffer],
         data_sources: sources,
-        // Longer than anything is waited for here: the service does not do without the answer to a stop or a flush.
+        // Longer than anything is waited for here: the service does not do without the answer to a
+        // stop or a flush.
         data_source_stop_timeout_ms: Some(120_000),
         flush_timeout_ms: Some(120_000),
         ..Default::default()

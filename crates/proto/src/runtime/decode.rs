@@ -10,35 +10,39 @@ use super::message::{Codec, Enumeration, Message};
 use super::scalar::{Scalar, take_varint};
 use super::unknown::{Element, Elements, UnknownFields};
 
-/// How deep messages may be nested, the outermost counted.
+/// The depth to which messages may be nested, the outermost counted.
 pub(super) const MAX_DEPTH: u32 = 100;
 
-/// How much memory the messages and strings in a message may take, without what they hold: two bytes can
-/// be a message of some hundred in memory. What they hold is bounded by the input.
+/// The memory that the messages and strings in a message may take, without what they hold: two
+/// bytes can be a message of some hundred in memory. What they hold is bounded by the input.
 const MAX_ELEMENT_MEMORY: usize = 32 << 20;
 
 /// Adds the encoded fields to the message.
 pub(super) fn merge(message: &mut dyn Codec, bytes: &[u8]) -> Result<(), DecodeError> {
-    let mut room = Room {
+    let mut budget = Budget {
         depth: MAX_DEPTH,
         memory: MAX_ELEMENT_MEMORY,
     };
-    merge_within(message, bytes, &mut room)
+    merge_within(message, bytes, &mut budget)
 }
 
-/// What the input may still take.
+/// The depth and memory that the input may still take.
 #[derive(Debug)]
-struct Room {
+struct Budget {
     depth: u32,
     memory: usize,
 }
 
-fn merge_within(message: &mut dyn Codec, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError> {
+fn merge_within(
+    message: &mut dyn Codec,
+    bytes: &[u8],
+    budget: &mut Budget,
+) -> Result<(), DecodeError> {
     let name = message.name();
-    if room.depth == 0 {
+    if budget.depth == 0 {
         return Err(DecodeError::TooDeep { message: name });
     }
-    room.depth -= 1;
+    budget.depth -= 1;
     for element in Elements::new(bytes) {
         let element = element.map_err(|source| DecodeError::Malformed {
             message: name,
@@ -48,10 +52,10 @@ fn merge_within(message: &mut dyn Codec, bytes: &[u8], room: &mut Room) -> Resul
             number: element.number,
             element,
             message: name,
-            room,
+            budget,
         })?;
     }
-    room.depth += 1;
+    budget.depth += 1;
     Ok(())
 }
 
@@ -63,7 +67,7 @@ pub struct Incoming<'a, 'r> {
     element: Element<'a>,
     /// The message it goes into.
     message: &'static str,
-    room: &'r mut Room,
+    budget: &'r mut Budget,
 }
 
 impl Incoming<'_, '_> {
@@ -76,9 +80,9 @@ impl Incoming<'_, '_> {
     }
 
     /// Accounts for an element of this size.
-    fn take_room(&mut self, size: usize) -> Result<(), DecodeError> {
-        let left = self.room.memory.checked_sub(size);
-        self.room.memory = left.ok_or(DecodeError::TooManyElements {
+    fn take_memory(&mut self, size: usize) -> Result<(), DecodeError> {
+        let left = self.budget.memory.checked_sub(size);
+        self.budget.memory = left.ok_or(DecodeError::TooManyElements {
             message: self.message,
             field: self.number,
         })?;
@@ -133,7 +137,8 @@ impl Incoming<'_, '_> {
         Ok(known)
     }
 
-    /// Adds a value of an enumeration, or an array of them. Those that the schema does not have are kept in `unknown`.
+    /// Adds a value of an enumeration, or an array of them. Those that the schema does not have are
+    /// kept in `unknown`.
     ///
     /// # Errors
     ///
@@ -175,7 +180,7 @@ impl Incoming<'_, '_> {
     ///
     /// Here and below: also if there are too many elements.
     pub fn each_bytes(mut self, into: &mut Vec<Vec<u8>>) -> Result<(), DecodeError> {
-        self.take_room(size_of::<Vec<u8>>())?;
+        self.take_memory(size_of::<Vec<u8>>())?;
         into.push(self.bytes()?);
         Ok(())
     }
@@ -187,7 +192,7 @@ impl Incoming<'_, '_> {
     /// Here and below: also if it is nested too deep or malformed itself.
     pub fn message<M: Message>(mut self, into: &mut MessageField<M>) -> Result<(), DecodeError> {
         if !into.is_set() {
-            self.take_room(size_of::<M>())?;
+            self.take_memory(size_of::<M>())?;
         }
         self.merge_into(into.get_or_insert_default())
     }
@@ -198,7 +203,7 @@ impl Incoming<'_, '_> {
     ///
     /// As above.
     pub fn each_message<M: Message>(mut self, into: &mut Vec<M>) -> Result<(), DecodeError> {
-        self.take_room(size_of::<M>())?;
+        self.take_memory(size_of::<M>())?;
         into.push(M::EMPTY);
         match into.last_mut() {
             Some(message) => self.merge_into(message),
@@ -215,7 +220,7 @@ impl Incoming<'_, '_> {
         let mut message = match there {
             Some(message) => message,
             None => {
-                self.take_room(size_of::<M>())?;
+                self.take_memory(size_of::<M>())?;
                 Box::new(M::EMPTY)
             }
         };
@@ -225,7 +230,7 @@ impl Incoming<'_, '_> {
 
     fn merge_into(self, message: &mut dyn Codec) -> Result<(), DecodeError> {
         match self.element.value {
-            Some(Value::Bytes(bytes)) => merge_within(message, bytes, self.room),
+            Some(Value::Bytes(bytes)) => merge_within(message, bytes, self.budget),
             _ => Err(self.wrong_type()),
         }
     }

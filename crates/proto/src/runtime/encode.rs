@@ -29,14 +29,15 @@ pub(super) fn encoded_len(message: &dyn Codec) -> usize {
     out.length
 }
 
-/// Where a message is written to; or nowhere, to know its length.
+/// The output that a message is written to; or nowhere, to know its length.
 #[derive(Debug)]
 pub struct Output<'a> {
     bytes: Option<&'a mut Vec<u8>>,
     length: usize,
 }
 
-/// Nested messages get a length as short as possible: their bodies move if it takes more than a byte.
+/// Nested messages get a length as short as possible: their bodies move if it takes more than a
+/// byte.
 impl Sink for Output<'_> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {

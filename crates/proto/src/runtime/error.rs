@@ -8,10 +8,11 @@ pub enum DecodeError {
     Malformed {
         /// The message they should be, the innermost one.
         message: &'static str,
-        /// What is wrong, and where in that message.
+        /// The error, and its place in that message.
         source: ferretto_wire::DecodeError,
     },
-    /// A field has another wire type than the schema says, or an array of numbers ends inside a number.
+    /// A field has another wire type than the schema says, or an array of numbers ends inside a
+    /// number.
     WrongType {
         /// The message with the field.
         message: &'static str,

@@ -31,7 +31,7 @@ impl<M: Message> MessageField<M> {
         Self(Some(Box::new(message)))
     }
 
-    /// Whether it is there.
+    /// Returns whether it is there.
     pub fn is_set(&self) -> bool {
         self.0.is_some()
     }

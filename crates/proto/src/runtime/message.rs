@@ -6,7 +6,8 @@ use super::decode::{self, Incoming};
 use super::encode::{self, Output};
 use super::error::DecodeError;
 
-/// What the generator writes for each message; behind `dyn`, so that the code around it exists once.
+/// The part of a message that the generator writes; behind `dyn`, so that the code around it exists
+/// once.
 pub trait Codec: Send + Sync {
     /// The name in the schema, without the package.
     fn name(&self) -> &'static str;
@@ -18,14 +19,15 @@ pub trait Codec: Send + Sync {
     /// If the field is not what the schema says.
     fn merge_field(&mut self, field: Incoming<'_, '_>) -> Result<(), DecodeError>;
 
-    /// Writes the fields that are set, by their numbers, a `oneof` at the lowest of its numbers, and behind them the
-    /// unknown ones as they came.
+    /// Writes the fields that are set, by their numbers, a `oneof` at the lowest of its numbers,
+    /// and behind them the unknown ones as they came.
     fn encode_fields(&self, out: &mut Output<'_>);
 }
 
 /// A message of the schema.
 ///
-/// Fields are public. Absent is `None`, an empty vector or an unset [`MessageField`](super::MessageField).
+/// Fields are public. Absent is `None`, an empty vector or an unset
+/// [`MessageField`](super::MessageField).
 pub trait Message: Codec + Clone + Debug + Default + PartialEq + 'static {
     /// The message without any fields.
     const EMPTY: Self;
@@ -37,20 +39,21 @@ pub trait Message: Codec + Clone + Debug + Default + PartialEq + 'static {
     ///
     /// # Errors
     ///
-    /// If the bytes are not fields, if a field has another wire type than the schema says, or if messages are nested too
-    /// deep or too many; the error names the message and the place.
+    /// If the bytes are not fields, if a field has another wire type than the schema says, or if
+    /// messages are nested too deep or too many; the error names the message and the place.
     fn decode_from_slice(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut message = Self::EMPTY;
         decode::merge(&mut message, bytes)?;
         Ok(message)
     }
 
-    /// Adds encoded fields: numbers, strings and enumerations replace what is there, repeated fields grow, messages
-    /// are merged.
+    /// Adds encoded fields: numbers, strings and enumerations replace what is there, repeated
+    /// fields grow, messages are merged.
     ///
     /// # Errors
     ///
-    /// As [`decode_from_slice`](Self::decode_from_slice); the fields before the malformed one have been added then.
+    /// As [`decode_from_slice`](Self::decode_from_slice); the fields before the malformed one have
+    /// been added then.
     fn merge_from_slice(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         decode::merge(self, bytes)
     }

@@ -1,7 +1,8 @@
-//! What the generated messages are built on: decoding and encoding over `ferretto-wire`.
+//! The runtime of the generated messages: decoding and encoding over `ferretto-wire`.
 //!
-//! For each message the generator writes two functions, one that takes in a single field and one that writes all of them
-//! ([`Codec`]). The loops around them are here once, behind `dyn`, so that a schema of some hundred messages compiles quickly.
+//! For each message the generator writes two functions, one that takes in a single field and one
+//! that writes all of them ([`Codec`]). The loops around them are here once, behind `dyn`, so that
+//! a schema of some hundred messages compiles quickly.
 #![allow(
     unreachable_pub,
     reason = "public in the traits of messages, which only the generator implements"

@@ -6,8 +6,8 @@ use ferretto_wire::{DecodeError, Fields, Value, decode_varint};
 
 use super::decode::MAX_DEPTH;
 
-/// Fields of a message that the schema does not have, and those with enumeration values that it does not have: byte for
-/// byte as they came, in their order.
+/// Fields of a message that the schema does not have, and those with enumeration values that it
+/// does not have: byte for byte as they came, in their order.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UnknownFields(Vec<u8>);
 
@@ -27,7 +27,7 @@ impl UnknownFields {
         Ok(Self(bytes.to_vec()))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,8 +79,8 @@ pub(super) struct Element<'a> {
     pub(super) raw: &'a [u8],
 }
 
-/// Walks the fields of a message. Other than [`Fields`] it knows groups, which no tracing message has but
-/// unknown fields may be.
+/// Walks the fields of a message. Other than [`Fields`] it knows groups, which no tracing message
+/// has but unknown fields may be.
 #[derive(Debug)]
 pub(super) struct Elements<'a> {
     bytes: &'a [u8],
@@ -130,7 +130,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Where the group that starts at `start` ends, end tag included.
+/// Returns the end of the group that starts at `start`, end tag included.
 fn group_end(bytes: &[u8], start: usize, depth: u32) -> Result<usize, DecodeError> {
     let unsupported = |offset, wire_type| DecodeError::UnsupportedWireType { offset, wire_type };
     let depth = depth.checked_sub(1).ok_or(unsupported(start, 3))?;

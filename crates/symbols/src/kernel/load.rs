@@ -68,8 +68,8 @@ fn remedy(value: &Option<u8>) -> &'static str {
 impl KernelSymbols {
     /// Reads the running kernel's symbols.
     ///
-    /// If the kernel hides the addresses and the setting can be written, as by root, it is lowered (never to 0) while the
-    /// list is read.
+    /// If the kernel hides the addresses and the setting can be written, as by root, it is lowered
+    /// (never to 0) while the list is read.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl KernelSymbols {
         Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
     }
 
-    /// Opens the list now, to be [read](Self::load_from) when this process has fewer privileges. The kernel decides when it
-    /// is opened whether it shows addresses.
+    /// Opens the list now, to be [read](Self::load_from) when this process has fewer privileges.
+    /// The kernel decides when it is opened whether it shows addresses.
     ///
     /// # Errors
     ///
@@ -108,7 +108,8 @@ impl KernelSymbols {
         open()
     }
 
-    /// Reads the kernel's symbols from a list that was [opened](Self::open) before, as often as need be.
+    /// Reads the kernel's symbols from a list that was [opened](Self::open) before, as often as
+    /// need be.
     ///
     /// # Errors
     ///
@@ -122,8 +123,9 @@ impl KernelSymbols {
         Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
     }
 
-    /// [`load`](Self::load) with another file of the setting, and another list: `open` is called whenever the list is to
-    /// be read from its beginning, as the kernel decides at that moment whether it shows addresses.
+    /// [`load`](Self::load) with another file of the setting, and another list: `open` is called
+    /// whenever the list is to be read from its beginning, as the kernel decides at that moment
+    /// whether it shows addresses.
     pub fn load_with<R: Read>(
         kptr_restrict: &Path,
         mut open: impl FnMut() -> io::Result<R>,
@@ -156,7 +158,7 @@ impl KernelSymbols {
     }
 }
 
-/// Whether the beginning of the list has an address that is not zero.
+/// Returns whether the beginning of the list has an address that is not zero.
 fn shows_addresses<R: Read>(open: &mut impl FnMut() -> io::Result<R>) -> Result<bool, LoadError> {
     let mut beginning = Vec::new();
     open()

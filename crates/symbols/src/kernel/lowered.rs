@@ -23,7 +23,8 @@ impl Lowered {
     /// The setting, unchanged yet; none if it cannot be written.
     pub(super) fn open(path: &Path) -> Option<Self> {
         let file = OpenOptions::new().write(true).open(path).ok()?;
-        // Or two processes that do this at the same time would leave the setting as one of them found it, lowered.
+        // Or two processes that do this at the same time would leave the setting as one of them
+        // found it, lowered.
         lock(&file);
         let original = fs::read(path).ok()?;
         let value = parse(&original)?;
@@ -34,7 +35,7 @@ impl Lowered {
         })
     }
 
-    /// What it was.
+    /// Returns the kind as it was.
     pub(super) fn original(&self) -> u8 {
         self.value
     }
@@ -56,7 +57,8 @@ impl Lowered {
 
 impl Drop for Lowered {
     fn drop(&mut self) {
-        // There is nobody to tell of an error, which there cannot be: the same write went well before.
+        // There is nobody to tell of an error, which there cannot be: the same write went well
+        // before.
         let _ = self.file.write_all_at(&self.original, 0);
     }
 }

@@ -18,11 +18,11 @@ const BLOCK: usize = 16;
 /// The kernel's functions by address.
 ///
 /// Functions are sorted by address and kept in blocks of [`BLOCK`]: of the first the address is in the index, of the others
-/// the distance to the one before. Names are spelled with words of a dictionary (`names`), so that a function takes
-/// about ten bytes.
+/// the distance to the one before. Names are spelled with words of a dictionary (`names`), so that
+/// a function takes about ten bytes.
 ///
-/// Where several functions have one address, the name is the one that `/proc/kallsyms` has first: the kernel sorts them
-/// so that its own messages show that one.
+/// Where several functions have one address, the name is the one that `/proc/kallsyms` has first:
+/// the kernel sorts them so that its own messages show that one.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
     /// Of each block: address of its first function.
@@ -32,7 +32,8 @@ pub struct KernelSymbols {
     /// Distance (0 for the first of a block) and spelled name of every function.
     blocks: Vec<u8>,
     names: Names,
-    /// First function, by its number, of each run of functions of one module, and the module; sorted.
+    /// First function, by its number, of each run of functions of one module, and the module;
+    /// sorted.
     runs: Vec<(u32, u16)>,
     modules: Vec<Box<str>>,
     length: usize,
@@ -44,7 +45,7 @@ pub struct Function<'a> {
     symbols: &'a KernelSymbols,
     index: u32,
     address: u64,
-    /// Where its spelled name begins in `symbols.blocks`.
+    /// The offset of its spelled name in `symbols.blocks`.
     name: usize,
 }
 
@@ -138,12 +139,12 @@ impl KernelSymbols {
         self.runs.push((index, number));
     }
 
-    /// How many functions are known.
+    /// Returns the number of functions that are known.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether no function is known.
+    /// Returns whether no function is known.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -165,8 +166,8 @@ impl KernelSymbols {
 
     /// The name of the function that contains `address`.
     ///
-    /// That is the one with the greatest address up to it, if it is no further than [`MAX_DISTANCE`] away: kallsyms tells
-    /// no sizes.
+    /// That is the one with the greatest address up to it, if it is no further than
+    /// [`MAX_DISTANCE`] away: kallsyms tells no sizes.
     pub fn lookup(&self, address: u64) -> Option<String> {
         self.find(address).map(|function| function.name())
     }

@@ -1,9 +1,10 @@
 //! Names spelled with words of a dictionary.
 //!
-//! A name is cut after each run of underscores: `__x64_sys_read` is `__`, `x64_`, `sys_` and `read`. So every word but the
-//! last ends with an underscore, and the last has none (it is empty if the name ends with one). Words are numbered by how
-//! often they occur, those that end a name and the others apart, so that the most frequent take one byte, and the lowest bit
-//! of a number tells whether the name ends.
+//! A name is cut after each run of underscores: `__x64_sys_read` is `__`, `x64_`, `sys_` and
+//! `read`. So every word but the last ends with an underscore, and the last has none (it is empty
+//! if the name ends with one). Words are numbered by how often they occur, those that end a name
+//! and the others apart, so that the most frequent take one byte, and the lowest bit of a number
+//! tells whether the name ends.
 
 use rustc_hash::FxHashMap;
 
@@ -26,7 +27,7 @@ pub(super) struct Names {
 struct List {
     /// Length and text of each.
     text: Vec<u8>,
-    /// Where every [`STEP`]th begins.
+    /// The offsets of every [`STEP`]th.
     index: Vec<u32>,
 }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
     "line {line} of the kernel's list of symbols does not begin with an address of lower-case hexadecimal digits"
 )]
 pub struct ParseError {
-    /// Which line, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Line<'a> {
     pub(super) module: &'a [u8],
 }
 
-/// What a line begins with.
+/// The first column of a line.
 enum Column<'a> {
     Address(u64, &'a [u8]),
     /// Nothing follows, as in a buffer that was not filled.
@@ -57,7 +57,7 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Result<Line<'_>, ParseE
     })
 }
 
-/// Whether a beginning of the text shows an address that is not zero.
+/// Returns whether a beginning of the text shows an address that is not zero.
 pub(super) fn shows_addresses(beginning: &[u8]) -> bool {
     beginning
         .split(|&byte| byte == b'\n')

@@ -1,7 +1,8 @@
 //! Names that were found before, in files by build id.
 //!
-//! A file has a checksum, and says what the files were like that its names come from: those that were changed, or found
-//! only since, are looked at anew. Files are replaced whole, so that any number of processes may use the folder.
+//! A file has a checksum, and says what the files were like that its names come from: those that
+//! were changed, or found only since, are looked at anew. Files are replaced whole, so that any
+//! number of processes may use the folder.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Write};
@@ -19,7 +20,7 @@ use super::Frame;
 use super::image::{Image, hex};
 use super::search::Found;
 
-/// What a file begins with; the number is that of the format.
+/// The first bytes of a file; the number is that of the format.
 const MAGIC: &[u8; 8] = b"FerSym01";
 /// Magic and checksum.
 const HEADER: usize = 12;
@@ -46,7 +47,7 @@ mod field {
     pub(super) const LINE: u32 = 3;
 }
 
-/// What is known of a module.
+/// The names known of a module.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// By address; without frames if it is known to have no name.
@@ -55,12 +56,12 @@ pub(super) struct Known {
     pub(super) used: Vec<bool>,
 }
 
-/// Where the names of a module are kept.
+/// The file in which the names of a module are kept.
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
     name: String,
-    /// What the files of the module are like.
+    /// A description of the module's files.
     source: Vec<u8>,
 }
 
@@ -87,7 +88,8 @@ impl Cache {
         })
     }
 
-    /// What was stored. A file that is damaged, or of other sources, is as none.
+    /// Returns the names that were stored. A file that is damaged, or of other sources, counts as
+    /// none.
     pub(super) fn load(&self) -> Known {
         self.read().unwrap_or_default()
     }
@@ -217,7 +219,7 @@ impl Cache {
     }
 }
 
-/// Whether a file of this name was made here.
+/// Returns whether a file of this name was made here.
 fn is_ours(name: &str) -> bool {
     let id = name.split('.').next().unwrap_or_default();
     let is_id = id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -252,7 +254,7 @@ fn frame(bytes: &[u8], texts: &[Arc<str>]) -> Option<Frame> {
     })
 }
 
-/// What tells a file from another one that takes its place.
+/// Returns the facts that tell a file from another one that takes its place.
 fn describe(image: &Image) -> Option<Vec<u8>> {
     let metadata = fs::metadata(&image.path).ok()?;
     let numbers = [

@@ -36,7 +36,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What names a file can give; later ones are better.
+/// The kinds of names that a file can give; later ones are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Nothing,

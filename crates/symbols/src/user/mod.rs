@@ -27,9 +27,10 @@ pub struct Module {
     pub path: String,
     /// The bytes of its GNU build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// What its addresses are ahead of their place in the file, as the profiler saw it.
+    /// The difference between its addresses and their offsets in the file, as the profiler saw it.
     pub load_bias: u64,
-    /// Where in the ELF file the mapping begins, if known: tells whether `load_bias` is right.
+    /// The offset in the ELF file at which the mapping begins, if known: tells whether `load_bias`
+    /// is right.
     pub offset: Option<u64>,
     /// Addresses, as the trace has them.
     pub rel_pcs: Vec<u64>,
@@ -46,7 +47,7 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// What an address means.
+/// The names of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The address, as the trace has it.
@@ -55,18 +56,19 @@ pub struct Named {
     pub frames: Vec<Frame>,
 }
 
-/// What was found for a module.
+/// The result for a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The addresses that have a name, in ascending order.
     pub names: Vec<Named>,
-    /// The addresses without a name of which it is known where their functions begin: named by these [places](crate::place).
+    /// The addresses without a name of which it is known where their functions begin: named by
+    /// these [places](crate::place).
     pub starts: Vec<Named>,
     /// The files that names come from.
     pub used: Vec<PathBuf>,
     /// Files that were looked at and are not used, and why.
     pub skipped: Vec<(PathBuf, Reason)>,
-    /// What limits the result, such as damaged debug information.
+    /// Limits of the result, such as damaged debug information.
     pub remarks: Vec<String>,
 }
 
@@ -78,8 +80,9 @@ pub struct Symbolizer {
     index: std::sync::OnceLock<Index>,
 }
 
-/// The functions at each of `addresses`, as an ELF file, whatever its build id is, and nothing else tells them: innermost
-/// first, and none where nothing is known. Addresses are as the file states them, in any order.
+/// The functions at each of `addresses`, as an ELF file, whatever its build id is, and nothing else
+/// tells them: innermost first, and none where nothing is known. Addresses are as the file states
+/// them, in any order.
 ///
 /// # Errors
 ///
@@ -114,7 +117,8 @@ impl Symbolizer {
 
     /// The names of the addresses of each module, in the order of `modules`.
     ///
-    /// Two modules at a time are worked on. What cannot be named is left out, and the [`Outcome`] tells why.
+    /// Two modules at a time are worked on. What cannot be named is left out, and the [`Outcome`]
+    /// tells why.
     #[must_use]
     pub fn symbolize(&self, modules: &[Module]) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
@@ -159,8 +163,8 @@ impl Symbolizer {
         outcome
     }
 
-    /// Names addresses (ascending, with what the trace calls them) by the files that were found, and by what is known of
-    /// them from earlier.
+    /// Names addresses (ascending, with what the trace calls them) by the files that were found,
+    /// and by what is known of them from earlier.
     fn name(
         &self,
         found: &Found,
@@ -208,7 +212,8 @@ impl Symbolizer {
     }
 }
 
-/// Names addresses (as the files state them, with what the trace calls them) by where their functions begin.
+/// Names addresses (as the files state them, with what the trace calls them) by where their
+/// functions begin.
 fn starts(found: &Found, module: &Module, unnamed: &[(u64, u64)]) -> Vec<Named> {
     if unnamed.is_empty() {
         return Vec::new();

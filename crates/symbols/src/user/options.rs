@@ -1,40 +1,44 @@
-//! Where to look for files.
+//! The folders that are searched for files.
 
 use std::env;
 use std::path::PathBuf;
 
-/// How folders given by the user are searched.
+/// The way folders given by the user are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// All files in them and below are looked at once, and known by build id.
     #[default]
     Index,
-    /// Files are looked for at the places where they should be: below the folder at the recorded path, directly in the
-    /// folder, and in its `.build-id`.
+    /// Files are looked for at the places where they should be: below the folder at the recorded
+    /// path, directly in the folder, and in its `.build-id`.
     Find,
 }
 
-/// Where to look for files, and which to believe.
+/// The folders that are searched for files, and the files that are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Folders, or single files, to be searched first.
     pub roots: Vec<PathBuf>,
-    /// How they are searched.
+    /// The way they are searched.
     pub mode: Mode,
-    /// Whether this machine's own files are looked at: at the recorded path and below `/usr/lib/debug`.
+    /// Set if this machine's own files are looked at: at the recorded path and below
+    /// `/usr/lib/debug`.
     pub system: bool,
-    /// Whether a file at the recorded path is used that has no build id, if the recorded one has none either. Right if the
-    /// recording was just made on this machine; else nothing tells whether it is the same file.
+    /// Set if a file at the recorded path is used that has no build id, if the recorded one has
+    /// none either. Right if the recording was just made on this machine; else nothing tells
+    /// whether it is the same file.
     pub trust_paths: bool,
-    /// Folder where names are kept by build id, to be found at once when they are asked for again; none keeps nothing.
+    /// Folder where names are kept by build id, to be found at once when they are asked for again;
+    /// none keeps nothing.
     pub cache: Option<PathBuf>,
     /// Folder of debug files; none is `/usr/lib/debug`.
     pub debug_folder: Option<PathBuf>,
 }
 
 impl Options {
-    /// What upstream's environment variables say: `PERFETTO_BINARY_PATH`, folders separated by colons, and
-    /// `PERFETTO_SYMBOLIZER_MODE`, `index` or `find`. This machine's files are looked at, too.
+    /// Returns the options in upstream's environment variables: `PERFETTO_BINARY_PATH`, folders
+    /// separated by colons, and `PERFETTO_SYMBOLIZER_MODE`, `index` or `find`. This machine's files
+    /// are looked at, too.
     ///
     /// Names are kept in [`default_cache`](Self::default_cache).
     ///
@@ -63,7 +67,8 @@ impl Options {
         })
     }
 
-    /// Where names are kept: `$XDG_CACHE_HOME/ferretto/symbols`, or below `~/.cache`.
+    /// Returns the folder in which names are kept: `$XDG_CACHE_HOME/ferretto/symbols`, or below
+    /// `~/.cache`.
     #[must_use]
     pub fn default_cache() -> Option<PathBuf> {
         let folder = |name| {

@@ -16,7 +16,7 @@ use super::vdso;
 
 /// Files that are looked at to index the user's folders.
 const MAX_FILES: usize = 200_000;
-/// How deep folders are nested.
+/// The depth to which folders are searched.
 const MAX_DEPTH: usize = 32;
 /// Longer debug files are not checked by their checksum.
 const MAX_CHECKED: u64 = 8 << 30;
@@ -28,7 +28,7 @@ const APK: &str = "base.apk!";
 pub(super) struct Found {
     /// Those that can be used, the best first.
     pub(super) images: Vec<Image>,
-    /// What the best one shares with others, if it says so.
+    /// The file of debug information that the best one shares with others, if it names one.
     pub(super) supplementary: Option<Image>,
     pub(super) skipped: Vec<(PathBuf, Reason)>,
 }
@@ -65,7 +65,7 @@ pub(super) fn find(options: &Options, index: &OnceLock<Index>, module: &Module) 
 }
 
 impl Found {
-    /// Whether nothing better is to be had.
+    /// Returns whether nothing better can be found.
     fn is_complete(&self) -> bool {
         self.images.iter().any(|image| image.level == Level::Lines)
     }
@@ -99,7 +99,7 @@ impl Found {
     }
 }
 
-/// Where the module's file may be, in the order of preference.
+/// Returns the paths that the module's file may have, in the order of preference.
 fn candidates(options: &Options, index: &OnceLock<Index>, module: &Module) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     match options.mode {
@@ -143,7 +143,7 @@ fn own_path(module: &Module) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Where below `root` the module's file may be.
+/// Returns the paths below `root` that the module's file may have.
 fn places(root: &Path, module: &Module) -> Vec<PathBuf> {
     let own = own_path(module);
     let own = own.to_string_lossy();
@@ -166,7 +166,7 @@ fn below(root: &Path, path: &str) -> Option<PathBuf> {
     (inside && !path.is_empty()).then(|| root.join(relative))
 }
 
-/// Where debug files are kept by build id.
+/// Returns the path of a debug file by its build id.
 fn by_build_id(folder: &Path, build_id: &[u8]) -> PathBuf {
     let name = hex(build_id);
     let (first, rest) = name.split_at(name.len().min(2));

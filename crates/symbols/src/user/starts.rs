@@ -1,4 +1,5 @@
-//! Where functions begin that no symbol tells of: unwind tables know, also in stripped programs.
+//! The beginnings of functions that no symbol tells of: unwind tables know them, also in stripped
+//! programs.
 
 use ferretto_elf::{Class, Elf};
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindSection as _};
@@ -8,7 +9,8 @@ use super::image::Image;
 /// Longer sections are not read.
 const MAX_SECTION: u64 = 256 << 20;
 
-/// Where the function of each of `addresses` begins, as the files of a module state addresses.
+/// Returns the beginning of the function of each of `addresses`, as the files of a module state
+/// addresses.
 pub(super) fn starts(images: &[Image], addresses: &[u64]) -> Vec<Option<u64>> {
     let mut starts = vec![None; addresses.len()];
     for image in images {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferretto_elf::Elf;
 use rustc_hash::FxHashMap;
 
-use super::dwarf::{Budget, Dwarf, Place, Problem};
+use super::dwarf::{Budget, Dwarf, Problem, SourceLocation};
 use super::image::{Image, Level};
 use super::{Frame, Module};
 use crate::demangle;
@@ -13,7 +13,7 @@ use crate::demangle;
 /// Longer names are cut off.
 const MAX_NAME: usize = 4096;
 
-/// What the files of a module say.
+/// The names that the files of a module give.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Of each address: its functions, innermost first; none if nothing is known.
@@ -40,7 +40,7 @@ pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &
         };
         frames.extend(inlined.iter().filter_map(|place| texts.frame(place, None)));
         let symbol = match last {
-            Some(Place {
+            Some(SourceLocation {
                 function: Some(_), ..
             }) => None,
             _ => symbol(images, address),
@@ -58,13 +58,13 @@ pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &
     names
 }
 
-/// What debug information says of each address; nothing if there is none.
+/// Returns the debug information of each address; nothing if there is none.
 fn places(
     images: &[Image],
     supplementary: Option<&Image>,
     addresses: &[u64],
     remarks: &mut Vec<String>,
-) -> Vec<Vec<Place>> {
+) -> Vec<Vec<SourceLocation>> {
     let Some(image) = images.first().filter(|image| image.level == Level::Lines) else {
         return Vec::new();
     };
@@ -88,7 +88,7 @@ fn places(
     }
 }
 
-/// Which file has a function at the address in its symbol table, and its name.
+/// Returns the file that has a function at the address in its symbol table, and the name.
 fn symbol(images: &[Image], address: u64) -> Option<(usize, String)> {
     images.iter().enumerate().find_map(|(index, image)| {
         let (name, _) = image.elf.symbols().lookup(address)?;
@@ -104,7 +104,7 @@ struct Texts {
 }
 
 impl Texts {
-    fn frame(&mut self, place: &Place, symbol: Option<&str>) -> Option<Frame> {
+    fn frame(&mut self, place: &SourceLocation, symbol: Option<&str>) -> Option<Frame> {
         let name = place.function.as_deref().or(symbol)?;
         let function = match self.functions.get(name) {
             Some(known) => Arc::clone(known),
@@ -133,10 +133,10 @@ impl Texts {
     }
 }
 
-/// What to add to recorded addresses to get those of the file.
+/// Returns the difference from recorded addresses to those of the file.
 ///
-/// A profiler that did not see the file's headers takes a load bias that is too small, and one that took it from another
-/// executable segment also one that is too large. Then the sum wraps around.
+/// A profiler that did not see the file's headers takes a load bias that is too small, and one that
+/// took it from another executable segment also one that is too large. Then the sum wraps around.
 pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     let load_bias = module
         .offset
@@ -147,13 +147,14 @@ pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     })
 }
 
-/// Whether code is in the file, and not left out as in debug files.
+/// Returns whether code is in the file, and not left out as in debug files.
 fn has_code(elf: &Elf) -> bool {
     let text = elf.section_header(".text");
     text.is_none_or(|text| text.has_data())
 }
 
-/// What addresses are ahead of their place in the file, in the part that was mapped from `offset` on.
+/// Returns the difference between addresses and their offsets in the file, in the part that was
+/// mapped from `offset` on.
 fn load_bias(elf: &Elf, offset: u64) -> Option<u64> {
     let down = |value: u64, alignment: u64| match alignment {
         alignment if alignment.is_power_of_two() => value & !(alignment - 1),

@@ -11,7 +11,7 @@ use super::image::{Image, Reason};
 /// More than any kernel's.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Whether a mapping of this name is it.
+/// Returns whether a mapping of this name is the vDSO.
 pub(super) fn is_vdso(path: &str) -> bool {
     matches!(path, "[vdso]" | "/[vdso]")
 }

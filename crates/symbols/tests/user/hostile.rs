@@ -7,8 +7,8 @@ use ferretto_symbols::user::frames;
 
 use crate::support::{World, elf, function};
 
-/// Sections of debug information, spelled out: abbreviation 1 is a unit, 2 a function, 3 an inlined function with
-/// children; the unit has `entries`.
+/// Sections of debug information, spelled out: abbreviation 1 is a unit, 2 a function, 3 an inlined
+/// function with children; the unit has `entries`.
 fn assembly(entries: &str) -> String {
     format!(
         ".text\n.globl code\n.type code, @function\ncode: .skip 64, 0x90\n.size code, .-code\n\

@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// What is expected: function, end of the file's path, line.
+/// Returns what is compared: function, end of the file's path, line.
 fn told(outcome: &Outcome) -> Vec<(String, String, u32)> {
     let frames = outcome.names.first().map_or(&[][..], |named| &named.frames);
     let file = |frame: &Frame| {
@@ -102,7 +102,8 @@ fn debug_information_may_be_split_from_the_program() {
         .into_iter()
         .find(|path| is_split(path))
         .expect("a .dwo file");
-    // That of another build is not used, and lines alone would put inlined ones into the wrong function.
+    // That of another build is not used, and lines alone would put inlined ones into the wrong
+    // function.
     for damage in ["other", "none"] {
         if damage == "other" {
             let kept = split.with_extension("kept");

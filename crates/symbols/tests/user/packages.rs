@@ -1,5 +1,5 @@
-//! Split debug information of several units in one package, put together by hand: the tools that make them know not all
-//! forms that compilers write.
+//! Split debug information of several units in one package, put together by hand: the tools that
+//! make them know not all forms that compilers write.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,8 @@ fn section(dwo: &Path, name: &str) -> Vec<u8> {
     elf(dwo).section(name).unwrap_or_default()
 }
 
-/// Makes `program.dwp` of `program.dwo` behind `other.dwo`. The parts are moved by `wrong` in the index.
+/// Makes `program.dwp` of `program.dwo` behind `other.dwo`. The parts are moved by `wrong` in the
+/// index.
 fn pack(world: &World, wrong: u32) {
     let (first, second) = (world.path("other.dwo"), world.path("program.dwo"));
     let id = section(&second, ".debug_info.dwo")[12..20].to_vec();

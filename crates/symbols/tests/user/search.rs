@@ -1,4 +1,4 @@
-//! Which files names come from.
+//! The files that names come from.
 
 use std::fs;
 use std::os::unix::fs::symlink;

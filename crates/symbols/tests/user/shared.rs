@@ -6,7 +6,8 @@ use ferretto_symbols::user::Reason;
 
 use crate::support::{World, elf, function, functions, module, symbolize, system};
 
-/// A function `code`, whose own name is in the shared file, with one inlined into it, which is there as a whole.
+/// A function `code`, whose own name is in the shared file, with one inlined into it, which is
+/// there as a whole.
 const PROGRAM: &str = r#"
 .text
 .globl code

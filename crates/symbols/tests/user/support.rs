@@ -61,7 +61,7 @@ pub(crate) fn function(program: &Elf, name: &str) -> (u64, u64) {
     (address, size)
 }
 
-/// What a recording of `program` says about it.
+/// Returns the module of `program` as a recording has it.
 pub(crate) fn module(program: &Path, rel_pcs: &[u64]) -> Module {
     let elf = elf(program);
     Module {

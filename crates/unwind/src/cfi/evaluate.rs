@@ -12,7 +12,7 @@ use crate::registers::Registers;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// What evaluation works on.
+/// The inputs of an evaluation.
 pub(crate) struct Context<'m, 'f> {
     pub(crate) memory: &'m mut Memory<'f>,
     pub(crate) budget: &'m mut Budget,

@@ -2,15 +2,16 @@
 
 use ferretto_elf::Part;
 
-/// The encodings that linkers use: a distance from itself, a count, and distances from the section's beginning, all of
-/// 32 bits. Another is as no table; one is made then.
+/// The encodings that linkers use: a distance from itself, a count, and distances from the
+/// section's beginning, all of 32 bits. Another is as no table; one is made then.
 const ENCODINGS: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const ENTRIES_AT: u64 = 12;
 const ENTRY: usize = 8;
 /// Entries that are read at once.
 const BLOCK: u64 = 512;
 
-/// The table of a file. Of each [`BLOCK`] of it the first address is in memory, the rest is read when asked for.
+/// The table of a file. Of each [`BLOCK`] of it the first address is in memory, the rest is read
+/// when asked for.
 pub(super) struct Header {
     part: Part,
     /// Address of the section.

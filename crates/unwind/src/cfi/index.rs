@@ -53,7 +53,7 @@ impl Index {
     }
 }
 
-/// Where the code begins that is described; `None` if there is none.
+/// Returns the lowest address that is described; `None` if there is none.
 fn first_address(form: Form, excerpt: &Excerpt, bases: &BaseAddresses) -> Option<u64> {
     let at = excerpt.description;
     let (first, size) = match form {

@@ -75,7 +75,8 @@ fn simple<'a, S: UnwindSection<Slice<'a>>>(
     Some(rule)
 }
 
-/// What compilers write where a function aligns its stack: what a register and an offset point to.
+/// Reads the expression that compilers write where a function aligns its stack: the value at a
+/// register and an offset.
 fn indirect(expression: Expression<Slice<'_>>, encoding: gimli::Encoding) -> Option<(u16, i32)> {
     let mut bytes = expression.0;
     let Operation::RegisterOffset {

@@ -3,7 +3,7 @@
 /// Most registers a rule speaks of ([`crate::Machine::saved`]).
 pub(crate) const SLOTS: usize = 12;
 
-/// What to do at an address.
+/// The kind of frame at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The tables say nothing about the address.
@@ -12,14 +12,14 @@ pub(crate) enum Kind {
     End,
     /// The canonical frame address is a register and an offset.
     Register,
-    /// The canonical frame address is at what a register and an offset point to, as where a function has aligned its
-    /// stack.
+    /// The canonical frame address is at what a register and an offset point to, as where a
+    /// function has aligned its stack.
     Indirect,
     /// More than a rule can say: the table's row has to be interpreted.
     Program,
 }
 
-/// How to find the caller of an address.
+/// The rule by which the caller of an address is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) kind: Kind,
@@ -27,11 +27,11 @@ pub(crate) struct Rule {
     pub(crate) base: u8,
     /// A signal handler returns here: what is found is where the signal came, not a return address.
     pub(crate) signal: bool,
-    /// Which registers the frame has saved, by their place in [`crate::Machine::saved`].
+    /// The registers that the frame has saved, by their place in [`crate::Machine::saved`].
     pub(crate) mask: u16,
     /// Offset of the canonical frame address.
     pub(crate) offset: i32,
-    /// Where they are saved: distance from the canonical frame address, in words.
+    /// The places where they are saved: distance from the canonical frame address, in words.
     pub(crate) saved: [i8; SLOTS],
 }
 

@@ -7,10 +7,11 @@ pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The instructions of a function. The largest known have some ten kilobytes.
 const MAX_PROGRAM: usize = 256 << 10;
-/// What is common to many functions: some dozen bytes in all files known.
+/// Common information entries kept of a file, at most. Many functions share one: all known files
+/// have some dozen bytes.
 const MAX_COMMON: usize = 4096;
 
-/// Which of the two forms entries have.
+/// The form of entries: there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `.eh_frame`: what is common lies some distance before.
@@ -30,9 +31,10 @@ pub(super) struct Section {
 #[derive(Default)]
 pub(super) struct Excerpt {
     bytes: Vec<u8>,
-    /// Where in it the description begins; what is common is at the beginning.
+    /// The offset of the description in it; the common part is at the beginning.
     pub(super) description: usize,
-    /// The address that distances in the description are measured from, which would be that of the beginning.
+    /// The address that distances in the description are measured from, which would be that of the
+    /// beginning.
     pub(super) address: u64,
 }
 
@@ -54,7 +56,8 @@ impl Excerpt {
 struct Prefix {
     /// Bytes of the whole entry.
     size: u64,
-    /// Where in the entry it says what it is, or where that is that it has in common with others.
+    /// The offset in the entry of its kind, or of the reference to the entry that it shares with
+    /// others.
     id_at: usize,
     id: Id,
 }
@@ -74,7 +77,7 @@ pub(super) struct Window<'p> {
     part: &'p Part,
     bytes: Vec<u8>,
     at: u64,
-    /// How many bytes are read at least.
+    /// The least number of bytes to read.
     ahead: usize,
 }
 
@@ -208,8 +211,8 @@ impl Section {
         Some(())
     }
 
-    /// Gives each description in turn, with its position. What is damaged ends it, and so do `each` and `may_read` when
-    /// they say `false`.
+    /// Gives each description in turn, with its position. What is damaged ends it, and so do `each`
+    /// and `may_read` when they say `false`.
     pub(super) fn for_each(
         &self,
         may_read: &mut dyn FnMut(usize) -> bool,

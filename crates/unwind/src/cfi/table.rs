@@ -18,19 +18,21 @@ use crate::registers::{Machine, Registers};
 
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
-/// A file whose tables are larger than this has none for us. The largest known have some dozen megabytes.
+/// A file whose tables are larger than this has none for us. The largest known have some dozen
+/// megabytes.
 const MAX_SECTION: u64 = 128 << 20;
-/// The same for tables that have to be in memory: those of files that may vanish, and compressed ones.
+/// The same for tables that have to be in memory: those of files that may vanish, and compressed
+/// ones.
 const MAX_LOADED: u64 = 8 << 20;
 
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
 thread_local! {
-    /// Where rows are worked out: twenty kilobytes that need not be made anew each time.
+    /// Memory in which rows are worked out: twenty kilobytes that need not be made anew each time.
     static SCRATCH: RefCell<UnwindContext<usize>> = RefCell::new(UnwindContext::new());
 }
 
-/// How frame descriptions in `.eh_frame` are found.
+/// The way frame descriptions in `.eh_frame` are found.
 enum Lookup {
     /// By the table the linker made.
     Header(Header),
@@ -38,7 +40,8 @@ enum Lookup {
     Index(Index),
 }
 
-/// The unwind tables of a file: what is needed to find things in them. They themselves are read when asked for.
+/// The unwind tables of a file: what is needed to find things in them. They themselves are read
+/// when asked for.
 pub(crate) struct Table {
     machine: Machine,
     bases: BaseAddresses,
@@ -48,10 +51,10 @@ pub(crate) struct Table {
     loaded: usize,
 }
 
-/// How the sections of a file are got at.
+/// The access to the sections of a file.
 struct Source<'e> {
     elf: &'e Elf,
-    /// Whether they must be read now, as the file may be gone later.
+    /// Set if they must be read now, as the file may be gone later.
     may_vanish: bool,
     loaded: usize,
 }
@@ -82,7 +85,8 @@ impl Source<'_> {
 }
 
 impl Table {
-    /// Finds them. A file without tables gives an empty one. If the file `may_vanish`, they are all read at once.
+    /// Finds them. A file without tables gives an empty one. If the file `may_vanish`, they are all
+    /// read at once.
     ///
     /// # Errors
     /// If there are some, but they are too large, or cannot be read.
@@ -153,8 +157,8 @@ impl Table {
         Ok(Some((section, header)))
     }
 
-    /// The same as the segments say, where there are no sections: the header points to the table, which reaches at most
-    /// to its segment's end.
+    /// The same as the segments say, where there are no sections: the header points to the table,
+    /// which reaches at most to its segment's end.
     fn eh_segment(source: &mut Source<'_>) -> Result<Option<(Section, Option<Header>)>, ElfError> {
         let elf = source.elf;
         let segments = elf.segments().iter();
@@ -311,7 +315,7 @@ struct Entry<'r> {
     signal: bool,
 }
 
-/// What is done with a row, which lives only in scratch memory.
+/// A function called with a row, which lives only in scratch memory.
 trait Visitor {
     type Output;
     fn visit<'a, S: UnwindSection<Slice<'a>>>(

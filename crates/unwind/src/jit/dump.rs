@@ -17,7 +17,7 @@ const MAX_HEAD: u64 = 4096;
 /// Records looked at in one go.
 const MAX_RECORDS: usize = 1 << 18;
 
-/// Whether a file of that name may be one: `jit-PID.dump`.
+/// Returns whether a file of that name may be one: `jit-PID.dump`.
 pub(super) fn is_named_so(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.starts_with("jit-") && name.ends_with(".dump")

@@ -13,7 +13,7 @@ pub(super) const MAX_NAMES: usize = 32 << 20;
 /// Longer names are cut off.
 const MAX_NAME: usize = 1024;
 
-/// What was found since the last time.
+/// The functions found since the last time.
 pub(super) struct Found<'k> {
     /// Those from before, sorted by address.
     known: &'k [Function],
@@ -33,7 +33,7 @@ impl<'k> Found<'k> {
         }
     }
 
-    /// Whether there is no room for more.
+    /// Returns whether there is no room for more.
     pub(super) fn is_full(&self) -> bool {
         self.functions.len() >= MAX_FUNCTIONS || self.bytes >= MAX_NAMES
     }

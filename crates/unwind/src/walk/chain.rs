@@ -1,6 +1,6 @@
 //! Frames that the kernel found.
 
-use super::{Outcome, Walker, seam};
+use super::{Outcome, Walker, splice};
 use crate::budget::Budget;
 use crate::cfi::Kind;
 use crate::process::Process;
@@ -35,8 +35,8 @@ impl Walker<'_> {
         Outcome::Ended(Ok(()))
     }
 
-    /// Whether memory that was not copied led to the frames the kernel found: all in `rest` that are code are among
-    /// our addresses from number `from` on.
+    /// Returns whether memory that was not copied led to the frames the kernel found: all in `rest`
+    /// that are code are among our addresses from number `from` on.
     pub(super) fn confirms(&self, rest: &[u64], from: usize) -> bool {
         let call = Machine::NATIVE.call_size();
         let code = rest
@@ -46,10 +46,11 @@ impl Walker<'_> {
         self.walk
             .addresses
             .get(from..)
-            .is_some_and(|found| seam::is_within(code, found))
+            .is_some_and(|found| splice::is_within(code, found))
     }
 
-    /// Appends frames for return addresses, until one is no code or belongs to the outermost function; gives how many.
+    /// Appends frames for return addresses, until one is no code or belongs to the outermost
+    /// function; gives how many.
     pub(super) fn append_chain(&mut self, rest: &[u64]) -> usize {
         let call = Machine::NATIVE.call_size();
         let mut budget = Budget::default();

@@ -2,8 +2,8 @@
 
 mod chain;
 mod pointers;
-mod seam;
 mod signal;
+mod splice;
 mod table;
 
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(crate) struct Walk {
     addresses: Vec<u64>,
 }
 
-/// How a walk ended.
+/// The end of a walk.
 pub(crate) enum Outcome {
     /// An address is in none of the maps, which may be older than the sample.
     Unmapped,
@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
     Ended(Result<(), UnwindError>),
 }
 
-/// What a step to the caller came to.
+/// The result of a step to the caller.
 enum Step {
     /// The registers are the caller's.
     Caller,
@@ -53,12 +53,12 @@ pub(crate) struct Walker<'p> {
     pub(crate) pages: &'p mut Pages,
     pub(crate) cache: &'p Cache,
     pub(crate) frames: &'p mut Vec<Frame>,
-    /// Whether maps may still be read anew for this sample.
+    /// Set if maps may still be read anew for this sample.
     pub(crate) may_read: bool,
 }
 
-/// One walk.
-struct State<'m> {
+/// The state of one walk.
+struct WalkState<'m> {
     mode: Mode,
     registers: Registers,
     memory: Memory<'m>,
@@ -67,18 +67,20 @@ struct State<'m> {
     exact: bool,
     /// The stack goes on where the copy ends.
     stack_full: bool,
-    /// Where the walk has been; it moves on at steps that are powers of two, so that any circle is found.
+    /// An earlier position of the walk; it moves on at steps that are powers of two, so that any
+    /// circle is found.
     been: (u64, u64),
     steps: usize,
     /// Bits of return addresses that are part of the address.
     address_bits: u64,
 }
 
-/// Where the walk went on in memory that was not copied, although the kernel knows better.
+/// The point at which the walk went on in memory that was not copied, although the kernel knows
+/// better.
 #[derive(Clone, Copy)]
 struct Beyond<'s> {
     /// The kernel's addresses from there on.
-    rest: seam::Rest<'s>,
+    rest: splice::Rest<'s>,
     frames: usize,
     addresses: usize,
 }
@@ -110,7 +112,7 @@ impl Walker<'_> {
             &mut pages,
             beyond,
         );
-        let mut state = State {
+        let mut state = WalkState {
             mode,
             address_bits: address_bits(registers.machine(), self.space.end()),
             registers,
@@ -127,7 +129,7 @@ impl Walker<'_> {
     }
 
     /// Walks, and lets the kernel's chain continue where that ends too early.
-    fn walk_and_splice(&mut self, sample: &Sample<'_>, state: &mut State<'_>) -> Outcome {
+    fn walk_and_splice(&mut self, sample: &Sample<'_>, state: &mut WalkState<'_>) -> Outcome {
         let mut beyond = None;
         let first = self.frames.len();
         let outcome = self.frames_of(sample, state, first, &mut beyond);
@@ -147,7 +149,7 @@ impl Walker<'_> {
         }
         if let Outcome::Ended(Err(error)) = outcome
             && error != UnwindError::MaxFramesExceeded
-            && let Some(rest) = seam::rest(found, sample.user_chain)
+            && let Some(rest) = splice::rest(found, sample.user_chain)
             && self.append_chain(rest.addresses) > 0
         {
             return Outcome::Ended(Ok(()));
@@ -158,7 +160,7 @@ impl Walker<'_> {
     fn frames_of<'s>(
         &mut self,
         sample: &Sample<'s>,
-        state: &mut State<'_>,
+        state: &mut WalkState<'_>,
         first: usize,
         beyond: &mut Option<Beyond<'s>>,
     ) -> Outcome {
@@ -203,11 +205,12 @@ impl Walker<'_> {
                     break step;
                 }
                 // What is needed was not copied.
-                *beyond = seam::rest(&self.walk.addresses, sample.user_chain).map(|rest| Beyond {
-                    rest,
-                    frames: self.frames.len(),
-                    addresses: self.walk.addresses.len(),
-                });
+                *beyond =
+                    splice::rest(&self.walk.addresses, sample.user_chain).map(|rest| Beyond {
+                        rest,
+                        frames: self.frames.len(),
+                        addresses: self.walk.addresses.len(),
+                    });
                 state.memory.go_beyond();
             };
             match step {
@@ -228,7 +231,7 @@ impl Walker<'_> {
     }
 
     /// The registers of the caller, by the rule or by frame pointers.
-    fn step(&mut self, state: &mut State<'_>, rule: &Rule, inside: u64, place: u32) -> Step {
+    fn step(&mut self, state: &mut WalkState<'_>, rule: &Rule, inside: u64, place: u32) -> Step {
         let pointers = state.mode == Mode::FramePointer;
         let by_table = !pointers || state.exact || rule.signal || rule.kind == Kind::End;
         if rule.kind == Kind::Missing || !by_table {
@@ -249,7 +252,7 @@ impl Walker<'_> {
     }
 
     /// Follows a row of the table that no rule can express.
-    fn program(&mut self, state: &mut State<'_>, inside: u64, place: u32) -> Step {
+    fn program(&mut self, state: &mut WalkState<'_>, inside: u64, place: u32) -> Step {
         let mapping = self.space.mapping(place, self.cache);
         let machine = state.registers.machine();
         let table = mapping.module.as_ref().and_then(|module| {
@@ -274,7 +277,7 @@ impl Walker<'_> {
     fn unmapped(
         &mut self,
         sample: &Sample<'_>,
-        state: &mut State<'_>,
+        state: &mut WalkState<'_>,
         first: usize,
         reliable: bool,
     ) -> Option<Outcome> {
@@ -331,13 +334,13 @@ impl Walker<'_> {
     }
 }
 
-impl State<'_> {
-    /// Whether frames may lie after the copied stack.
+impl WalkState<'_> {
+    /// Returns whether frames may lie after the copied stack.
     fn stack_goes_on(&self) -> bool {
         self.stack_full
     }
 
-    /// Whether the walk goes round in a circle.
+    /// Returns whether the walk goes round in a circle.
     fn has_been_here(&mut self) -> bool {
         let here = (self.registers.pc(), self.registers.sp());
         if here == self.been {
@@ -351,7 +354,8 @@ impl State<'_> {
     }
 }
 
-/// Whether code of that rule is in a function that has set up its frame pointer; taken as such where it is not known.
+/// Returns whether code of that rule is in a function that has set up its frame pointer; taken as
+/// such where it is not known.
 fn keeps_frame_pointer(rule: &Rule, machine: Machine) -> bool {
     rule.kind == Kind::Missing || usize::from(rule.base) == machine.fp()
 }

@@ -1,14 +1,15 @@
-//! Following frame pointers: in that mode, and through code that has no tables, as JIT compilers make.
+//! Following frame pointers: in that mode, and through code that has no tables, as JIT compilers
+//! make.
 
-use super::{State, Step};
+use super::{Step, WalkState};
 use crate::error::UnwindError;
 use crate::process::Mode;
 use crate::registers::Machine;
 use crate::space::Space;
 
-/// The registers of the caller. With a `limit` frames must lie below it, and where there is no such frame the walk
-/// has ended, as in code without frame pointers.
-pub(super) fn step(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> Step {
+/// The registers of the caller. With a `limit` frames must lie below it, and where there is no such
+/// frame the walk has ended, as in code without frame pointers.
+pub(super) fn step(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>) -> Step {
     if state.exact
         && let Some(step) = innermost(state, space)
     {
@@ -16,7 +17,8 @@ pub(super) fn step(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> 
     }
     match by_pointer(state, space, limit) {
         Some(step) => step,
-        // A function without a frame, or one that is not ours to know: whoever called may be at the stack pointer.
+        // A function without a frame, or one that is not ours to know: whoever called may be at the
+        // stack pointer.
         None if state.exact && state.mode == Mode::Dwarf && return_from_call(state, space) => {
             Step::Caller
         }
@@ -26,7 +28,7 @@ pub(super) fn step(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> 
 }
 
 /// Follows the frame pointer; `None` if it leads to no frame.
-fn by_pointer(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> Option<Step> {
+fn by_pointer(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>) -> Option<Step> {
     let fp = state.registers.fp();
     if fp == 0 {
         // So begin all programs and threads.
@@ -56,9 +58,9 @@ fn by_pointer(state: &mut State<'_>, space: &Space, limit: Option<u64>) -> Optio
     Some(Step::Caller)
 }
 
-/// A function that has not set up its frame yet, or has given it up already, without tables that say so: the
-/// instruction tells.
-fn innermost(state: &mut State<'_>, space: &Space) -> Option<Step> {
+/// A function that has not set up its frame yet, or has given it up already, without tables that
+/// say so: the instruction tells.
+fn innermost(state: &mut WalkState<'_>, space: &Space) -> Option<Step> {
     let pc = state.registers.pc();
     let sp = state.registers.sp();
     if state.registers.machine() == Machine::Aarch64 {
@@ -69,7 +71,8 @@ fn innermost(state: &mut State<'_>, space: &Space) -> Option<Step> {
     state.memory.read(start, &mut code, &mut state.budget)?;
     let (before, code) = code.split_at(2);
     let at = match code {
-        // After a system call without a table, as that which makes threads: such functions have no frames.
+        // After a system call without a table, as that which makes threads: such functions have no
+        // frames.
         _ if before == [0x0f, 0x05] => 0,
         // endbr64; push %rbp; ret
         [0xf3, 0x0f, 0x1e, 0xfa] | [0x55, ..] | [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => 0,
@@ -96,7 +99,7 @@ fn innermost(state: &mut State<'_>, space: &Space) -> Option<Step> {
 }
 
 /// As if the function had returned at once, if there is code at the return address.
-pub(super) fn return_from_call(state: &mut State<'_>, space: &Space) -> bool {
+pub(super) fn return_from_call(state: &mut WalkState<'_>, space: &Space) -> bool {
     let machine = state.registers.machine();
     let sp = state.registers.sp();
     let (address, sp) = match machine {
@@ -115,13 +118,14 @@ pub(super) fn return_from_call(state: &mut State<'_>, space: &Space) -> bool {
     true
 }
 
-fn is_code(state: &State<'_>, space: &Space, address: u64) -> bool {
+fn is_code(state: &WalkState<'_>, space: &Space, address: u64) -> bool {
     let call = state.registers.machine().call_size();
     space.find(address.wrapping_sub(call)).is_some()
 }
 
-/// Whether the instruction before `address` may be a call. Taken as such if it cannot be read.
-fn follows_call(state: &mut State<'_>, address: u64) -> bool {
+/// Returns whether the instruction before `address` may be a call. Taken as such if it cannot be
+/// read.
+fn follows_call(state: &mut WalkState<'_>, address: u64) -> bool {
     /// The longest indirect call.
     const MOST: usize = 7;
     if state.registers.machine() == Machine::Aarch64 {

@@ -1,6 +1,6 @@
 //! The code that a signal handler returns to, where no table describes it.
 
-use super::{State, Step};
+use super::{Step, WalkState};
 use crate::error::UnwindError;
 use crate::registers::Machine;
 
@@ -9,8 +9,8 @@ const X86_64: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `mov x8,#139; svc #0`
 const AARCH64: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
 
-/// Whether the program counter is at the system call that ends a signal handler.
-pub(super) fn is_restorer(state: &mut State<'_>, machine: Machine) -> bool {
+/// Returns whether the program counter is at the system call that ends a signal handler.
+pub(super) fn is_restorer(state: &mut WalkState<'_>, machine: Machine) -> bool {
     let pc = state.registers.pc();
     let mut code = [0; 9];
     let expected: &[u8] = match machine {
@@ -22,8 +22,9 @@ pub(super) fn is_restorer(state: &mut State<'_>, machine: Machine) -> bool {
 }
 
 /// The registers that the signal interrupted: the kernel has put them on the stack.
-pub(super) fn step(state: &mut State<'_>) -> Step {
-    // In the order of x86-64's `mcontext_t`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+pub(super) fn step(state: &mut WalkState<'_>) -> Step {
+    // In the order of x86-64's `mcontext_t`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp,
+    // rip.
     const X86_64_ORDER: [usize; 17] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
     /// `uc_mcontext` after flags, link and alternate stack.
     const X86_64_AT: u64 = 40;
@@ -37,7 +38,8 @@ pub(super) fn step(state: &mut State<'_>) -> Step {
         }
         order
     };
-    /// `siginfo_t`, then in `ucontext_t` flags, link, alternate stack, signal mask, and the fault's address.
+    /// `siginfo_t`, then in `ucontext_t` flags, link, alternate stack, signal mask, and the fault's
+    /// address.
     const AARCH64_AT: u64 = 128 + 176;
     let (start, order, pc): (_, &[usize], _) = match state.registers.machine() {
         Machine::Aarch64 => (AARCH64_AT, &AARCH64_ORDER, 32),

@@ -1,12 +1,12 @@
 //! Following rules.
 
-use super::{State, Step};
+use super::{Step, WalkState};
 use crate::cfi::{Kind, Rule, SLOTS};
 use crate::error::UnwindError;
 
 /// The registers of the caller. They stay as they are if anything cannot be read.
 #[inline]
-pub(super) fn follow(rule: &Rule, state: &mut State<'_>) -> Step {
+pub(super) fn follow(rule: &Rule, state: &mut WalkState<'_>) -> Step {
     let machine = state.registers.machine();
     let base = state.registers.values[usize::from(rule.base)];
     let mut cfa = base.wrapping_add_signed(i64::from(rule.offset));

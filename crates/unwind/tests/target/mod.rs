@@ -59,7 +59,7 @@ impl Drop for Target {
     }
 }
 
-/// What there is at one moment.
+/// The state of the target at one moment.
 pub(crate) struct Stopped {
     pub(crate) registers: Registers,
     pub(crate) stack: Vec<u8>,
@@ -238,7 +238,8 @@ impl Target {
 }
 
 impl Stopped {
-    /// What the kernel would find by frame pointers: the program counter and `most` return addresses at most.
+    /// Returns the chain that the kernel would find by frame pointers: the program counter and
+    /// `most` return addresses at most.
     pub(crate) fn chain(&self, most: usize) -> Vec<u64> {
         let word = |address: u64| {
             let at = usize::try_from(address.checked_sub(self.registers.sp())?).ok()?;

@@ -155,7 +155,8 @@ impl Producer {
         String::new()
     }
 
-    /// Writes to each session what it is given, one text a packet, and waits until the service has them if told to.
+    /// Writes to each session what it is given, one text a packet, and waits until the service has
+    /// them if told to.
     fn write(
         &self,
         waits: bool,

@@ -1,4 +1,5 @@
-//! What a program of both sides traces, by the official SDK. `ours/script.rs` says the same in our words.
+//! The trace points of a program of both sides, by the official SDK. `ours/script.rs` says the same
+//! in our words.
 
 use std::thread;
 

@@ -15,7 +15,7 @@ use ferretto_interop_driver::{
 
 struct Packets(Arc<Life>);
 
-/// Whether a thread's packets of a recording can rely on those before.
+/// Set if a thread's packets of a recording can rely on those before.
 #[derive(Default)]
 struct Known(bool);
 
@@ -98,7 +98,8 @@ impl Producer {
         }
     }
 
-    /// Writes to each session what it is given, one text a packet, and waits until the service has them if told to.
+    /// Writes to each session what it is given, one text a packet, and waits until the service has
+    /// them if told to.
     fn write(
         &self,
         waits: bool,

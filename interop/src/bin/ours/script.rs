@@ -1,5 +1,5 @@
-//! What a program of both sides traces, by our library. `official/script.rs` says the same in the official SDK's words;
-//! [`more`] is what it has no words for.
+//! The trace points of a program of both sides, by our library. `official/script.rs` says the same
+//! in the official SDK's words; [`more`] is what it has no words for.
 
 use std::thread;
 

@@ -26,7 +26,7 @@ fn uuid(packets: &[Message]) -> (u64, u64) {
     (uuid.number(trace_uuid::LSB), uuid.number(trace_uuid::MSB))
 }
 
-/// What the answer to a clone says: the halves of its UUID, low and high.
+/// Returns the halves of the UUID in the answer to a clone, low and high.
 fn answered(answer: &str) -> (u64, u64) {
     let mut halves = answer.split(' ').map(|half| match half.parse::<i64>() {
         Ok(half) => half as u64,
@@ -98,7 +98,8 @@ pub(crate) fn a_long_recording_is_cloned_into_a_file(cast: Cast) {
     assert!(answer.ends_with(" file"), "{answer}");
     let copied = trace::decode(&std::fs::read(copy_file).unwrap());
     let copied = trace::numbers(&copied);
-    // What upstream moves into the file after it copied that, and before it copies the buffers, is not in the copy.
+    // What upstream moves into the file after it copied that, and before it copies the buffers, is
+    // not in the copy.
     let may_miss = cast.service == Whose::Official && copied.len() == 10;
     let expected = if may_miss { 10 } else { 20 };
     assert_eq!(copied, (0..expected).collect::<Vec<_>>());

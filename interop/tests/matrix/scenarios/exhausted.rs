@@ -62,8 +62,8 @@ pub(crate) fn a_writer_may_go_on_without_room(cast: Cast) {
     assert_told(cast, &packets);
 }
 
-/// Packets tell of the loss before them. Upstream's service tells it by the packet that is read next, wherever the loss
-/// was.
+/// Packets tell of the loss before them. Upstream's service tells it by the packet that is read
+/// next, wherever the loss was.
 fn assert_told(cast: Cast, packets: &[Message]) {
     let packets = trace::with(packets, trace_packet::FOR_TESTING);
     let owned: Vec<Message> = packets.iter().map(|packet| (*packet).clone()).collect();

@@ -20,7 +20,7 @@ use ferretto_interop::{Cast, Sdk};
 /// A scenario and who can play it.
 pub(crate) struct Scenario {
     pub(crate) parts: Parts,
-    /// What it is about.
+    /// The subject of the scenario.
     pub(crate) topic: &'static str,
     pub(crate) name: &'static str,
     pub(crate) play: fn(Cast),
@@ -28,7 +28,7 @@ pub(crate) struct Scenario {
     pub(crate) exception: fn(Cast) -> Option<Exception>,
 }
 
-/// Who plays the parts of a scenario that only one of them can play.
+/// The players of a scenario that only one of them can play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parts {
     /// The official consumer is a tracing session of the SDK.
@@ -47,7 +47,7 @@ pub(crate) enum Exception {
 impl Exception {
     pub(crate) const ALL: [Self; 2] = [Self::NoStartupInC, Self::SaidOnce];
 
-    /// How the table marks it.
+    /// Returns its mark in the table.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Self::NoStartupInC => "a",

@@ -7,7 +7,7 @@ use ferretto_interop::{Cast, World};
 use super::plain::EVENTS_A_ROUND;
 use crate::PROGRAMS;
 
-/// What came after the first services.
+/// The features that came after the first services.
 const MISSING: &[&str] = &[
     "Sync",
     "UpdateDataSource",

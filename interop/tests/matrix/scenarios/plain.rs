@@ -6,7 +6,7 @@ use ferretto_interop::{Cast, Sdk, World};
 
 use crate::PROGRAMS;
 
-/// What one round of `slices` writes: begin, instant, counter, end.
+/// The number of events that one round of `slices` writes: begin, instant, counter, end.
 pub(super) const EVENTS_A_ROUND: usize = 4;
 
 fn of(events: &[Event], kind: EventKind) -> Vec<&Event> {

@@ -1,4 +1,4 @@
-//! What may be spent on one file, and what can go wrong with it.
+//! The budget of one file, and the problems it can have.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use ferretto_elf::ElfError;
 use thiserror::Error;
 
-/// Entries, attributes and rows that are looked at in one file: some ten times as many as are needed to name a few thousand
-/// addresses of the largest programs known.
+/// Entries, attributes and rows that are looked at in one file: some ten times as many as are
+/// needed to name a few thousand addresses of the largest programs known.
 const STEPS: u64 = 1 << 30;
 /// Time for one file.
 const TIME: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(in crate::user) enum Problem {
     TooMuch,
 }
 
-/// What is left to spend.
+/// The rest of a budget.
 #[derive(Debug)]
 pub(in crate::user) struct Budget {
     steps: Cell<u64>,

@@ -16,7 +16,7 @@ use super::{Dwarf, within};
 const MAX_PROGRAM: u64 = 256 << 20;
 const MAX_HEADER: u64 = 4 << 20;
 
-/// What was found.
+/// The lines that were found.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Of each address: file by its number, and line.

@@ -1,8 +1,8 @@
 //! Debug information in DWARF: functions, also inlined ones, source files and lines of addresses.
 //!
-//! Only what the wanted addresses need is read: the first entry of each unit, then, unit by unit, the entries and lines of
-//! those that have wanted addresses. So memory is bounded by the largest such unit, not by the file. Nothing is
-//! recursive, and all work is paid from a [`Budget`].
+//! Only what the wanted addresses need is read: the first entry of each unit, then, unit by unit,
+//! the entries and lines of those that have wanted addresses. So memory is bounded by the largest
+//! such unit, not by the file. Nothing is recursive, and all work is paid from a [`Budget`].
 
 mod budget;
 mod lines;
@@ -30,7 +30,7 @@ const MAX_CLAIMS: u8 = 4;
 
 /// A function at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourceLocation {
     /// Its name, possibly mangled.
     pub(super) function: Option<String>,
     pub(super) file: Option<String>,
@@ -56,7 +56,7 @@ struct Sections<'e> {
 #[derive(Debug)]
 pub(super) struct Dwarf<'e> {
     sections: Sections<'e>,
-    /// Where units begin, in ascending order.
+    /// The offsets of units, in ascending order.
     units: Vec<u64>,
     /// A file that several share parts with.
     supplementary: Option<Box<Self>>,
@@ -93,7 +93,7 @@ impl<'e> Sections<'e> {
     }
 }
 
-/// Where an element of a table is.
+/// Returns the offset of an element of a table.
 fn element(base: u64, index: u64, size: u8) -> Result<u64, Problem> {
     let offset = index.checked_mul(u64::from(size));
     let offset = offset.and_then(|offset| base.checked_add(offset));
@@ -124,13 +124,13 @@ impl<'e> Dwarf<'e> {
         Ok((dwarf, problem))
     }
 
-    /// The functions at each of `addresses` (ascending, as the file states them), innermost first. Those that nothing is
-    /// known about get none. What could not be read is told.
+    /// The functions at each of `addresses` (ascending, as the file states them), innermost first.
+    /// Those that nothing is known about get none. What could not be read is told.
     pub(super) fn locate(
         &self,
         addresses: &[u64],
         budget: &Budget,
-    ) -> (Vec<Vec<Place>>, Option<Problem>) {
+    ) -> (Vec<Vec<SourceLocation>>, Option<Problem>) {
         let mut places = vec![Vec::new(); addresses.len()];
         let mut claims = vec![0; addresses.len()];
         let mut worst = None;
@@ -149,7 +149,7 @@ impl<'e> Dwarf<'e> {
         &self,
         offset: u64,
         addresses: &[u64],
-        places: &mut [Vec<Place>],
+        places: &mut [Vec<SourceLocation>],
         claims: &mut [u8],
         budget: &Budget,
     ) -> Result<(), Problem> {
@@ -188,14 +188,15 @@ impl<'e> Dwarf<'e> {
         unit: &Unit,
         addresses: &[u64],
         budget: &Budget,
-    ) -> Result<Vec<Vec<Place>>, Problem> {
+    ) -> Result<Vec<Vec<SourceLocation>>, Problem> {
         match &unit.split {
             Some(name) => self.locate_in_split(unit, name, addresses, budget),
             None => self.places(self, unit, unit, addresses, budget),
         }
     }
 
-    /// What functions there are, by the unit `of_entries` of the file `entries`, and lines, by `unit` of this file.
+    /// Returns the functions, by the unit `of_entries` of the file `entries`, and the lines, by
+    /// `unit` of this file.
     fn places(
         &self,
         entries: &Dwarf<'_>,
@@ -203,7 +204,7 @@ impl<'e> Dwarf<'e> {
         unit: &Unit,
         addresses: &[u64],
         budget: &Budget,
-    ) -> Result<Vec<Vec<Place>>, Problem> {
+    ) -> Result<Vec<Vec<SourceLocation>>, Problem> {
         let scopes = walk::scopes(&entries.sections, of_entries, addresses, budget)?;
         let calls = scopes.iter().flatten().filter_map(|scope| scope.call_file);
         // Damaged lines spoil no names.
@@ -214,7 +215,7 @@ impl<'e> Dwarf<'e> {
             let (mut file, mut line) = lines.row(index);
             let mut of_address = Vec::new();
             for scope in scopes.iter().rev() {
-                of_address.push(Place {
+                of_address.push(SourceLocation {
                     function: names.of(of_entries.header.offset + scope.entry)?,
                     file: lines.file(file),
                     line,
@@ -222,7 +223,7 @@ impl<'e> Dwarf<'e> {
                 (file, line) = (scope.call_file, scope.call_line);
             }
             if scopes.is_empty() && file.is_some() {
-                of_address.push(Place {
+                of_address.push(SourceLocation {
                     function: None,
                     file: lines.file(file),
                     line,
@@ -254,7 +255,7 @@ impl<'e> Dwarf<'e> {
     }
 }
 
-/// Which of `addresses`, which ascend, lie in `range`.
+/// Returns the indices of those `addresses`, which ascend, that lie in `range`.
 fn within(addresses: &[u64], range: Range<u64>) -> Range<usize> {
     let start = addresses.partition_point(|&address| address < range.start);
     let length = addresses[start..].partition_point(|&address| address < range.end);

@@ -28,7 +28,7 @@ pub(super) struct Names<'d, 'e> {
     tables: Vec<((bool, u64), Arc<Abbreviations>)>,
 }
 
-/// Where to look next.
+/// The next place to look.
 enum Next {
     Name(Text),
     Entry { supplementary: bool, offset: u64 },
@@ -90,7 +90,7 @@ impl<'d, 'e> Names<'d, 'e> {
         Ok(None)
     }
 
-    /// What the entry at `offset` says.
+    /// Reads the entry at `offset`.
     fn entry(
         &mut self,
         dwarf: &Dwarf<'_>,
@@ -126,7 +126,8 @@ impl<'d, 'e> Names<'d, 'e> {
                         _ => {}
                     }
                 }
-                // The declaration that it refers to may have the name for the linker, which says more than its own.
+                // The declaration that it refers to may have the name for the linker, which says
+                // more than its own.
                 Ok(match (linkage, next, own) {
                     (Some(name), ..) => Next::Name(name),
                     (None, next @ Next::Entry { .. }, _) => next,

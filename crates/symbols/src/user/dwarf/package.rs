@@ -1,4 +1,5 @@
-//! Packages (`.dwp`): the `.dwo` files of a program in one file, found by the numbers of their units.
+//! Packages (`.dwp`): the `.dwo` files of a program in one file, found by the numbers of their
+//! units.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +11,8 @@ use crate::user::image::Image;
 
 /// An index has some dozen bytes a unit.
 const MAX_INDEX: u64 = 64 << 20;
-/// What looking up a unit costs at most, as an index may be made so that this takes long: so the clock is looked at often.
+/// The most that looking up a unit costs, as an index may be made so that this takes long: so the
+/// clock is looked at often.
 const LOOKUP: u64 = 1 << 13;
 
 /// A package, opened.
@@ -30,7 +32,8 @@ pub(super) struct Parts {
 }
 
 impl Package {
-    /// The package of the program at `path`, or of the program whose debug file that is; `None` if there is none.
+    /// The package of the program at `path`, or of the program whose debug file that is; `None` if
+    /// there is none.
     pub(super) fn beside(path: &Path) -> Option<Self> {
         let program = match path.extension() {
             Some(ending) if ending == "debug" => path.with_extension(""),
@@ -44,7 +47,7 @@ impl Package {
         Some(Self { image, index })
     }
 
-    /// Where the unit with this number is; `None` if the package does not have it.
+    /// Returns the parts of the unit with this number; `None` if the package does not have it.
     pub(super) fn find(&self, id: u64, budget: &Budget) -> Result<Option<Parts>, Problem> {
         budget.spend(LOOKUP)?;
         let index = DebugCuIndex::new(&self.index, LittleEndian).index()?;

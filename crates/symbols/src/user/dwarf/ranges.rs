@@ -83,7 +83,8 @@ impl Sections<'_> {
                     (start, start.saturating_add(length))
                 }
             };
-            // Code that the linker left out has ranges that end where they begin, or near the end of all addresses.
+            // Code that the linker left out has ranges that end where they begin, or near the end
+            // of all addresses.
             if start < end {
                 tell(start..end)?;
             }
@@ -95,7 +96,7 @@ impl Sections<'_> {
 /// An entry of a list of ranges.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    /// What offsets are relative to from here on.
+    /// The base of the offsets that follow.
     Base(Address),
     Offsets(u64, u64),
     Addresses(Address, Address),

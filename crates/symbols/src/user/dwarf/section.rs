@@ -21,7 +21,7 @@ const MAX_COMPRESSED: u64 = 512 << 20;
 const MAX_STRING: u64 = 4096;
 
 #[derive(Debug)]
-enum Place {
+enum Contents {
     Absent,
     File { offset: u64, size: u64 },
     Memory(Vec<u8>),
@@ -31,7 +31,7 @@ enum Place {
 #[derive(Debug)]
 pub(super) struct Section<'e> {
     pub(super) elf: &'e Elf,
-    place: Place,
+    contents: Contents,
     /// The block read last, and its place in the section.
     block: RefCell<(u64, Vec<u8>)>,
 }
@@ -40,19 +40,19 @@ impl<'e> Section<'e> {
     /// The section of that name; an absent one is empty.
     pub(super) fn open(elf: &'e Elf, name: &str) -> Result<Self, Problem> {
         let header = elf.section_header(name).filter(|header| header.has_data());
-        let place = match header {
-            None => Place::Absent,
+        let contents = match header {
+            None => Contents::Absent,
             Some(header) if header.is_compressed() => {
-                Place::Memory(elf.section_data(header, MAX_COMPRESSED)?)
+                Contents::Memory(elf.section_data(header, MAX_COMPRESSED)?)
             }
-            Some(header) => Place::File {
+            Some(header) => Contents::File {
                 offset: header.offset,
                 size: header.size,
             },
         };
         Ok(Self {
             elf,
-            place,
+            contents,
             block: RefCell::new((0, Vec::new())),
         })
     }
@@ -65,13 +65,13 @@ impl<'e> Section<'e> {
         if start > end || end > self.size() {
             return Err(Problem::Inconsistent("a part beyond the end of a section"));
         }
-        match &mut self.place {
-            Place::Absent => {}
-            Place::File { offset, size } => {
+        match &mut self.contents {
+            Contents::Absent => {}
+            Contents::File { offset, size } => {
                 *offset = offset.saturating_add(start);
                 *size = end - start;
             }
-            Place::Memory(bytes) => {
+            Contents::Memory(bytes) => {
                 bytes.truncate(end as usize);
                 bytes.drain(..start as usize);
             }
@@ -80,10 +80,10 @@ impl<'e> Section<'e> {
     }
 
     pub(super) fn size(&self) -> u64 {
-        match &self.place {
-            Place::Absent => 0,
-            Place::File { size, .. } => *size,
-            Place::Memory(bytes) => bytes.len() as u64,
+        match &self.contents {
+            Contents::Absent => 0,
+            Contents::File { size, .. } => *size,
+            Contents::Memory(bytes) => bytes.len() as u64,
         }
     }
 
@@ -92,10 +92,10 @@ impl<'e> Section<'e> {
         const BEYOND: Problem = Problem::Inconsistent("an offset beyond the end of a section");
         let end = offset.checked_add(length).filter(|&end| end <= self.size());
         let end = end.ok_or(BEYOND)?;
-        match &self.place {
-            Place::Absent => Ok(Cow::Borrowed(&[])),
-            Place::Memory(bytes) => Ok(Cow::Borrowed(&bytes[offset as usize..end as usize])),
-            Place::File {
+        match &self.contents {
+            Contents::Absent => Ok(Cow::Borrowed(&[])),
+            Contents::Memory(bytes) => Ok(Cow::Borrowed(&bytes[offset as usize..end as usize])),
+            Contents::File {
                 offset: start,
                 size,
             } => {
@@ -115,8 +115,9 @@ impl<'e> Section<'e> {
         }
     }
 
-    /// Parses what begins at `offset`, of which it is not known how long it is: `parse` is given the lower number of bytes of
-    /// `lengths`, and more, up to the higher one, as long as it says that there are too few.
+    /// Parses what begins at `offset`, of which it is not known how long it is: `parse` is given
+    /// the lower number of bytes of `lengths`, and more, up to the higher one, as long as it says
+    /// that there are too few.
     pub(super) fn parse<T>(
         &self,
         offset: u64,

@@ -1,5 +1,5 @@
-//! Units of which the larger part is in another file: one of its own (`.dwo`), as the compiler left it, or the package of
-//! the program (`.dwp`).
+//! Units of which the larger part is in another file: one of its own (`.dwo`), as the compiler left
+//! it, or the package of the program (`.dwp`).
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::budget::{Budget, Problem};
 use super::package::{Package, Parts};
 use super::section::Section;
 use super::unit::{self, Text, Unit};
-use super::{Dwarf, Place, Sections};
+use super::{Dwarf, Sections, SourceLocation};
 use crate::user::image::Image;
 
 const MISSING: Problem =
@@ -24,7 +24,7 @@ impl<'e> Dwarf<'e> {
         name: &Text,
         addresses: &[u64],
         budget: &Budget,
-    ) -> Result<Vec<Vec<Place>>, Problem> {
+    ) -> Result<Vec<Vec<SourceLocation>>, Problem> {
         let package = self.package.get_or_init(|| Package::beside(&self.path));
         let packed = package.as_ref().zip(unit.header.split_id);
         if let Some((package, id)) = packed

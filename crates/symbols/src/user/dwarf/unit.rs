@@ -17,10 +17,10 @@ const MAX_UNITS: usize = 1 << 20;
 const FIRST_ENTRY: Range<u64> = 512..64 << 10;
 const FIRST_ABBREVIATION: Range<u64> = 1 << 10..16 << 20;
 
-/// What a unit's header says.
+/// The header of a unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
-    /// Where it begins in its section.
+    /// Its offset in its section.
     pub(super) offset: u64,
     /// Bytes up to the next one.
     pub(super) size: u64,
@@ -28,9 +28,9 @@ pub(super) struct Header {
     pub(super) header_size: u64,
     pub(super) encoding: Encoding,
     pub(super) abbreviations: u64,
-    /// Whether code may belong to it.
+    /// Set if code may belong to it.
     pub(super) has_code: bool,
-    /// What tells the two parts of a unit that is split over two files.
+    /// The id that joins the two parts of a unit that is split over two files.
     pub(super) split_id: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Address {
     Index(u64),
 }
 
-/// What addresses an entry takes, as its attributes say.
+/// The addresses of an entry, from its attributes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extent {
     pub(super) low: Option<Address>,
@@ -60,7 +60,7 @@ pub(super) struct Extent {
     pub(super) ranges: Option<Ranges>,
 }
 
-/// Where a list of ranges is.
+/// The place of a list of ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ranges {
     Offset(u64),
@@ -145,7 +145,7 @@ impl Header {
         })
     }
 
-    /// Whether it holds the entry at this place of the section.
+    /// Returns whether it holds the entry at this offset of the section.
     pub(super) fn holds(&self, offset: u64) -> bool {
         offset >= self.offset + self.header_size && offset < self.offset + self.size
     }

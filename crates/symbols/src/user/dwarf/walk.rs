@@ -1,4 +1,4 @@
-//! Which functions of a unit are at addresses.
+//! The functions of a unit that are at given addresses.
 
 use std::ops::Range;
 
@@ -24,12 +24,12 @@ pub(super) struct Scope {
     /// Its entry, from the beginning of the unit.
     pub(super) entry: u64,
     depth: isize,
-    /// Where it was called, if it is inlined.
+    /// The file that it was called from, if it is inlined.
     pub(super) call_file: Option<u64>,
     pub(super) call_line: u32,
 }
 
-/// What the attributes of a function's entry say.
+/// The attributes of a function's entry.
 #[derive(Default)]
 struct Attributes {
     extent: Extent,

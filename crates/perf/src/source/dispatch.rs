@@ -1,4 +1,4 @@
-//! What becomes of each record of the rings.
+//! The dispatch of each record of the rings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use ferretto_unwind::{Machine, Process as Unwound, Registers};
 use rustc_hash::FxHashMap;
 
-use super::aside::Aside;
 use super::lookup::Lookup;
 use super::names::Names;
 use super::off_cpu::Absences;
+use super::pending_exec::PendingExec;
 use crate::config::{Callstacks, Plan, UserFrames};
 use crate::filter::{CommandLine, Filter};
 use crate::output::{Content, Sample, SkipReason, Task};
@@ -22,9 +22,9 @@ use crate::unwinding::{self, Job, RawSample, Unwinders};
 /// In samples of a task that has no number any more.
 const NO_PROCESS: u32 = u32::MAX;
 
-/// Decides what becomes of each record, and remembers what it has to.
+/// Dispatches each record by its kind and process, with the state that needs.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct RecordDispatch {
     pub(super) source: Arc<unwinding::Source>,
     callstacks: Callstacks,
     max_enqueued_bytes: u64,
@@ -33,12 +33,12 @@ pub(super) struct Intake {
     pub(super) processes: ProcessTable,
     /// When processes became other programs, while there may be samples from before.
     execs: [FxHashMap<u32, u64>; 2],
-    /// What is known of processes that are gone.
+    /// The histories of processes, also of those that are gone.
     histories: Histories,
-    aside: Aside,
+    pending: PendingExec,
     /// Rounds so far.
     round: u64,
-    /// What the timebase had counted at the sample before, by CPU.
+    /// The count of the timebase at the sample before, by CPU.
     counted: FxHashMap<u32, u64>,
     pub(super) absences: Option<Absences>,
     /// Samples of the timebase, and how often it has happened.
@@ -49,18 +49,18 @@ pub(super) struct Intake {
     pub(super) done: Vec<Sample>,
     /// CPUs that lost records, and how many.
     pub(super) lost: Vec<(u32, u64)>,
-    /// Whether any were lost, or too many waited.
+    /// Set if any were lost, or too many waited.
     pub(super) has_lost: bool,
 }
 
-/// What a record is handled with.
+/// The other parts of the source that records are dispatched to.
 pub(super) struct Helpers<'a> {
     pub(super) unwinders: &'a mut Unwinders,
     pub(super) lookup: &'a mut Lookup,
     pub(super) now: Instant,
 }
 
-impl Intake {
+impl RecordDispatch {
     pub(super) fn new(
         source: Arc<unwinding::Source>,
         plan: &Plan,
@@ -76,7 +76,7 @@ impl Intake {
             processes: ProcessTable::default(),
             execs: Default::default(),
             histories: Histories::default(),
-            aside: Aside::default(),
+            pending: PendingExec::default(),
             round: 0,
             counted: FxHashMap::default(),
             absences: is_off_cpu.then(Absences::default),
@@ -157,7 +157,8 @@ impl Intake {
         }
     }
 
-    /// Code has been mapped. Whoever unwinds the process is told: it may be gone before its maps can be read again.
+    /// Code has been mapped. Whoever unwinds the process is told: it may be gone before its maps
+    /// can be read again.
     fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>, unwinders: &mut Unwinders) {
         let process = self.processes.get(pid);
         let is_unwound = mapped.inode != 0
@@ -173,8 +174,8 @@ impl Intake {
     /// Every ring has been read.
     pub(super) fn end_of_round(&mut self, unwinders: &mut Unwinders) {
         self.round += 1;
-        let waited = self.aside.end_of_round();
-        self.settle(waited, unwinders);
+        let waited = self.pending.end_of_round();
+        self.unwind_pending(waited, unwinders);
         self.histories.end_of_round();
         self.execs.swap(0, 1);
         self.execs[0].clear();
@@ -226,21 +227,21 @@ impl Intake {
         self.finish(sample, content);
     }
 
-    /// Has everything that waits unwound: all rings have been read.
-    pub(super) fn settle_all(&mut self, unwinders: &mut Unwinders) {
-        let waited = self.aside.all();
-        self.settle(waited, unwinders);
+    /// Has all pending samples unwound. All rings have been read by now.
+    pub(super) fn unwind_all_pending(&mut self, unwinders: &mut Unwinders) {
+        let waited = self.pending.all();
+        self.unwind_pending(waited, unwinders);
     }
 
-    /// Drops everything that waits.
+    /// Drops all pending samples.
     pub(super) fn purge(&mut self, unwinders: &Unwinders) {
-        for raw in self.aside.all() {
+        for raw in self.pending.all() {
             unwinders.stacks.give_back(raw.stack);
         }
     }
 
-    /// It is known by now what program each of these samples is of.
-    fn settle(&mut self, waited: Vec<RawSample>, unwinders: &mut Unwinders) {
+    /// Has samples unwound that are no longer pending: their programs are known by now.
+    fn unwind_pending(&mut self, waited: Vec<RawSample>, unwinders: &mut Unwinders) {
         // By process and the time at which its program began.
         let mut gone: FxHashMap<(u32, u64), Vec<RawSample>> = FxHashMap::default();
         for raw in waited {
@@ -262,12 +263,12 @@ impl Intake {
             }
         }
         for ((pid, _), raws) in gone {
-            self.settle_gone(pid, raws, unwinders);
+            self.unwind_gone(pid, raws, unwinders);
         }
     }
 
     /// Has samples unwound of a program that can no longer be looked at, all of the same.
-    fn settle_gone(&mut self, pid: u32, raws: Vec<RawSample>, unwinders: &mut Unwinders) {
+    fn unwind_gone(&mut self, pid: u32, raws: Vec<RawSample>, unwinders: &mut Unwinders) {
         let time = raws.first().map_or(0, |raw| raw.sample.time);
         let code = self.histories.code_at(pid, time).unwrap_or_default();
         let program = code.iter().find(|map| map.inode != 0);
@@ -323,7 +324,7 @@ impl Intake {
         self.done.push(done);
     }
 
-    /// What is told of a sample whatever becomes of it.
+    /// Returns the sample with what is known of it whatever its content.
     fn told(&mut self, sample: &record::Sample<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);
@@ -375,12 +376,12 @@ impl Intake {
         if !may_be_earlier {
             return self.hand_over(Box::new(raw), helpers.unwinders);
         }
-        if let Err(raw) = self.aside.put(raw) {
+        if let Err(raw) = self.pending.put(raw) {
             self.skip(*raw, SkipReason::UnwindEnqueue, helpers.unwinders);
         }
     }
 
-    /// Where the process of this sample stands; decided now if it is its first.
+    /// Returns the stage of this sample's process; decides it now if the sample is its first.
     fn decide(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) -> Process {
         if let Some(process) = self.processes.get(sample.pid) {
             return *process;
@@ -454,7 +455,7 @@ impl Intake {
         (stage, identity)
     }
 
-    /// Whether what a program would have is missing in a sample that should have it.
+    /// Returns whether a sample that should have the state of a program lacks it.
     fn lacks_user_state(&self, sample: &record::Sample<'_>) -> bool {
         match self.callstacks.user {
             UserFrames::Dwarf | UserFrames::FramePointer => sample.registers.is_none(),

@@ -1,10 +1,10 @@
-//! How much memory may be taken for what was found out about files.
+//! The memory budget of what was found out about files.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of what is known about files that may be in memory at a time, and those that are.
-pub(crate) struct Room {
+/// The bytes that tables of files may take together, and those that they take.
+pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
     /// Counts uses, so that what was used last can be told.
@@ -13,16 +13,16 @@ pub(crate) struct Room {
     make_room: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
 }
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for MemoryBudget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Room")
+        f.debug_struct("MemoryBudget")
             .field("used", &self.used)
             .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
 }
 
-impl Room {
+impl MemoryBudget {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicUsize::new(0),
@@ -42,7 +42,7 @@ impl Room {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether what nobody uses should make room for others.
+    /// Returns whether entries that nobody uses should make room for others.
     pub(crate) fn is_scarce(&self) -> bool {
         self.used() > self.limit / 2
     }

@@ -1,20 +1,21 @@
-//! Samples of which it is not known yet what program they are of.
+//! Samples that wait until it is known which program they are of.
 //!
-//! A process that is new may have executed a program between the sample and now, and the record of that may be in the ring
-//! of another CPU. So its samples wait until every ring has been read once more.
+//! A process that is new may have executed a program between the sample and now, and the record of
+//! that may be in the ring of another CPU. So its samples wait until every ring has been read once
+//! more.
 
 use crate::unwinding::RawSample;
 
 /// The most samples that wait.
 const MAX_WAITING: usize = 1024;
 
-/// The samples, those of this round and those of the round before.
+/// The waiting samples: those of this round and those of the round before.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct PendingExec {
     rounds: [Vec<RawSample>; 2],
 }
 
-impl Aside {
+impl PendingExec {
     /// Keeps a sample, or gives it back if too many are waiting.
     pub(super) fn put(&mut self, raw: RawSample) -> Result<(), Box<RawSample>> {
         if self.rounds.iter().map(Vec::len).sum::<usize>() >= MAX_WAITING {
@@ -24,13 +25,14 @@ impl Aside {
         Ok(())
     }
 
-    /// Every ring has been read: those that have waited long enough.
+    /// Ends a round, in which every ring has been read. Returns the samples that have waited long
+    /// enough.
     pub(super) fn end_of_round(&mut self) -> Vec<RawSample> {
         self.rounds.swap(0, 1);
         std::mem::take(&mut self.rounds[0])
     }
 
-    /// All of them.
+    /// Takes all samples.
     pub(super) fn all(&mut self) -> Vec<RawSample> {
         let mut all = self.end_of_round();
         all.append(&mut self.rounds[1]);

@@ -1,9 +1,11 @@
-//! Where the kernel's chain of frame pointers meets the frames that were found.
+//! The splice of a callstack: the point at which the kernel's chain of frame pointers meets the
+//! frames that were found.
 //!
-//! Both begin at the sampled program counter, and the kernel's addresses are return addresses as ours are. The chain
-//! leaves out functions that keep no frame pointer. So we go along both from the innermost frame: each of our addresses that is
-//! the chain's next is the same frame. (Looking for the last address in the chain would not do, as in a recursion all are
-//! equal.) The chain may continue our frames if it has one of the outermost few; what comes after that in the chain is
+//! Both begin at the sampled program counter, and the kernel's addresses are return addresses as
+//! ours are. The chain leaves out functions that keep no frame pointer. So we go along both from
+//! the innermost frame: each of our addresses that is the chain's next is the same frame. (Looking
+//! for the last address in the chain would not do, as in a recursion all are equal.) The chain may
+//! continue our frames if it has one of the outermost few; what comes after that in the chain is
 //! what we have not found.
 
 /// The same frame must be among this many outermost ones that were found.
@@ -12,10 +14,10 @@ const NEAR: usize = 4;
 /// A chain that continues frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest<'c> {
-    /// What is not found yet, from the inside.
+    /// The addresses that were not found yet, from the inside.
     pub(super) addresses: &'c [u64],
-    /// Both have a return address in common. Without that the chain may be of code that keeps no frame pointers, and lead
-    /// anywhere.
+    /// Both have a return address in common. Without that the chain may be of code that keeps no
+    /// frame pointers, and lead anywhere.
     pub(super) is_sure: bool,
 }
 
@@ -25,7 +27,8 @@ pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<Rest<'c>> {
     let mut matches = 0;
     let mut last_match = None;
     for (index, address) in found.iter().enumerate() {
-        // The chain may hold one that we have not, as after a function that has not set up its frame.
+        // The chain may hold one that we have not, as after a function that has not set up its
+        // frame.
         let skipped = [0, 1]
             .into_iter()
             .find(|skip| chain.get(next + skip) == Some(address));
@@ -41,7 +44,7 @@ pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<Rest<'c>> {
     (near && (is_sure || found.len() == 1)).then_some(Rest { addresses, is_sure })
 }
 
-/// Whether all of `part` are in `whole`, in that order.
+/// Returns whether all of `part` are in `whole`, in that order.
 pub(super) fn is_within(mut part: impl Iterator<Item = u64>, whole: &[u64]) -> bool {
     let mut whole = whole.iter();
     part.all(|address| whole.any(|&other| other == address))
