@@ -13,6 +13,7 @@ const UNDONE: &[&str] = &[
     "crates/capi",
     "crates/cli",
     "crates/client",
+    "crates/engine",
     "crates/ferretto",
     "crates/format",
     "crates/probes",

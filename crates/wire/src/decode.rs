@@ -230,7 +230,8 @@ impl<'a> Fields<'a> {
             .find(|field| field.number == number)
     }
 
-    /// Reads a field whose tag has two bytes at most; `None` if there is no such field, whatever else is there.
+    /// Reads a field whose tag has two bytes at most; `None` if there is no such field, whatever
+    /// else is there.
     #[inline]
     fn usual_field(&mut self) -> Option<Field<'a>> {
         let (tag, rest) = match *self.rest {

@@ -21,13 +21,13 @@ pub(super) struct Account {
 /// A user had more than it may.
 #[derive(Debug)]
 pub(super) struct Overdraft {
-    /// How long it has to pause, in nanoseconds.
+    /// The time that it has to pause, in nanoseconds.
     pub(super) pause: u64,
     /// Set if something is to be done about it besides.
     pub(super) stage: Option<Stage>,
 }
 
-/// How far an excess has come.
+/// The stage of an excess.
 #[derive(Debug)]
 pub(super) enum Stage {
     Begins,

@@ -1,10 +1,13 @@
-//! The order in which clients are served: users take turns, and so do the connections of each, by the work they cause.
+//! The order in which clients are served: users take turns, and so do the connections of each, by
+//! the work they cause.
 //!
-//! Work is measured in nanoseconds. Whoever had the least of it is served next, and one for whom there was nothing to do
-//! begins where the others are, so that nobody saves up. So all that the clients of one user cause delays
-//! another's by the piece of work under way, however many they are.
+//! Work is measured in nanoseconds. Whoever had the least of it is served next, and one for whom
+//! there was nothing to do begins where the others are, so that nobody saves up. So all that the
+//! clients of one user cause delays another's by the piece of work under way, however many they
+//! are.
 //!
-//! A user may also have an allowance ([`CpuAllowance`]): whoever exceeds it is not served for a while.
+//! A user may also have an allowance ([`CpuAllowance`]): whoever exceeds it is not served for a
+//! while.
 
 mod account;
 mod line;
@@ -88,8 +91,8 @@ impl Schedule {
         self.waiting
     }
 
-    /// Takes the next connection, of which [`served`](Self::served) must tell what became, and how many bytes to read
-    /// from it. It may be gone.
+    /// Takes the next connection, of which [`served`](Self::served) must tell what became, and how
+    /// many bytes to read from it. It may be gone.
     pub(crate) fn next(&mut self) -> Option<(Origin, ClientId, usize)> {
         while let Some(origin) = self.line.take() {
             let Some(user) = self.users.get_mut(&origin) else {
@@ -109,8 +112,8 @@ impl Schedule {
         None
     }
 
-    /// Counts what serving a connection took. `turn` is that of the connection, unless it is gone; `more` says that it
-    /// has more to do.
+    /// Counts what serving a connection took. `turn` is that of the connection, unless it is gone;
+    /// `more` says that it has more to do.
     pub(crate) fn served(
         &mut self,
         (origin, id): (Origin, ClientId),
@@ -149,9 +152,9 @@ impl Schedule {
         self.unsettled
     }
 
-    /// Takes what users had off what they may have. `cpu` is the CPU time since the last call, which is less
-    /// than the time that was counted if other programs ran meanwhile, and more if there was work besides. Returns how
-    /// much of it was nobody's. `now` is `CLOCK_MONOTONIC`.
+    /// Takes what users had off what they may have. `cpu` is the CPU time since the last call,
+    /// which is less than the time that was counted if other programs ran meanwhile, and more if
+    /// there was work besides. Returns how much of it was nobody's. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut tell: impl FnMut(Excess)) -> u64 {
         let counted = std::mem::take(&mut self.unsettled);
         // What goes on between pieces of work is no more than these.

@@ -17,7 +17,7 @@ struct World {
     now: u64,
     /// Of each connection: its user, its place, how long a piece of its work takes.
     clients: Vec<(Origin, Turn, u64)>,
-    /// What was done for each.
+    /// The work done for each.
     had: Vec<u64>,
     told: Vec<Excess>,
 }
