@@ -18,7 +18,6 @@ const UNDONE: &[&str] = &[
     "crates/format",
     "crates/probes",
     "crates/protovm",
-    "crates/service",
     "crates/shm",
     "crates/text",
     "crates/trace",

@@ -19,8 +19,8 @@ pub struct Clocks {
     pub realtime: u64,
     /// `CLOCK_REALTIME_COARSE`.
     pub realtime_coarse: u64,
-    /// Time stamp counter of the CPU, in cycles of unknown length; `None` where there is none (all but
-    /// x86-64).
+    /// Time stamp counter of the CPU, in cycles of unknown length; `None` where there is none (all
+    /// but x86-64).
     pub tsc: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the service asks the outside world to do.
+//! Commands: the service asks the outside world to carry them out.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,13 +14,15 @@ use crate::priority::Priority;
 pub struct Waiting {
     /// The session.
     pub session: u64,
-    /// What they have not confirmed: that they have stopped, or that all they held is committed.
+    /// True if they have not confirmed that they have stopped; false if it is that all they held is
+    /// committed.
     pub stop: bool,
     /// Names of producer and data source, as they gave them; the first 32.
     pub sources: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// An output of [`Service::poll_command`](crate::Service::poll_command), to be carried out in order.
+/// An output of [`Service::poll_command`](crate::Service::poll_command), to be carried out in
+/// order.
 ///
 /// Commands that name a client which is already gone are dropped by the driver.
 #[derive(Debug)]
@@ -52,9 +54,9 @@ pub enum Command {
         reply: Option<consumer::Reply>,
         /// The request stays open: more replies to it may follow.
         has_more: bool,
-        /// The service waits for [`Event::ConsumerDrained`](crate::Event::ConsumerDrained) before it
-        /// continues with this consumer: send it once the outbound queue is below its low-water mark
-        /// (at once, if it already is).
+        /// The service waits for [`Event::ConsumerDrained`](crate::Event::ConsumerDrained) before
+        /// it continues with this consumer: send it once the outbound queue is below its low-water
+        /// mark (at once, if it already is).
         wants_drained: bool,
     },
     /// Answer a relay's request, at once: it measures how long that takes.
@@ -66,13 +68,13 @@ pub enum Command {
         /// The result.
         reply: relay::Reply,
     },
-    /// Let the thread the service runs on have this priority, or its own again. If the kernel refuses it
-    /// keeps what it had.
+    /// Let the thread the service runs on have this priority, or its own again. If the kernel
+    /// refuses it keeps what it had.
     SetPriority {
         /// The highest any session asks for; `None` if none does.
         priority: Option<Priority>,
-        /// Who waits for an answer (`PrioritySet` or `PriorityRefused`); without one, a refusal is for the
-        /// log.
+        /// The consumer that waits for an answer (`PrioritySet` or `PriorityRefused`); without one,
+        /// a refusal is for the log.
         client: Option<ClientId>,
     },
     /// Make a shared memory buffer of `size` bytes, all zero, for a producer. Answered with
@@ -83,8 +85,8 @@ pub enum Command {
         /// Bytes; at most 32 MiB and a multiple of the page size in use.
         size: usize,
     },
-    /// Check and map the shared memory a producer brought. To be refused with
-    /// `SharedMemoryFailed`: a file that can still be resized, is empty, or cannot be mapped writable.
+    /// Check and map the shared memory a producer brought. To be refused with `SharedMemoryFailed`:
+    /// a file that can still be resized, is empty, or cannot be mapped writable.
     AdoptSharedMemory {
         /// The producer.
         client: ClientId,
@@ -96,7 +98,7 @@ pub enum Command {
     OpenFile {
         /// Name of the file in later commands.
         file: FileId,
-        /// Where.
+        /// Its place.
         place: FilePlace,
     },
     /// Use this descriptor as the file, at its current offset. Not answered.
@@ -106,34 +108,34 @@ pub enum Command {
         /// The descriptor, may be a pipe.
         fd: PassedFd,
     },
-    /// Copy all that was written to the open file `from` so far, from its beginning and whoever wrote
-    /// it, into this descriptor at its current offset, and use that as the file `file` from then on.
-    /// Answered with `FileWritten` once all is copied, or with `FileFailed` if `from` cannot be read
-    /// again (a pipe, a descriptor for writing only) or `fd` not be written.
+    /// Copy all that was written to the open file `from` so far, from its beginning and whoever
+    /// wrote it, into this descriptor at its current offset, and use that as the file `file` from
+    /// then on. Answered with `FileWritten` once all is copied, or with `FileFailed` if `from`
+    /// cannot be read again (a pipe, a descriptor for writing only) or `fd` not be written.
     CopyFile {
-        /// What is copied.
+        /// The file that is copied.
         from: FileId,
         /// Name of the copy in later commands.
         file: FileId,
-        /// Where it is copied to.
+        /// The descriptor it is copied into.
         fd: PassedFd,
     },
-    /// Append `bytes` to the file. Answered with `FileWritten` once all of them are written, or with
-    /// `FileFailed`. At most one write to each file is under way at a time.
+    /// Append `bytes` to the file. Answered with `FileWritten` once all of them are written, or
+    /// with `FileFailed`. At most one write to each file is under way at a time.
     WriteFile {
-        /// Which.
+        /// The file.
         file: FileId,
-        /// What; whole packets, each with its `Trace.packet` preamble.
+        /// Whole packets, each with its `Trace.packet` preamble.
         bytes: Vec<u8>,
     },
     /// Write the file's data to the medium (`fdatasync`). Not answered.
     SyncFile {
-        /// Which.
+        /// The file.
         file: FileId,
     },
     /// Synchronise and close the file. Not answered.
     CloseFile {
-        /// Which.
+        /// The file.
         file: FileId,
     },
     /// Tell the operator that a session cannot end yet. Of no use to who has none.
@@ -153,14 +155,16 @@ pub enum Command {
     },
 }
 
-/// Where a file is to be created, and for whom.
+/// The place where a file is to be created, and its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlace {
-    /// The folder that the file must really be below, whatever links others have put there; `None` if any place will do.
+    /// The folder that the file must really be below, whatever links others have put there; `None`
+    /// if any place will do.
     pub folder: Option<PathBuf>,
     /// Its path: from `folder` on if there is one, and absolute if not. Each part is a name.
     pub path: PathBuf,
-    /// The user whom it is to belong to, if the service may give it away; `None` for that of the service.
+    /// The user whom it is to belong to, if the service may give it away; `None` for that of the
+    /// service.
     pub owner: Option<u32>,
 }
 
@@ -173,7 +177,8 @@ impl Commands {
         self.0.push_back(command);
     }
 
-    /// Answers a producer's request with its only reply; `None` rejects it. A client that asked for none gets none.
+    /// Answers a producer's request with its only reply; `None` rejects it. A client that asked for
+    /// none gets none.
     pub(crate) fn reply_to_producer(
         &mut self,
         client: ClientId,

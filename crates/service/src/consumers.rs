@@ -40,7 +40,7 @@ impl Consumers {
         self.table.get_mut(&client)
     }
 
-    /// The same, to be looked at.
+    /// Returns a consumer to be looked at, unless it is gone.
     pub(crate) fn get(&self, client: ClientId) -> Option<&Consumer> {
         self.table.get(&client)
     }
@@ -66,8 +66,8 @@ impl Consumers {
         all.find_map(|(client, consumer)| Some((*client, consumer.take_opening_of_file(file)?)))
     }
 
-    /// Answers a request with its only, or last, reply; `None` rejects it. The driver drops what is for a client that is
-    /// gone.
+    /// Answers a request with its only, or last, reply; `None` rejects it. The driver drops what is
+    /// for a client that is gone.
     pub(crate) fn reply(
         &mut self,
         commands: &mut Commands,
@@ -107,14 +107,16 @@ impl Consumers {
         self.reply(commands, client, request_id, reply);
     }
 
-    /// Returns the consumer of a session, if it has one, for something to be noted that an observer may have to be told.
+    /// Returns the consumer of a session, if it has one, for something to be noted that an observer
+    /// may have to be told.
     pub(crate) fn observer(&mut self, client: Option<ClientId>) -> Option<&mut Consumer> {
         let client = client?;
         self.observed = true;
         self.existing(client)
     }
 
-    /// Takes note that a consumer reads: it may have to be told something. Returns false if it is gone.
+    /// Takes note that a consumer reads: it may have to be told something. Returns false if it is
+    /// gone.
     pub(crate) fn drained(&mut self, client: ClientId) -> bool {
         let consumer = self.if_connected(client).map(Consumer::drained);
         self.observed |= consumer.is_some();

@@ -16,7 +16,8 @@ use crate::relay::Relays;
 use crate::rng::Rng;
 use crate::timers::{TimeBase, Timer, TimerKey, Timers};
 
-/// The surroundings of sessions: time, ids, clients, buffers, and the way out. Each part keeps its state to itself.
+/// The surroundings of sessions: time, ids, clients, buffers, and the way out. Each part keeps its
+/// state to itself.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) options: ServiceOptions,

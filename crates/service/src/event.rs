@@ -1,4 +1,4 @@
-//! What the outside world tells the service.
+//! Events: the outside world tells them to the service.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct ClientId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
-/// What the transport vouches for about the process at the other end of a connection.
+/// Facts that the transport vouches for about the process at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Peer {
     /// User id (`SO_PEERCRED`, or as told by a relay).
@@ -27,7 +27,7 @@ pub struct Peer {
     /// Name of that machine, empty if unknown. For machine 0 the service uses
     /// [`ServiceOptions::machine_name`](crate::ServiceOptions::machine_name) if this is empty.
     pub machine_name: String,
-    /// Whether descriptors can be passed over this connection, that is whether it is a Unix socket.
+    /// True if descriptors can be passed over this connection, that is if it is a Unix socket.
     /// Without, chunks travel inside CommitData and no shared memory is ever created.
     pub can_share_memory: bool,
 }
@@ -43,21 +43,21 @@ pub enum Event {
     ProducerConnected {
         /// The new connection.
         client: ClientId,
-        /// Who is there.
+        /// The client's process.
         peer: Peer,
     },
     /// A client connected to the consumer socket.
     ConsumerConnected {
         /// The new connection.
         client: ClientId,
-        /// Who is there.
+        /// The client's process.
         peer: Peer,
     },
     /// A producer invoked a method.
     ProducerRequest {
         /// The connection.
         client: ClientId,
-        /// Where to reply.
+        /// The request to reply to.
         request_id: Option<u64>,
         /// Method and arguments.
         request: producer::Request,
@@ -68,22 +68,22 @@ pub enum Event {
     ConsumerRequest {
         /// The connection.
         client: ClientId,
-        /// Where to reply.
+        /// The request to reply to.
         request_id: Option<u64>,
         /// Method and arguments.
         request: consumer::Request,
         /// The descriptor that came with the frame. If the method takes none it is closed.
         fd: Option<PassedFd>,
     },
-    /// A relay invoked a method, on a connection announced by `ProducerConnected`. It speaks for the
-    /// machine that peer is on.
+    /// A relay invoked a method, on a connection announced by `ProducerConnected`. It speaks for
+    /// the machine that peer is on.
     ///
-    /// For the clocks of both machines to be compared well, the clocks given with this event should be
-    /// read right after the request was received, and its reply sent at once.
+    /// For the clocks of both machines to be compared well, the clocks given with this event should
+    /// be read right after the request was received, and its reply sent at once.
     RelayRequest {
         /// The connection.
         client: ClientId,
-        /// Where to reply.
+        /// The request to reply to.
         request_id: Option<u64>,
         /// Method and arguments.
         request: relay::Request,
@@ -108,7 +108,8 @@ pub enum Event {
         /// The producer it was for.
         client: ClientId,
     },
-    /// Answer to [`Command::SetPriority`](crate::Command::SetPriority): the thread has the priority.
+    /// Answer to [`Command::SetPriority`](crate::Command::SetPriority): the thread has the
+    /// priority.
     PrioritySet {
         /// The consumer it is for.
         client: ClientId,
@@ -120,7 +121,7 @@ pub enum Event {
         /// The reason, for people.
         error: String,
     },
-    /// What was queued for this consumer has been sent, or almost: the queue fell below its
+    /// Almost all that was queued for this consumer has been sent: the queue fell below its
     /// low-water mark. Sent after each [`Command::ConsumerReply`](crate::Command::ConsumerReply)
     /// with `wants_drained`, once the mark is reached.
     ConsumerDrained {
@@ -129,12 +130,12 @@ pub enum Event {
     },
     /// Answer to [`Command::OpenFile`](crate::Command::OpenFile): the file exists and is empty.
     FileOpened {
-        /// Which.
+        /// The file.
         file: FileId,
     },
     /// A [`Command::WriteFile`](crate::Command::WriteFile) was written completely.
     FileWritten {
-        /// Which.
+        /// The file.
         file: FileId,
         /// Bytes written by that command.
         bytes: u64,
@@ -143,7 +144,7 @@ pub enum Event {
     /// [`Command::CloseFile`](crate::Command::CloseFile); the driver must have undone a torn write
     /// where the file allows it (truncate to the end of the last complete write).
     FileFailed {
-        /// Which.
+        /// The file.
         file: FileId,
         /// The reason, for people, e.g. `No space left on device (os error 28)`.
         error: String,

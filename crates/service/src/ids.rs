@@ -8,7 +8,8 @@ use crate::event::FileId;
 pub(crate) type ProducerId = u16;
 /// Id of a trace buffer, as producers see it; never 0.
 pub(crate) type BufferId = u16;
-/// Id of a thread's writer within its producer; 1 to [`MAX_WRITER_ID`](crate::limits::MAX_WRITER_ID).
+/// Id of a thread's writer within its producer; 1 to
+/// [`MAX_WRITER_ID`](crate::limits::MAX_WRITER_ID).
 pub(crate) type WriterId = u16;
 /// Id of a data source in a session; never reused.
 pub(crate) type InstanceId = u64;

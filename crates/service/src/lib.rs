@@ -8,9 +8,9 @@
 //! # What it promises
 //!
 //! * It is a value, not a program: no sockets, threads, clocks, files or randomness (those that
-//!   drivers need are in the module `driver`, a feature). Everything
-//!   comes in as an [`Event`] with the time beside it and goes out as a [`Command`]. The same events
-//!   give the same commands, to the byte.
+//!   drivers need are in the module `driver`, a feature). Everything comes in as an [`Event`] with
+//!   the time beside it and goes out as a [`Command`]. The same events give the same commands, to
+//!   the byte.
 //! * No input makes it panic or block, nor use memory without bound: neither what a client sends
 //!   nor what a producer does to its shared memory while it is read.
 //! * A client that stops reading costs what is on its way to it, and slows nobody else.
@@ -25,8 +25,8 @@
 //! # Features
 //!
 //! All of what configs may ask for is there by default; a program that embeds the service may do
-//! without `deflate`, `priority`, `protovm` and `regex`, and so without their dependencies. A config that asks
-//! for what was not built in is refused, with a sentence that names the feature.
+//! without `deflate`, `priority`, `protovm` and `regex`, and so without their dependencies. A
+//! config that asks for what was not built in is refused, with a sentence that names the feature.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -1,6 +1,6 @@
 //! Regular expressions of configs: which producers a data source is meant for, which strings are
-//! redacted. Matching takes time linear in the string; how many there are, and what they take once compiled, is bounded
-//! by session and by user ([`Budget`]).
+//! redacted. Matching takes time linear in the string; how many there are, and what they take once
+//! compiled, is bounded by session and by user ([`Budget`]).
 
 #[cfg(feature = "regex")]
 mod compile;
@@ -20,24 +20,24 @@ use none::{check, compile, size};
 const MAX_LENGTH: usize = 4096;
 /// Compiled size allowed for one expression, in bytes.
 const MAX_COMPILED: usize = 256 * 1024;
-/// What the expressions of one session may take.
+/// The most that the expressions of one session may take.
 const SESSION: Weight = Weight {
     count: 256,
     bytes: 4 << 20,
 };
-/// What those of all sessions of a user may take.
+/// The most that those of all sessions of a user may take.
 const USER: Weight = Weight {
     count: 512,
     bytes: 8 << 20,
 };
-/// How much of an expression is quoted in errors, in characters.
+/// The most of an expression that is quoted in errors, in characters.
 const QUOTED: usize = 80;
 
 /// Why a pattern was refused.
 #[derive(Debug)]
 pub(crate) struct PatternError(pub(crate) String);
 
-/// How many expressions, and their compiled size.
+/// A number of expressions, and their compiled size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
     count: usize,
@@ -62,7 +62,7 @@ impl std::iter::Sum for Weight {
     }
 }
 
-/// What a session may still compile.
+/// The expressions that a session may still compile.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: Weight,
@@ -142,7 +142,7 @@ pub(crate) fn quoted(pattern: &[u8]) -> String {
     }
 }
 
-/// What a compiled expression is for.
+/// The purpose of a compiled expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// Names, now and then: as small as can be.
@@ -169,13 +169,13 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern for searching strings of any encoding: `.` is any byte but a line feed, and `\w`
-/// and the like are ASCII, unless the pattern itself makes sense for UTF-8 only.
+/// Compiles a pattern for searching strings of any encoding: `.` is any byte but a line feed, and
+/// `\w` and the like are ASCII, unless the pattern itself makes sense for UTF-8 only.
 pub(crate) fn compile_bytes(pattern: &[u8], budget: &mut Budget) -> Result<Regex, PatternError> {
     budget.compile(pattern, Purpose::Strings, str::to_owned)
 }
 
-/// The same, but only whole strings match.
+/// Compiles a pattern that must match a whole string.
 pub(crate) fn compile_whole_bytes(
     pattern: &[u8],
     budget: &mut Budget,
@@ -183,7 +183,8 @@ pub(crate) fn compile_whole_bytes(
     budget.compile(pattern, Purpose::Strings, whole)
 }
 
-/// The expression, to be checked alone first: an unbalanced parenthesis must not pair up with ours.
+/// Returns an expression for whole strings, to be checked alone first: an unbalanced parenthesis
+/// must not pair up with ours.
 fn whole(pattern: &str) -> String {
     format!("^(?:{pattern})$")
 }

@@ -1,4 +1,4 @@
-//! What a service must know about its surroundings.
+//! Settings of a service, and what it must know about its surroundings.
 
 use std::path::PathBuf;
 
@@ -15,41 +15,42 @@ pub struct ServiceOptions {
     /// Effective user id of the service: owner of the packets it writes itself, and the only user
     /// whose producers may connect in lockdown mode.
     pub uid: u32,
-    /// Name of this machine, for machine filters in configs; upstream uses `PERFETTO_MACHINE_NAME` or
-    /// the system name from `uname`.
+    /// Name of this machine, for machine filters in configs; upstream uses `PERFETTO_MACHINE_NAME`
+    /// or the system name from `uname`.
     pub machine_name: String,
     /// Version text for queries and the trace. Must begin `Perfetto vNN.M`: importers parse NN.
     pub version: String,
     /// Facts about the machine for the trace's `system_info` packet. The service fills in the
     /// version and the time zone.
     pub system_info: SystemInfo,
-    /// Whether producers that do not say are scraped: whether packets still in their shared memory
-    /// are copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
+    /// True if producers that do not say are scraped: if packets still in their shared memory are
+    /// copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
     pub scrape_by_default: bool,
-    /// What producers may make the service keep.
+    /// Bounds on what producers may make the service keep.
     pub quotas: Quotas,
-    /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace took;
-    /// `None` if that need not be known. Nothing else depends on it.
+    /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace
+    /// took; `None` if that need not be known. Nothing else depends on it.
     pub stopwatch: Option<fn() -> u64>,
-    /// Tells how many minutes local time is ahead of UTC at a `CLOCK_REALTIME` reading in nanoseconds, for
-    /// the trace's `system_info` packet; `None`, or an answer of `None`, if that is not known.
+    /// Tells how many minutes local time is ahead of UTC at a `CLOCK_REALTIME` reading in
+    /// nanoseconds, for the trace's `system_info` packet; `None`, or an answer of `None`, if that
+    /// is not known.
     pub utc_offset_minutes: Option<fn(u64) -> Option<i32>>,
-    /// Folders below which files may be created for consumers that are neither root nor the service's own user
-    /// (`output_path`). Those two may name any place.
+    /// Folders below which files may be created for consumers that are neither root nor the
+    /// service's own user (`output_path`). Those two may name any place.
     pub output_folders: Vec<PathBuf>,
     /// Go into every trace that does not refuse them.
     pub extension_descriptors: Vec<ExtensionDescriptor>,
 }
 
-/// Descriptions of fields outside the schema that packets of some producers have, put into every trace
-/// so that readers understand them.
+/// Descriptions of fields outside the schema that packets of some producers have, put into every
+/// trace so that readers understand them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionDescriptor {
-    /// Where it comes from, e.g. the name of a file; may be empty.
+    /// Its origin, e.g. the name of a file; may be empty.
     pub name: String,
     /// An encoded `FileDescriptorSet`.
     pub bytes: Vec<u8>,
-    /// Whether `bytes` are compressed with gzip.
+    /// True if `bytes` are compressed with gzip.
     pub gzipped: bool,
 }
 

@@ -29,7 +29,7 @@ mod none {
     }
 
     impl Priority {
-        /// What a config asks for, which is more than there is.
+        /// Refuses what a config asks for, which is more than there is.
         pub(crate) fn from_config(_: &PriorityBoostConfig) -> Result<Self, InvalidPriority> {
             Err(InvalidPriority)
         }

@@ -1,12 +1,12 @@
-//! How much producers may make the service keep.
+//! Bounds on what producers may make the service keep.
 
 use crate::event::Peer;
 use crate::packet::WRITERS_PER_USER;
 
-/// What producers may make the service keep for them. Upstream sets none of these bounds.
+/// Bounds on what producers may make the service keep for them. Upstream sets none of these bounds.
 ///
-/// A user is everyone with the same user id on this machine; producers on other machines count as one,
-/// as their user ids are not vouched for.
+/// A user is everyone with the same user id on this machine; producers on other machines count as
+/// one, as their user ids are not vouched for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quotas {
     /// Data sources one producer may offer at a time. More are refused with an error.
@@ -17,14 +17,14 @@ pub struct Quotas {
     pub descriptor_bytes_per_producer: usize,
     /// Size of the descriptors of all producers of one user, in bytes.
     pub descriptor_bytes_per_user: usize,
-    /// Shared memory that all producers of one user may have, in bytes. Those that come later get the least there is, and none
-    /// that they bring is used.
+    /// Shared memory that all producers of one user may have, in bytes. Those that come later get
+    /// the least there is, and none that they bring is used.
     pub shared_memory_per_user: u64,
-    /// Activations of triggers by one user that are heeded in 24 hours, whatever their names. Requests
-    /// with more are rejected.
+    /// Activations of triggers by one user that are heeded in 24 hours, whatever their names.
+    /// Requests with more are rejected.
     pub triggers_per_user: usize,
-    /// Writers of all producers of one user whose sequence numbers a session remembers. If there are more, the oldest get
-    /// new numbers when they go on, and a loss is told.
+    /// Writers of all producers of one user whose sequence numbers a session remembers. If there
+    /// are more, the oldest get new numbers when they go on, and a loss is told.
     pub sequences_per_user: usize,
     /// Commands kept for a producer that does not fetch them; it is disconnected then.
     pub pending_commands: usize,
@@ -48,7 +48,7 @@ impl Default for Quotas {
     }
 }
 
-/// Whose quota a producer counts against: a user of this machine, or all others.
+/// The owner of the quota a producer counts against: a user of this machine, or all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct User(Option<u32>);
 

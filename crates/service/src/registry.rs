@@ -13,7 +13,8 @@ use crate::quota::{Quotas, User};
 /// Why a registration was ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ignored {
-    /// As with upstream, producers are not told of this, nor of the next two: the reply is a success.
+    /// As with upstream, producers are not told of this, nor of the next two: the reply is a
+    /// success.
     EmptyName,
     IdInUse,
     Unknown,
@@ -58,28 +59,28 @@ pub(crate) struct Registration {
     pub(crate) descriptor: DataSourceDescriptor,
 }
 
-/// Counts registrations up; orders offers of one name.
-type Number = u64;
+/// Id of an offer: registrations are counted up, so that it orders offers of one name.
+type OfferId = u64;
 
-/// Where an offer is among all: by name, then in the order of registration.
+/// The position of an offer among all: by name, then in the order of registration.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct OfferPosition {
     name: Arc<[u8]>,
-    /// Those of offers begin with 1.
-    number: Number,
+    /// Ids of offers begin with 1.
+    id: OfferId,
 }
 
-/// What one producer holds.
+/// The offers of one producer.
 #[derive(Debug, Default)]
-struct Own {
-    offers: BTreeSet<(Arc<[u8]>, Number)>,
+struct ProducerOffers {
+    offers: BTreeSet<(Arc<[u8]>, OfferId)>,
     /// By the ids the producer chose, if any.
-    ids: BTreeMap<u64, Number>,
+    ids: BTreeMap<u64, OfferId>,
     held: Held,
     user: Option<User>,
 }
 
-/// How much there is.
+/// A number of offers, and their size.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
     offers: usize,
@@ -108,12 +109,12 @@ impl Held {
 /// No operation takes longer because others hold more: at most by the logarithm.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    by_name: BTreeMap<Arc<[u8]>, BTreeMap<Number, Registration>>,
-    by_producer: BTreeMap<ProducerId, Own>,
+    by_name: BTreeMap<Arc<[u8]>, BTreeMap<OfferId, Registration>>,
+    by_producer: BTreeMap<ProducerId, ProducerOffers>,
     by_user: BTreeMap<User, Held>,
     quotas: Quotas,
     count: usize,
-    last: Number,
+    last: OfferId,
 }
 
 impl Registry {
@@ -181,9 +182,9 @@ impl Registry {
         let name = descriptor.name.as_deref().unwrap_or_default();
         let own = self.by_producer.get_mut(&producer);
         let own = own.ok_or(Ignored::Unknown)?;
-        let number = own.ids.get(&id).ok_or(Ignored::Unknown)?;
+        let id = own.ids.get(&id).ok_or(Ignored::Unknown)?;
         let offers = self.by_name.get_mut(name).ok_or(Ignored::Unknown)?;
-        let offer = offers.get_mut(number).ok_or(Ignored::Unknown)?;
+        let offer = offers.get_mut(id).ok_or(Ignored::Unknown)?;
         let old = Held {
             offers: 1,
             bytes: offer.descriptor.encoded_len() as usize,
@@ -210,12 +211,12 @@ impl Registry {
             return;
         };
         let mut from_name = own.offers.range((Arc::clone(&name), 0)..);
-        let Some((_, number)) = from_name.next().filter(|(first, _)| *first == name) else {
+        let Some((_, id)) = from_name.next().filter(|(first, _)| *first == name) else {
             return;
         };
-        let number = *number;
-        own.offers.remove(&(Arc::clone(&name), number));
-        if let Some(removed) = self.take(&name, number) {
+        let id = *id;
+        own.offers.remove(&(Arc::clone(&name), id));
+        if let Some(removed) = self.take(&name, id) {
             self.forget(producer, &removed);
         }
     }
@@ -225,8 +226,8 @@ impl Registry {
         let Some(own) = self.by_producer.remove(&producer) else {
             return;
         };
-        for (name, number) in own.offers {
-            self.take(&name, number);
+        for (name, id) in own.offers {
+            self.take(&name, id);
         }
         self.give_back(own.user, own.held);
     }
@@ -242,9 +243,9 @@ impl Registry {
         }
     }
 
-    fn take(&mut self, name: &[u8], number: Number) -> Option<DataSourceDescriptor> {
+    fn take(&mut self, name: &[u8], id: OfferId) -> Option<DataSourceDescriptor> {
         let offers = self.by_name.get_mut(name)?;
-        let removed = offers.remove(&number)?;
+        let removed = offers.remove(&id)?;
         if offers.is_empty() {
             self.by_name.remove(name);
         }
@@ -270,7 +271,7 @@ impl Registry {
         self.give_back(user, given);
     }
 
-    /// Offers of exactly this name, oldest first.
+    /// Returns the offers of exactly this name, oldest first.
     pub(crate) fn offers(&self, name: &[u8]) -> impl Iterator<Item = &Registration> {
         self.by_name
             .get(name)
@@ -278,27 +279,27 @@ impl Registry {
             .flat_map(BTreeMap::values)
     }
 
-    /// All offers behind this place, or all there are, by name.
+    /// Returns all offers behind this position, or all there are, by name.
     pub(crate) fn after(
         &self,
-        place: Option<Place>,
-    ) -> impl Iterator<Item = (Place, &Registration)> {
-        let Place { name, number } = place.unwrap_or_default();
+        position: Option<OfferPosition>,
+    ) -> impl Iterator<Item = (OfferPosition, &Registration)> {
+        let OfferPosition { name, id } = position.unwrap_or_default();
         let names = self.by_name.range(Arc::clone(&name)..);
         names.flat_map(move |(other, offers)| {
-            let known = if *other == name { number } else { 0 };
+            let known = if *other == name { id } else { 0 };
             let new = offers.range((Excluded(known), Unbounded));
-            new.map(|(number, offer)| {
-                let place = Place {
+            new.map(|(id, offer)| {
+                let position = OfferPosition {
                     name: Arc::clone(other),
-                    number: *number,
+                    id: *id,
                 };
-                (place, offer)
+                (position, offer)
             })
         })
     }
 
-    /// Size of all descriptors.
+    /// Returns the size of all descriptors.
     pub(crate) fn bytes(&self) -> u64 {
         self.by_user.values().map(|held| held.bytes as u64).sum()
     }

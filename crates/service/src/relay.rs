@@ -1,4 +1,4 @@
-//! What relays of other machines tell about them.
+//! Relays of other machines, and what they tell about them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,7 +23,7 @@ struct Relay {
     system_info: Option<Vec<u8>>,
     /// The latest, oldest first.
     exchanges: VecDeque<Exchange>,
-    /// How many there were.
+    /// The number of them so far.
     count: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
     pub(crate) host: Clocks,
 }
 
-/// What a trace tells already about machines.
+/// The machines that a trace tells of already.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ToldMachines {
     clocks: BTreeMap<u32, ToldClocks>,
@@ -50,7 +50,7 @@ pub(crate) struct ToldMachines {
 #[derive(Debug, Clone, Copy)]
 struct ToldClocks {
     relay: ClientId,
-    /// Number of the last exchange.
+    /// Returns the number of the last exchange.
     up_to: u64,
 }
 
@@ -99,7 +99,7 @@ impl Relays {
         self.0.values().map(Relay::bytes).sum()
     }
 
-    /// Relays of other machines, one for each: the one that has been connected longest.
+    /// Returns the relays of other machines, one for each: the one that has been connected longest.
     fn relays_by_machine(&self) -> BTreeMap<u32, (ClientId, &Relay)> {
         let mut machines = BTreeMap::new();
         for (client, relay) in &self.0 {
@@ -110,7 +110,8 @@ impl Relays {
         machines
     }
 
-    /// Descriptions of machines that `told` does not have yet: machine ids with encoded `SystemInfo`.
+    /// Returns descriptions of machines that `told` does not have yet: machine ids with encoded
+    /// `SystemInfo`.
     pub(crate) fn new_machines(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<u8>)> {
         if self.0.is_empty() {
             return Vec::new();
@@ -121,7 +122,7 @@ impl Relays {
         new.map(|(machine, info)| (machine, info.clone())).collect()
     }
 
-    /// Comparisons of clocks that `told` does not have yet, by machine.
+    /// Returns comparisons of clocks that `told` does not have yet, by machine.
     pub(crate) fn new_exchanges(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<Exchange>)> {
         if self.0.is_empty() {
             return Vec::new();
@@ -140,7 +141,7 @@ impl Relays {
 }
 
 impl Relay {
-    /// Bytes that are kept of what it said.
+    /// Returns how many bytes are kept of what it said.
     fn bytes(&self) -> usize {
         let clocks = self.exchanges.iter().map(|exchange| exchange.client.len());
         let described = self.system_info.as_ref().map_or(0, Vec::len);
@@ -178,9 +179,9 @@ impl Relay {
         });
     }
 
-    /// What a trace should get that has those up to this number. Readers need both halves of a round
-    /// trip in one packet, so nothing is told before there are two exchanges, and no first half alone
-    /// after others.
+    /// Returns the exchanges for a trace that has those up to this number. Readers need both halves
+    /// of a round trip in one packet, so nothing is told before there are two exchanges, and no
+    /// first half alone after others.
     fn exchanges_after(&self, number: u64) -> Vec<Exchange> {
         let new = self.exchanges.iter().filter(|e| e.number > number);
         let mut new: Vec<_> = new.cloned().collect();
@@ -200,7 +201,7 @@ impl ToldMachines {
         self.described.len() < MAX_MACHINES && self.described.insert(machine)
     }
 
-    /// Number of the last exchange with this relay that was told.
+    /// Returns the number of the last exchange with this relay that was told.
     fn up_to(&self, machine: u32, relay: ClientId) -> u64 {
         let told = self.clocks.get(&machine);
         told.filter(|told| told.relay == relay)

@@ -14,7 +14,8 @@ use crate::session::Session;
 pub(crate) struct Sessions(BTreeMap<SessionId, Session>);
 
 impl Sessions {
-    /// Returns the session of a consumer or of a timer, or one that was listed just now: it is there.
+    /// Returns the session of a consumer or of a timer, or one that was listed just now: it is
+    /// there.
     pub(crate) fn existing(&mut self, id: SessionId) -> Option<&mut Session> {
         let session = self.0.get_mut(&id);
         debug_assert!(session.is_some(), "there is no session {id}");
@@ -31,13 +32,14 @@ impl Sessions {
         self.0.get(&id)
     }
 
-    /// Returns the session written into this file; `None` once the file is closed, as answers about it may come late.
+    /// Returns the session written into this file; `None` once the file is closed, as answers about
+    /// it may come late.
     pub(crate) fn of_file(&self, file: FileId) -> Option<&Session> {
         self.0.values().find(|session| session.writes(file))
     }
 
-    /// Returns the session that a data source instance takes part in; `None` once it is gone, as producers may confirm
-    /// late, or nothing that they were asked for.
+    /// Returns the session that a data source instance takes part in; `None` once it is gone, as
+    /// producers may confirm late, or nothing that they were asked for.
     pub(crate) fn of_instance(&self, key: InstanceKey) -> Option<SessionId> {
         let session = self.0.values().find(|session| session.has_instance(key))?;
         Some(session.id())

@@ -12,13 +12,13 @@ const RING: usize = 16;
 const SIGNIFICANT_DRIFT_NS: u64 = 10 * NS_PER_MS;
 
 impl Clocks {
-    /// Clock ids with their readings, in the order upstream writes them: boottime first.
+    /// Returns clock ids with their readings, in the order upstream writes them: boottime first.
     pub(crate) fn by_id(&self) -> impl Iterator<Item = (u32, u64)> {
         let cycles = self.tsc.map(|cycles| (clock::TSC, cycles));
         self.times_by_id().into_iter().chain(cycles)
     }
 
-    /// The same of the clocks that count nanoseconds.
+    /// Returns the same of the clocks that count nanoseconds.
     fn times_by_id(&self) -> [(u32, u64); 6] {
         [
             (clock::BOOTTIME, self.boottime),
@@ -62,7 +62,7 @@ impl SnapshotRing {
         self.ring.push_back(*now);
     }
 
-    /// Hands out all snapshots, oldest first.
+    /// Takes out all snapshots, oldest first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Clocks> + '_ {
         self.ring.drain(..)
     }

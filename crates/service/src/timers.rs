@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::clocks::{Clocks, NS_PER_MS};
 use crate::ids::FlushId;
 
-/// What a session does when a deadline passes.
+/// A thing a session does when a deadline passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
     Duration,
@@ -93,7 +93,7 @@ impl<T> Timers<T> {
         self.pending.remove(&key)
     }
 
-    /// The earliest deadline as a `CLOCK_BOOTTIME` reading, assuming no suspend in between.
+    /// Returns the earliest deadline as a `CLOCK_BOOTTIME` reading, assuming no suspend in between.
     pub(crate) fn next_boottime(&self, now: &Clocks) -> Option<u64> {
         [TimeBase::Monotonic, TimeBase::Boottime]
             .into_iter()
@@ -102,7 +102,7 @@ impl<T> Timers<T> {
             .min()
     }
 
-    /// What that deadline is for.
+    /// Returns what the earliest deadline is for.
     pub(crate) fn next(&self, now: &Clocks) -> Option<&T> {
         let key = [TimeBase::Monotonic, TimeBase::Boottime]
             .into_iter()
@@ -146,7 +146,8 @@ fn overdue_since(now: &Clocks, key: &TimerKey) -> std::cmp::Reverse<u64> {
     std::cmp::Reverse(reading(now, key.base).saturating_sub(key.deadline))
 }
 
-/// Delay until the next multiple of `period_ms` on the monotonic clock: 1 to `period_ms`.
+/// Returns the delay until the next multiple of `period_ms` on the monotonic clock: 1 to
+/// `period_ms`.
 ///
 /// Work of equal period in different sessions so falls together and wakes the machine once.
 pub(crate) fn aligned_delay_ms(now: &Clocks, period_ms: u64) -> u64 {

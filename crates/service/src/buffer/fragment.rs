@@ -6,7 +6,7 @@ use super::ring::{ChunkHeader, flag};
 /// after it means anything.
 pub(super) const ABORT_MARKER: u64 = 0x0fff_ffff;
 
-/// What starts at some place of a payload.
+/// The start of a fragment at some place of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
     /// A size prefix of `prefix` bytes, then `len` bytes, all inside the payload.
@@ -46,8 +46,8 @@ pub(super) fn token(payload: &[u8], at: usize) -> Token {
     }
 }
 
-/// The size at the beginning, and the bytes it takes. Without a branch on how many these are, which sizes around 128
-/// make hard to foresee.
+/// The size at the beginning, and the bytes it takes. Without a branch on how many these are, which
+/// sizes around 128 make hard to foresee.
 fn size(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = match bytes.first_chunk() {
         Some(first) => u32::from_le_bytes(*first),
@@ -73,7 +73,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Which part of a packet a fragment is.
+/// The part of a packet that a fragment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// All of it.
@@ -131,8 +131,8 @@ pub(super) fn next(header: &ChunkHeader, payload: &[u8]) -> Next {
     }
 }
 
-/// Whether the `count` bytes from `offset` on lie within one fragment, so that changing them leaves all sizes as they
-/// are.
+/// Returns true if the `count` bytes from `offset` on lie within one fragment, so that changing
+/// them leaves all sizes as they are.
 pub(super) fn is_inside_one(payload: &[u8], offset: usize, count: usize) -> bool {
     let mut at = 0;
     while let Token::Fragment { prefix, len } = token(payload, at) {
@@ -145,18 +145,18 @@ pub(super) fn is_inside_one(payload: &[u8], offset: usize, count: usize) -> bool
     false
 }
 
-/// What tokenising a payload from a producer gave.
+/// The result of tokenising a payload from a producer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measure {
     /// Bytes of the announced fragments that are really there.
     pub(super) len: usize,
-    /// Where the last of them starts, past its size.
+    /// The start of the last of them, past its size.
     pub(super) last: usize,
-    /// Whether one of them, beyond the bytes to skip, is not empty.
+    /// True if one of them, beyond the bytes to skip, is not empty.
     pub(super) non_empty: bool,
-    /// Whether the abort marker ended it early.
+    /// True if the abort marker ended it early.
     pub(super) aborted: bool,
-    /// Whether fewer fragments were there than announced, for any other reason.
+    /// True if fewer fragments were there than announced, for any other reason.
     pub(super) violation: bool,
 }
 

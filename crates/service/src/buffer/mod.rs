@@ -3,10 +3,11 @@
 //! One engine serves every buffer. Chunks are stored one behind the other in a ring, exactly the
 //! bytes that hold fragments; each writer of each producer has a small index of its chunks in
 //! order. Reading goes through the ring from the oldest chunk on and remembers where it was, so a
-//! chunk is visited once, not once per batch; for each chunk it meets, it reads that writer's chunks
-//! in order up to there. With [`Semantics::V1`] it goes from writer to writer instead, by number of the producer, then of
-//! the writer, and reads all there is of each. A writer whose next packet is not complete (a piece is missing, a patch is
-//! due, the chunk was scraped) is put aside until something of it changes, and holds up nobody else.
+//! chunk is visited once, not once per batch; for each chunk it meets, it reads that writer's
+//! chunks in order up to there. With [`Semantics::V1`] it goes from writer to writer instead, by
+//! number of the producer, then of the writer, and reads all there is of each. A writer whose next
+//! packet is not complete (a piece is missing, a patch is due, the chunk was scraped) is put aside
+//! until something of it changes, and holds up nobody else.
 //!
 //! Rules every method keeps:
 //! - Only complete packets come out: all pieces there, all patches applied.
@@ -16,10 +17,10 @@
 //!   bytes a chunk. Bytes are judged anew on every read, since patches change them.
 //!
 //! The behaviour is that of upstream's `TraceBufferV2` unless [`Semantics::V1`] asks for what its
-//! first engine showed to the outside. Where upstream's tells of a loss too often, too late or not at
-//! all, this one is exact:
-//! - A gap of chunk ids is told once, and when the first packet after it is read; a chunk that arrives
-//!   before that is not missing, one that arrives after it is refused.
+//! first engine showed to the outside. Where upstream's tells of a loss too often, too late or not
+//! at all, this one is exact:
+//! - A gap of chunk ids is told once, and when the first packet after it is read; a chunk that
+//!   arrives before that is not missing, one that arrives after it is refused.
 //! - So is a chunk that was scraped and overwritten, and whose rest never came.
 //! - The end of a packet does not wait for a patch of the packet behind it.
 
@@ -53,7 +54,7 @@ pub type ProducerId = u16;
 /// Number a producer gives to one of its writers.
 pub type WriterId = u16;
 
-/// What the transport vouches for about a producer.
+/// Facts that the transport vouches for about a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Identity {
     /// User id.
@@ -64,7 +65,7 @@ pub struct Identity {
     pub machine_id: u32,
 }
 
-/// What happens when a buffer is full.
+/// The behaviour of a buffer that is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// The oldest chunks make room.
@@ -74,18 +75,20 @@ pub enum Policy {
     Discard,
 }
 
-/// Which of upstream's engines the buffer looks like from outside.
+/// The one of upstream's engines that the buffer looks like from outside.
 ///
-/// They differ in the order of writers, in the value of `previous_packet_dropped` and in when a buffer with
-/// [`Policy::Discard`] stops.
+/// They differ in the order of writers, in the value of `previous_packet_dropped` and in when a
+/// buffer with [`Policy::Discard`] stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Semantics {
-    /// `BufferConfig.experimental_mode` unset: writers are read one after the other, by producer and number; a loss is reported as 1 whatever its cause, and the
-    /// first packet of each writer reports one; a discarding buffer reuses what was already read and
-    /// stops at the first chunk that would cost unread data.
+    /// `BufferConfig.experimental_mode` unset: writers are read one after the other, by producer
+    /// and number; a loss is reported as 1 whatever its cause, and the first packet of each writer
+    /// reports one; a discarding buffer reuses what was already read and stops at the first chunk
+    /// that would cost unread data.
     V1,
-    /// `TRACE_BUFFER_V2`: packets are read about in the order they were written; losses by cause, none at the start of a writer; a discarding buffer stops at
-    /// the first chunk that does not fit before its end.
+    /// `TRACE_BUFFER_V2`: packets are read about in the order they were written; losses by cause,
+    /// none at the start of a writer; a discarding buffer stops at the first chunk that does not
+    /// fit before its end.
     #[default]
     V2,
 }
@@ -95,9 +98,9 @@ pub enum Semantics {
 pub struct BufferOptions {
     /// Bytes, from 1 to 2^32 - 1; rounded up to a multiple of 4096.
     pub size: u64,
-    /// What happens when it is full.
+    /// Its behaviour when it is full.
     pub policy: Policy,
-    /// Which engine it looks like.
+    /// The engine it looks like.
     pub semantics: Semantics,
 }
 
@@ -140,9 +143,9 @@ ferretto_wire::error_text! {
 /// else is what the producer claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
-    /// Who sent it.
+    /// The producer that sent it.
     pub producer: ProducerId,
-    /// What is known of the sender.
+    /// The sender, as far as it is known.
     pub identity: Identity,
     /// Its writer.
     pub writer: WriterId,
@@ -153,7 +156,7 @@ pub struct Chunk<'a> {
     /// 1: the first fragment continues the previous chunk's last; 2: the last continues in the next
     /// chunk; 4: the last has sizes still to be patched. Other bits are ignored.
     pub flags: u8,
-    /// Whether the writer has finished it. A chunk scraped out of shared memory may not be, and
+    /// True if the writer has finished it. A chunk scraped out of shared memory may not be, and
     /// its last fragment is then not yet to be read.
     pub complete: bool,
     /// The chunk without its header, in private memory. No more than 65535 bytes are possible.
@@ -165,12 +168,13 @@ pub struct Chunk<'a> {
 pub struct TraceBuffer {
     ring: Ring,
     options: BufferOptions,
-    /// Where the next chunk goes.
+    /// The place of the next chunk.
     write: Cursor,
     /// The next record to be read.
     read: Cursor,
     sequences: Sequences,
-    /// The chunk the last packet was taken from, if there is more in it. Any change of the buffer ends it.
+    /// The chunk the last packet was taken from, if there is more in it. Any change of the buffer
+    /// ends it.
     current: Option<Current>,
     /// Slots of sequences to be read before `read` goes on: those that stalled behind it and
     /// have changed since. Not with [`Semantics::V1`].
@@ -185,7 +189,7 @@ pub struct TraceBuffer {
     pieces: Vec<Piece>,
     /// See [`pieces_examined`](Self::pieces_examined).
     examined: u64,
-    /// What packets are offered to before they are overwritten.
+    /// The machines that packets are offered to before they are overwritten.
     vms: Option<Box<Machines>>,
 }
 
@@ -300,12 +304,12 @@ impl TraceBuffer {
         self.used_size() + index as u64 + vms
     }
 
-    /// Whether anything was ever stored.
+    /// Returns true if anything was ever stored.
     pub fn has_data(&self) -> bool {
         self.ring.used() > 0
     }
 
-    /// How many writers it knows of, those without chunks in the buffer included.
+    /// Returns how many writers it knows of, those without chunks in the buffer included.
     pub fn sequences(&self) -> usize {
         self.sequences.len()
     }
@@ -315,12 +319,13 @@ impl TraceBuffer {
         self.stats
     }
 
-    /// How many chunks were looked at to put together packets that are spread over several: how much work that was.
+    /// Returns how many chunks were looked at to put together packets that are spread over several:
+    /// how much work that was.
     pub fn pieces_examined(&self) -> u64 {
         self.examined
     }
 
-    /// How full each writer's chunks were, in no particular order.
+    /// Returns how full each writer's chunks were, in no particular order.
     pub fn writer_stats(&self) -> impl Iterator<Item = &WriterStats> {
         self.histograms.iter()
     }

@@ -1,4 +1,4 @@
-//! What reading returns.
+//! Packets as reading returns them.
 
 use ferretto_format::Loss;
 
@@ -9,13 +9,13 @@ use super::{Identity, ProducerId, WriterId};
 /// A packet in the buffer. It stays valid until the buffer is next touched.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// Who sent it.
+    /// The producer that sent it.
     pub producer: ProducerId,
     /// Its writer.
     pub writer: WriterId,
-    /// What is known of the sender.
+    /// The sender, as far as it is known.
     pub identity: Identity,
-    /// What is missing before it.
+    /// The loss before it.
     pub loss: Loss,
     pub(super) ring: &'a Ring,
     pub(super) pieces: &'a [Piece],

@@ -8,9 +8,9 @@ use super::{ProducerId, TraceBuffer, WriterId, fragment};
 /// Four bytes to be put into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patch {
-    /// Where, from the start of the chunk's payload.
+    /// The offset from the start of the chunk's payload.
     pub offset: u32,
-    /// What.
+    /// The bytes to put there.
     pub data: [u8; 4],
 }
 
@@ -53,7 +53,8 @@ impl TraceBuffer {
         let &Entry { at, last, .. } = sequence.chunks.get(index)?;
         let mut header = self.ring.chunk(at)?;
         let payload = self.ring.payload(at, 0, header.len.into());
-        // Nearly always in the last fragment, as what does not end in a chunk has sizes to be filled in.
+        // Nearly always in the last fragment, as what does not end in a chunk has sizes to be
+        // filled in.
         let harmless = |&Patch { offset, data }: &Patch| {
             let (offset, count) = (offset as usize, data.len());
             let is_in_last = offset >= last.into() && offset.saturating_add(count) <= payload.len();
@@ -87,8 +88,8 @@ impl TraceBuffer {
         Some(())
     }
 
-    /// After a change of the chunk at `index`: whether it is still a link of a packet around it, see
-    /// [`chained`](super::sequence::Sequence::chained).
+    /// After a change of the chunk at `index`: whether it is still a link of a packet around it,
+    /// see [`chained`](super::sequence::Sequence::chained).
     fn check_chain(&mut self, slot: u32, index: usize, at: u32) {
         let chained = self.sequences.get(slot).map_or(0, |one| one.chained);
         if (1..=chained as usize).contains(&index)

@@ -53,7 +53,7 @@ pub(super) struct Current {
     header: ChunkHeader,
 }
 
-/// What fragments are consumed for.
+/// The purpose that fragments are consumed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// A reader wants them.
@@ -62,14 +62,14 @@ pub(super) enum Mode {
     Erase,
 }
 
-/// How putting a packet together went.
+/// The outcome of putting a packet together.
 enum Reassembly {
     Complete,
     NotEnough,
     Lost(Loss),
 }
 
-/// What a chunk is to a packet that begins before it.
+/// The role of a chunk for a packet that begins before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
     /// It holds a piece of it and nothing else, or nothing.
@@ -188,7 +188,7 @@ impl TraceBuffer {
             .map(|(at, header)| Current { slot, at, header });
     }
 
-    /// Where to read next; `None` once everything written has been visited.
+    /// Returns where to read next; `None` once everything written has been visited.
     fn read_position(&mut self) -> Option<u32> {
         if self.read == self.write {
             return None;
@@ -210,9 +210,9 @@ impl TraceBuffer {
         Some(self.read.at)
     }
 
-    /// Takes the next packet of a sequence, up to and with the chunk at `target` if given, and leaves
-    /// its pieces in `self.pieces`. False if there is none; in [`Mode::Erase`] all those chunks are
-    /// then gone.
+    /// Takes the next packet of a sequence, up to and with the chunk at `target` if given, and
+    /// leaves its pieces in `self.pieces`. False if there is none; in [`Mode::Erase`] all those
+    /// chunks are then gone.
     pub(super) fn advance(&mut self, slot: u32, target: Option<u32>, mode: Mode) -> bool {
         while let Some((at, header)) = self.front(slot) {
             let payload = self.ring.payload(at, 0, header.len.into());
@@ -248,7 +248,7 @@ impl TraceBuffer {
         false
     }
 
-    /// Which record is read after a sequence's first.
+    /// Returns which record is read after a sequence's first.
     fn next_record(&self, slot: u32, at: u32, header: &ChunkHeader) -> u32 {
         let of_sequence = || self.sequences.get(slot)?.chunks.get(1).map(|next| next.at);
         let in_turn = self.options.semantics == Semantics::V1;
@@ -256,9 +256,10 @@ impl TraceBuffer {
         next.unwrap_or(at + header.units())
     }
 
-    /// Erases what is left of the chunk at `at` if it is its sequence's first, with the end of a packet that begins in
-    /// it, without looking at each packet: their sizes are as they were when it was stored. Returns whether packets
-    /// were lost; what is left undone is for [`advance`](Self::advance).
+    /// Erases what is left of the chunk at `at` if it is its sequence's first, with the end of a
+    /// packet that begins in it, without looking at each packet: their sizes are as they were when
+    /// it was stored. Returns whether packets were lost; what is left undone is for
+    /// [`advance`](Self::advance).
     pub(super) fn erase_at_once(&mut self, slot: u32, at: u32) -> bool {
         let Some((header, first)) = self.next_of_front(slot, at) else {
             return false;
@@ -290,7 +291,8 @@ impl TraceBuffer {
         true
     }
 
-    /// What is told of a packet that begins at the end of a sequence's first chunk, as that is erased.
+    /// Returns what is told of a packet that begins at the end of a sequence's first chunk, as that
+    /// is erased.
     fn reassembly_loss(&mut self, slot: u32, header: ChunkHeader) -> Loss {
         match self.reassemble(slot, header, Mode::Erase) {
             Reassembly::Complete => {
@@ -308,8 +310,8 @@ impl TraceBuffer {
         }
     }
 
-    /// The next fragment of the chunk at `at`, if it is its sequence's first and complete, and its sizes are as they
-    /// were when it was stored.
+    /// The next fragment of the chunk at `at`, if it is its sequence's first and complete, and its
+    /// sizes are as they were when it was stored.
     fn next_of_front(&self, slot: u32, at: u32) -> Option<(ChunkHeader, Fragment)> {
         let (front, header) = self.front(slot)?;
         if front != at || header.has(flag::CHANGED | flag::INCOMPLETE) {
@@ -369,8 +371,8 @@ impl TraceBuffer {
         false
     }
 
-    /// Puts together the packet that begins at the end of a sequence's first chunk, whose piece is in `self.pieces`.
-    /// The others are added, except if the packet waits for more.
+    /// Puts together the packet that begins at the end of a sequence's first chunk, whose piece is
+    /// in `self.pieces`. The others are added, except if the packet waits for more.
     fn reassemble(&mut self, slot: u32, first: ChunkHeader, mode: Mode) -> Reassembly {
         if first.has(flag::NEEDS_PATCHING) {
             return Reassembly::NotEnough;
@@ -406,7 +408,7 @@ impl TraceBuffer {
         outcome
     }
 
-    /// What the chunk at `at` is to a packet that begins before it.
+    /// Returns what the chunk at `at` is to a packet that begins before it.
     pub(super) fn link(&self, at: u32) -> Link {
         let Some(header) = self.ring.chunk(at) else {
             return Link::Waits;
@@ -480,8 +482,8 @@ impl TraceBuffer {
         }
     }
 
-    /// Reports a gap before a sequence's first chunk, which has this header. That is done when
-    /// the first of it is used: until then the missing chunk, or the rest of one that was scraped, may
+    /// Reports a gap before a sequence's first chunk, which has this header. That is done when the
+    /// first of it is used: until then the missing chunk, or the rest of one that was scraped, may
     /// still come; after that it is too late for it.
     pub(super) fn judge_gap(&mut self, slot: u32, first: &ChunkHeader) {
         let Some(sequence) = self.sequences.get_mut(slot) else {
@@ -518,8 +520,8 @@ impl TraceBuffer {
         self.sequences.pop(slot, last);
     }
 
-    /// If the writer gave up the packet behind those of a chunk, the next one is told so: not those before, which are
-    /// whole.
+    /// If the writer gave up the packet behind those of a chunk, the next one is told so: not those
+    /// before, which are whole.
     pub(super) fn tell_of_abort(&mut self, header: &ChunkHeader) {
         if header.has(flag::ABORTED) {
             self.add_loss(header.slot, Loss::WRITER_ABORT);
@@ -543,7 +545,7 @@ impl TraceBuffer {
         }
     }
 
-    /// Whether nothing can come to this sequence any more.
+    /// Returns true if nothing can come to this sequence any more.
     fn is_retired(&self, slot: u32) -> bool {
         self.sequences
             .get(slot)
@@ -557,8 +559,8 @@ impl TraceBuffer {
     }
 }
 
-/// Loads the bytes into the cache, all at once. Going from fragment to fragment instead waits for memory
-/// at each, since each tells where the next one is.
+/// Loads the bytes into the cache, all at once. Going from fragment to fragment instead waits for
+/// memory at each, since each tells where the next one is.
 pub(super) fn touch(payload: &[u8]) {
     let sum = payload.iter().step_by(64).fold(0, |sum, byte| sum ^ byte);
     std::hint::black_box(sum);

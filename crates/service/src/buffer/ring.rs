@@ -24,7 +24,7 @@ pub(super) mod flag {
     pub(crate) const LAST_CONTINUES: u8 = 2;
     /// The last fragment has sizes that are still to be patched.
     pub(crate) const NEEDS_PATCHING: u8 = 4;
-    /// What a producer may set.
+    /// The flags that a producer may set.
     pub(crate) const PRODUCER: u8 = 7;
     /// Holds at least one fragment that is not empty.
     pub(crate) const NON_EMPTY: u8 = 0x10;
@@ -58,7 +58,7 @@ impl ChunkHeader {
         self.flags & flags != 0
     }
 
-    /// Where the next unread fragment starts.
+    /// The start of the next unread fragment.
     pub(super) fn next(&self) -> usize {
         usize::from(self.len.saturating_sub(self.unread))
     }

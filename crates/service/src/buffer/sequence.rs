@@ -11,8 +11,8 @@ const IDLE_LIMIT: usize = 1152;
 /// ... until this many are left.
 const IDLE_KEPT: usize = 1024;
 
-/// A chunk is not put where more than this many others would have to move. No shared memory holds so
-/// many chunks, so correct producers are never so far out of order.
+/// A chunk is not put where more than this many others would have to move. No shared memory holds
+/// so many chunks, so correct producers are never so far out of order.
 const MAX_MOVED: usize = 1 << 17;
 
 /// A chunk in the buffer.
@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) id: u32,
     /// Position of its record.
     pub(super) at: u32,
-    /// Where the bytes of its last fragment started when it was stored.
+    /// The start of the bytes of its last fragment when it was stored.
     pub(super) last: u16,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Consumed {
     pub(super) aborted: bool,
 }
 
-/// Where a chunk id belongs.
+/// The place where a chunk id belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// Already there, at this index.
@@ -59,8 +59,9 @@ pub(super) struct Sequence {
     pub(super) consumed: Option<Consumed>,
     /// Losses to be reported with the next packet.
     pub(super) loss: u32,
-    /// How many chunks behind the first are known to continue the packet that begins at the first one's end. What is
-    /// to come of a long packet is then looked at once, not once for each chunk that arrives.
+    /// The number of chunks behind the first that are known to continue the packet that begins at
+    /// the first one's end. What is to come of a long packet is then looked at once, not once for
+    /// each chunk that arrives.
     pub(super) chained: u32,
     /// Its writer is gone, but the number is not yet another's.
     pub(super) ended: bool,
@@ -70,9 +71,9 @@ pub(super) struct Sequence {
     pub(super) stalled: bool,
     /// In the list of sequences to be read before going on, or among those that have a turn.
     pub(super) ready: bool,
-    /// Whether a packet was ever returned.
+    /// True once a packet was returned.
     pub(super) returned: bool,
-    /// Where its histogram is, if it has one.
+    /// The index of its histogram, if it has one.
     pub(super) histogram: Option<u32>,
     /// Larger is more recently written.
     age: u64,
@@ -80,7 +81,8 @@ pub(super) struct Sequence {
     born: u64,
 }
 
-/// When a sequence is read, if they are read by producer, then writer: the writer's number, then who had it first.
+/// When a sequence is read, if they are read by producer, then writer: the writer's number, then
+/// who had it first.
 type Turn = (u32, u64);
 
 impl Sequence {
@@ -154,7 +156,7 @@ pub(super) struct Sequences {
     by_writer: FxHashMap<u32, u32>,
     /// Slots of those that may have something to be read, if they are read by producer and writer.
     turns: BTreeMap<Turn, u32>,
-    /// How many are on their way out.
+    /// The number of those on their way out.
     retired: usize,
     idle: usize,
     clock: u64,
@@ -214,9 +216,9 @@ impl Sequences {
         slot
     }
 
-    /// Gives the number of this sequence's writer to a new, empty sequence, whose slot is returned. The old one goes
-    /// once its last chunk has left, and what was lost of it until then is told by the new one. `None` if there is no
-    /// such sequence.
+    /// Gives the number of this sequence's writer to a new, empty sequence, whose slot is returned.
+    /// The old one goes once its last chunk has left, and what was lost of it until then is told by
+    /// the new one. `None` if there is no such sequence.
     pub(super) fn retire(&mut self, slot: u32) -> Option<u32> {
         self.clock += 1;
         let age = self.clock;
@@ -233,12 +235,12 @@ impl Sequences {
         Some(next)
     }
 
-    /// How many sequences are on their way out.
+    /// Returns how many sequences are on their way out.
     pub(super) fn retired(&self) -> usize {
         self.retired
     }
 
-    /// Which sequence has to tell of losses of this one: itself, unless it is gone.
+    /// Returns which sequence has to tell of losses of this one: itself, unless it is gone.
     pub(super) fn heir(&self, slot: u32, producer: ProducerId, writer: WriterId) -> Option<u32> {
         match self.get(slot) {
             Some(_) => Some(slot),
@@ -372,8 +374,8 @@ impl Sequences {
         copy
     }
 
-    /// The same sequences for a buffer that begins without their chunks, which count as lost. `last`
-    /// says what the last chunk, at this position, was.
+    /// The same sequences for a buffer that begins without their chunks, which count as lost.
+    /// `last` says what the last chunk, at this position, was.
     pub(super) fn without_chunks(
         &self,
         last: impl Fn(u32) -> Option<Consumed>,
@@ -414,7 +416,7 @@ impl Sequences {
             + 2 * self.turns.len() * size_of::<(Turn, u32)>()
     }
 
-    /// How many sequences are known.
+    /// Returns how many sequences are known.
     pub(super) fn len(&self) -> usize {
         self.by_writer.len()
     }

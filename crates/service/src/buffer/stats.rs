@@ -60,7 +60,7 @@ pub const HISTOGRAM_THRESHOLDS: [u64; 10] = [8, 32, 128, 512, 1024, 2048, 4096, 
 /// More writers than this and the later ones have no histogram: each takes 200 bytes.
 const MAX_HISTOGRAMS: usize = 65_536;
 
-/// How full the chunks of one writer were.
+/// The fill levels of the chunks of one writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterStats {
     /// Producer of the chunks.
@@ -90,7 +90,7 @@ pub(super) struct Histograms {
 }
 
 impl Histograms {
-    /// Where the histogram of a writer is; `None` if there are too many.
+    /// Returns where the histogram of a writer is; `None` if there are too many.
     pub(super) fn index(&mut self, producer: ProducerId, writer: WriterId) -> Option<u32> {
         if let Some(index) = self.by_writer.get(&(producer, writer)) {
             return Some(*index);

@@ -1,15 +1,16 @@
 //! Numbers of writers and producers that come to belong to others.
 //!
-//! A number stands for one writer after another, and the chunks of each count from where it pleases. Whoever knows
-//! that a writer has gone and another begins says so, and what both wrote is kept apart: the new one's chunks are not
-//! taken for old ones that come late, and no packet is made of pieces of both.
+//! A number stands for one writer after another, and the chunks of each count from where it
+//! pleases. Whoever knows that a writer has gone and another begins says so, and what both wrote is
+//! kept apart: the new one's chunks are not taken for old ones that come late, and no packet is
+//! made of pieces of both.
 
 use super::sequence::Sequence;
 use super::{Identity, ProducerId, TraceBuffer, WriterId};
 
-/// More sequences than this whose number is another writer's by now are not kept apart from what follows. A correct
-/// producer, which gives a number out again after 32767 others, comes nowhere near; with a hostile one memory for them
-/// would grow beyond the buffer's.
+/// More sequences than this whose number is another writer's by now are not kept apart from what
+/// follows. A correct producer, which gives a number out again after 32767 others, comes nowhere
+/// near; with a hostile one memory for them would grow beyond the buffer's.
 const MAX_RETIRED: usize = 4096;
 
 impl TraceBuffer {
@@ -21,16 +22,16 @@ impl TraceBuffer {
         }
     }
 
-    /// Says that all writers of a producer have ended. If the number becomes another producer's, that one has another
-    /// identity or says that its writers begin.
+    /// Says that all writers of a producer have ended. If the number becomes another producer's,
+    /// that one has another identity or says that its writers begin.
     pub fn producer_gone(&mut self, producer: ProducerId) {
         for slot in self.sequences.of_producer(producer) {
             self.end(slot);
         }
     }
 
-    /// Says that a writer begins. If one that had this number ended, what is stored of it remains to be read, but a
-    /// packet it did not finish is lost.
+    /// Says that a writer begins. If one that had this number ended, what is stored of it remains
+    /// to be read, but a packet it did not finish is lost.
     pub fn writer_began(&mut self, producer: ProducerId, writer: WriterId) {
         if let Some(slot) = self.sequences.slot(producer, writer)
             && self.sequences.get(slot).is_some_and(|one| one.ended)
@@ -39,8 +40,8 @@ impl TraceBuffer {
         }
     }
 
-    /// The slot for a chunk of a producer of this identity, given the slot of its numbers: another one if the producer
-    /// that had them before is gone.
+    /// The slot for a chunk of a producer of this identity, given the slot of its numbers: another
+    /// one if the producer that had them before is gone.
     pub(super) fn slot_of_successor(&mut self, slot: u32, identity: Identity) -> u32 {
         let is_another = |one: &Sequence| one.ended && one.identity != identity;
         if !self.sequences.get(slot).is_some_and(is_another) {
@@ -59,7 +60,8 @@ impl TraceBuffer {
         }
     }
 
-    /// Returns the slot for what comes from now on: the same if there are `limit` others on their way out already.
+    /// Returns the slot for what comes from now on: the same if there are `limit` others on their
+    /// way out already.
     fn begin_anew(&mut self, slot: u32, limit: usize) -> u32 {
         self.current = None;
         let Some(sequence) = self.sequences.get_mut(slot) else {

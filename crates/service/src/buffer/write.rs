@@ -136,8 +136,8 @@ impl TraceBuffer {
         slot
     }
 
-    /// Whether a chunk is still wanted, given what has left the buffer, and how many of its bytes were
-    /// read before.
+    /// Returns whether a chunk is still wanted, given what has left the buffer, and how many of its
+    /// bytes were read before.
     fn admit(&self, slot: u32, header: &ChunkHeader) -> Option<u16> {
         let Some(last) = self.sequences.get(slot)?.consumed else {
             return Some(0);
@@ -148,7 +148,8 @@ impl TraceBuffer {
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
     }
 
-    /// Whether a chunk is one that was scraped and is gone, and there is nothing more in it; it was not lost then.
+    /// Returns true if a chunk is one that was scraped and is gone, and there is nothing more in
+    /// it; it was not lost then.
     fn settle(&mut self, slot: u32, header: &ChunkHeader) -> bool {
         let sequence = self.sequences.get_mut(slot);
         let Some(last) = sequence.and_then(|sequence| sequence.consumed.as_mut()) else {
@@ -162,7 +163,8 @@ impl TraceBuffer {
         true
     }
 
-    /// Whether an earlier copy of a chunk told already that the writer gave up a packet in it.
+    /// Returns true if an earlier copy of a chunk told already that the writer gave up a packet in
+    /// it.
     fn knows_abort(&self, slot: u32, id: u32) -> bool {
         let Some(sequence) = self.sequences.get(slot) else {
             return false;
@@ -175,7 +177,8 @@ impl TraceBuffer {
             || gone.is_some_and(|last| last.aborted)
     }
 
-    /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored anew.
+    /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored
+    /// anew.
     fn recommit(&mut self, slot: u32, index: usize, new: ChunkHeader, payload: &[u8]) -> bool {
         let entry = self
             .sequences
@@ -270,7 +273,7 @@ impl TraceBuffer {
         true
     }
 
-    /// Whether nothing unread starts in this range.
+    /// Returns true if nothing unread starts in this range.
     fn all_read(&self, from: u32, units: u32) -> bool {
         let mut at = from;
         while at < (from + units).min(self.ring.used()) {
@@ -283,8 +286,8 @@ impl TraceBuffer {
         true
     }
 
-    /// Empties the `units` behind the write position. They hold only padding afterwards, and a record
-    /// starts at their end.
+    /// Empties the `units` behind the write position. They hold only padding afterwards, and a
+    /// record starts at their end.
     fn evict(&mut self, units: u32) {
         let end = self.write.at + units;
         let mut at = self.write.at;
@@ -326,15 +329,16 @@ impl TraceBuffer {
             self.add_loss(teller, Loss::OVERWRITE);
         }
         self.wake(header.slot);
-        // A chunk always leaves with that, being in its sequence. Make sure, as the memory is reused.
+        // A chunk always leaves with that, being in its sequence. Make sure, as the memory is
+        // reused.
         if self.ring.chunk(at).is_some() {
             let units = header.units();
             self.ring.set(at, Record::Padding { units });
         }
     }
 
-    /// The common case, without looking at the payload: the writer's oldest chunk, of which nothing was
-    /// read, and which holds whole packets only.
+    /// The common case, without looking at the payload: the writer's oldest chunk, of which nothing
+    /// was read, and which holds whole packets only.
     fn evict_untouched(&mut self, at: u32, header: ChunkHeader) -> bool {
         let special = flag::PRODUCER | flag::CHANGED;
         let simple =

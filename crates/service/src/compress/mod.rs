@@ -41,8 +41,9 @@ ferretto_wire::error_text! {
 }
 
 impl Compressor {
-    /// What a config asks for: zstd before deflate, then what older configs say. `None` if that is
-    /// nothing, or zstd only and it is not there: the trace is then not compressed, as with upstream.
+    /// Returns what a config asks for: zstd before deflate, then what older configs say. `None` if
+    /// that is nothing, or zstd only and it is not there: the trace is then not compressed, as with
+    /// upstream.
     ///
     /// # Errors
     /// If the config asks for deflate, and it is not there.
@@ -63,8 +64,8 @@ impl Compressor {
         append_packet(&mut self.batch, pieces);
     }
 
-    /// Ends the batch: the packet that holds its packets, in pieces no longer than `max_piece`. `None`
-    /// if there are none.
+    /// Ends the batch: the packet that holds its packets, in pieces no longer than `max_piece`.
+    /// `None` if there are none.
     pub(crate) fn finish(&mut self) -> Option<CompressedBatch> {
         if self.batch.is_empty() {
             return None;

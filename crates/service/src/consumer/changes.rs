@@ -10,8 +10,9 @@ use crate::ids::InstanceKey;
 
 /// Changes in the order they are to be told.
 ///
-/// While the observer has to read first, only the newest state of each instance is kept, and nothing of instances that
-/// came and went meanwhile. So there are no more changes than instances that exist, or did when it was told last.
+/// While the observer has to read first, only the newest state of each instance is kept, and
+/// nothing of instances that came and went meanwhile. So there are no more changes than instances
+/// that exist, or did when it was told last.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     queue: BTreeMap<u64, InstanceChange>,
@@ -63,7 +64,8 @@ impl Changes {
         self.queue.insert(self.last, change);
     }
 
-    /// Takes note that the instance is no more: what is to be told of it is told, unless nothing else ever was.
+    /// Takes note that the instance is no more: what is to be told of it is told, unless nothing
+    /// else ever was.
     pub(super) fn forget(&mut self, key: InstanceKey, held: bool) {
         self.told.remove(&key);
         let Some(waiting) = self.waiting.get_mut(&key) else {

@@ -26,7 +26,7 @@ use reading::{ReadStream, StreamReply};
 
 pub(crate) use changes::InstanceChange;
 pub(crate) use opening::{Destination, Opening, WaitsFor};
-pub(crate) use queries::{Section, StateQuery};
+pub(crate) use queries::{StateQuery, StateSection};
 pub(crate) use reading::ReplySink;
 
 /// A connection to the consumer socket. It has at most one session at a time.
@@ -134,8 +134,8 @@ impl Consumer {
         self.blocked = false;
     }
 
-    /// Returns the request if it can be handled now. While the driver prepares something, it is kept, or rejected if
-    /// there are too many.
+    /// Returns the request if it can be handled now. While the driver prepares something, it is
+    /// kept, or rejected if there are too many.
     pub(crate) fn admit(
         &mut self,
         commands: &mut Commands,
@@ -197,8 +197,8 @@ impl Consumer {
         self.end_request.take()
     }
 
-    /// Sends the trace in answer to this ReadBuffers. A stream already running is taken over: its request ends, its data
-    /// goes on here.
+    /// Sends the trace in answer to this ReadBuffers. A stream already running is taken over: its
+    /// request ends, its data goes on here.
     pub(crate) fn begin_reading(&mut self, commands: &mut Commands, request_id: u64) {
         let session = self.session;
         let Some(stream) = &mut self.reading else {
@@ -209,7 +209,8 @@ impl Consumer {
         self.reply(commands, Some(replaced), None);
     }
 
-    /// Returns what its stream is to be filled from, if it needs packets now; `Some(None)` is no session at all.
+    /// Returns what its stream is to be filled from, if it needs packets now; `Some(None)` is no
+    /// session at all.
     pub(crate) fn wants_packets(&self) -> Option<Option<SessionId>> {
         let stream = self.reading.as_ref().filter(|_| !self.blocked)?;
         stream.needs_packets().then(|| stream.session())
@@ -324,7 +325,8 @@ impl Consumer {
         }
     }
 
-    /// Sends what was noted for its subscription. Any producer can cause it, so those that do not read it are told later.
+    /// Sends what was noted for its subscription. Any producer can cause it, so those that do not
+    /// read it are told later.
     pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
         while !self.blocked
             && let Some(observer) = &mut self.observer

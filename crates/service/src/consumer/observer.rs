@@ -12,7 +12,7 @@ use crate::limits::{MAX_PENDING_HITS, REPLY_BYTES};
 /// State changes put into one reply, to keep it well below a frame.
 const CHANGE_BYTES_PER_REPLY: usize = 64 * 1024;
 
-/// What a hit costs in a reply beyond its own bytes, rounded up.
+/// The cost of a hit in a reply beyond its own bytes, rounded up.
 const HIT_OVERHEAD: usize = 16;
 
 /// A subscription, and the events that were not sent yet.
@@ -50,7 +50,8 @@ impl Observer {
         self.request_id
     }
 
-    /// Forgets the instances of its session: nothing more will come of them. What was noted is told.
+    /// Forgets the instances of its session: nothing more will come of them. What was noted is
+    /// told.
     pub(super) fn leave_session(&mut self) {
         self.changes.forget_all();
     }

@@ -26,7 +26,7 @@ pub(crate) enum WaitsFor {
     File(FileId),
 }
 
-/// Where the trace goes, besides being read back.
+/// The place a trace goes to, besides being read back.
 #[derive(Debug)]
 pub(crate) enum Destination {
     Memory,

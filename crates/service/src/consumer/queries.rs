@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::ids::{ProducerId, SessionId};
 use crate::limits::MAX_STATE_QUERIES;
-use crate::registry::Place;
+use crate::registry::OfferPosition;
 
 /// Requests of one consumer, answered one after the other.
 #[derive(Debug, Default)]
@@ -15,16 +15,16 @@ pub(super) struct StateQueries(VecDeque<StateQuery>);
 pub(crate) struct StateQuery {
     pub(crate) request_id: u64,
     pub(crate) sessions_only: bool,
-    pub(crate) next: Section,
+    pub(crate) next: StateSection,
 }
 
 /// The part of the state that the next reply goes on with: behind the element named, if one is.
 #[derive(Debug)]
-pub(crate) enum Section {
+pub(crate) enum StateSection {
     Summary,
     Producers(Option<ProducerId>),
     Sessions(Option<SessionId>),
-    DataSources(Option<Place>),
+    DataSources(Option<OfferPosition>),
 }
 
 impl StateQueries {
@@ -35,7 +35,7 @@ impl StateQueries {
             self.0.push_back(StateQuery {
                 request_id,
                 sessions_only,
-                next: Section::Summary,
+                next: StateSection::Summary,
             });
         }
         fits

@@ -9,7 +9,7 @@ use crate::ids::SessionId;
 use crate::limits::{MAX_SLICE, REPLY_BYTES};
 use crate::sink::PacketSink;
 
-/// What a slice costs in a reply beyond its bytes, rounded up.
+/// The cost of a slice in a reply beyond its bytes, rounded up.
 const SLICE_OVERHEAD: usize = 16;
 
 /// A ReadBuffers request being answered.
@@ -41,7 +41,8 @@ impl ReadStream {
         }
     }
 
-    /// Answers another request from now on, which may be for another session. Returns the request that ends.
+    /// Answers another request from now on, which may be for another session. Returns the request
+    /// that ends.
     pub(super) fn take_over(&mut self, request_id: u64, session: Option<SessionId>) -> u64 {
         let replaced = self.request_id;
         if self.session == session {

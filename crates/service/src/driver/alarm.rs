@@ -8,7 +8,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// How much later than asked for it may ring, in nanoseconds.
+/// The delay beyond the time asked for with which it may ring, in nanoseconds.
 const SLACK: u64 = 100_000;
 
 /// An alarm that makes its descriptor readable.

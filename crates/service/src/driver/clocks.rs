@@ -4,7 +4,8 @@ use ferretto_shm::Clock;
 
 use crate::Clocks;
 
-/// Reads the clocks the service works with, back to back. The time stamp counter is among them with feature `tsc`.
+/// Reads the clocks the service works with, back to back. The time stamp counter is among them with
+/// feature `tsc`.
 pub fn read() -> Clocks {
     Clocks {
         boottime: Clock::Boottime.now(),

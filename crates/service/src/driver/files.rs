@@ -21,9 +21,9 @@ use crate::{Event, FileId, FilePlace};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
-/// How much is copied from file to file at a time.
+/// Bytes copied from file to file at a time.
 const COPY_BLOCK: usize = 256 * 1024;
-/// What a pipe takes without blocking when it is ready for writing.
+/// Bytes a pipe takes without blocking when it is ready for writing.
 const PIPE_WRITE: usize = 4096;
 
 /// More than what the service gives a file to write at a time.
@@ -33,11 +33,11 @@ const HELD_PER_FILE: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Files {
     open: HashMap<FileId, OpenFile>,
-    /// How long a pipe may keep its thread once it is to be closed.
+    /// The time a pipe may keep its thread once it is to be closed.
     patience: Duration,
     events: Receiver<Event>,
     reporter: Reporter,
-    /// How many events are still to come.
+    /// The number of events still to come.
     pending: usize,
 }
 
@@ -49,7 +49,7 @@ struct OpenFile {
     alive: Option<OwnedFd>,
 }
 
-/// What a file's thread is asked to do.
+/// A request to a file's thread.
 #[derive(Debug)]
 enum Job {
     Write(Vec<u8>),
@@ -67,7 +67,7 @@ struct Original {
     size: u64,
 }
 
-/// How a file's thread reports back.
+/// The way a file's thread reports back.
 #[derive(Clone)]
 struct Reporter {
     events: Sender<Event>,
@@ -97,8 +97,8 @@ impl fmt::Debug for Reporter {
 }
 
 impl Files {
-    /// No files. `notify` is called, on other threads, when [`next_event`](Self::next_event) has something. A pipe
-    /// may keep its thread for `patience` once it is to be closed.
+    /// No files. `notify` is called, on other threads, when [`next_event`](Self::next_event) has
+    /// something. A pipe may keep its thread for `patience` once it is to be closed.
     pub fn new(notify: impl Fn() + Send + Sync + 'static, patience: Duration) -> Self {
         let (sender, events) = mpsc::channel();
         Self {
@@ -134,7 +134,8 @@ impl Files {
         self.spawn(file, move |_| Some(fd.into_fd()));
     }
 
-    /// Copies what was written to `from` up to now, and takes `fd`, which it is copied to, as the file.
+    /// Copies what was written to `from` up to now, and takes `fd`, which it is copied to, as the
+    /// file.
     pub fn copy(&mut self, from: FileId, file: FileId, fd: PassedFd) {
         let (sender, original) = mpsc::channel();
         if let Some(open) = self.open.get(&from) {
@@ -170,7 +171,7 @@ impl Files {
         }
     }
 
-    /// What threads reported since.
+    /// Reports of threads since then.
     pub fn next_event(&mut self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
         self.pending = self.pending.saturating_sub(1);
@@ -329,7 +330,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What was written so far, if it can be read again.
+    /// The part that was written so far, if it can be read again.
     fn original(&self) -> io::Result<Original> {
         let size = self.position().ok_or(Errno::SPIPE)?;
         let fd = self.fd.try_clone()?;
@@ -353,7 +354,7 @@ impl FileWriter {
         Ok(at)
     }
 
-    /// Where the next byte will be written, if this is a file that can be
+    /// The offset of the next byte to be written, if this is a file that can be
     /// shortened.
     fn position(&self) -> Option<u64> {
         let status = rustix::fs::fstat(&self.fd).ok()?;

@@ -1,7 +1,8 @@
-//! What everyone who drives a [`Service`](crate::Service) needs: clocks, output files, an alarm, facts about the machine.
+//! Parts that everyone who drives a [`Service`](crate::Service) needs: clocks, output files, an
+//! alarm, facts about the machine.
 //!
-//! The service itself stays without any of it. Here are the parts that drivers have in common, those with sockets and
-//! those inside a program.
+//! The service itself stays without any of it. Here are the parts that drivers have in common,
+//! those with sockets and those inside a program.
 
 mod alarm;
 pub mod clocks;

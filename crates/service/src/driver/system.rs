@@ -6,7 +6,7 @@ use rustix::rand::GetRandomFlags;
 use super::clocks;
 use crate::ServiceOptions;
 
-/// What a service should know about its surroundings, apart from the time zone.
+/// Returns what a service should know about its surroundings, apart from the time zone.
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         seed: seed(),
@@ -39,7 +39,7 @@ pub fn system_info() -> SystemInfo {
     }
 }
 
-/// How many CPUs the machine can have, also those that are offline now.
+/// Returns how many CPUs the machine can have, also those that are offline now.
 fn configured_cpus() -> Option<u32> {
     let folder = std::fs::read_dir("/sys/devices/system/cpu").ok()?;
     let is_cpu = |name: &str| {

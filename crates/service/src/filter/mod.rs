@@ -34,7 +34,7 @@ pub enum FilterError {
     Pattern {
         /// The expression.
         pattern: String,
-        /// What is wrong with it.
+        /// The fault in it.
         reason: String,
     },
 }
@@ -105,7 +105,7 @@ impl TraceFilter {
         })
     }
 
-    /// What the expressions of its rules take.
+    /// Returns what the expressions of its rules take.
     pub(crate) fn weight(&self) -> Weight {
         self.strings.weight()
     }
@@ -123,7 +123,7 @@ impl TraceFilter {
     }
 }
 
-/// What a session's filter did, for the trace's statistics.
+/// Counters of a session's filter, for the trace's statistics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FilterCounters {
     pub(crate) input_packets: u64,

@@ -17,7 +17,7 @@ mod opcode {
     pub(super) const TYPED_STRING: u32 = 5;
 }
 
-/// What becomes of a field.
+/// The action for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Rule {
     /// It is left out.
@@ -40,7 +40,7 @@ struct Range {
     rule: Rule,
 }
 
-/// Where the tables of a message begin.
+/// The start of the tables of a message.
 #[derive(Debug, Clone, Copy, Default)]
 struct Message {
     direct: usize,
@@ -60,7 +60,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Compiles bytecode and, unless empty, the overlay that adds to it. `None` if either is invalid.
+    /// Compiles bytecode and, unless empty, the overlay that adds to it. `None` if either is
+    /// invalid.
     pub(super) fn load(code: &[u8], overlay: &[u8]) -> Option<Self> {
         let words = words::decode(code)?;
         let overlay = match overlay {
@@ -96,7 +97,7 @@ impl Program {
         }
     }
 
-    /// What becomes of a field of a message.
+    /// Returns what becomes of a field of a message.
     pub(super) fn rule(&self, message: u32, field: u32) -> Rule {
         self.fields(message).rule(field)
     }
@@ -106,7 +107,7 @@ impl Program {
     }
 }
 
-/// What becomes of each field of a message.
+/// The actions for the fields of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldRules<'a> {
     direct: &'a [Rule],
@@ -174,7 +175,7 @@ struct Compiler<'a> {
     words: std::slice::Iter<'a, u32>,
     overlay: std::iter::Peekable<std::slice::Iter<'a, OverlayField>>,
     program: Program,
-    /// Where the tables of the message being compiled begin.
+    /// The start of the tables of the message being compiled.
     begin: Message,
     /// Highest message number referred to.
     highest: Option<u32>,
@@ -273,8 +274,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Allows the fields from `first` up to `end`. A range may lie on both sides of the border between
-    /// the two tables.
+    /// Allows the fields from `first` up to `end`. A range may lie on both sides of the border
+    /// between the two tables.
     fn add_range(&mut self, first: u32, end: u32) {
         for field in first..end.min(DIRECT_FIELDS) {
             self.add(field, Rule::Copy);

@@ -24,7 +24,7 @@ struct Open {
     /// Its length and where it ends in the input.
     length: usize,
     end: usize,
-    /// Where it begins in the output, and how many bytes before that its length takes.
+    /// Its start in the output, and the bytes before that its length takes.
     begin: usize,
     length_bytes: usize,
 }
@@ -141,7 +141,7 @@ struct Field {
     key_length: usize,
     /// Bytes of its value after the length, if it has one.
     body: Option<usize>,
-    /// Whether its key, and the varint behind it if there is one, are as short as can be.
+    /// Set if its key, and the varint behind it if there is one, are as short as can be.
     minimal: bool,
 }
 
@@ -186,8 +186,8 @@ impl Field {
     }
 }
 
-/// The output, and how far the input has been copied to it. What is let through unchanged is copied in
-/// as long stretches as possible.
+/// The output, and how far the input has been copied to it. What is let through unchanged is copied
+/// in as long stretches as possible.
 struct Output<'a> {
     input: &'a [u8],
     output: &'a mut Vec<u8>,
@@ -196,7 +196,8 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Where in the output the input from `at` on will be, if nothing before it is still left out.
+    /// Returns where in the output the input from `at` on will be, if nothing before it is still
+    /// left out.
     fn position(&self, at: usize) -> usize {
         self.output.len() + at.saturating_sub(self.done)
     }

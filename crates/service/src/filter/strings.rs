@@ -12,12 +12,12 @@ use crate::matching::{Budget, Captures, Regex, Weight, compile_bytes, compile_wh
 /// Semantic types rules can name. Fields of a higher type are subject to every rule.
 const MAX_SEMANTIC_TYPES: u32 = 128;
 
-/// What a redacted group is overwritten with, as far as it has room.
+/// The text a redacted group is overwritten with, as far as it has room.
 const REDACTED: &[u8] = b"P60REDACTED";
-/// What the rest of the group is filled with.
+/// The byte the rest of the group is filled with.
 const FILL: u8 = b'-';
 
-/// What a rule does with a string it matches.
+/// The effect of a rule on a string it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// Redacts the groups of a match of the whole string.
@@ -62,7 +62,7 @@ impl StringRules {
         Ok(Self(rules))
     }
 
-    /// What the expressions take.
+    /// Returns what the expressions take.
     pub(super) fn weight(&self) -> Weight {
         self.0.iter().map(|rule| Weight::of(&rule.regex)).sum()
     }
@@ -91,7 +91,7 @@ impl StringRules {
     }
 }
 
-/// Where the text of an atrace string begins, looked for once at most.
+/// The start of the text of an atrace string, looked for once at most.
 enum Payload {
     Unknown,
     Known(Option<usize>),

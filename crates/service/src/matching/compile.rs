@@ -6,14 +6,15 @@ use regex_automata::{Input, Span};
 
 use super::{PatternError, Purpose};
 
-/// What a search of strings may keep of the automaton, in bytes, twice for each expression.
+/// The part of the automaton that a search of strings may keep, in bytes, twice for each
+/// expression.
 const CACHE_BYTES: usize = 64 * 1024;
 
 /// A compiled expression. Copies share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Regex(meta::Regex);
 
-/// Where the groups of a match are.
+/// The places of the groups of a match.
 #[derive(Debug, Clone)]
 pub(crate) struct Captures(captures::Captures);
 
@@ -25,7 +26,8 @@ pub(super) fn check(pattern: &str, unicode: bool) -> Result<(), PatternError> {
         .map_err(|error| short_reason(&error.to_string()))
 }
 
-/// Compiles an expression that takes `limit` bytes at most, or some more with what is made of it for searching.
+/// Compiles an expression that takes `limit` bytes at most, or some more with what is made of it
+/// for searching.
 pub(super) fn compile(
     pattern: &str,
     unicode: bool,

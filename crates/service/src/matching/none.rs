@@ -1,4 +1,4 @@
-//! What is in place of regular expressions in a service built without them: a type without values.
+//! The stand-in for regular expressions in a service built without them: a type without values.
 
 use super::{PatternError, Purpose};
 

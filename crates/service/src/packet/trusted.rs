@@ -13,17 +13,17 @@ const MAX_BYTES: usize = 48;
 /// The service's word about a packet: who wrote it, and what is missing before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trusted {
-    /// What is known of the sender.
+    /// The sender, as far as it is known.
     pub identity: Identity,
     /// Number of the sequence within the session; see [`SequenceIds`].
     pub sequence_id: u32,
-    /// What is missing before it.
+    /// The loss before it.
     pub loss: Loss,
 }
 
 impl Trusted {
-    /// The fields, encoded. They are put behind the producer's, so that they win over any of the same
-    /// number.
+    /// The fields, encoded. They are put behind the producer's, so that they win over any of the
+    /// same number.
     pub fn encode(&self) -> TrustedFields {
         let mut fields = TrustedFields {
             bytes: [0; MAX_BYTES],
@@ -79,10 +79,11 @@ impl TrustedFields {
     }
 }
 
-/// Writers of one user whose numbers are remembered unless said otherwise: more than all threads of a large machine.
+/// Writers of one user whose numbers are remembered unless said otherwise: more than all threads of
+/// a large machine.
 pub(crate) const WRITERS_PER_USER: usize = 262_144;
 
-/// What there is for each user besides.
+/// The part kept for each user besides.
 const PER_USER: usize = 128;
 
 /// A writer of a producer of a machine.
@@ -91,16 +92,16 @@ type Writer = (u32, ProducerId, WriterId);
 /// Numbers the packet sequences of a session: 2, 3, ... in order of first use. 1 is the service's
 /// own. A number is never used for another writer.
 ///
-/// Each user has room for so many writers; beyond that the one that was numbered first is forgotten. If it is still
-/// there, it gets another number, and its next packet says that something is missing before it, so that nobody
-/// relies on what the sequence of the old number said.
+/// Each user has room for so many writers; beyond that the one that was numbered first is
+/// forgotten. If it is still there, it gets another number, and its next packet says that something
+/// is missing before it, so that nobody relies on what the sequence of the old number said.
 #[derive(Debug, Clone)]
 pub struct SequenceIds {
     limit: usize,
     by_writer: FxHashMap<Writer, u32>,
     /// `None` is everyone on other machines.
     by_user: BTreeMap<Option<u32>, Owned>,
-    /// How many were handed out.
+    /// The number of ids handed out.
     count: u32,
 }
 
@@ -135,12 +136,13 @@ impl SequenceIds {
 
     /// The number of a writer.
     pub fn id(&mut self, identity: Identity, producer: ProducerId, writer: WriterId) -> u32 {
-        self.number(identity, producer, writer).0
+        self.sequence_id(identity, producer, writer).0
     }
 
-    /// What the service says of a packet.
+    /// The fields that the service adds to a packet.
     pub fn trusted(&mut self, packet: &Packet<'_>) -> Trusted {
-        let (sequence_id, renewed) = self.number(packet.identity, packet.producer, packet.writer);
+        let (sequence_id, renewed) =
+            self.sequence_id(packet.identity, packet.producer, packet.writer);
         let mut loss = packet.loss;
         if renewed {
             loss |= Loss::PRESENT;
@@ -173,7 +175,7 @@ impl SequenceIds {
     }
 
     /// The number of a writer, and whether that is a new one that it may not have had before.
-    fn number(
+    fn sequence_id(
         &mut self,
         identity: Identity,
         producer: ProducerId,

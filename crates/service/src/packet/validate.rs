@@ -6,8 +6,9 @@ const MAX_LENGTH: u64 = (1 << 28) - 1;
 /// Largest field number.
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
-/// Top-level fields of TracePacket that only the service may write. Upstream's service lets a producer claim to be
-/// the trace's identity, its triggers, the clocks of other machines or what other sessions did (46, 89, 107, 113, 134).
+/// Top-level fields of TracePacket that only the service may write. Upstream's service lets a
+/// producer claim to be the trace's identity, its triggers, the clocks of other machines or what
+/// other sessions did (46, 89, 107, 113, 134).
 pub const RESERVED_FIELDS: [u32; 17] = [
     3, 10, 33, 35, 36, 46, 50, 69, 79, 89, 98, 107, 113, 124, 125, 133, 134,
 ];
@@ -58,9 +59,9 @@ ferretto_wire::error_text! {
     }
 }
 
-/// What the next byte that is not skipped is part of.
+/// The part of a field that the next byte which is not skipped belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ParserState {
     Key,
     Value,
     Length,
@@ -69,14 +70,15 @@ enum State {
 /// Checks a packet piece by piece: its top-level fields must be well-formed and none reserved. What
 /// is inside a field is skipped, so the cost goes by the number of fields and pieces, not of bytes.
 ///
-/// These are upstream's rules (a field number is cut to 32 bits before it is looked up among the reserved ones) and one
-/// more: field numbers that protobuf does not have are refused. Upstream lets them pass, but every strict decoder
-/// refuses the whole trace for one such packet, and no correct producer writes one.
+/// These are upstream's rules (a field number is cut to 32 bits before it is looked up among the
+/// reserved ones) and one more: field numbers that protobuf does not have are refused. Upstream
+/// lets them pass, but every strict decoder refuses the whole trace for one such packet, and no
+/// correct producer writes one.
 #[derive(Debug, Clone)]
 pub struct Validator {
     /// Bytes of a field that are not looked at, still to come.
     skip: u64,
-    state: State,
+    state: ParserState,
     /// The varint being read, when it is split between pieces.
     value: u64,
     shift: u32,
@@ -86,7 +88,7 @@ impl Default for Validator {
     fn default() -> Self {
         Self {
             skip: 0,
-            state: State::Key,
+            state: ParserState::Key,
             value: 0,
             shift: 0,
         }
@@ -119,14 +121,14 @@ impl Validator {
                 return Ok(());
             };
             self.state = match self.state {
-                State::Key => self.after_key(value)?,
-                State::Value => State::Key,
-                State::Length if value > MAX_LENGTH => {
+                ParserState::Key => self.after_key(value)?,
+                ParserState::Value => ParserState::Key,
+                ParserState::Length if value > MAX_LENGTH => {
                     return Err(InvalidPacket::TooLong(value));
                 }
-                State::Length => {
+                ParserState::Length => {
                     self.skip = value;
-                    State::Key
+                    ParserState::Key
                 }
             };
             let left = piece.len() as u64;
@@ -137,7 +139,7 @@ impl Validator {
         }
     }
 
-    fn after_key(&mut self, key: u64) -> Result<State, InvalidPacket> {
+    fn after_key(&mut self, key: u64) -> Result<ParserState, InvalidPacket> {
         // Upstream cuts the number to 32 bits before it looks it up.
         let field = (key >> 3) as u32;
         if is_reserved(field) {
@@ -147,15 +149,15 @@ impl Validator {
             return Err(InvalidPacket::FieldNumber(key >> 3));
         }
         match key & 7 {
-            0 => Ok(State::Value),
+            0 => Ok(ParserState::Value),
             1 => {
                 self.skip = 8;
-                Ok(State::Key)
+                Ok(ParserState::Key)
             }
-            2 => Ok(State::Length),
+            2 => Ok(ParserState::Length),
             5 => {
                 self.skip = 4;
-                Ok(State::Key)
+                Ok(ParserState::Key)
             }
             other => Err(InvalidPacket::WireType(other as u8)),
         }
@@ -166,7 +168,7 @@ impl Validator {
     /// # Errors
     /// If it ended inside a field.
     pub fn finish(self) -> Result<(), InvalidPacket> {
-        let is_between_fields = self.skip == 0 && self.shift == 0 && self.state == State::Key;
+        let is_between_fields = self.skip == 0 && self.shift == 0 && self.state == ParserState::Key;
         is_between_fields
             .then_some(())
             .ok_or(InvalidPacket::Truncated)

@@ -11,8 +11,8 @@ use crate::limits::{INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID, PA
 use crate::pool::BufferPool;
 
 impl Producer {
-    /// Moves and patches chunks. Returns false if there is nowhere to commit from; nothing is done then. `scratch` is
-    /// memory to work in.
+    /// Moves and patches chunks. Returns false if there is nowhere to commit from; nothing is done
+    /// then. `scratch` is memory to work in.
     pub(crate) fn commit(
         &mut self,
         buffers: &mut BufferPool,
@@ -23,14 +23,15 @@ impl Producer {
         if !matches!(self.memory, Memory::Shared(_) | Memory::Inline) {
             return false;
         }
-        // Nobody has more to commit than fits the memory, unless the same chunks are made to look full again and again.
+        // Nobody has more to commit than fits the memory, unless the same chunks are made to look
+        // full again and again.
         let mut left = self.memory.size();
         for moved in &request.chunks_to_move {
             let accepted = match &moved.data {
                 Some(data) => move_inline(buffers, self, moved, data),
                 None => move_shared(buffers, self, moved, scratch, &mut left),
             };
-            discarded.chunks += u64::from(accepted == Moved::Refused);
+            discarded.chunks += u64::from(accepted == MoveOutcome::Refused);
         }
         let mut patches = Vec::new();
         for patched in &request.chunks_to_patch {
@@ -42,7 +43,7 @@ impl Producer {
 
 /// The outcome of one entry of a commit.
 #[derive(Debug, PartialEq, Eq)]
-enum Moved {
+enum MoveOutcome {
     Done,
     /// There was no chunk where the entry says. Not counted: a page that was scraped and a chunk
     /// committed twice look like this too.
@@ -57,21 +58,21 @@ fn move_shared(
     moved: &ChunksToMove,
     payload: &mut Vec<u8>,
     left: &mut u64,
-) -> Moved {
+) -> MoveOutcome {
     if *left == 0 {
-        return Moved::Refused;
+        return MoveOutcome::Refused;
     }
     let Memory::Shared(region) = &producer.memory else {
-        return Moved::Nothing;
+        return MoveOutcome::Nothing;
     };
     let location = (moved.page.unwrap_or(0), moved.chunk.unwrap_or(0));
     // Free again when it goes out of scope, whatever is found wrong with it.
     let Some(chunk) = region.try_read(location.0, location.1) else {
-        return Moved::Nothing;
+        return MoveOutcome::Nothing;
     };
     let target = moved.target_buffer.unwrap_or(0);
     if producer.copied.take(location, chunk.header(), target) {
-        return Moved::Done;
+        return MoveOutcome::Done;
     }
     let payload = chunk.payload(payload);
     *left = left.saturating_sub(payload.len() as u64);
@@ -83,12 +84,12 @@ fn move_inline(
     producer: &Producer,
     moved: &ChunksToMove,
     data: &[u8],
-) -> Moved {
+) -> MoveOutcome {
     if !INLINE_CHUNK_SIZES.contains(&data.len()) {
-        return Moved::Refused;
+        return MoveOutcome::Refused;
     }
     let Some((header, payload)) = ChunkHeader::split(data) else {
-        return Moved::Refused;
+        return MoveOutcome::Refused;
     };
     let complete = !moved.chunk_incomplete.unwrap_or(false);
     store(
@@ -108,17 +109,17 @@ fn store(
     header: ChunkHeader,
     complete: bool,
     payload: &[u8],
-) -> Moved {
+) -> MoveOutcome {
     // Upstream takes the low 16 bits, so that 0x10001 means 1; honest producers never send such.
     let Ok(target) = BufferId::try_from(target) else {
-        return Moved::Refused;
+        return MoveOutcome::Refused;
     };
     let pinned = producer.writers.get(&header.writer_id);
     if !producer.allowed.contains(&target) || pinned.is_some_and(|pinned| *pinned != target) {
-        return Moved::Refused;
+        return MoveOutcome::Refused;
     }
     let Some(buffer) = buffers.get_mut(target) else {
-        return Moved::Refused;
+        return MoveOutcome::Refused;
     };
     buffer.copy_chunk(&Chunk {
         producer: producer.id,
@@ -130,10 +131,11 @@ fn store(
         complete,
         payload,
     });
-    Moved::Done
+    MoveOutcome::Done
 }
 
-/// Returns how many patches were refused before they reached a buffer. `patches` is memory to work in.
+/// Returns how many patches were refused before they reached a buffer. `patches` is memory to work
+/// in.
 fn apply_patches(
     buffers: &mut BufferPool,
     producer: &Producer,

@@ -6,11 +6,12 @@ use ferretto_shm::{ChunkFlags, ChunkHeader, ScrapedChunk};
 
 use crate::ids::BufferId;
 
-/// Where a chunk lies in shared memory: its page, and its place in that.
+/// The location of a chunk in shared memory: its page, and its place in that.
 type Location = (u32, u32);
 
-/// Chunks of one producer whose buffer has all of them already, by where they lie. Their commits only free them: stored
-/// again after they were read, they would look as if they came too late, and be counted as lost.
+/// Chunks of one producer whose buffer has all of them already, by where they lie. Their commits
+/// only free them: stored again after they were read, they would look as if they came too late, and
+/// be counted as lost.
 ///
 /// There are no more than there are chunks in the shared memory.
 #[derive(Debug, Default)]
@@ -22,7 +23,8 @@ impl Copied {
         self.0.len()
     }
 
-    /// Whether a chunk that is being scraped is in its buffer already; if not, it is noted, as it will be.
+    /// Returns true if a chunk that is being scraped is in its buffer already; if not, it is noted,
+    /// as it will be.
     pub(crate) fn note(&mut self, chunk: &ScrapedChunk<'_>, target: BufferId) -> bool {
         let header = chunk.header();
         let is_final = chunk.is_complete() && !header.flags.contains(ChunkFlags::NEEDS_PATCHING);
@@ -35,8 +37,8 @@ impl Copied {
         known == Some((target, header))
     }
 
-    /// Whether a chunk that is being committed is in its buffer already. It is free now, so that another may come to
-    /// where it was.
+    /// Returns true if a chunk that is being committed is in its buffer already. It is free now, so
+    /// that another may come to where it was.
     pub(crate) fn take(&mut self, location: Location, header: ChunkHeader, target: u32) -> bool {
         let known = self.0.remove(&location);
         known.is_some_and(|(buffer, known)| u32::from(buffer) == target && known == header)

@@ -49,14 +49,14 @@ pub(crate) struct Producer {
     given_up: bool,
 }
 
-/// What was refused before it reached a buffer, since the service began.
+/// The chunks and patches refused before they reached a buffer, since the service began.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Discarded {
     pub(crate) chunks: u64,
     pub(crate) patches: u64,
 }
 
-/// What the service keeps for producers.
+/// Counts of what the service keeps for producers.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Holdings {
     /// Connections, initialised or not.
@@ -150,7 +150,8 @@ impl Producer {
         self.peer.machine_id != 0
     }
 
-    /// Returns true if it is to copy what it has not committed by itself: nobody else can reach its memory.
+    /// Returns true if it is to copy what it has not committed by itself: nobody else can reach its
+    /// memory.
     pub(crate) fn scrapes_itself(&self) -> bool {
         self.is_emulated() && self.scraped
     }
@@ -160,7 +161,8 @@ impl Producer {
         !self.peer.can_share_memory
     }
 
-    /// Uses this memory from now on. The first command tells of it, and takes its descriptor along if `created` is set.
+    /// Uses this memory from now on. The first command tells of it, and takes its descriptor along
+    /// if `created` is set.
     pub(crate) fn use_memory(&mut self, region: ServiceRegion, created: Option<SmbSize>) {
         self.memory = Memory::Shared(region);
         match created {
@@ -180,7 +182,8 @@ impl Producer {
         matches!(self.memory, Memory::None).then(|| SmbSize::choose(config_kb, self.size_hint))
     }
 
-    /// Asks the driver for memory of this size; where none can be shared, chunks travel inside its commits.
+    /// Asks the driver for memory of this size; where none can be shared, chunks travel inside its
+    /// commits.
     pub(crate) fn request_memory(&mut self, commands: &mut Commands, size: SmbSize) {
         if self.is_emulated() {
             self.memory = Memory::Inline;
@@ -271,7 +274,8 @@ impl Producer {
         self.stream.filter(|_| ready)
     }
 
-    /// Sends a command, as soon as the producer can receive it. One that fetches none is given up in the end.
+    /// Sends a command, as soon as the producer can receive it. One that fetches none is given up
+    /// in the end.
     pub(crate) fn send(
         &mut self,
         commands: &mut Commands,

@@ -37,7 +37,7 @@ impl Outbox {
         });
     }
 
-    /// Hands out all commands.
+    /// Takes out all commands.
     pub(crate) fn take(&mut self) -> VecDeque<Outgoing> {
         std::mem::take(self).queue
     }
@@ -46,7 +46,7 @@ impl Outbox {
         self.queue.len()
     }
 
-    /// Size of all commands.
+    /// Returns the size of all commands.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

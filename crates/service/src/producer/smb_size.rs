@@ -1,4 +1,4 @@
-//! How large a producer's shared memory buffer is.
+//! The size of a producer's shared memory buffer.
 
 /// Size and page size of a shared memory buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +17,8 @@ const MAX: SmbSize = SmbSize {
 };
 
 impl SmbSize {
-    /// The nearest acceptable layout: zeros become defaults, excess is cut, and an impossible pair is
-    /// replaced by the default as a whole.
+    /// Returns the nearest acceptable layout: zeros become defaults, excess is cut, and an
+    /// impossible pair is replaced by the default as a whole.
     pub(crate) fn corrected(self) -> Self {
         let or = |value: u64, default: u64| if value == 0 { default } else { value };
         let page = or(self.page, DEFAULT.page).min(MAX.page);
@@ -31,12 +31,13 @@ impl SmbSize {
         }
     }
 
-    /// Whether a buffer brought by the producer can be used as it is.
+    /// Returns true if a buffer brought by the producer can be used as it is.
     pub(crate) fn is_acceptable(self) -> bool {
         self.corrected() == self
     }
 
-    /// What the session's config asks for (in kB, 0 = nothing), else the producer's hints.
+    /// Returns the size the session's config asks for (in kB, 0 = nothing), else the producer's
+    /// hints.
     pub(crate) fn choose(config_kb: (u32, u32), hint: Self) -> Self {
         let pick = |kb: u32, hint: u64| if kb == 0 { hint } else { u64::from(kb) * 1024 };
         Self {

@@ -1,4 +1,5 @@
-//! Connections to the producer socket: from InitializeConnection to an initialised producer, and its end.
+//! Connections to the producer socket: from InitializeConnection to an initialised producer, and
+//! its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,12 +42,13 @@ struct Mapping {
     deferred: VecDeque<(Option<u64>, Request)>,
 }
 
-/// What follows from the driver's answer about memory.
+/// The rest to be done after the driver's answer about memory.
 #[derive(Debug)]
 pub(crate) enum MemoryAnswer {
     /// Requests that waited for it can be handled now.
     Resume(VecDeque<(Option<u64>, Request)>),
-    /// There is none for this producer: as if its data sources had never matched. A later session tries again.
+    /// There is none for this producer: as if its data sources had never matched. A later session
+    /// tries again.
     NoMemory(ProducerId),
 }
 
@@ -61,7 +63,8 @@ impl Producers {
         Some(&self.connections.get(&client)?.peer)
     }
 
-    /// Handles a request of a connection that is not initialised; returns one that is of an initialised producer.
+    /// Handles a request of a connection that is not initialised; returns one that is of an
+    /// initialised producer.
     pub(crate) fn admit(
         &mut self,
         commands: &mut Commands,
@@ -123,7 +126,8 @@ impl Producers {
         }
     }
 
-    /// Does the rest of InitializeConnection, once it is known whether the producer's memory is usable.
+    /// Does the rest of InitializeConnection, once it is known whether the producer's memory is
+    /// usable.
     fn finish_initialize(
         &mut self,
         commands: &mut Commands,
@@ -168,8 +172,8 @@ impl Producers {
         commands.reply_to_producer(client, request_id, Some(response));
     }
 
-    /// Takes the memory that the driver created or mapped; `None` if it could not. Returns what else is to be done, if
-    /// anything is.
+    /// Takes the memory that the driver created or mapped; `None` if it could not. Returns what
+    /// else is to be done, if anything is.
     pub(crate) fn memory_answered(
         &mut self,
         commands: &mut Commands,
@@ -208,7 +212,8 @@ impl Producers {
         }
     }
 
-    /// Ends a connection, if it is one. Returns its producer, to be removed; what is still said to it goes nowhere.
+    /// Ends a connection, if it is one. Returns its producer, to be removed; what is still said to
+    /// it goes nowhere.
     pub(crate) fn disconnect(&mut self, client: ClientId) -> Option<ProducerId> {
         let Phase::Ready(id) = self.connections.remove(&client)?.phase else {
             return None;

@@ -34,7 +34,7 @@ pub(crate) struct Producers {
     /// While set, only producers of the service's own user may connect and record.
     lockdown: bool,
     discarded: Discarded,
-    /// Where chunks are copied to before they are looked at.
+    /// Memory that chunks are copied into before they are looked at.
     scratch: Vec<u8>,
 }
 
@@ -135,8 +135,8 @@ impl Producers {
         shared + size <= self.quotas.shared_memory_per_user
     }
 
-    /// Makes sure the producer has somewhere to write, or will have before the next command reaches it. `config_kb` is
-    /// what the session asks for: size and page size.
+    /// Makes sure the producer has somewhere to write, or will have before the next command reaches
+    /// it. `config_kb` is what the session asks for: size and page size.
     pub(crate) fn provide_memory(
         &mut self,
         commands: &mut Commands,
@@ -204,7 +204,8 @@ impl Producers {
         id: ProducerId,
         request: &RegisterTraceWriterRequest,
     ) {
-        // Upstream takes the low 16 bits of each, so that 0x10001 means 1; as with chunks, such numbers are none here.
+        // Upstream takes the low 16 bits of each, so that 0x10001 means 1; as with chunks, such
+        // numbers are none here.
         let writer = WriterId::try_from(request.trace_writer_id.unwrap_or(0));
         let target = BufferId::try_from(request.target_buffer.unwrap_or(0));
         if let (Ok(writer), Ok(target), Some(producer)) = (writer, target, self.existing(id)) {
@@ -223,7 +224,8 @@ impl Producers {
         }
     }
 
-    /// Moves and patches chunks. Returns false if the producer has nowhere to commit from; nothing is done then.
+    /// Moves and patches chunks. Returns false if the producer has nowhere to commit from; nothing
+    /// is done then.
     pub(crate) fn commit(
         &mut self,
         buffers: &mut BufferPool,

@@ -7,7 +7,7 @@ use ferretto_proto::TraceConfig;
 use super::trigger_history::hash;
 use crate::ids::SessionId;
 use crate::limits::{GUARDED_COOLDOWN_NS, MAX_COOLDOWNS, MAX_SESSIONS, MAX_SESSIONS_PER_UID};
-use crate::session::{EnableError, Session, State};
+use crate::session::{EnableError, Session, SessionState};
 use crate::sessions::Sessions;
 
 /// The user that may end everyone's sessions anyway.
@@ -46,7 +46,8 @@ pub(super) fn sessions_to_end(
     ended.map(Session::id).collect()
 }
 
-/// The times when unattended sessions of each name last began, `CLOCK_BOOTTIME`, by the name's hash.
+/// The times when unattended sessions of each name last began, `CLOCK_BOOTTIME`, by the name's
+/// hash.
 #[derive(Debug, Default)]
 pub(super) struct Cooldowns(BTreeMap<u64, u64>);
 
@@ -110,8 +111,8 @@ fn is_exclusive(config: &TraceConfig) -> bool {
     config.exclusive_prio.unwrap_or(0) > 0
 }
 
-/// Returns true if exclusive sessions of the first user concern sessions of the second: one's own, and root's everyone's.
-/// Upstream's concern everyone's.
+/// Returns true if exclusive sessions of the first user concern sessions of the second: one's own,
+/// and root's everyone's. Upstream's concern everyone's.
 fn rules_over(uid: u32, other: u32) -> bool {
     uid == other || uid == ROOT
 }
@@ -136,7 +137,7 @@ fn check_semaphores<'a>(
 ) -> Result<(), EnableError> {
     // Declarations of each name, and the least any of them allows.
     let mut held: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
-    let over = |state| matches!(state, State::Disabled | State::Cloned);
+    let over = |state| matches!(state, SessionState::Disabled | SessionState::Cloned);
     for session in others.filter(|s| !over(s.state())) {
         for semaphore in &session.config().session_semaphores {
             let name = semaphore.name.as_deref().unwrap_or_default();
@@ -186,7 +187,8 @@ fn check_counts<'a>(
     Ok(())
 }
 
-/// Returns how many sessions there may be for this user to begin another: a few are kept for root, whatever others have.
+/// Returns how many sessions there may be for this user to begin another: a few are kept for root,
+/// whatever others have.
 pub(super) fn max_sessions(uid: u32) -> usize {
     match uid {
         ROOT => MAX_SESSIONS + MAX_SESSIONS_PER_UID,

@@ -9,7 +9,7 @@ use super::admit::max_sessions;
 use crate::consumer::Consumer;
 use crate::event::ClientId;
 use crate::session::{
-    CloneError, CloneOrder, Requester, Session, State, clone_trigger, reply_not_cloned,
+    CloneError, CloneOrder, Requester, Session, SessionState, clone_trigger, reply_not_cloned,
 };
 
 /// Selects the session most worth a bug report.
@@ -54,7 +54,7 @@ impl Service {
         let mut live = self.sessions.live();
         match selector {
             Some(Selector::SessionId(BUGREPORT_SESSION)) => live
-                .filter(|session| session.state() == State::Started)
+                .filter(|session| session.state() == SessionState::Started)
                 .map(|session| (session.config().bugreport_score.unwrap_or(0), session))
                 .filter(|(score, _)| *score > 0)
                 .max_by_key(|(score, session)| (*score, std::cmp::Reverse(session.id())))

@@ -106,7 +106,8 @@ impl Service {
         self.act(session?, verb)
     }
 
-    /// Detach: the session goes on alone until someone of the same user attaches with `key`; `None` if it does not.
+    /// Detach: the session goes on alone until someone of the same user attaches with `key`; `None`
+    /// if it does not.
     fn detach(&mut self, client: ClientId, key: Vec<u8>) -> Option<()> {
         let consumer = self.cx.consumers.existing(client)?;
         let (id, uid) = (consumer.session()?, consumer.uid());

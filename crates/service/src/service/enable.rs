@@ -179,8 +179,8 @@ impl Service {
         self.resume_deferred(client);
     }
 
-    /// Goes on with the consumer whose config asks for a priority, which the driver gave, or could not. The consumer may
-    /// have left meanwhile, and taken what it wanted back with it.
+    /// Goes on with the consumer whose config asks for a priority, which the driver gave, or could
+    /// not. The consumer may have left meanwhile, and taken what it wanted back with it.
     pub(super) fn priority_answered(&mut self, client: ClientId, result: Result<(), String>) {
         let consumer = self.cx.consumers.if_connected(client);
         let Some(Opening {
@@ -266,7 +266,8 @@ impl Service {
         Ok(())
     }
 
-    /// Changes what a config asks for besides its own session. Only once nothing can be refused any more.
+    /// Changes what a config asks for besides its own session. Only once nothing can be refused any
+    /// more.
     fn apply_side_effects(&mut self, config: &TraceConfig, uid: u32) {
         match config.lockdown_mode {
             Some(LockdownModeOperation::LOCKDOWN_SET) => self.cx.producers.set_lockdown(true),

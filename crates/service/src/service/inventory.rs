@@ -5,8 +5,8 @@ use ferretto_ipc::frame::MAX_FRAME_SIZE;
 use super::Service;
 use crate::session::Session;
 
-/// Numbers of the things a service keeps for its clients. All of them are zero once nobody is connected,
-/// no session is left and no file is being written.
+/// Numbers of the things a service keeps for its clients. All of them are zero once nobody is
+/// connected, no session is left and no file is being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inventory {
     /// Connections to the producer socket, initialised or not.
@@ -41,18 +41,21 @@ pub struct Inventory {
     pub timers: usize,
 }
 
-/// The most that a thing takes which is counted, besides its bytes: a producer, a data source taking part in a
-/// session and the like.
+/// The most that a thing takes which is counted, besides its bytes: a producer, a data source
+/// taking part in a session and the like.
 const PER_OBJECT: u64 = 1024;
 /// The most that an entry of a table takes which is only numbers.
 const PER_ENTRY: u64 = 128;
 /// The most that a request takes which waits.
 const PER_REQUEST: u64 = MAX_FRAME_SIZE as u64 * DECODED;
-/// The most that a decoded message takes, as a multiple of its size: one of many tiny unknown fields.
+/// The most that a decoded message takes, as a multiple of its size: one of many tiny unknown
+/// fields.
 const DECODED: u64 = 32;
-/// The most that a session has besides its buffers: a batch on its way to file or compressor, events, filter.
+/// The most that a session has besides its buffers: a batch on its way to file or compressor,
+/// events, filter.
 const PER_SESSION: u64 = 4 << 20;
-/// The most that takes what was made of a config, as a multiple of its size: above all, compiled patterns.
+/// The most that takes what was made of a config, as a multiple of its size: above all, compiled
+/// patterns.
 const COMPILED: u64 = 1024;
 
 impl Service {
@@ -82,8 +85,9 @@ impl Service {
         }
     }
 
-    /// Returns how many bytes buffers and what clients made the service keep account for, at most, without memory that is
-    /// shared with them. A process that has allocated much more than that has a leak.
+    /// Returns how many bytes buffers and what clients made the service keep account for, at most,
+    /// without memory that is shared with them. A process that has allocated much more than that
+    /// has a leak.
     pub fn memory_needed(&self) -> u64 {
         let cx = &self.cx;
         let holdings = self.inventory();

@@ -1,5 +1,5 @@
-//! The state machine's outside: events in, commands out, time. Events are routed to the clients and sessions that they
-//! concern.
+//! The state machine's outside: events in, commands out, time. Events are routed to the clients and
+//! sessions that they concern.
 
 mod admit;
 mod boost;
@@ -119,13 +119,15 @@ impl Service {
         self.cx.deliver_observed();
     }
 
-    /// Returns the user id of the consumer whose session is written into this file; `None` if there is no such session.
+    /// Returns the user id of the consumer whose session is written into this file; `None` if there
+    /// is no such session.
     pub fn user_of_file(&self, file: FileId) -> Option<u32> {
         Some(self.sessions.of_file(file)?.uid())
     }
 
-    /// Returns the user id of the consumer for whose session [`handle_timeout`](Self::handle_timeout) has something to do
-    /// next; `None` if nothing is waited for.
+    /// Returns the user id of the consumer for whose session
+    /// [`handle_timeout`](Self::handle_timeout) has something to do next; `None` if nothing is
+    /// waited for.
     pub fn user_of_timeout(&self) -> Option<u32> {
         let (id, _) = self.cx.timers.next(&self.cx.now)?;
         Some(self.sessions.get(*id)?.uid())
@@ -143,7 +145,7 @@ impl Service {
         Some(result)
     }
 
-    /// The same for each session there is now.
+    /// Lets each session act that there is now, as [`Self::act`] does.
     fn each_acts(&mut self, mut verb: impl FnMut(&mut Session, &mut Context)) {
         for id in self.sessions.ids() {
             // One may be erased because of what another does.
@@ -154,7 +156,8 @@ impl Service {
         }
     }
 
-    /// Sees to what a session left behind that is not its own business: transitions others are told of, clones, its end.
+    /// Sees to what a session left behind that is not its own business: transitions others are told
+    /// of, clones, its end.
     fn follow_up(&mut self, id: SessionId) {
         self.sessions.tell_others(id);
         let Some(session) = self.sessions.existing(id) else {
@@ -195,7 +198,8 @@ impl Service {
         }
     }
 
-    /// Goes on with a file that the driver has written to. Answers may come after the file was closed.
+    /// Goes on with a file that the driver has written to. Answers may come after the file was
+    /// closed.
     fn file_written(&mut self, file: FileId) {
         if let Some(id) = self.sessions.of_file(file).map(Session::id) {
             self.act(id, Session::file_written);

@@ -8,7 +8,7 @@ use crate::command::FilePlace;
 use crate::session::EnableError;
 use crate::{Peer, ServiceOptions};
 
-/// Where the file at `path` is to be created for this consumer.
+/// Returns where the file at `path` is to be created for this consumer.
 pub(super) fn place(
     path: &[u8],
     peer: &Peer,

@@ -122,7 +122,8 @@ impl Service {
         }
     }
 
-    /// Takes leave of a producer. What it committed stays; what it still held is copied if it may be.
+    /// Takes leave of a producer. What it committed stays; what it still held is copied if it may
+    /// be.
     pub(super) fn producer_disconnected(&mut self, client: ClientId) {
         let cx = &mut self.cx;
         let Some(id) = cx.producers.disconnect(client) else {
@@ -180,8 +181,8 @@ impl Service {
         self.cx.registry.unregister(id, name);
     }
 
-    /// CommitData: moves and patches chunks, then takes note of a finished flush. Returns false if the producer has
-    /// nowhere to commit from; nothing is done then.
+    /// CommitData: moves and patches chunks, then takes note of a finished flush. Returns false if
+    /// the producer has nowhere to commit from; nothing is done then.
     fn commit(&mut self, id: ProducerId, request: &CommitDataRequest) -> bool {
         let cx = &mut self.cx;
         let accepted = cx.producers.commit(&mut cx.buffers, id, request);
@@ -191,8 +192,8 @@ impl Service {
         accepted
     }
 
-    /// Activates triggers by name. Names no session has are ignored. Returns false if the producer's user may not do that
-    /// any more; the names that are left are not looked at then.
+    /// Activates triggers by name. Names no session has are ignored. Returns false if the
+    /// producer's user may not do that any more; the names that are left are not looked at then.
     fn activate_triggers(&mut self, id: ProducerId, names: &[Vec<u8>]) -> bool {
         let Some(user) = self.cx.producers.get(id).map(|producer| producer.user()) else {
             return false;

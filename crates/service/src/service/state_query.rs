@@ -1,25 +1,27 @@
 //! QueryServiceState: the clients, what they offer, and the sessions.
 //!
-//! The answer may be long: each of its replies is built when it can be sent, of what there is at that moment, so that
-//! waiting requests take no more than their place in a queue.
+//! The answer may be long: each of its replies is built when it can be sent, of what there is at
+//! that moment, so that waiting requests take no more than their position in a queue.
 
 use ferretto_ipc::host::max_reply_size;
 use ferretto_proto::tracing_service_state::{self, DataSource, TracingSession};
 use ferretto_proto::{DataSourceDescriptor, Message, TracingServiceState};
 
 use super::Service;
-use crate::consumer::{Consumer, Section, StateQuery};
+use crate::consumer::{Consumer, StateQuery, StateSection};
 use crate::event::ClientId;
 use crate::ids::ProducerId;
 use crate::producer::Producer;
 use crate::registry::Registration;
-use crate::session::{Session, State};
+use crate::session::{Session, SessionState};
 
-/// The most that an element of a repeated field costs beyond its own bytes; the state in its reply, too.
+/// The most that an element of a repeated field costs beyond its own bytes; the state in its reply,
+/// too.
 const ELEMENT_OVERHEAD: usize = 4;
 
 impl Service {
-    /// Sends parts of the state until the consumer has to read first or all its requests are answered.
+    /// Sends parts of the state until the consumer has to read first or all its requests are
+    /// answered.
     pub(super) fn pump_queries(&mut self, client: ClientId) {
         let next = |service: &mut Self| service.cx.consumers.existing(client)?.next_query();
         while let Some(mut query) = next(self) {
@@ -36,11 +38,11 @@ impl Service {
         let mut part = Part::for_request(query.request_id);
         loop {
             let complete = match &mut query.next {
-                Section::Summary => {
+                StateSection::Summary => {
                     part = part.with(self.summary());
                     true
                 }
-                Section::Producers(last) => {
+                StateSection::Producers(last) => {
                     let mut producers = self.cx.producers.after(*last);
                     producers.all(|(id, producer)| {
                         let element = producer_state(id, producer);
@@ -49,7 +51,7 @@ impl Service {
                         taken
                     })
                 }
-                Section::Sessions(last) => {
+                StateSection::Sessions(last) => {
                     let sessions = self.sessions.after(*last);
                     let may_see = |session: &Session| uid == 0 || uid == session.uid();
                     let mut shown = sessions.filter(|s| !s.is_retiring() && may_see(s));
@@ -60,13 +62,13 @@ impl Service {
                         taken
                     })
                 }
-                Section::DataSources(last) => {
+                StateSection::DataSources(last) => {
                     let mut offers = self.cx.registry.after(last.clone());
-                    offers.all(|(place, offer)| {
+                    offers.all(|(position, offer)| {
                         let element = data_source_state(offer, &part);
                         let taken = part.take(element, |state| &mut state.data_sources);
                         if taken {
-                            *last = Some(place);
+                            *last = Some(position);
                         }
                         taken
                     })
@@ -76,18 +78,22 @@ impl Service {
                 return (part.state, true);
             }
             query.next = match &query.next {
-                Section::Summary if query.sessions_only => Section::Sessions(None),
-                Section::Summary => Section::Producers(None),
-                Section::Producers(_) => Section::Sessions(None),
-                Section::Sessions(_) if !query.sessions_only => Section::DataSources(None),
-                Section::Sessions(_) | Section::DataSources(_) => return (part.state, false),
+                StateSection::Summary if query.sessions_only => StateSection::Sessions(None),
+                StateSection::Summary => StateSection::Producers(None),
+                StateSection::Producers(_) => StateSection::Sessions(None),
+                StateSection::Sessions(_) if !query.sessions_only => {
+                    StateSection::DataSources(None)
+                }
+                StateSection::Sessions(_) | StateSection::DataSources(_) => {
+                    return (part.state, false);
+                }
             };
         }
     }
 
     fn summary(&self) -> TracingServiceState {
         let live = self.sessions.live();
-        let started = live.filter(|session| session.state() == State::Started);
+        let started = live.filter(|session| session.state() == SessionState::Started);
         TracingServiceState {
             tracing_service_version: Some(self.cx.options.version.clone().into_bytes()),
             num_sessions: Some(self.sessions.live().count() as i32),
@@ -114,7 +120,8 @@ fn producer_state(id: ProducerId, producer: &Producer) -> tracing_service_state:
     }
 }
 
-/// Returns an offer with its whole descriptor, or, if no reply had room for that, with what cannot be large.
+/// Returns an offer with its whole descriptor, or, if no reply had room for that, with what cannot
+/// be large.
 fn data_source_state(offer: &Registration, part: &Part) -> DataSource {
     let whole = DataSource {
         ds_descriptor: offer.descriptor.clone().into(),
@@ -138,11 +145,11 @@ fn data_source_state(offer: &Registration, part: &Part) -> DataSource {
 fn session_state(session: &Session) -> TracingSession {
     let config = session.config();
     let name = match session.state() {
-        State::Configured => "CONFIGURED",
-        State::Started => "STARTED",
-        State::Stopping => "STOP_WAIT",
-        State::Disabled => "DISABLED",
-        State::Cloned => "CLONED_READ_ONLY",
+        SessionState::Configured => "CONFIGURED",
+        SessionState::Started => "STARTED",
+        SessionState::Stopping => "STOP_WAIT",
+        SessionState::Disabled => "DISABLED",
+        SessionState::Cloned => "CLONED_READ_ONLY",
     };
     TracingSession {
         id: Some(session.id().get()),
@@ -159,7 +166,7 @@ fn session_state(session: &Session) -> TracingSession {
         start_realtime_ns: session.started_realtime().map(|ns| ns as i64),
         bugreport_score: config.bugreport_score,
         bugreport_filename: config.bugreport_filename.clone(),
-        is_started: (session.state() == State::Started).then_some(true),
+        is_started: (session.state() == SessionState::Started).then_some(true),
         ..Default::default()
     }
 }
@@ -191,7 +198,8 @@ impl Part {
         2 * ELEMENT_OVERHEAD + element.encoded_len() as usize <= self.limit
     }
 
-    /// Adds an element; false if it has to wait for the next part. One that no part could hold is left out.
+    /// Adds an element; false if it has to wait for the next part. One that no part could hold is
+    /// left out.
     fn take<M: Message>(
         &mut self,
         element: M,

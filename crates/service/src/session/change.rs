@@ -2,16 +2,16 @@
 
 use ferretto_proto::TraceConfig;
 
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::context::Context;
 use crate::matching::{Budget, Pattern, Weight};
 
 impl Session {
-    /// Takes over the producer filters of the data sources both configs name, and sets up those producers that take no
-    /// part yet. All other differences are ignored; nothing is ever stopped. `others` is what the expressions of the
-    /// user's other sessions take.
+    /// Takes over the producer filters of the data sources both configs name, and sets up those
+    /// producers that take no part yet. All other differences are ignored; nothing is ever stopped.
+    /// `others` is what the expressions of the user's other sessions take.
     pub(crate) fn change(&mut self, cx: &mut Context, new: &TraceConfig, others: Weight) {
-        if !matches!(self.state, State::Configured | State::Started) {
+        if !matches!(self.state, SessionState::Configured | SessionState::Started) {
             return;
         }
         let mut budget = Budget::beside(self.expressions(), others);
@@ -38,7 +38,7 @@ impl Session {
         }
         for source in changed {
             for key in self.set_up_source(cx, source, true) {
-                if self.state == State::Started {
+                if self.state == SessionState::Started {
                     self.start_instance(cx, key);
                 }
             }

@@ -1,8 +1,8 @@
 //! CloneSession: a copy of what a session holds now, to be read while it goes on.
 //!
-//! Producers are asked for what they have first; then all buffers asked for together are copied at one
-//! point in time. Of a session that writes into a file, the file and all buffers are copied at the same
-//! point, so that nothing falls between them.
+//! Producers are asked for what they have first; then all buffers asked for together are copied at
+//! one point in time. Of a session that writes into a file, the file and all buffers are copied at
+//! the same point, so that nothing falls between them.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::config::BufferGroup;
 use super::flush::Asked;
 use super::{
     ConcurrentEvents, End, EventKind, Instances, Output, Owner, ReadProgress, ReceivedTrigger,
-    Session, SessionFilter, State, trigger_mode,
+    Session, SessionFilter, SessionState, trigger_mode,
 };
 use crate::buffer::TraceBuffer;
 use crate::command::Command;
@@ -112,8 +112,9 @@ impl Clones {
         self.last
     }
 
-    /// Takes note that the producers of one group committed what they had, or will not. Returns the groups to be copied
-    /// now, and whether that is the last of it; `None` if the clone is not made any more.
+    /// Takes note that the producers of one group committed what they had, or will not. Returns the
+    /// groups to be copied now, and whether that is the last of it; `None` if the clone is not made
+    /// any more.
     fn flushed(
         &mut self,
         clone: u64,
@@ -139,7 +140,8 @@ impl Clones {
         waiting.map(|(_, pending)| pending).collect()
     }
 
-    /// Returns those that are to get a copy of the file, which is made before their flushes are over.
+    /// Returns those that are to get a copy of the file, which is made before their flushes are
+    /// over.
     fn hurry_with_file(&mut self) -> Vec<u64> {
         let with_file = self.pending.iter_mut().filter(|(_, c)| c.output.is_some());
         let hurried = with_file.map(|(clone, pending)| {
@@ -214,7 +216,8 @@ impl Session {
         asked
     }
 
-    /// Goes on with a clone: the producers of one group of buffers committed what they had, or will not.
+    /// Goes on with a clone: the producers of one group of buffers committed what they had, or will
+    /// not.
     pub(super) fn clone_flushed(
         &mut self,
         cx: &mut Context,
@@ -343,8 +346,8 @@ impl Session {
         }
     }
 
-    /// Takes note that the session's file could not be written. What was on its way there is in no buffer any more:
-    /// clones that wait would miss it, and nothing in them would say so.
+    /// Takes note that the session's file could not be written. What was on its way there is in no
+    /// buffer any more: clones that wait would miss it, and nothing in them would say so.
     pub(super) fn fail_file_clones(&mut self, cx: &mut Context, reason: &str) {
         for pending in self.clones.take_with_file() {
             let error = CloneError::WriteFile(reason.to_owned());
@@ -373,7 +376,8 @@ impl Session {
         self.cloned.as_mut()?.requester.take()
     }
 
-    /// Tells that this clone is made: the copy of the file, and what the buffers held behind it, is complete.
+    /// Tells that this clone is made: the copy of the file, and what the buffers held behind it, is
+    /// complete.
     pub(super) fn clone_file_closed(&mut self, cx: &mut Context) {
         if let Some(requester) = self.forget_requester() {
             reply_cloned(cx, requester, self.uuid, true);
@@ -399,8 +403,8 @@ impl Session {
         self.notify_if_over(cx);
     }
 
-    /// Returns a session over these buffers that has recorded what this one has. It starts its trace anew, but its packet
-    /// sequences have the same ids.
+    /// Returns a session over these buffers that has recorded what this one has. It starts its
+    /// trace anew, but its packet sequences have the same ids.
     fn duplicate(
         &self,
         cx: &mut Context,
@@ -412,7 +416,7 @@ impl Session {
         cx.live_sessions += 1;
         Self {
             id: cx.ids.next_session(),
-            state: State::Cloned,
+            state: SessionState::Cloned,
             // Until it is announced.
             state_since: 0,
             announced: Vec::new(),

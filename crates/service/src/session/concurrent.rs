@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::context::Context;
 use crate::ids::SessionId;
 use crate::limits::{MAX_CONCURRENT_EVENTS, MAX_CONCURRENT_NAME_BYTES};
@@ -12,7 +12,7 @@ use crate::limits::{MAX_CONCURRENT_EVENTS, MAX_CONCURRENT_NAME_BYTES};
 pub(crate) struct ConcurrentEvent {
     /// `CLOCK_BOOTTIME` of the transition.
     pub(super) timestamp: u64,
-    pub(super) state: State,
+    pub(super) state: SessionState,
     pub(super) session: SessionId,
     pub(super) name: Arc<[u8]>,
     pub(super) consumer_uid: u32,
@@ -65,7 +65,7 @@ impl Session {
     pub(crate) fn note_transition(&mut self, event: &ConcurrentEvent) {
         let records = matches!(
             self.state,
-            State::Configured | State::Started | State::Stopping
+            SessionState::Configured | SessionState::Started | SessionState::Stopping
         );
         if records && self.records_concurrent() {
             self.concurrent.add(event.clone());

@@ -35,7 +35,7 @@ impl EventKind {
 
 /// The content of an event, besides that it happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum EventValue {
     Flag,
     Number(u64),
     /// An encoded message.
@@ -44,41 +44,41 @@ pub(super) enum Value {
 
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct LoggedEvent {
     /// `CLOCK_BOOTTIME`.
     pub(super) timestamp: u64,
     pub(super) kind: EventKind,
-    pub(super) value: Value,
+    pub(super) value: EventValue,
 }
 
 /// Events not read out yet.
 #[derive(Debug, Default, Clone)]
 pub(super) struct EventLog {
-    events: Vec<Event>,
+    events: Vec<LoggedEvent>,
 }
 
 impl EventLog {
     pub(super) fn record(&mut self, timestamp: u64, kind: EventKind) {
-        self.push(Event {
+        self.push(LoggedEvent {
             timestamp,
             kind,
-            value: Value::Flag,
+            value: EventValue::Flag,
         });
     }
 
     pub(super) fn record_details(&mut self, timestamp: u64, kind: EventKind, details: Vec<u8>) {
-        self.push(Event {
+        self.push(LoggedEvent {
             timestamp,
             kind,
-            value: Value::Message(details),
+            value: EventValue::Message(details),
         });
     }
 
     pub(super) fn record_number(&mut self, timestamp: u64, kind: EventKind, number: u64) {
-        self.push(Event {
+        self.push(LoggedEvent {
             timestamp,
             kind,
-            value: Value::Number(number),
+            value: EventValue::Number(number),
         });
     }
 
@@ -88,13 +88,13 @@ impl EventLog {
     }
 
     /// Takes out all events, oldest first.
-    pub(super) fn take(&mut self) -> Vec<Event> {
+    pub(super) fn take(&mut self) -> Vec<LoggedEvent> {
         let mut events = std::mem::take(&mut self.events);
         events.sort_by_key(|event| event.timestamp);
         events
     }
 
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: LoggedEvent) {
         let same = self.events.iter().filter(|e| e.kind == event.kind).count();
         if same >= event.kind.history()
             && let Some(oldest) = self.events.iter().position(|e| e.kind == event.kind)

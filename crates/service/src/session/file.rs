@@ -5,7 +5,7 @@ use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::FFlushMode;
 
 use super::config::write_period_ms;
-use super::{FlushPlan, Session, State};
+use super::{FlushPlan, Session, SessionState};
 use crate::command::Command;
 use crate::compress::append_packet;
 use crate::context::Context;
@@ -53,7 +53,7 @@ impl Output {
         }
     }
 
-    /// The file of a clone, the beginning of which the driver is still copying.
+    /// Returns the file of a clone, the beginning of which the driver is still copying.
     pub(super) fn after_copy(file: FileId) -> Self {
         Self {
             file,
@@ -133,8 +133,8 @@ impl Session {
         }
     }
 
-    /// Starts a pass over everything that can be read now, unless one is under way. After the end of the session it is
-    /// the last one; then the file is complete.
+    /// Starts a pass over everything that can be read now, unless one is under way. After the end
+    /// of the session it is the last one; then the file is complete.
     pub(super) fn drain_to_file(&mut self, cx: &mut Context) {
         if let Some(output) = &mut self.output {
             output.draining = true;
@@ -166,7 +166,7 @@ impl Session {
     }
 
     fn end_pass(&mut self, cx: &mut Context) {
-        let disabled = matches!(self.state, State::Disabled | State::Cloned);
+        let disabled = matches!(self.state, SessionState::Disabled | SessionState::Cloned);
         let Some(output) = &mut self.output else {
             return;
         };

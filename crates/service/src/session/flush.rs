@@ -10,7 +10,7 @@ use ferretto_proto::trace_stats::FinalFlushOutcome;
 
 use super::config::{BufferGroup, flush_timeout_ms};
 use super::events::encode_sources;
-use super::{EventKind, FlushPlan, Session, State};
+use super::{EventKind, FlushPlan, Session, SessionState};
 use crate::context::Context;
 use crate::event::ClientId;
 use crate::ids::{FlushId, InstanceId, ProducerId};
@@ -58,7 +58,7 @@ pub(super) struct Flushes {
     counts: FlushCounts,
 }
 
-/// How flushes went so far.
+/// The outcome of flushes so far.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct FlushCounts {
     pub(super) requested: u64,
@@ -94,7 +94,8 @@ impl Flushes {
         })
     }
 
-    /// Takes note that a producer committed all up to this flush. Returns those that wait for nobody else.
+    /// Takes note that a producer committed all up to this flush. Returns those that wait for
+    /// nobody else.
     fn confirm(&mut self, producer: ProducerId, up_to: FlushId) -> Vec<FlushId> {
         let up_to = self.pending.range_mut(..=up_to);
         let done = up_to.filter_map(|(flush, pending)| {
@@ -173,7 +174,7 @@ impl Session {
         asked: Asked,
         then: Then,
     ) {
-        if self.state != State::Started || self.flushes.pending.len() > MAX_PENDING_FLUSHES {
+        if self.state != SessionState::Started || self.flushes.pending.len() > MAX_PENDING_FLUSHES {
             return self.after_flush(cx, then, false);
         }
         self.events.forget(EventKind::LastFlushSlowDataSources);
@@ -209,8 +210,8 @@ impl Session {
         }
     }
 
-    /// Returns the instances that are asked to flush. A producer that cannot be scraped from here scrapes itself, and is
-    /// asked even if nothing of it wants to be flushed.
+    /// Returns the instances that are asked to flush. A producer that cannot be scraped from here
+    /// scrapes itself, and is asked even if nothing of it wants to be flushed.
     fn instances_to_flush(&self, cx: &Context) -> Asked {
         let mut asked = Asked::new();
         for (&(producer, id), instance) in self.instances.iter() {
@@ -227,7 +228,8 @@ impl Session {
         asked
     }
 
-    /// Takes note that a producer committed everything up to this flush, and so up to all earlier ones.
+    /// Takes note that a producer committed everything up to this flush, and so up to all earlier
+    /// ones.
     pub(crate) fn flush_acked(&mut self, cx: &mut Context, producer: ProducerId, flush: FlushId) {
         for flush in self.flushes.confirm(producer, flush) {
             // What follows one may be the end of all.
@@ -281,7 +283,7 @@ impl Session {
     }
 
     fn stop_after_flush(&mut self, cx: &mut Context, success: bool) {
-        if self.state != State::Started {
+        if self.state != SessionState::Started {
             return;
         }
         self.flushes.set_final_outcome(success);
@@ -310,7 +312,7 @@ impl Session {
     }
 
     pub(super) fn periodic_flush_tick(&mut self, cx: &mut Context) {
-        if self.state == State::Started {
+        if self.state == SessionState::Started {
             self.arm_periodic_flush(cx);
             self.flush(cx, 0, by_service(FlushReason::Periodic), Then::Nothing);
         }
@@ -327,7 +329,7 @@ impl Session {
 
     /// Tells producers to repeat what they told once, for traces read from the middle.
     pub(super) fn clear_state_tick(&mut self, cx: &mut Context) {
-        if self.state != State::Started {
+        if self.state != SessionState::Started {
             return;
         }
         let mut asked = Asked::new();

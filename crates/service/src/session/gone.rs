@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use super::events::{EventKind, EventLog, encode_sources};
 use super::instance::{Instance, InstanceState};
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::ids::ProducerId;
 use crate::limits::MAX_SLOW_LISTED;
 
-/// The beginning of the names of data sources that record the machine and not the program that they are in. What such a one had not yet
-/// read where it is recorded, such as the kernel's buffers, is lost with it. A program that ends loses nothing: what it has
-/// written is in its shared memory, which is copied then.
+/// The beginning of the names of data sources that record the machine and not the program that they
+/// are in. What such a one had not yet read where it is recorded, such as the kernel's buffers, is
+/// lost with it. A program that ends loses nothing: what it has written is in its shared memory,
+/// which is copied then.
 const OF_THE_MACHINE: &[u8] = b"linux.";
 
-/// Data sources of a session whose producer left without having been asked to stop: the names of producer and data source.
+/// Data sources of a session whose producer left without having been asked to stop: the names of
+/// producer and data source.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gone(Vec<(Arc<[u8]>, Vec<u8>)>);
 
@@ -43,7 +45,7 @@ impl Gone {
 impl Session {
     /// Notes what the producer, which is gone, still recorded.
     pub(crate) fn note_gone(&mut self, producer: ProducerId) {
-        if !matches!(self.state, State::Started | State::Stopping) {
+        if !matches!(self.state, SessionState::Started | SessionState::Stopping) {
             return;
         }
         for (_, instance) in self.instances.of_producer(producer) {

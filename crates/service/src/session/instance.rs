@@ -8,7 +8,7 @@ use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 use crate::consumer::InstanceChange;
 use crate::ids::InstanceKey;
 
-/// How far one data source instance has come.
+/// The stage one data source instance has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InstanceState {
     Configured,
@@ -92,7 +92,8 @@ impl Instance {
         }
     }
 
-    /// Returns the state that it is in once it is told to stop. `immediate`: no confirmation is waited for.
+    /// Returns the state that it is in once it is told to stop. `immediate`: no confirmation is
+    /// waited for.
     pub(super) fn state_on_stop(&self, immediate: bool) -> InstanceState {
         match immediate || !self.notifies_stop {
             true => InstanceState::Stopped,

@@ -8,8 +8,8 @@ use crate::ids::{InstanceId, InstanceKey, ProducerId};
 
 /// Instances by producer and id.
 ///
-/// It can be looked at as the map it is, and is changed by its verbs alone: so the counts stay right, and no question
-/// about all instances has to visit them.
+/// It can be looked at as the map it is, and is changed by its verbs alone: so the counts stay
+/// right, and no question about all instances has to visit them.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     map: BTreeMap<InstanceKey, Instance>,

@@ -9,7 +9,7 @@ use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, data_source_config}
 
 use super::config::stop_timeout_ms;
 use super::instance::{Instance, InstanceState};
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::context::Context;
 use crate::ids::{BufferId, InstanceKey, ProducerId};
 use crate::matching::Pattern;
@@ -23,13 +23,15 @@ impl Session {
         producer: ProducerId,
         descriptor: &DataSourceDescriptor,
     ) {
-        if !matches!(self.state, State::Configured | State::Started) || self.is_retiring() {
+        if !matches!(self.state, SessionState::Configured | SessionState::Started)
+            || self.is_retiring()
+        {
             return;
         }
         let name = descriptor.name.as_deref().unwrap_or_default();
         for source in self.source_names.get(name).cloned().unwrap_or_default() {
             let key = self.set_up_instance(cx, source, producer, descriptor);
-            if let Some(key) = key.filter(|_| self.state == State::Started) {
+            if let Some(key) = key.filter(|_| self.state == SessionState::Started) {
                 self.start_instance(cx, key);
             }
         }
@@ -75,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Sets one data source of the config up with each registered offer; with `only_new`, only with those of producers
-    /// that take no part yet.
+    /// Sets one data source of the config up with each registered offer; with `only_new`, only with
+    /// those of producers that take no part yet.
     pub(super) fn set_up_source(
         &mut self,
         cx: &mut Context,
@@ -195,8 +197,8 @@ impl Session {
         }
     }
 
-    /// Tells a new observer the state of each instance, and that all started if they did: it may have come too late to
-    /// see it happen.
+    /// Tells a new observer the state of each instance, and that all started if they did: it may
+    /// have come too late to see it happen.
     pub(crate) fn report_current_state(&mut self, cx: &mut Context) {
         self.check_all_started(cx);
         let Some(consumer) = cx.consumers.observer(self.owner.client) else {
@@ -214,7 +216,7 @@ impl Session {
 
     /// NotifyDataSourceStarted. Producers also send it without having promised to.
     pub(crate) fn start_acked(&mut self, cx: &mut Context, key: InstanceKey) {
-        if self.state == State::Started && self.is_in(key, InstanceState::Starting) {
+        if self.state == SessionState::Started && self.is_in(key, InstanceState::Starting) {
             self.set_instance_state(cx, key, InstanceState::Started);
             self.check_all_started(cx);
         }
@@ -260,7 +262,8 @@ impl Session {
         exact.iter().any(|wanted| wanted == name) || patterns.iter().any(|p| p.matches(name))
     }
 
-    /// Returns size and page size of the shared memory this session wants the producer to have, 0 = any.
+    /// Returns size and page size of the shared memory this session wants the producer to have, 0 =
+    /// any.
     fn memory_wanted_kb(&self, producer_name: &[u8]) -> (u32, u32) {
         let mut wanted = self.config.producers.iter();
         wanted
@@ -306,8 +309,8 @@ impl Session {
     }
 }
 
-/// Returns the part of a descriptor an instance depends on; the rest can be large. Without the program, only that there is
-/// one is known.
+/// Returns the part of a descriptor an instance depends on; the rest can be large. Without the
+/// program, only that there is one is known.
 fn needed_of(descriptor: &DataSourceDescriptor, with_program: bool) -> DataSourceDescriptor {
     let program = descriptor.protovm_program.as_ref();
     DataSourceDescriptor {

@@ -1,8 +1,8 @@
 //! One tracing session: what it records, where to, and how far it has come.
 //!
-//! A session makes its transitions itself. What it affects beyond itself is handed to each of its verbs as a
-//! [`Context`]; what concerns other sessions is left to be collected ([`Session::take_announced`],
-//! [`Session::take_finished_clones`], [`Session::is_over`]).
+//! A session makes its transitions itself. What it affects beyond itself is handed to each of its
+//! verbs as a [`Context`]; what concerns other sessions is left to be collected
+//! ([`Session::take_announced`], [`Session::take_finished_clones`], [`Session::is_over`]).
 
 mod change;
 mod clone;
@@ -62,9 +62,9 @@ pub(crate) use validate::{
     CheckedConfig, EnableError, check_buffer_sizes, check_config, check_late, check_output,
 };
 
-/// How far a session has come.
+/// The stage a session has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SessionState {
     /// Buffers and data sources are set up, nothing is recorded yet.
     Configured,
     Started,
@@ -80,7 +80,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Session {
     id: SessionId,
-    state: State,
+    state: SessionState,
     /// When it came into that state, `CLOCK_BOOTTIME`.
     state_since: u64,
     /// Transitions that other sessions were not told of.
@@ -149,7 +149,7 @@ impl Owner {
     }
 }
 
-/// How far the end of a session has come.
+/// The stage the end of a session has come to.
 #[derive(Debug, Clone, Copy)]
 enum End {
     /// It was not freed.
@@ -176,7 +176,7 @@ impl Session {
         cx.live_sessions += 1;
         Self {
             id: cx.ids.next_session(),
-            state: State::Configured,
+            state: SessionState::Configured,
             state_since: cx.now.boottime,
             announced: Vec::new(),
             cloned: None,
@@ -215,7 +215,7 @@ impl Session {
         self.id
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> SessionState {
         self.state
     }
 
@@ -285,7 +285,8 @@ impl Session {
         patterns.map(Pattern::weight).chain(of_filter).sum()
     }
 
-    /// Returns the bytes it needs, at most, for what grows with its use; not those of its buffers and its config.
+    /// Returns the bytes it needs, at most, for what grows with its use; not those of its buffers
+    /// and its config.
     pub(crate) fn table_bytes(&self, per_entry: u64) -> u64 {
         self.clones.memory_needed()
             + self.sequences.memory()
@@ -297,8 +298,8 @@ impl Session {
         self.config.encoded_len().into()
     }
 
-    /// Lets it go on alone, to be attached to by this key. Its EnableTracing request stays unanswered: whoever attaches
-    /// says anew where to report the end.
+    /// Lets it go on alone, to be attached to by this key. Its EnableTracing request stays
+    /// unanswered: whoever attaches says anew where to report the end.
     pub(crate) fn detach(&mut self, key: Vec<u8>) {
         self.owner.client = None;
         self.owner.detach_key = Some(key);
@@ -315,8 +316,8 @@ impl Session {
         self.check_all_started(cx);
     }
 
-    /// Returns true if it is this consumer's, and what it holds is for that to read. A file comes first: what it takes is
-    /// not there to be read.
+    /// Returns true if it is this consumer's, and what it holds is for that to read. A file comes
+    /// first: what it takes is not there to be read.
     pub(crate) fn is_readable_by(&self, client: ClientId) -> bool {
         self.owner.client == Some(client) && !self.writes_into_file()
     }

@@ -8,9 +8,9 @@ use ferretto_proto::fields::{
 use ferretto_proto::{Message, SystemInfo, TraceConfig, TraceStats};
 use ferretto_wire::{Encoder, encode};
 
-use super::events::{Event, Value};
+use super::events::{EventValue, LoggedEvent};
 use super::triggers::ReceivedTrigger;
-use super::{ConcurrentEvent, State};
+use super::{ConcurrentEvent, SessionState};
 use crate::buffer::VmState;
 use crate::clocks::Clocks;
 use crate::options::{ExtensionDescriptor, ServiceOptions};
@@ -89,7 +89,7 @@ impl Header {
         })
     }
 
-    /// Exactly these fields, and none after: readers look for the bytes.
+    /// Encodes exactly these fields, and none after: readers look for the bytes.
     pub(super) fn sync_marker(self) -> Vec<u8> {
         encode(|packet| {
             self.write_without_clock(packet);
@@ -104,7 +104,7 @@ impl Header {
         })
     }
 
-    /// A trigger the session received, or the one it was cloned for, as the field says.
+    /// Encodes a trigger the session received, or the one it was cloned for, as the field says.
     pub(super) fn trigger(self, field: u32, received: &ReceivedTrigger) -> Vec<u8> {
         encode(|packet| {
             packet.nested(field, |message| {
@@ -131,7 +131,8 @@ impl Header {
         })
     }
 
-    /// Encodes which sequence of each buffer is whose: pairs of sequence id and producer, buffer by buffer.
+    /// Encodes which sequence of each buffer is whose: pairs of sequence id and producer, buffer by
+    /// buffer.
     pub(super) fn provenance(self, now: &Clocks, buffers: &[Vec<(u32, u16)>]) -> Vec<u8> {
         use trace_provenance::{BUFFERS, buffer, sequence};
         encode(|packet| {
@@ -206,7 +207,7 @@ impl Header {
         })
     }
 
-    /// `info` is an encoded `SystemInfo`.
+    /// Encodes the description of another machine; `info` is an encoded `SystemInfo`.
     pub(super) fn remote_system_info(self, machine: u32, info: &[u8]) -> Vec<u8> {
         encode(|packet| {
             packet.bytes(trace_packet::SYSTEM_INFO, info);
@@ -215,7 +216,7 @@ impl Header {
         })
     }
 
-    /// Belongs to no sequence.
+    /// Encodes readings of the clocks of both machines. The packet belongs to no sequence.
     pub(super) fn remote_clock_sync(self, machine: u32, exchanges: &[Exchange]) -> Vec<u8> {
         use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
         encode(|packet| {
@@ -236,15 +237,15 @@ impl Header {
         })
     }
 
-    pub(super) fn event(self, event: &Event) -> Vec<u8> {
+    pub(super) fn event(self, event: &LoggedEvent) -> Vec<u8> {
         let field = event.kind as u32;
         encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, event.timestamp);
             self.write(packet);
             packet.nested(trace_packet::SERVICE_EVENT, |message| match &event.value {
-                Value::Flag => message.bool(field, true),
-                Value::Number(number) => message.varint(field, *number),
-                Value::Message(details) => message.bytes(field, details),
+                EventValue::Flag => message.bool(field, true),
+                EventValue::Number(number) => message.varint(field, *number),
+                EventValue::Message(details) => message.bytes(field, details),
             });
         })
     }
@@ -254,11 +255,11 @@ impl Header {
             CONSUMER_UID, NUM_DATA_SOURCES, SESSION_ID, SESSION_NAME, STATE,
         };
         let state = match event.state {
-            State::Disabled => 1,
-            State::Configured => 2,
-            State::Started => 3,
-            State::Stopping => 4,
-            State::Cloned => 5,
+            SessionState::Disabled => 1,
+            SessionState::Configured => 2,
+            SessionState::Started => 3,
+            SessionState::Stopping => 4,
+            SessionState::Cloned => 5,
         };
         encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, event.timestamp);
@@ -283,7 +284,7 @@ impl Header {
     }
 }
 
-/// Readings of a `ClockSnapshot`.
+/// Writes the readings of a `ClockSnapshot`.
 fn write_clocks(snapshot: &mut Fields<'_>, clocks: impl Iterator<Item = (u32, u64)>) {
     for (id, timestamp) in clocks {
         snapshot.nested(clock_snapshot::CLOCKS, |reading| {

@@ -39,7 +39,8 @@ impl SessionFilter {
     }
 }
 
-/// The way of one batch, through filter and compressor of the session, which it gives back at the end.
+/// The way of one batch, through filter and compressor of the session, which it gives back at the
+/// end.
 pub(super) struct Pipeline<'a, S> {
     sink: &'a mut S,
     filter: Option<SessionFilter>,
@@ -50,7 +51,8 @@ pub(super) struct Pipeline<'a, S> {
 }
 
 impl<'a, S: PacketSink> Pipeline<'a, S> {
-    /// Returns a way through this filter, whose time is taken with the stopwatch, and this compressor.
+    /// Returns a way through this filter, whose time is taken with the stopwatch, and this
+    /// compressor.
     pub(super) fn new(
         filter: Option<SessionFilter>,
         stopwatch: Option<fn() -> u64>,

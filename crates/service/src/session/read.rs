@@ -13,7 +13,7 @@ use crate::pool::BufferPool;
 use crate::relay::{Relays, ToldMachines};
 use crate::sink::PacketSink;
 
-/// How much of the service's own packets has been read out, and what is due.
+/// The progress of the service's own packets: those read out, and those that are due.
 #[derive(Debug, Default)]
 pub(super) struct ReadProgress {
     /// The packets at the beginning of every trace were handed out.
@@ -46,8 +46,9 @@ impl ReadProgress {
         }
     }
 
-    /// Returns that of a clone whose packets follow a copy of the file they would have gone into. Clocks the file tells
-    /// of are not told again: behind later ones, earlier readings would look like clocks that went back.
+    /// Returns that of a clone whose packets follow a copy of the file they would have gone into.
+    /// Clocks the file tells of are not told again: behind later ones, earlier readings would look
+    /// like clocks that went back.
     pub(super) fn behind_copied_file(&self) -> Self {
         Self {
             initial_snapshot_given: self.initial_snapshot_given,
@@ -130,8 +131,8 @@ impl Session {
         }
     }
 
-    /// Emits descriptions of other machines, as they become known. Upstream tells of those only that were there
-    /// at the first read.
+    /// Emits descriptions of other machines, as they become known. Upstream tells of those only
+    /// that were there at the first read.
     fn emit_machines<S: PacketSink>(
         &mut self,
         relays: &Relays,
@@ -146,8 +147,8 @@ impl Session {
         }
     }
 
-    /// Emits how the clocks of other machines relate to ours, whenever that was measured anew. Upstream tells
-    /// it once, so that clocks drift apart in long traces.
+    /// Emits how the clocks of other machines relate to ours, whenever that was measured anew.
+    /// Upstream tells it once, so that clocks drift apart in long traces.
     fn emit_remote_clocks<S: PacketSink>(
         &mut self,
         relays: &Relays,
@@ -238,8 +239,8 @@ impl Session {
 
     /// Emits producers' packets, buffer by buffer. Returns true if there are more.
     ///
-    /// Each batch begins with another buffer, so that one that is filled as fast as it is read does not keep the others
-    /// from being read.
+    /// Each batch begins with another buffer, so that one that is filled as fast as it is read does
+    /// not keep the others from being read.
     fn emit_data<S: PacketSink>(
         &mut self,
         buffers: &mut BufferPool,

@@ -3,7 +3,7 @@
 use super::config::stop_timeout_ms;
 use super::events::encode_sources;
 use super::instance::InstanceState;
-use super::{End, EventKind, Session, State};
+use super::{End, EventKind, Session, SessionState};
 use crate::command::{Command, Waiting};
 use crate::context::Context;
 use crate::limits::{DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_END_MS, SLOW_START_MS};
@@ -20,11 +20,11 @@ fn time_base(counts_suspend: Option<bool>) -> TimeBase {
 impl Session {
     /// Starts a configured session; in any other state nothing happens.
     pub(crate) fn start(&mut self, cx: &mut Context) {
-        if self.state != State::Configured {
+        if self.state != SessionState::Configured {
             return;
         }
         let now = cx.now;
-        self.state = State::Started;
+        self.state = SessionState::Started;
         self.started_realtime = Some(now.realtime);
         if self.snapshots_clocks() {
             self.initial_snapshot = Some(now);
@@ -51,7 +51,7 @@ impl Session {
 
     /// Every so often the trace gets a clock snapshot, a synchronisation marker and statistics.
     pub(super) fn snapshot_tick(&mut self, cx: &mut Context) {
-        if self.state != State::Started {
+        if self.state != SessionState::Started {
             return;
         }
         self.progress.tick();
@@ -70,7 +70,7 @@ impl Session {
 
     /// Returns true if it is not known yet that every data source runs, and somebody wants to know.
     fn awaits_start(&self) -> bool {
-        self.state == State::Started && !self.all_started && self.owner.client.is_some()
+        self.state == SessionState::Started && !self.all_started && self.owner.client.is_some()
     }
 
     /// Notes, once, that every data source runs.
@@ -100,22 +100,22 @@ impl Session {
 
     /// Collects what producers hold, then stops: the time the config gave is over.
     pub(super) fn duration_passed(&mut self, cx: &mut Context) {
-        if self.state == State::Started && !self.ends_by_trigger() {
+        if self.state == SessionState::Started && !self.ends_by_trigger() {
             self.flush_and_stop(cx);
         }
     }
 
     /// DisableTracing. `immediate`: confirmations of producers are not waited for.
     pub(crate) fn disable(&mut self, cx: &mut Context, immediate: bool) {
-        let immediate = immediate || self.state == State::Configured;
+        let immediate = immediate || self.state == SessionState::Configured;
         match self.state {
-            State::Disabled | State::Cloned => return,
-            State::Stopping if !immediate => return,
-            State::Stopping => return self.finish_stop(cx),
-            State::Configured | State::Started => {}
+            SessionState::Disabled | SessionState::Cloned => return,
+            SessionState::Stopping if !immediate => return,
+            SessionState::Stopping => return self.finish_stop(cx),
+            SessionState::Configured | SessionState::Started => {}
         }
         // From here on a start confirmation is late.
-        self.state = State::Stopping;
+        self.state = SessionState::Stopping;
         for key in self.instances.all_keys() {
             self.stop_instance(cx, key, immediate);
         }
@@ -130,13 +130,13 @@ impl Session {
     }
 
     pub(super) fn stop_timed_out(&mut self, cx: &mut Context) {
-        if self.state == State::Stopping {
+        if self.state == SessionState::Stopping {
             self.finish_stop(cx);
         }
     }
 
     pub(super) fn finish_if_all_stopped(&mut self, cx: &mut Context) {
-        if self.state == State::Stopping && self.instances.all_stopped() {
+        if self.state == SessionState::Stopping && self.instances.all_stopped() {
             self.finish_stop(cx);
         }
     }
@@ -150,7 +150,7 @@ impl Session {
 
     /// Names the data sources without which the session could have ended.
     pub(super) fn report_slow_end(&mut self, cx: &mut Context) {
-        let stop = self.state == State::Stopping;
+        let stop = self.state == SessionState::Stopping;
         let mut sources = Vec::new();
         for (&(producer, _), instance) in self.instances.iter() {
             let is_awaited = match stop {
@@ -175,7 +175,7 @@ impl Session {
     /// Collects the last packets and finishes the file, if there is one: the session is over.
     fn finish_stop(&mut self, cx: &mut Context) {
         let now = cx.now;
-        self.state = State::Disabled;
+        self.state = SessionState::Disabled;
         self.announce(cx);
         for key in self.instances.all_keys() {
             self.set_instance_state(cx, key, InstanceState::Stopped);
@@ -195,7 +195,7 @@ impl Session {
 
     /// Tells the consumer that the session ended, once its file is complete too.
     pub(crate) fn notify_if_over(&mut self, cx: &mut Context) {
-        if self.state != State::Disabled || self.writes_into_file() {
+        if self.state != SessionState::Disabled || self.writes_into_file() {
             return;
         }
         match self.end {
@@ -231,8 +231,8 @@ impl Session {
         if error.is_some() {
             self.error = error;
         }
-        if self.state == State::Cloned {
-            self.state = State::Disabled;
+        if self.state == SessionState::Cloned {
+            self.state = SessionState::Disabled;
             self.announce(cx);
         }
         self.fail_clones(cx);

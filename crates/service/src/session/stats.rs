@@ -65,7 +65,8 @@ impl Session {
         stats
     }
 
-    /// Returns its statistics for a reply, which must fit a frame: histograms are left out from the end.
+    /// Returns its statistics for a reply, which must fit a frame: histograms are left out from the
+    /// end.
     pub(crate) fn stats_for_reply(&mut self, cx: &Context) -> TraceStats {
         let mut stats = self.stats(cx);
         while stats.encoded_len() as usize > REPLY_BYTES && !stats.writer_stats.is_empty() {

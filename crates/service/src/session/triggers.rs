@@ -6,7 +6,7 @@ use ferretto_proto::observable_events::CloneTriggerHit;
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
 
 use super::config::trigger_mode;
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::context::Context;
 use crate::ids::ProducerId;
 use crate::limits::{MAX_PENDING_HITS, MAX_RECEIVED_TRIGGERS};
@@ -76,7 +76,8 @@ impl Triggers {
         }
     }
 
-    /// Keeps a clone trigger until its delay is over, and returns its number; `None` if too many are kept.
+    /// Keeps a clone trigger until its delay is over, and returns its number; `None` if too many
+    /// are kept.
     fn delay(&mut self, trigger: ReceivedTrigger) -> Option<u64> {
         if self.delayed.len() >= MAX_PENDING_HITS {
             return None;
@@ -109,8 +110,8 @@ impl Triggers {
 }
 
 impl Session {
-    /// Returns what the session makes of a trigger that a producer activates; `None` if it is not for it. `count` is how
-    /// often it was heeded lately.
+    /// Returns what the session makes of a trigger that a producer activates; `None` if it is not
+    /// for it. `count` is how often it was heeded lately.
     pub(crate) fn heed_trigger(
         &self,
         cx: &mut Context,
@@ -154,7 +155,7 @@ impl Session {
         let delay_ms = trigger.delay_ms;
         self.triggers.receive(trigger.clone());
         match trigger_mode(&self.config) {
-            Some(TriggerMode::START_TRACING) if self.state == State::Configured => {
+            Some(TriggerMode::START_TRACING) if self.state == SessionState::Configured => {
                 self.set_duration(delay_ms as u32);
                 self.start(cx);
             }
@@ -173,8 +174,8 @@ impl Session {
     /// Ends the session: the delay of the first stop trigger is over.
     pub(super) fn trigger_stop_due(&mut self, cx: &mut Context) {
         match self.state {
-            State::Started => self.flush_and_stop(cx),
-            State::Configured => self.disable(cx, false),
+            SessionState::Started => self.flush_and_stop(cx),
+            SessionState::Configured => self.disable(cx, false),
             _ => {}
         }
     }
@@ -200,13 +201,13 @@ impl Session {
 
     /// Ends the session without data: no start trigger came in time.
     pub(super) fn start_trigger_timed_out(&mut self, cx: &mut Context) {
-        if self.state == State::Configured {
+        if self.state == SessionState::Configured {
             self.disable(cx, false);
         }
     }
 
-    /// Arranges for the end of waiting. To be called once the data sources are set up: what they are
-    /// told of the duration is what the config said.
+    /// Arranges for the end of waiting. To be called once the data sources are set up: what they
+    /// are told of the duration is what the config said.
     pub(crate) fn arm_trigger_timeout(&mut self, cx: &mut Context) {
         let triggers = &*self.config.trigger_config;
         let timeout_ms = triggers.trigger_timeout_ms.unwrap_or(0);
@@ -222,12 +223,14 @@ impl Session {
         }
     }
 
-    /// Returns true if the end of the session's time is of no interest any more, as a trigger ends it anyway.
+    /// Returns true if the end of the session's time is of no interest any more, as a trigger ends
+    /// it anyway.
     pub(super) fn ends_by_trigger(&self) -> bool {
         self.triggers.hit && trigger_mode(&self.config) == Some(TriggerMode::STOP_TRACING)
     }
 
-    /// Returns true if there is nothing to be read: it still waits for a trigger, or only ever has clones.
+    /// Returns true if there is nothing to be read: it still waits for a trigger, or only ever has
+    /// clones.
     pub(super) fn withholds_data(&self) -> bool {
         if self.cloned.is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! What a trace config must satisfy on its own, before any look at other sessions.
+//! Checks of a trace config on its own, before any look at other sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -167,27 +167,28 @@ ferretto_wire::error_text! {
     from { Filter(FilterError), Priority(InvalidPriority), Compression(NoDeflate) }
 }
 
-/// What was worked out while checking, so that it is not worked out twice.
+/// A checked config, with all that was worked out while checking, so that it is not worked out
+/// twice.
 #[derive(Debug)]
 pub(crate) struct CheckedConfig {
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
     pub(crate) filter: Option<TraceFilter>,
-    /// What the service shall run at meanwhile.
+    /// The priority the service shall run at meanwhile.
     pub(crate) priority: Option<Priority>,
     pub(crate) compressor: Option<Compressor>,
-    /// Who may activate each trigger; `None` is everyone.
+    /// The producers that may activate each trigger; `None` is everyone.
     pub(crate) trigger_patterns: Vec<Option<Pattern>>,
 }
 
-/// What was worked out about a data source of the config.
+/// A data source of the config, as far as it was worked out.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) patterns: Vec<Pattern>,
     /// Index of the buffer in the config.
     pub(crate) buffer: usize,
-    /// What instances are sent, once there is one.
+    /// The config that instances are sent, once there is one.
     pub(crate) instance_config: Option<Arc<DataSourceConfig>>,
 }
 
@@ -235,7 +236,7 @@ pub(crate) fn check_config(
     })
 }
 
-/// The checks upstream makes after those against other sessions.
+/// Makes the checks that upstream makes after those against other sessions.
 pub(crate) fn check_late(
     checked: &mut CheckedConfig,
     budget: &mut Budget,
@@ -249,7 +250,8 @@ pub(crate) fn check_late(
     Ok(())
 }
 
-/// Exactly one place must be given to write to. Of both a path and a descriptor, the path counts.
+/// Checks that exactly one place is given to write to. Of both a path and a descriptor, the path
+/// counts.
 pub(crate) fn check_output(config: &TraceConfig, has_fd: bool) -> Result<(), EnableError> {
     let has_path = !config.output_path.as_deref().unwrap_or_default().is_empty();
     if config.write_into_file.unwrap_or(false) && !has_path && !has_fd {
@@ -258,7 +260,7 @@ pub(crate) fn check_output(config: &TraceConfig, has_fd: bool) -> Result<(), Ena
     Ok(())
 }
 
-/// The checks upstream makes when it allocates, after the output file was opened.
+/// Makes the checks that upstream makes when it allocates, after the output file was opened.
 pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError> {
     let valid = |buffer: &BufferConfig| {
         let bytes = u64::from(buffer.size_kb.unwrap_or(0)) * 1024;
@@ -284,7 +286,8 @@ pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError
     Ok(())
 }
 
-/// What one data source's config may take, leaving room for what the service adds and for the frame.
+/// The most that one data source's config may take, leaving room for what the service adds and for
+/// the frame.
 const MAX_SOURCE_CONFIG: usize = REPLY_BYTES - 256;
 
 /// Field numbers whose unknown values have a meaning of their own.

@@ -10,8 +10,8 @@ use crate::ids::{BufferId, InstanceKey};
 use crate::pool::BufferPool;
 
 impl Session {
-    /// Sets up a machine for a data source instance, if the config and the descriptor ask for one. Whatever is missing is told
-    /// to the operator only, and the instance starts without.
+    /// Sets up a machine for a data source instance, if the config and the descriptor ask for one.
+    /// Whatever is missing is told to the operator only, and the instance starts without.
     pub(super) fn set_up_vm(
         &self,
         cx: &mut Context,

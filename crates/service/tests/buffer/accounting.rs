@@ -1,6 +1,6 @@
-//! Writers that do as they should, and whatever can happen to them: chunks come late, are scraped before
-//! they come, wait for patches, are overwritten. Every packet must come out once, whole and in order, or
-//! the next one must say that some are missing; and it must not say so if none are.
+//! Writers that do as they should, and whatever can happen to them: chunks come late, are scraped
+//! before they come, wait for patches, are overwritten. Every packet must come out once, whole and
+//! in order, or the next one must say that some are missing; and it must not say so if none are.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ struct Writer {
     missing: u32,
 }
 
-/// What is in packet number `number` of a writer.
+/// Returns what is in packet number `number` of a writer.
 fn contents(key: (u16, u16), number: u32, len: usize) -> Vec<u8> {
     let head = [&number.to_le_bytes()[..], &(len as u32).to_le_bytes()].concat();
     let fill = (0..len).map(|index| (index as u8) ^ (number as u8) ^ (key.0 * 16 + key.1) as u8);
@@ -197,7 +197,7 @@ fn read(
     Ok(())
 }
 
-/// What may happen.
+/// An event of a run.
 struct World {
     size: u64,
     /// Chunks are copied before they are committed.

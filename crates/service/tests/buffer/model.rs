@@ -167,7 +167,7 @@ impl Model {
             Some((chunk.id, chunk.bytes.len(), chunk.incomplete, chunk.aborted));
     }
 
-    /// What follows an aborted packet is told so.
+    /// The packet that follows an aborted one is told so.
     fn tell(&mut self, key: Key, aborted: bool) {
         if aborted {
             self.writer(key).loss |= ABORTED;
@@ -274,8 +274,8 @@ impl Model {
         }
     }
 
-    /// The pieces of the packet at a writer's front, as far as they are there; the error is the loss,
-    /// or 0 if more may come.
+    /// The pieces of the packet at a writer's front, as far as they are there; the error is the
+    /// loss, or 0 if more may come.
     #[allow(clippy::type_complexity)]
     fn collect(&mut self, key: Key) -> (Vec<(usize, usize, Vec<u8>)>, Result<(), u32>) {
         let mut pieces = Vec::new();
@@ -565,7 +565,7 @@ impl Model {
     }
 }
 
-/// Whether all these ids and `id` lie within half the id space.
+/// Returns true if all these ids and `id` lie within half the id space.
 fn fits(ids: impl Iterator<Item = u32>, id: u32) -> bool {
     let all: Vec<u32> = ids.chain([id]).collect();
     all.iter()

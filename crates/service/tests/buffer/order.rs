@@ -1,5 +1,5 @@
-//! The order in which writers are read: by producer and number with the semantics of upstream's first engine, about as
-//! they wrote with those of its second.
+//! The order in which writers are read: by producer and number with the semantics of upstream's
+//! first engine, about as they wrote with those of its second.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,8 @@ fn writers_nobody_reads_take_no_memory_once_their_chunks_are_overwritten() {
 proptest! {
     #![proptest_config(cases(64))]
 
-    /// Whatever is written and read in between, each writer's packets are the same with both engines.
+    /// Whatever is written and read in between, each writer's packets are the same with both
+    /// engines.
     #[test]
     fn only_the_order_of_writers_differs(
         steps in prop::collection::vec((1..4u16, 1..4u16, 1..200usize, 0..8u8), 1..300),

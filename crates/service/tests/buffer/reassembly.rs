@@ -1,4 +1,4 @@
-//! Which packets come out, in which order, and what is said of those that do not.
+//! The packets that come out, their order, and what is said of those that do not.
 
 use crate::support::*;
 use ferretto_service::buffer::Policy;
@@ -105,7 +105,8 @@ fn tracebuf_013_a_packet_the_writer_gave_up_is_dropped() {
     assert_eq!(stats.abi_violations, 0);
 }
 
-/// Packets before it in the same chunk are whole: who reads them must not think that something is missing there.
+/// Packets before it in the same chunk are whole: who reads them must not think that something is
+/// missing there.
 #[test]
 fn a_packet_the_writer_gave_up_is_told_by_the_one_after_it() {
     let mut buffer = ring(4096);

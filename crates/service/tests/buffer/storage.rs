@@ -1,4 +1,4 @@
-//! Where chunks go, and what makes room for them.
+//! Places of chunks, and how room is made for them.
 
 use crate::support::*;
 use ferretto_service::buffer::{

@@ -112,7 +112,8 @@ impl Memory {
 
     fn store_32(&self, at: usize, value: u32) {
         assert!(at + 4 <= self.size && at.is_multiple_of(4));
-        // SAFETY: inside the mapping, which is never undone, and aligned; this process accesses it atomically only.
+        // SAFETY: inside the mapping, which is never undone, and aligned; this process accesses it
+        // atomically only.
         let word = unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) };
         word.store(value, Ordering::Relaxed);
     }
@@ -157,7 +158,7 @@ impl Memory {
     }
 }
 
-/// Where whole groups of eight bytes end in a chunk, counted from its start.
+/// Returns where whole groups of eight bytes end in a chunk, counted from its start.
 fn chunk_end(layout: Layout) -> usize {
     layout.chunk_size(PageSize::DEFAULT) & !7
 }

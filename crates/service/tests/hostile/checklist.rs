@@ -1,4 +1,5 @@
-//! What the shared-memory checklist asks of the service, item by item, where it is not the memory alone that shows it.
+//! The shared-memory checklist as far as it asks things of the service, item by item, where it is
+//! not the memory alone that shows it.
 
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;

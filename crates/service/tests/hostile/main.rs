@@ -1,7 +1,8 @@
-//! A service, an honest producer, and producers whose memory another process rewrites without pause.
+//! A service, an honest producer, and producers whose memory another process rewrites without
+//! pause.
 //!
-//! The short run does a fixed amount of work. The long one takes a minute and both of two processors:
-//! `cargo test -p ferretto-service --test hostile -- --ignored --nocapture a_minute`
+//! The short run does a fixed amount of work. The long one takes a minute and both of two
+//! processors: `cargo test -p ferretto-service --test hostile -- --ignored --nocapture a_minute`
 //! (`HOSTILE_SECONDS` changes how long).
 #![allow(unreachable_pub)]
 
@@ -88,7 +89,8 @@ impl Fight {
         }
     }
 
-    /// One round: the hostile announce what they please, the honest one writes, now and then all is scraped.
+    /// One round: the hostile announce what they please, the honest one writes, now and then all is
+    /// scraped.
     fn round(&mut self, number: u64) {
         for client in self.hostile.clone() {
             for request in self.lies() {
@@ -222,8 +224,9 @@ fn behaviour(uid: u32, brings: Option<usize>) -> Behaviour {
     }
 }
 
-/// Who wrote a packet, by the service's word: the last one counts. Hostile packets are well-formed only as far as the
-/// service checks them, which like upstream's lets pass field numbers that do not exist.
+/// Returns who wrote a packet, by the service's word: the last one counts. Hostile packets are
+/// well-formed only as far as the service checks them, which like upstream's lets pass field
+/// numbers that do not exist.
 fn trusted_uid(mut packet: &[u8]) -> Option<u64> {
     let mut uid = None;
     let varint = |packet: &mut &[u8]| {
@@ -250,7 +253,7 @@ fn trusted_uid(mut packet: &[u8]) -> Option<u64> {
     uid
 }
 
-/// What the honest producer writes: of many lengths, and recognisable in every byte.
+/// Returns what the honest producer writes: of many lengths, and recognisable in every byte.
 fn text(number: usize) -> String {
     let letter = char::from(b'a' + (number % 26) as u8);
     format!("{number}:{}", letter.to_string().repeat(number * 37 % 600))

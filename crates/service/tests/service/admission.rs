@@ -1,4 +1,4 @@
-//! Which sessions may be beside which others, and whose producers may take part.
+//! Sessions beside others, and the producers that may take part.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::TraceConfig;
@@ -281,7 +281,8 @@ fn service_025_clones_count_as_well() {
 
 type Mistake = (&'static str, fn(&mut TraceConfig));
 
-/// Makes all mistakes at once, then one less from the first on, and expects that always the first is told.
+/// Makes all mistakes at once, then one less from the first on, and expects that always the first
+/// is told.
 fn first_is_told(mut world: World, uid: u32, mistakes: &[Mistake]) {
     for first in 0..mistakes.len() {
         let config = ConfigBuilder::new().source("p").with(|c| {

@@ -1,4 +1,4 @@
-//! What every trace begins with.
+//! The packets every trace begins with.
 
 use ferretto_proto::fields::{clock_snapshot, trace_packet as f};
 use ferretto_proto::{Message, SystemInfo};

@@ -1,4 +1,4 @@
-//! What large and strange input may cost.
+//! The cost of large and strange input.
 
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::InitializeConnectionRequest;

@@ -12,7 +12,8 @@ use ferretto_service::{ClientId, Event, ServiceOptions};
 
 use crate::world::{Behaviour, ConfigBuilder, SERVICE_UID, TEST_FIELD, World, texts};
 
-/// Every call of the producer port but the one that asks for commands, naming instance and writer 1.
+/// Every call of the producer port but the one that asks for commands, naming instance and writer
+/// 1.
 fn producer_calls() -> Vec<producer::Request> {
     use producer::Request as R;
     let descriptor = || DataSourceDescriptor {

@@ -131,7 +131,8 @@ fn a_file_that_cannot_be_copied() {
     assert_eq!(reply.was_write_into_file, Some(false));
 }
 
-/// Found by simulation: the clone was made without what the failed write had taken out of the buffers.
+/// Found by simulation: the clone was made without what the failed write had taken out of the
+/// buffers.
 #[test]
 fn a_session_whose_file_fails_has_no_complete_clone() {
     let mut r = record(into_file());
@@ -186,7 +187,8 @@ fn snapshots(packets: &[Packet]) -> Vec<(usize, BTreeMap<u64, u64>)> {
         .collect()
 }
 
-/// What `CLOCK_BOOTTIME` was at this `CLOCK_MONOTONIC`, as readers work it out: by the last snapshot before it.
+/// Returns what `CLOCK_BOOTTIME` was at this `CLOCK_MONOTONIC`, as readers work it out: by the last
+/// snapshot before it.
 fn boottime(packets: &[Packet], monotonic: u64) -> u64 {
     let (id_of_boottime, id_of_monotonic) = (6, 3);
     let all = snapshots(packets);

@@ -1,4 +1,4 @@
-//! What a trace tells of other sessions.
+//! Other sessions, as a trace tells of them.
 
 use ferretto_proto::fields::{concurrent_session_event as event, trace_packet as f};
 use ferretto_service::ClientId;

@@ -1,4 +1,4 @@
-//! What of a config reaches the producers, and what comes back with the trace.
+//! The parts of a config that reach the producers, and those that come back with the trace.
 
 use ferretto_ipc::port::producer::Request as Produce;
 use ferretto_proto::fields::trace_packet as f;
@@ -28,7 +28,7 @@ fn config_with(own: &[u8]) -> Vec<u8> {
     })
 }
 
-/// What becomes of a config: as it stands in the trace, and as the producer gets it.
+/// Returns what becomes of a config: as it stands in the trace, and as the producer gets it.
 fn pass_on(config: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut world = World::new();
     let producer = world.simple_producer("p");

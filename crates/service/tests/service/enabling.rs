@@ -1,4 +1,4 @@
-//! Which configs are accepted, and what is said of the others.
+//! Configs that are accepted, and the errors for the others.
 
 use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::trace_config::buffer_config::ExperimentalMode;

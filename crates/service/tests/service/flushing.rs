@@ -104,7 +104,8 @@ fn service_044_a_slow_flush_at_the_end_is_in_the_trace() {
     );
 }
 
-/// What a data source of the machine had not handed over is lost with its producer, while a program may end as it likes.
+/// Data that a data source of the machine had not handed over is lost with its producer, while a
+/// program may end as it likes.
 #[test]
 fn data_sources_of_the_machine_that_left_are_in_the_trace() {
     for stops_first in [false, true] {
@@ -356,7 +357,8 @@ fn scraping_brings_what_a_silent_producer_holds() {
     }
 }
 
-/// Chunks that are full are in shared memory, and their commit on its way, when the producer is scraped.
+/// Chunks that are full are in shared memory, and their commit on its way, when the producer is
+/// scraped.
 #[test]
 fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
     let (mut world, producer, consumer, mut writer) = with_silent_writer(true);
@@ -388,7 +390,8 @@ fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
     assert_eq!(world.service.inventory().copied_chunks, 0);
 }
 
-/// The operator is told after two seconds who keeps a session from ending, for the flush and for the stop.
+/// The operator is told after two seconds who keeps a session from ending, for the flush and for
+/// the stop.
 #[test]
 fn who_keeps_a_session_from_ending_is_told() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! What a service says to configs that ask for what it was built without. The tests of a feature are
+//! Refusals of configs that ask for what the service was built without. The tests of a feature are
 //! there when the feature is not: `cargo test -p ferretto-service --no-default-features`.
 
 use ferretto_proto::TraceConfig;

@@ -1,4 +1,5 @@
-//! Packets about to be overwritten are folded into a state. Numbers are those of `docs/rules/protovm.md`.
+//! Packets about to be overwritten are folded into a state. Numbers are those of
+//! `docs/rules/protovm.md`.
 
 use ferretto_proto::fields::{trace_packet as f, trace_provenance};
 use ferretto_proto::trace_config::buffer_config::{ExperimentalMode, FillPolicy};
@@ -79,7 +80,7 @@ fn patch_numbers(packets: &[Packet]) -> Vec<u64> {
     packets.iter().filter_map(patch_number).collect()
 }
 
-/// What a trace says of one machine.
+/// One machine, as a trace tells of it.
 #[derive(Debug, Clone, PartialEq)]
 struct Instance {
     program: Vec<u8>,
@@ -593,7 +594,8 @@ fn protovm_036_packets_of_others_are_not_applied() {
         write(&mut world, *producer, writer, &patch(number));
     }
     let found = instances(&world.read(consumer));
-    // The last one of the first producer that was overwritten, though the other wrote the same packets.
+    // The last one of the first producer that was overwritten, though the other wrote the same
+    // packets.
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].number(), &found[0].producers),

@@ -1,4 +1,4 @@
-//! What consumers can ask about the service.
+//! Queries of consumers about the service.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::QueryServiceStateRequest;

@@ -1,4 +1,4 @@
-//! What comes out of ReadBuffers, and in which order.
+//! The packets that come out of ReadBuffers, and their order.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::TraceConfig;

@@ -1,4 +1,4 @@
-//! What TraceStats and the reports about slow producers mean, field by field.
+//! The meaning of TraceStats and of the reports about slow producers, field by field.
 
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::commit_data_request::{ChunkToPatch, chunk_to_patch::Patch};

@@ -6,7 +6,8 @@ use crate::ledger::{Ledger, Record, Seen};
 use crate::tally::Tally;
 
 impl Ledger {
-    /// Checks a trace that has been read to its end, as far as it says when that was and what was lost.
+    /// Checks a trace that has been read to its end, as far as it says when that was and what was
+    /// lost.
     pub fn settle(&self, trace: usize, tally: &mut Tally) {
         let trace = &self.traces[trace];
         let Some(label) = trace.label else { return };
@@ -40,7 +41,7 @@ impl Ledger {
     }
 }
 
-/// How many of the packets the service had been given before the end were not read.
+/// Returns how many of the packets the service had been given before the end were not read.
 fn missing_before(record: &Record, seen: &Seen, end: u64) -> u64 {
     let before = record.delivered.iter().rev().find(|(at, _)| *at < end);
     let expected = before.map_or(0, |(_, count)| *count);
@@ -52,7 +53,7 @@ fn missing_before(record: &Record, seen: &Seen, end: u64) -> u64 {
     behind + between
 }
 
-/// Whether the statistics of the buffer name a loss.
+/// Returns true if the statistics of the buffer name a loss.
 fn has_cause(stats: &TraceStats, buffer: usize) -> bool {
     let Some(buffer) = stats.buffer_stats.get(buffer) else {
         return false;

@@ -1,4 +1,4 @@
-//! What consumers do, and what they are told.
+//! Consumers: their requests, and the answers.
 
 use std::os::fd::OwnedFd;
 
@@ -36,7 +36,7 @@ pub struct Reader {
 pub struct Reading {
     pub client: ClientId,
     partial: Vec<u8>,
-    /// What it turned out to read.
+    /// The trace that it turned out to read.
     trace: Option<usize>,
     /// Packets of the service, kept until that is known.
     own: Vec<Packet>,
@@ -168,8 +168,8 @@ impl Life {
         self.call(consumer, request, kind);
     }
 
-    /// Not while a read is under way, or an answer to an earlier one: whose data it is would be anybody's
-    /// guess.
+    /// Not while a read is under way, or an answer to an earlier one: whose data it is would be
+    /// anybody's guess.
     fn is_busy(&self, consumer: ClientId) -> bool {
         self.requests.is_open(consumer, |kind| {
             matches!(
@@ -239,7 +239,7 @@ impl Life {
         self.random.pick(&ids).unwrap_or(0)
     }
 
-    /// What makes no sense for this consumer now, or wants no answer.
+    /// Makes a request that makes no sense for this consumer now, or wants no answer.
     pub fn call_out_of_order(&mut self) {
         let Some(client) = self.consumer() else {
             return;

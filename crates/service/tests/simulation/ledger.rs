@@ -1,4 +1,4 @@
-//! Who wrote what for which session, and what came out of it.
+//! A ledger of what was written for each session, and of what came out of it.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Record {
     pub harmed: bool,
 }
 
-/// What is to be expected of a session's trace.
+/// The content to be expected of a session's trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
     /// The trace holds the fields of honest packets, but not who wrote them, and no events.
@@ -38,7 +38,7 @@ pub struct Plan {
     pub gives_away: bool,
 }
 
-/// What was read of one writer.
+/// The packets read of one writer.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub last: u64,
@@ -46,7 +46,7 @@ pub struct Seen {
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// What was read of one session, clone or file.
+/// The packets read of one session, clone or file.
 #[derive(Debug, Default)]
 pub struct Trace {
     pub label: Option<u64>,

@@ -15,7 +15,7 @@ use crate::requests::{Kind, Requests};
 use crate::tally::Tally;
 use crate::world::{File, IO_ERROR, Log, NO_SPACE, World, WriteFault, split_file};
 
-/// How many steps the life of a seed has.
+/// Returns how many steps the life of a seed has.
 pub fn length(seed: u64) -> u64 {
     20 + Random(!seed).below(160)
 }
@@ -30,9 +30,9 @@ pub struct Writer {
 pub struct Life {
     pub world: World,
     pub random: Random,
-    /// Whether there are producers that mean harm.
+    /// Set if there are producers that mean harm.
     pub hostile: bool,
-    /// Whether files and memory fail.
+    /// Set if files and memory fail.
     pub faulty: bool,
     pub people: BTreeMap<ClientId, Person>,
     pub readers: BTreeMap<ClientId, Reader>,
@@ -190,7 +190,7 @@ impl Life {
         }
     }
 
-    /// What the service keeps is no more than its clients may ask for.
+    /// Checks that the service keeps no more than its clients may ask for.
     fn check_bounds(&self) {
         let held = self.world.service.inventory();
         let (sessions, people) = (held.sessions, self.world.producers.len());

@@ -1,4 +1,4 @@
-//! What producers do, and what they are told to do.
+//! Producers: their requests, and the commands for them.
 
 use std::collections::BTreeMap;
 
@@ -247,7 +247,7 @@ impl Life {
         }
     }
 
-    /// What the producer's writers handed over never reaches the service.
+    /// Loses what the producer's writers handed over, before it reaches the service.
     fn lose_commits(&mut self, producer: ClientId) {
         self.world.lose_commits(producer);
         for record in &mut self.ledger.writers {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_service::ClientId;
 
-/// What was asked, as far as the answer depends on it.
+/// A request, as far as the answer depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// One reply.

@@ -1,4 +1,4 @@
-//! What honest writers put into their packets, so that a reader can tell what is missing or wrong.
+//! Stamps of honest writers on their packets, so that a reader can tell what is missing or wrong.
 
 use crate::world::Packet;
 use ferretto_proto::fields::{trace_packet as f, tracing_service_event as event};
@@ -8,7 +8,7 @@ use ferretto_wire::Fields;
 const MAGIC: u64 = 0x7e44_e770_5eed_0001;
 const HEAD: usize = 36;
 
-/// Who wrote a packet, as what number, for which session.
+/// The writer of a packet, its number, and its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub writer: usize,
@@ -104,7 +104,7 @@ impl<'a> Look<'a> {
         look
     }
 
-    /// Whether a producer wrote it.
+    /// Returns true if a producer wrote it.
     pub fn is_data(&self) -> bool {
         self.sequence != Some(1)
     }

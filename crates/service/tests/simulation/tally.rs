@@ -1,4 +1,4 @@
-//! What lives consisted of.
+//! Counts of what lives consisted of.
 
 macro_rules! tally {
     ($($field:ident),* $(,)?) => {

@@ -25,15 +25,15 @@ struct Machine {
     program: Program,
     memory_limit_kb: u32,
     producers: BTreeSet<ProducerId>,
-    /// Whose it is: that of the first producer.
+    /// Its owner: that of the first producer.
     user: Option<u32>,
-    state: State,
+    state: MachineState,
     /// Patches it gave up.
     aborts: u64,
 }
 
 #[derive(Debug)]
-enum State {
+enum MachineState {
     Live(Box<Vm>),
     /// Of a copy of a buffer, which nothing is overwritten in.
     Copied(Vec<u8>),
@@ -57,7 +57,7 @@ impl Machines {
         let limit = u64::from(setup.memory_limit_kb) * 1024;
         self.all.push(Machine {
             source: setup.source.into(),
-            state: State::Live(Box::new(Vm::new(program.clone(), limit))),
+            state: MachineState::Live(Box::new(Vm::new(program.clone(), limit))),
             program,
             memory_limit_kb: setup.memory_limit_kb,
             producers: BTreeSet::from([setup.producer]),
@@ -67,7 +67,7 @@ impl Machines {
         Ok(())
     }
 
-    /// Whether there is a machine for packets of this producer.
+    /// Returns true if there is a machine for packets of this producer.
     pub(super) fn want(&self, producer: ProducerId) -> bool {
         let mut all = self.all.iter();
         all.any(|machine| machine.producers.contains(&producer))
@@ -79,7 +79,7 @@ impl Machines {
             if !machine.producers.contains(&producer) {
                 continue;
             }
-            let State::Live(vm) = &mut machine.state else {
+            let MachineState::Live(vm) = &mut machine.state else {
                 continue;
             };
             match vm.apply(packet) {
@@ -107,8 +107,8 @@ impl Machines {
         self.all.iter().map(|machine| VmState {
             program: machine.program.as_bytes(),
             state: match &machine.state {
-                State::Live(vm) => Cow::Owned(vm.state()),
-                State::Copied(state) => Cow::Borrowed(state),
+                MachineState::Live(vm) => Cow::Owned(vm.state()),
+                MachineState::Copied(state) => Cow::Borrowed(state),
             },
             memory_limit_kb: machine.memory_limit_kb,
             producers: machine.producers.iter().copied().collect(),
@@ -123,9 +123,9 @@ impl Machines {
             memory_limit_kb: machine.memory_limit_kb,
             producers: machine.producers.clone(),
             user: machine.user,
-            state: State::Copied(match &machine.state {
-                State::Live(vm) => vm.state(),
-                State::Copied(state) => state.clone(),
+            state: MachineState::Copied(match &machine.state {
+                MachineState::Live(vm) => vm.state(),
+                MachineState::Copied(state) => state.clone(),
             }),
             aborts: machine.aborts,
         };
@@ -140,8 +140,8 @@ impl Machines {
         let machines = self.all.iter().map(|machine| {
             let program = machine.program.as_bytes().len() as u64;
             let state = match &machine.state {
-                State::Live(vm) => vm.memory_usage(),
-                State::Copied(state) => state.len() as u64,
+                MachineState::Live(vm) => vm.memory_usage(),
+                MachineState::Copied(state) => state.len() as u64,
             };
             program * DECODED + state
         });

@@ -1,4 +1,5 @@
-//! The machines of a buffer: what is about to be overwritten is folded into their states first (ProtoVM).
+//! The machines of a buffer: what is about to be overwritten is folded into their states first
+//! (ProtoVM).
 
 #[cfg(feature = "protovm")]
 mod machines;
@@ -12,7 +13,8 @@ use super::{Identity, Policy, ProducerId, Semantics, TraceBuffer};
 
 pub(super) use machines::Machines;
 
-/// Machines of one user that a buffer may have: more programs than any real data source has versions of.
+/// Machines of one user that a buffer may have: more programs than any real data source has
+/// versions of.
 const MACHINES_PER_USER: usize = 16;
 
 /// A data source instance that writes patches into the buffer.
@@ -24,9 +26,9 @@ pub struct VmSetup<'a> {
     pub program: &'a [u8],
     /// Kilobytes that its state may take.
     pub memory_limit_kb: u32,
-    /// Who writes the patches.
+    /// The producer that writes the patches.
     pub producer: ProducerId,
-    /// What is known of the producer.
+    /// The producer's identity, as far as it is known.
     pub identity: Identity,
 }
 
@@ -61,7 +63,7 @@ pub struct VmState<'a> {
     pub state: Cow<'a, [u8]>,
     /// Kilobytes that it may take.
     pub memory_limit_kb: u32,
-    /// Who writes the patches, in ascending order.
+    /// The producers that write the patches, in ascending order.
     pub producers: Vec<ProducerId>,
 }
 
@@ -70,15 +72,16 @@ pub struct VmState<'a> {
 pub struct VmAbort {
     /// Name of the data source.
     pub source: Vec<u8>,
-    /// How many there were until now. Only the 1st, 10th, 100th ... are told.
+    /// The number of them until now. Only the 1st, 10th, 100th ... are told.
     pub count: u64,
-    /// What was wrong.
+    /// The reason.
     pub reason: String,
 }
 
 impl TraceBuffer {
-    /// Has a machine apply the producer's packets that are about to be overwritten. One with the same program of a data
-    /// source of the same name is joined, and goes on with its own memory limit.
+    /// Has a machine apply the producer's packets that are about to be overwritten. One with the
+    /// same program of a data source of the same name is joined, and goes on with its own memory
+    /// limit.
     ///
     /// # Errors
     /// If there is none then. The buffer works without.
@@ -100,7 +103,7 @@ impl TraceBuffer {
         machines.map_or_else(Vec::new, |machines| machines.take_aborts())
     }
 
-    /// Whether packets of this sequence are applied before they are overwritten.
+    /// Returns true if packets of this sequence are applied before they are overwritten.
     pub(super) fn feeds_vm(&self, slot: u32) -> bool {
         let Some(machines) = &self.vms else {
             return false;

@@ -1,4 +1,4 @@
-//! What is in place of machines in a service built without them: there are none.
+//! The stand-in for machines in a service built without them: there are none.
 
 use super::{VmAbort, VmError, VmSetup, VmState};
 use crate::buffer::ProducerId;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use ferretto_service::{Command, Event};
 
-/// A running hash over events and commands. Descriptors are left out: their numbers are not the world's.
+/// A running hash over events and commands. Descriptors are left out: their numbers are not the
+/// world's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     hash: u64,
@@ -12,7 +13,7 @@ pub struct Log {
     prints: bool,
 }
 
-/// How much of a line is printed.
+/// The most of a line that is printed.
 const PRINTED: usize = 240;
 
 impl Log {
@@ -25,7 +26,7 @@ impl Log {
         }
     }
 
-    /// How many events and commands there were.
+    /// The number of events and commands so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }

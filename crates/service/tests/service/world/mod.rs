@@ -46,7 +46,7 @@ pub struct Answer {
 #[derive(Default)]
 pub struct Consumer {
     pub answers: Vec<Answer>,
-    /// Whether it reads what it is sent.
+    /// Set if it reads what it is sent.
     pub stuck: bool,
     wants_drained: bool,
 }
@@ -59,28 +59,28 @@ pub struct World {
     pub files: BTreeMap<FileId, File>,
     /// Bytes the disk still takes.
     pub disk: usize,
-    /// What happens to the next writes.
+    /// The fates of the next writes.
     pub write_faults: WriteFaults,
     /// Keeps a record of all that happens, if wanted.
     pub log: Option<Log>,
-    /// Whether shared memory can be had.
+    /// Set if shared memory can be had.
     pub memory_available: bool,
-    /// Whether files can be read again.
+    /// Set if files can be read again.
     pub copies: bool,
-    /// What the service ran at, one after the other.
+    /// The priorities the service ran at, one after the other.
     pub priorities: Vec<Option<Priority>>,
-    /// Whether it is given none.
+    /// Set if it is given none.
     pub priority_refused: bool,
     /// Relays that were answered.
     pub relay_replies: Vec<ClientId>,
     pub disconnects: Vec<ClientId>,
-    /// Who was waited for at the ends of sessions.
+    /// The data sources waited for at the ends of sessions.
     pub waited_for: Vec<Waiting>,
-    /// What the operator was told.
+    /// The reports to the operator.
     pub problems: Vec<String>,
-    /// What the producers' memory is mapped from, in the order of the requests.
+    /// The files that the producers' memory is mapped from, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
-    /// Whether answers about memory and files are kept until [`World::deliver_late`].
+    /// Set if answers about memory and files are kept until [`World::deliver_late`].
     pub slow: bool,
     late: VecDeque<Event>,
     last_client: u64,
@@ -222,8 +222,8 @@ impl World {
         self.call_with(client, Request::EnableTracing(request), Some(fd))
     }
 
-    /// What the consumer was told about the end of its session: `None` while it runs, else the
-    /// error text, empty if there was none.
+    /// Returns what the consumer was told about the end of its session: `None` while it runs, else
+    /// the error text, empty if there was none.
     pub fn ended(&self, client: ClientId, request_id: u64) -> Option<String> {
         if !self.is_answered(client, request_id) {
             return None;
@@ -261,7 +261,7 @@ impl World {
         self.call(client, Request::Flush(request))
     }
 
-    /// Whether the flush succeeded; `None` while it is under way.
+    /// Returns the outcome of the flush, true if it succeeded; `None` while it is under way.
     pub fn flushed(&self, client: ClientId, request_id: u64) -> Option<bool> {
         self.is_answered(client, request_id)
             .then(|| self.answer(client, request_id).is_some())

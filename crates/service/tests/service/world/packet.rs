@@ -36,7 +36,7 @@ impl Packet {
         self.int(trace_packet::PREVIOUS_PACKET_DROPPED).unwrap_or(0)
     }
 
-    /// Whether a producer wrote it.
+    /// Returns true if a producer wrote it.
     pub fn is_data(&self) -> bool {
         self.sequence() != 1
     }

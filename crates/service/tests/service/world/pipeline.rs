@@ -1,4 +1,4 @@
-//! What a trace passes on its way out: filters and compression, for configs and for readers.
+//! The filters and compression a trace passes on its way out, for configs and for readers.
 
 use std::io::Read;
 

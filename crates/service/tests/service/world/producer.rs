@@ -24,23 +24,23 @@ use ferretto_shm::{
 
 use super::World;
 
-/// What kind of producer it is.
+/// The kind of producer it is.
 #[derive(Clone)]
 pub struct Behaviour {
     pub uid: u32,
     pub pid: Option<i32>,
     pub machine_id: u32,
     pub machine_name: String,
-    /// Whether it is on a Unix socket.
+    /// Set if it is on a Unix socket.
     pub shares_memory: bool,
     pub scraping: Option<bool>,
     pub size_hint: u32,
     pub page_hint: u32,
-    /// Whether it confirms starts, stops and flushes.
+    /// Set if it confirms starts, stops and flushes.
     pub confirms_start: bool,
     pub confirms_stop: bool,
     pub confirms_flush: bool,
-    /// Whether it asks for commands.
+    /// Set if it asks for commands.
     pub opens_stream: bool,
     /// Memory it comes with.
     pub brings: Option<usize>,
@@ -81,7 +81,7 @@ pub struct Producer {
     pub initialized: Option<InitializeConnectionResponse>,
     /// Commands received, in order.
     pub commands: Vec<Cmd>,
-    /// How often a descriptor came along.
+    /// The number of times a descriptor came along.
     pub fds: usize,
     pub region: Option<Arc<Region>>,
     pub arbiter: Option<Arc<Arbiter>>,

@@ -15,11 +15,11 @@ pub struct File {
     pub closed: bool,
     /// A write failed, which the service was told.
     pub failed: bool,
-    /// What a write has not brought to the file yet.
+    /// The part of a write that is not in the file yet.
     rest: Vec<u8>,
 }
 
-/// What happens to a write.
+/// The fate of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteFault {
     /// Nothing: it succeeds at once.
@@ -125,7 +125,7 @@ impl World {
         Some(written)
     }
 
-    /// What is said late is true by then.
+    /// Answers that come late are true by then.
     pub(super) fn complete_writes(&mut self, event: &Event) {
         if let Event::FileWritten { file, .. } = event
             && let Some(file) = self.files.get_mut(file)
@@ -136,7 +136,7 @@ impl World {
 }
 
 impl File {
-    /// How many bytes the service wants to be in it.
+    /// Returns how many bytes the service wants to be in it.
     pub fn handed_over(&self) -> usize {
         self.bytes.len() + self.rest.len()
     }
