@@ -21,6 +21,10 @@ use ferretto_text::terminal::shown_lines;
 pub(crate) const USAGE: u8 = 2;
 /// Done with what could be read of a trace.
 pub(crate) const DAMAGED: u8 = 3;
+/// A command cannot be run, as shells have it.
+pub(crate) const CANNOT_RUN: u8 = 126;
+/// A command was not found, as shells have it.
+pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Shows an error and turns it into an exit code.
 pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {

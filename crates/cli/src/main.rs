@@ -10,6 +10,7 @@ mod args;
 mod backend;
 mod config;
 mod daemon;
+mod duration;
 mod errors;
 mod links;
 mod open;
@@ -31,6 +32,7 @@ mod traced;
 mod traced_perf;
 mod traced_probes;
 mod trigger_perfetto;
+mod usage;
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};

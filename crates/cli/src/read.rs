@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -12,12 +12,25 @@ use ferretto_trace::{Damage, Limits};
 use crate::errors::DAMAGED;
 use ferretto_text::terminal::shown;
 
+/// The trace when none is named: what `record` writes.
+pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
+
 /// How much memory reading may take.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct MemoryArgs {
     /// Memory that reading may take, for example 512M or 2G; what does not fit is left out, and said [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
     max_memory: Option<Limits>,
+}
+
+/// The trace that a command reads.
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// The trace, which may be compressed by gzip or zstd; - is standard input
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 }
 
 impl MemoryArgs {

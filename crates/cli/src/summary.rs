@@ -6,9 +6,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_trace::summarize_within;
 
-use crate::args::FileArgs;
 use crate::print;
-use crate::read::{Extent, open};
+use crate::read::{Extent, FileArgs, open};
 
 /// Say what a trace holds and what it lost
 ///

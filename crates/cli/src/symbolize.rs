@@ -10,8 +10,7 @@ use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
-use crate::args::DEFAULT_TRACE;
-use crate::read::{Extent, MemoryArgs};
+use crate::read::{DEFAULT_TRACE, Extent, MemoryArgs};
 use ferretto_text::terminal::shown;
 
 /// Files that are listed of those that were looked at for one of a recording.

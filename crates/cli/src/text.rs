@@ -8,9 +8,8 @@ use ferretto_text::print::TextPrinter;
 use ferretto_trace::TraceReader;
 use ferretto_trace::lines::{LinesError, Resolver};
 
-use crate::args::FileArgs;
 use crate::output::check_standard_output;
-use crate::read::{Extent, open};
+use crate::read::{Extent, FileArgs, open};
 
 /// Print a whole trace as text
 ///

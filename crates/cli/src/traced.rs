@@ -10,35 +10,8 @@ use ferretto_host::{
 use ferretto_ipc::Address;
 use lexopt::Parser;
 
-use crate::daemon::{Complaint, Daemon, Taken};
-
-const USAGE: &str = "\
-Usage: traced [OPTIONS]
-The tracing service. It needs no privileges.
-
-  --background                      go on in the background, print the process id
-  --set-socket-permissions PG:PM:CG:CM
-                                    group and mode of the producer and of the
-                                    consumer sockets, e.g. traced:0660:tracing:0660
-  --output-folder DIR               folder below which configs of other users than root and the
-                                    service's own may have files created (output_path);
-                                    none without; may be repeated
-  --enable-relay-endpoint           let relays of other machines compare clocks, on every
-                                    producer socket
-  --enable-relay-endpoint-on SOCKET the same, on this producer socket only; may be repeated
-  --user-cpu PERCENT                share of one CPU that the programs of one user may make the
-                                    service use for long, 80 unless given; 0 for any
-  --watchdog own|process            when the service ends itself: for faults of its own (own, the
-                                    default), or, as upstream's, also when programs make the process
-                                    use 90 % of a CPU for ten minutes or 64 MiB more than it should
-  --version                         show the version
-
-Environment:
-  PERFETTO_PRODUCER_SOCK_NAME       where producers connect, a comma-separated list
-  PERFETTO_CONSUMER_SOCK_NAME       where consumers connect
-  TRACED_NOTIFY_FD                  a descriptor that gets a 1 when both listen
-Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told when the service is ready.
-";
+use crate::daemon::{Complaint, Daemon, DaemonOption, Taken};
+use crate::usage::Row;
 
 /// Its options.
 #[derive(Debug, Default)]
@@ -52,64 +25,72 @@ pub(crate) struct Traced {
 
 impl Daemon for Traced {
     const NAME: &'static str = "traced";
-    const USAGE: &'static str = USAGE;
-
-    fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint> {
-        match name {
-            "set-socket-permissions" => {
-                let permissions = SocketPermissions::parse(&parser.value()?.to_string_lossy());
-                let permissions =
-                    permissions.map_err(|error| Complaint::Alone(permissions_message(&error)))?;
-                self.permissions = Some(permissions);
-            }
-            "output-folder" => {
-                let folder = PathBuf::from(parser.value()?);
-                if !folder.is_absolute() {
-                    return Err(Complaint::Option(format!(
-                        "--output-folder takes an absolute path, not {folder:?}"
-                    )));
-                }
-                self.output_folders.push(folder);
-            }
-            "enable-relay-endpoint" => self.relays = RelayEndpoints::Everywhere,
-            "enable-relay-endpoint-on" => {
-                let address = Address::from_os_str(&parser.value()?).map_err(|error| {
-                    Complaint::Alone(format!("--enable-relay-endpoint-on: {error}"))
-                })?;
-                match &mut self.relays {
-                    RelayEndpoints::Everywhere => {}
-                    RelayEndpoints::At(addresses) => addresses.push(address),
-                    RelayEndpoints::Nowhere => self.relays = RelayEndpoints::At(vec![address]),
-                }
-            }
-            "user-cpu" => {
-                let value = parser.value()?;
-                let percent = value.to_str().and_then(|text| text.parse().ok());
-                let percent = percent.filter(|percent| *percent <= 100);
-                self.user_cpu = Some(percent.ok_or_else(|| {
-                    let value = value.to_string_lossy();
-                    Complaint::Alone(format!(
-                        "--user-cpu takes percent of one CPU, 0 to 100, and not \"{value}\""
-                    ))
-                })?);
-            }
-            "watchdog" => {
-                let value = parser.value()?;
-                self.watchdog = match value.to_str() {
-                    Some("own") => WatchdogScope::Own,
-                    Some("process") => WatchdogScope::Process,
-                    _ => {
-                        let value = value.to_string_lossy();
-                        return Err(Complaint::Alone(format!(
-                            "--watchdog is own or process, and not \"{value}\""
-                        )));
-                    }
-                };
-            }
-            _ => return Ok(Taken::Unknown),
-        }
-        Ok(Taken::Known)
-    }
+    const ABOUT: &'static str = "The tracing service. It needs no privileges.";
+    const COLUMN: usize = 36;
+    const OPTIONS: &'static [DaemonOption<Self>] = &[
+        DaemonOption {
+            name: "set-socket-permissions",
+            value: "PG:PM:CG:CM",
+            meaning: "\ngroup and mode of the producer and of the\n\
+                      consumer sockets, e.g. traced:0660:tracing:0660",
+            take: Self::take_permissions,
+        },
+        DaemonOption {
+            name: "output-folder",
+            value: "DIR",
+            meaning: "folder below which configs of other users than root and the\n\
+                      service's own may have files created (output_path);\n\
+                      none without; may be repeated",
+            take: Self::take_output_folder,
+        },
+        DaemonOption {
+            name: "enable-relay-endpoint",
+            value: "",
+            meaning: "let relays of other machines compare clocks, on every\nproducer socket",
+            take: |daemon, _| {
+                daemon.relays = RelayEndpoints::Everywhere;
+                Ok(Taken::Known)
+            },
+        },
+        DaemonOption {
+            name: "enable-relay-endpoint-on",
+            value: "SOCKET",
+            meaning: "the same, on this producer socket only; may be repeated",
+            take: Self::take_relay,
+        },
+        DaemonOption {
+            name: "user-cpu",
+            value: "PERCENT",
+            meaning: "share of one CPU that the programs of one user may make the\n\
+                      service use for long, 80 unless given; 0 for any",
+            take: Self::take_user_cpu,
+        },
+        DaemonOption {
+            name: "watchdog",
+            value: "own|process",
+            meaning: "when the service ends itself: for faults of its own (own, the\n\
+                      default), or, as upstream's, also when programs make the process\n\
+                      use 90 % of a CPU for ten minutes or 64 MiB more than it should",
+            take: Self::take_watchdog,
+        },
+    ];
+    const ENVIRONMENT: &'static [Row<'static>] = &[
+        Row {
+            typed: "PERFETTO_PRODUCER_SOCK_NAME",
+            meaning: "where producers connect, a comma-separated list",
+        },
+        Row {
+            typed: "PERFETTO_CONSUMER_SOCK_NAME",
+            meaning: "where consumers connect",
+        },
+        Row {
+            typed: "TRACED_NOTIFY_FD",
+            meaning: "a descriptor that gets a 1 when both listen",
+        },
+    ];
+    const NOTE: &'static str = "\
+Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told when the service is ready.
+";
 
     fn serve(self) -> Result<()> {
         let mut host = HostOptions::from_environment()
@@ -135,6 +116,66 @@ impl Daemon for Traced {
             Err(HostError::RunWild(wild)) => Err(wild.into()),
             Err(error) => Err(error).context("Failed to start the traced service"),
         }
+    }
+}
+
+impl Traced {
+    fn take_permissions(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let permissions = SocketPermissions::parse(&parser.value()?.to_string_lossy());
+        let permissions =
+            permissions.map_err(|error| Complaint::Alone(permissions_message(&error)))?;
+        self.permissions = Some(permissions);
+        Ok(Taken::Known)
+    }
+
+    fn take_output_folder(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let folder = PathBuf::from(parser.value()?);
+        if !folder.is_absolute() {
+            return Err(Complaint::Option(format!(
+                "--output-folder takes an absolute path, not {folder:?}"
+            )));
+        }
+        self.output_folders.push(folder);
+        Ok(Taken::Known)
+    }
+
+    fn take_relay(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let address = Address::from_os_str(&parser.value()?)
+            .map_err(|error| Complaint::Alone(format!("--enable-relay-endpoint-on: {error}")))?;
+        match &mut self.relays {
+            RelayEndpoints::Everywhere => {}
+            RelayEndpoints::At(addresses) => addresses.push(address),
+            RelayEndpoints::Nowhere => self.relays = RelayEndpoints::At(vec![address]),
+        }
+        Ok(Taken::Known)
+    }
+
+    fn take_user_cpu(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let value = parser.value()?;
+        let percent = value.to_str().and_then(|text| text.parse().ok());
+        let percent = percent.filter(|percent| *percent <= 100);
+        self.user_cpu = Some(percent.ok_or_else(|| {
+            let value = value.to_string_lossy();
+            Complaint::Alone(format!(
+                "--user-cpu takes percent of one CPU, 0 to 100, and not \"{value}\""
+            ))
+        })?);
+        Ok(Taken::Known)
+    }
+
+    fn take_watchdog(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let value = parser.value()?;
+        self.watchdog = match value.to_str() {
+            Some("own") => WatchdogScope::Own,
+            Some("process") => WatchdogScope::Process,
+            _ => {
+                let value = value.to_string_lossy();
+                return Err(Complaint::Alone(format!(
+                    "--watchdog is own or process, and not \"{value}\""
+                )));
+            }
+        };
+        Ok(Taken::Known)
     }
 }
 

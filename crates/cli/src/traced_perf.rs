@@ -9,27 +9,12 @@ use ferretto_perf::{Format, Options, Profiler};
 use ferretto_symbols::kernel::KernelSymbols;
 use lexopt::Parser;
 
-use crate::daemon::{self, Complaint, Daemon, Service, Taken};
+use crate::daemon::{self, Complaint, Daemon, DaemonOption, Offers, Service, Taken, environment};
+use crate::usage::Row;
 use crate::{errors, privileges};
 
-const USAGE: &str = "\
-Usage: traced_perf [OPTIONS]
-The callstack profiler: the data source linux.perf. Samples every process for root and
-with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config names.
-
-  --background                go on in the background, print the process id
-  --stack-samples             write StackSample packets instead of PerfSample
-  --stack-bytes N             copy so much of each stack (default 65280, or less where memory
-                              for rings is short); less is cheaper at high rates
-  --service-uid UID           let a tracing service of this user have what is recorded, not only
-                              one of root or this user; may be repeated
-  --descriptor-socket PATH    where processes may hand over their maps and memory
-  --version                   show the version
-
-Environment:
-  PERFETTO_PRODUCER_SOCK_NAME   where the tracing service listens
-  TRACED_PERF_NOTIFY_FD         a descriptor that gets a 1 when all are registered
-";
+/// The variable that names the descriptor to tell when all data sources are registered.
+const NOTIFY_FD: &str = "TRACED_PERF_NOTIFY_FD";
 
 /// Its options.
 #[derive(Debug, Default)]
@@ -42,17 +27,42 @@ pub(crate) struct TracedPerf {
 
 impl Daemon for TracedPerf {
     const NAME: &'static str = "traced_perf";
-    const USAGE: &'static str = USAGE;
-
-    fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint> {
-        match name {
-            "stack-samples" => self.stack_samples = true,
-            "stack-bytes" => self.stack_bytes = Some(stack_bytes(parser)?),
-            "descriptor-socket" => self.descriptor_socket = Some(parser.value()?.into()),
-            _ => return self.service.option(name, parser),
-        }
-        Ok(Taken::Known)
-    }
+    const ABOUT: &'static str = "\
+The callstack profiler: the data source linux.perf. Samples every process for root and
+with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config names.";
+    const COLUMN: usize = 30;
+    const OPTIONS: &'static [DaemonOption<Self>] = &[
+        DaemonOption {
+            name: "stack-samples",
+            value: "",
+            meaning: "write StackSample packets instead of PerfSample",
+            take: |daemon, _| {
+                daemon.stack_samples = true;
+                Ok(Taken::Known)
+            },
+        },
+        DaemonOption {
+            name: "stack-bytes",
+            value: "N",
+            meaning: "copy so much of each stack (default 65280, or less where memory\n\
+                      for rings is short); less is cheaper at high rates",
+            take: |daemon, parser| {
+                daemon.stack_bytes = Some(stack_bytes(parser)?);
+                Ok(Taken::Known)
+            },
+        },
+        DaemonOption::SERVICE_UID,
+        DaemonOption {
+            name: "descriptor-socket",
+            value: "PATH",
+            meaning: "where processes may hand over their maps and memory",
+            take: |daemon, parser| {
+                daemon.descriptor_socket = Some(parser.value()?.into());
+                Ok(Taken::Known)
+            },
+        },
+    ];
+    const ENVIRONMENT: &'static [Row<'static>] = &environment(NOTIFY_FD);
 
     fn serve(self) -> Result<()> {
         privileges::allow_descriptors();
@@ -67,7 +77,7 @@ impl Daemon for TracedPerf {
         }
         daemon::serve(
             Self::NAME,
-            "TRACED_PERF_NOTIFY_FD",
+            NOTIFY_FD,
             "perf-reader",
             self.service,
             |connection| {
@@ -92,7 +102,13 @@ impl Daemon for TracedPerf {
     }
 }
 
-/// The size of copies of stacks.
+impl Offers for TracedPerf {
+    fn service(&mut self) -> &mut Service {
+        &mut self.service
+    }
+}
+
+/// Returns the size of copies of stacks.
 fn stack_bytes(parser: &mut Parser) -> Result<u32, Complaint> {
     let value = parser.value()?;
     let number = value.to_str().and_then(|text| text.parse::<u32>().ok());

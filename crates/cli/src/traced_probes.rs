@@ -2,26 +2,12 @@
 
 use anyhow::Result;
 use ferretto_probes::Probes;
-use lexopt::Parser;
 
-use crate::daemon::{self, Complaint, Daemon, Service, Taken};
+use crate::daemon::{self, Daemon, DaemonOption, Offers, Service, Taken, environment};
+use crate::usage::Row;
 
-const USAGE: &str = "\
-Usage: traced_probes [OPTIONS]
-The data sources of the system: kernel events, processes, counters. Needs access to
-tracefs for kernel events; the others work for every user.
-
-  --background            go on in the background, print the process id
-  --service-uid UID       let a tracing service of this user have what is recorded, not
-                          only one of root or this user; may be repeated
-  --reset-ftrace          reset the kernel's tracing first
-  --cleanup-after-crash   reset the kernel's tracing and end
-  --version               show the version
-
-Environment:
-  PERFETTO_PRODUCER_SOCK_NAME   where the tracing service listens
-  TRACED_PROBES_NOTIFY_FD       a descriptor that gets a 1 when all are registered
-";
+/// The variable that names the descriptor to tell when all data sources are registered.
+const NOTIFY_FD: &str = "TRACED_PROBES_NOTIFY_FD";
 
 /// Its options.
 #[derive(Debug, Default)]
@@ -32,16 +18,29 @@ pub(crate) struct TracedProbes {
 
 impl Daemon for TracedProbes {
     const NAME: &'static str = "traced_probes";
-    const USAGE: &'static str = USAGE;
-
-    fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint> {
-        match name {
-            "reset-ftrace" => self.reset = true,
-            "cleanup-after-crash" => return Ok(Taken::Instead(reset)),
-            _ => return self.service.option(name, parser),
-        }
-        Ok(Taken::Known)
-    }
+    const ABOUT: &'static str = "\
+The data sources of the system: kernel events, processes, counters. Needs access to
+tracefs for kernel events; the others work for every user.";
+    const COLUMN: usize = 26;
+    const OPTIONS: &'static [DaemonOption<Self>] = &[
+        DaemonOption::SERVICE_UID,
+        DaemonOption {
+            name: "reset-ftrace",
+            value: "",
+            meaning: "reset the kernel's tracing first",
+            take: |daemon, _| {
+                daemon.reset = true;
+                Ok(Taken::Known)
+            },
+        },
+        DaemonOption {
+            name: "cleanup-after-crash",
+            value: "",
+            meaning: "reset the kernel's tracing and end",
+            take: |_, _| Ok(Taken::Instead(reset)),
+        },
+    ];
+    const ENVIRONMENT: &'static [Row<'static>] = &environment(NOTIFY_FD);
 
     fn prepare(&self) {
         if self.reset {
@@ -52,7 +51,7 @@ impl Daemon for TracedProbes {
     fn serve(self) -> Result<()> {
         daemon::serve(
             Self::NAME,
-            "TRACED_PROBES_NOTIFY_FD",
+            NOTIFY_FD,
             "probes",
             self.service,
             |connection| {
@@ -60,6 +59,12 @@ impl Daemon for TracedProbes {
                 Ok((probes.stopper(), move || probes.run()))
             },
         )
+    }
+}
+
+impl Offers for TracedProbes {
+    fn service(&mut self) -> &mut Service {
+        &mut self.service
     }
 }
 

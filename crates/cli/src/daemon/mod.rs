@@ -9,31 +9,46 @@ use std::process::ExitCode;
 use anyhow::Result;
 use lexopt::{Arg, Parser};
 
-pub(crate) use self::producer::{Service, serve};
+pub(crate) use self::producer::{Offers, Service, environment, serve};
 use crate::errors;
+use crate::usage::{self, Row};
 
 /// A daemon; the value holds its options.
-pub(crate) trait Daemon: Default {
+pub(crate) trait Daemon: Default + 'static {
     /// Its name as a program.
     const NAME: &'static str;
-    /// Shown for `--help`, and below what is wrong with the arguments.
-    const USAGE: &'static str;
+    /// Its purpose, in whole lines.
+    const ABOUT: &'static str;
+    /// Its options, without those that all daemons have.
+    const OPTIONS: &'static [DaemonOption<Self>];
+    /// The column in the usage text that the meanings of its options begin at.
+    const COLUMN: usize;
+    /// The environment variables that it looks at.
+    const ENVIRONMENT: &'static [Row<'static>];
+    /// The end of the usage text.
+    const NOTE: &'static str = "";
 
-    /// Takes the option `--name`. Those that all daemons have are taken care of.
-    fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint>;
-
-    /// What is to be done before whoever started it in the background goes on.
+    /// Does what is to be done before whoever started it in the background goes on.
     fn prepare(&self) {}
 
     /// Runs until it is told to end.
     fn serve(self) -> Result<()>;
 }
 
-/// What has become of an option.
+/// An option of a daemon.
+pub(crate) struct DaemonOption<D> {
+    pub(crate) name: &'static str,
+    /// What stands for its value in the usage text; empty if it takes none.
+    pub(crate) value: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) take: fn(&mut D, &mut Parser) -> Result<Taken, Complaint>,
+}
+
+/// The result of taking an option.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Taken {
+    /// It is kept.
     Known,
-    Unknown,
     /// This is to be done, and nothing else.
     Instead(fn()),
 }
@@ -84,8 +99,8 @@ fn run<D: Daemon>(args: Vec<OsString>, is_in_background: bool) -> Result<ExitCod
             println!("{}", ferretto_host::service_options().version);
             return Ok(ExitCode::SUCCESS);
         }
-        Ok(Action::Usage) => return Ok(refuse(D::USAGE)),
-        Err(Complaint::Option(text)) => return Ok(refuse(&format!("{text}\n{}", D::USAGE))),
+        Ok(Action::Usage) => return Ok(refuse(&usage::<D>())),
+        Err(Complaint::Option(text)) => return Ok(refuse(&format!("{text}\n{}", usage::<D>()))),
         Err(Complaint::Alone(text)) => return Ok(refuse(&format!("{text}\n"))),
     };
     if background && !is_in_background {
@@ -97,6 +112,37 @@ fn run<D: Daemon>(args: Vec<OsString>, is_in_background: bool) -> Result<ExitCod
     }
     daemon.serve()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The column that the meanings of environment variables begin at, at least.
+const ENVIRONMENT_COLUMN: usize = 32;
+
+fn usage<D: Daemon>() -> String {
+    let mut text = format!("Usage: {} [OPTIONS]\n{}\n\n", D::NAME, D::ABOUT);
+    let options = D::OPTIONS
+        .iter()
+        .map(|option| (option.name, option.value, option.meaning));
+    let all = [(
+        "background",
+        "",
+        "go on in the background, print the process id",
+    )]
+    .into_iter();
+    let all = all
+        .chain(options)
+        .chain([("version", "", "show the version")]);
+    for (name, value, meaning) in all {
+        let typed = usage::long(name, value);
+        let row = Row {
+            typed: &typed,
+            meaning,
+        };
+        usage::add(&mut text, D::COLUMN, [row]);
+    }
+    text += "\nEnvironment:\n";
+    let column = D::COLUMN.max(ENVIRONMENT_COLUMN);
+    usage::add(&mut text, column, D::ENVIRONMENT.iter().copied());
+    text + D::NOTE
 }
 
 fn refuse(text: &str) -> ExitCode {
@@ -119,10 +165,11 @@ fn parse<D: Daemon>(args: Vec<OsString>) -> Result<Action<D>, Complaint> {
             Arg::Long(name) => name.to_owned(),
             other => return Err(other.unexpected().into()),
         };
-        match daemon.option(&name, &mut parser)? {
-            Taken::Known => {}
-            Taken::Unknown => return Err(Arg::Long(&name).unexpected().into()),
-            Taken::Instead(action) => return Ok(Action::Instead(action)),
+        let Some(option) = D::OPTIONS.iter().find(|option| option.name == name) else {
+            return Err(Arg::Long(&name).unexpected().into());
+        };
+        if let Taken::Instead(action) = (option.take)(&mut daemon, &mut parser)? {
+            return Ok(Action::Instead(action));
         }
     }
     Ok(Action::Run { daemon, background })

@@ -10,22 +10,19 @@ use ferretto_client::{DaemonOptions, Notice, Stopper};
 use ferretto_shm::take_inherited;
 use lexopt::Parser;
 
-use super::{Complaint, Taken};
+use super::{Complaint, Daemon, DaemonOption, Taken};
 use crate::errors;
 use crate::session::Signals;
+use crate::usage::Row;
 
-/// To whom the data sources are offered: options that these daemons share.
+/// The services that data sources are offered to: options that these daemons share.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     trusted_users: Vec<u32>,
 }
 
 impl Service {
-    /// Takes the option `--name`, if it is one of these.
-    pub(crate) fn option(&mut self, name: &str, parser: &mut Parser) -> Result<Taken, Complaint> {
-        if name != "service-uid" {
-            return Ok(Taken::Unknown);
-        }
+    fn trust(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
         let value = parser.value()?;
         let user = value.to_str().and_then(|text| text.parse().ok());
         self.trusted_users.push(user.ok_or_else(|| {
@@ -35,6 +32,36 @@ impl Service {
         })?);
         Ok(Taken::Known)
     }
+}
+
+/// A daemon that offers data sources.
+pub(crate) trait Offers: Daemon {
+    /// Returns the options that it shares with others.
+    fn service(&mut self) -> &mut Service;
+}
+
+impl<D: Offers> DaemonOption<D> {
+    pub(crate) const SERVICE_UID: Self = Self {
+        name: "service-uid",
+        value: "UID",
+        meaning: "let a tracing service of this user have what is recorded, not only\n\
+                  one of root or this user; may be repeated",
+        take: |daemon, parser| daemon.service().trust(parser),
+    };
+}
+
+/// Returns the environment variables of a daemon that offers data sources, one of which is for `notify_fd`.
+pub(crate) const fn environment(notify_fd: &'static str) -> [Row<'static>; 2] {
+    [
+        Row {
+            typed: "PERFETTO_PRODUCER_SOCK_NAME",
+            meaning: "where the tracing service listens",
+        },
+        Row {
+            typed: notify_fd,
+            meaning: "a descriptor that gets a 1 when all are registered",
+        },
+    ]
 }
 
 /// Runs the data sources that `set_up` makes until SIGTERM or SIGINT. It gives something to end them with, and what is to

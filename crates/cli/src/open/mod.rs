@@ -10,20 +10,41 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
+use clap::Args;
 
 use self::http::{Served, Site};
-use crate::args::OpenArgs;
 use crate::errors::reason;
+use crate::read::DEFAULT_TRACE;
 
 /// Most connections at a time; a browser makes a few.
 const MAX_CONNECTIONS: usize = 16;
+
+/// Show a trace in the Perfetto UI
+///
+/// Prints the address to open and hands the trace to the browser, once, over the loopback address; then it ends. The
+/// trace does not leave the machine. With a desktop, the browser is started.
+#[derive(Debug, Args)]
+pub(crate) struct OpenArgs {
+    /// The trace
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    pub(crate) file: PathBuf,
+    /// Only print the address
+    #[arg(short, long)]
+    pub(crate) no_browser: bool,
+    /// Where the UI is
+    #[arg(long, value_name = "URL", default_value = "https://ui.perfetto.dev")]
+    pub(crate) origin: String,
+    /// Where to listen; the UI's security policy allows no other, 0 is any that is free
+    #[arg(long, default_value_t = 9001)]
+    pub(crate) port: u16,
+}
 
 pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
     let shown = args.file.display();

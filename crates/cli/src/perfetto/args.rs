@@ -1,13 +1,12 @@
 //! The command line of `perfetto`: upstream's names, prefixes, order of checks and messages.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use lexopt::Arg;
 
-use super::flags::{Flag, USAGE, by_long, by_short};
+use super::flags::{Flag, Refusal, by_long, by_short};
 use crate::errors::reason;
 use crate::session::Then;
 
@@ -125,24 +124,6 @@ pub(super) enum Action {
     QueryRaw,
     Version,
     ResetGuardrails,
-}
-
-/// Why a command line is refused. All of them end with exit code 1.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// The usage text, alone or behind a reason.
-    Usage(Option<String>),
-    Message(String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(None) => f.write_str(USAGE),
-            Self::Usage(Some(reason)) => write!(f, "{reason}\n{USAGE}"),
-            Self::Message(message) => f.write_str(message),
-        }
-    }
 }
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {

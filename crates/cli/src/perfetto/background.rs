@@ -16,7 +16,8 @@ use anyhow::{Context, Result, bail};
 
 use super::job::Job;
 use super::notify::Listeners;
-use super::run::{self, FAILURE};
+use super::outcome::FAILURE;
+use super::run;
 use super::service::Provider;
 use crate::daemon::background;
 use crate::errors::message;

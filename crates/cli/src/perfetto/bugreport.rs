@@ -16,7 +16,7 @@ use ferretto_proto::tracing_service_state::TracingSession;
 
 use super::job::{Job, Work};
 use super::open;
-use super::run::{FAILURE, clone};
+use super::outcome::{FAILURE, clone};
 use super::service::Provider;
 use crate::errors::message;
 use crate::session::Task;

@@ -1,6 +1,8 @@
 //! The options of `perfetto`: their names and the usage text.
 
-use super::args::Refusal;
+use std::fmt;
+
+use crate::usage::{self, Row};
 
 /// What one option is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,90 +46,280 @@ pub(super) enum Flag {
     IsDetached,
 }
 
-/// Long name, short name, meaning.
-const FLAGS: &[(&str, Option<char>, Flag)] = &[
-    ("help", Some('h'), Flag::Help),
-    ("config", Some('c'), Flag::Config),
-    ("out", Some('o'), Flag::Out),
-    ("no-clobber", None, Flag::NoClobber),
-    ("txt", None, Flag::Txt),
-    ("txt-lossy", None, Flag::TxtLossy),
-    ("background", Some('d'), Flag::Background),
-    ("background-wait", Some('D'), Flag::BackgroundWait),
-    ("notify-fd", None, Flag::NotifyFd),
-    ("time", Some('t'), Flag::Time),
-    ("buffer", Some('b'), Flag::Buffer),
-    ("size", Some('s'), Flag::Size),
-    ("app", Some('a'), Flag::App),
-    ("query", None, Flag::Query),
-    ("long", None, Flag::QueryLong),
-    ("query-raw", None, Flag::QueryRaw),
-    ("add-attribute", None, Flag::AddAttribute),
-    ("version", None, Flag::Version),
-    ("reset-guardrails", None, Flag::ResetGuardrails),
-    ("alert-id", None, Flag::AlertId),
-    ("config-id", None, Flag::ConfigId),
-    ("config-uid", None, Flag::ConfigUid),
-    ("subscription-id", None, Flag::SubscriptionId),
-    ("upload", None, Flag::Upload),
-    ("dropbox", None, Flag::Dropbox),
-    ("no-guardrails", None, Flag::NoGuardrails),
-    ("clone", None, Flag::Clone),
-    ("clone-by-name", None, Flag::CloneByName),
-    ("clone-for-bugreport", None, Flag::CloneForBugreport),
-    ("save-for-bugreport", None, Flag::SaveForBugreport),
-    ("save-all-for-bugreport", None, Flag::SaveAllForBugreport),
-    ("detach", None, Flag::Detach),
-    ("attach", None, Flag::Attach),
-    ("stop", None, Flag::Stop),
-    ("is_detached", None, Flag::IsDetached),
+/// Why a command line is refused. All of them end with exit code 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The usage text, alone or behind a reason.
+    Usage(Option<String>),
+    Message(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(None) => f.write_str(&usage()),
+            Self::Usage(Some(reason)) => write!(f, "{reason}\n{}", usage()),
+            Self::Message(message) => f.write_str(message),
+        }
+    }
+}
+
+/// One option.
+struct Entry {
+    long: &'static str,
+    short: Option<char>,
+    flag: Flag,
+    /// What stands for its value, if it takes one, and with what it may go.
+    value: &'static str,
+    /// Empty for those that are only taken for the sake of scripts.
+    meaning: &'static str,
+}
+
+const fn entry(
+    long: &'static str,
+    short: Option<char>,
+    flag: Flag,
+    value: &'static str,
+    meaning: &'static str,
+) -> Entry {
+    Entry {
+        long,
+        short,
+        flag,
+        value,
+        meaning,
+    }
+}
+
+/// Options that go together in the usage text.
+struct Section {
+    heading: &'static str,
+    entries: &'static [Entry],
+    /// What is given without the name of an option.
+    operands: &'static [Row<'static>],
+}
+
+const SECTIONS: &[Section] = &[
+    Section {
+        heading: "",
+        entries: &[
+            entry(
+                "config",
+                Some('c'),
+                Flag::Config,
+                "FILE",
+                "the trace config; - is standard input,\n:test a built-in one of two seconds",
+            ),
+            entry(
+                "out",
+                Some('o'),
+                Flag::Out,
+                "FILE",
+                "where the trace goes; - is standard output",
+            ),
+            entry(
+                "no-clobber",
+                None,
+                Flag::NoClobber,
+                "",
+                "fail if that file exists",
+            ),
+            entry("txt", None, Flag::Txt, "", "the config is in text form"),
+            entry(
+                "txt-lossy",
+                None,
+                Flag::TxtLossy,
+                "",
+                "the same, leaving out what is unknown",
+            ),
+            entry(
+                "add-attribute",
+                None,
+                Flag::AddAttribute,
+                "K=V",
+                "note K=V in the trace; can be repeated",
+            ),
+            entry(
+                "background",
+                Some('d'),
+                Flag::Background,
+                "",
+                "go on in the background, print the process id",
+            ),
+            entry(
+                "background-wait",
+                Some('D'),
+                Flag::BackgroundWait,
+                "",
+                "the same, after all data sources have started",
+            ),
+            entry(
+                "notify-fd",
+                None,
+                Flag::NotifyFd,
+                "FD",
+                "stay, but write a byte to FD when they have: 0, or 1 for\na recording that failed before",
+            ),
+            entry(
+                "query",
+                None,
+                Flag::Query,
+                "",
+                "show the state of the tracing service",
+            ),
+            entry(
+                "long",
+                None,
+                Flag::QueryLong,
+                "",
+                "with --query: do not shorten the last column",
+            ),
+            entry(
+                "query-raw",
+                None,
+                Flag::QueryRaw,
+                "",
+                "write that state to standard output in binary",
+            ),
+            entry("version", None, Flag::Version, "", "show the version"),
+            entry("help", Some('h'), Flag::Help, "", ""),
+            entry("reset-guardrails", None, Flag::ResetGuardrails, "", ""),
+            entry("alert-id", None, Flag::AlertId, "N", ""),
+            entry("config-id", None, Flag::ConfigId, "N", ""),
+            entry("config-uid", None, Flag::ConfigUid, "N", ""),
+            entry("subscription-id", None, Flag::SubscriptionId, "N", ""),
+            entry("upload", None, Flag::Upload, "", ""),
+            entry("dropbox", None, Flag::Dropbox, "", ""),
+            entry("no-guardrails", None, Flag::NoGuardrails, "", ""),
+        ],
+        operands: &[],
+    },
+    Section {
+        heading: "Without a config:",
+        entries: &[
+            entry(
+                "time",
+                Some('t'),
+                Flag::Time,
+                "N{ms,s,m,h}",
+                "how long (default 10s)",
+            ),
+            entry(
+                "buffer",
+                Some('b'),
+                Flag::Buffer,
+                "N{kb,mb,gb}",
+                "size of the buffer (default 32mb)",
+            ),
+            entry(
+                "size",
+                Some('s'),
+                Flag::Size,
+                "N{kb,mb,gb}",
+                "stream into the file, up to this size",
+            ),
+            entry(
+                "app",
+                Some('a'),
+                Flag::App,
+                "NAME",
+                "trace this Android app",
+            ),
+        ],
+        operands: &[
+            Row {
+                typed: "GROUP/EVENT",
+                meaning: "kernel events, for example sched/sched_switch",
+            },
+            Row {
+                typed: "CATEGORY",
+                meaning: "atrace categories, for example sched, freq",
+            },
+        ],
+    },
+    Section {
+        heading: "Copies of sessions that run:",
+        entries: &[
+            entry(
+                "clone",
+                None,
+                Flag::Clone,
+                "ID",
+                "write what the session of this number holds into -o",
+            ),
+            entry(
+                "clone-by-name",
+                None,
+                Flag::CloneByName,
+                "NAME",
+                "the same for the session of this name",
+            ),
+            entry(
+                "clone-for-bugreport",
+                None,
+                Flag::CloneForBugreport,
+                "",
+                "with either: do not apply its filter",
+            ),
+            entry(
+                "save-for-bugreport",
+                None,
+                Flag::SaveForBugreport,
+                "",
+                "clone the one with the highest bugreport_score, into -o or\nsystrace.pftrace in the folder for temporary files",
+            ),
+            entry(
+                "save-all-for-bugreport",
+                None,
+                Flag::SaveAllForBugreport,
+                "",
+                "clone each with a bugreport_score, into files there",
+            ),
+        ],
+        operands: &[],
+    },
+    Section {
+        heading: "Sessions that go on without this process (they write into their file):",
+        entries: &[
+            entry(
+                "detach",
+                None,
+                Flag::Detach,
+                "KEY",
+                "start one and leave it under this key",
+            ),
+            entry(
+                "is_detached",
+                None,
+                Flag::IsDetached,
+                "KEY",
+                "return 0 if there is one, 2 if not, 1 after an error",
+            ),
+            entry(
+                "attach",
+                None,
+                Flag::Attach,
+                "KEY [--stop]",
+                "wait for its end, or end it; 2 if there is none",
+            ),
+            entry("stop", None, Flag::Stop, "", ""),
+        ],
+        operands: &[],
+    },
 ];
 
-/// The usage text.
-pub(super) const USAGE: &str = "\
+/// The column that meanings begin at.
+const COLUMN: usize = 27;
+
+const SYNOPSIS: &str = "\
 Usage: perfetto [OPTIONS] -c CONFIG -o FILE
        perfetto [OPTIONS] -t TIME -o FILE [GROUP/EVENT | CATEGORY]...
        perfetto --clone ID -o FILE
        perfetto --attach KEY [--stop]
        perfetto --query
+";
 
-  -c, --config FILE        the trace config; - is standard input,
-                           :test a built-in one of two seconds
-  -o, --out FILE           where the trace goes; - is standard output
-      --no-clobber         fail if that file exists
-      --txt                the config is in text form
-      --txt-lossy          the same, leaving out what is unknown
-      --add-attribute K=V  note K=V in the trace; can be repeated
-  -d, --background         go on in the background, print the process id
-  -D, --background-wait    the same, after all data sources have started
-      --notify-fd FD       stay, but write a byte to FD when they have: 0, or 1 for
-                           a recording that failed before
-      --query              show the state of the tracing service
-      --long               with --query: do not shorten the last column
-      --query-raw          write that state to standard output in binary
-      --version            show the version
-
-Without a config:
-  -t, --time N{ms,s,m,h}   how long (default 10s)
-  -b, --buffer N{kb,mb,gb} size of the buffer (default 32mb)
-  -s, --size N{kb,mb,gb}   stream into the file, up to this size
-  -a, --app NAME           trace this Android app
-  GROUP/EVENT              kernel events, for example sched/sched_switch
-  CATEGORY                 atrace categories, for example sched, freq
-
-Copies of sessions that run:
-      --clone ID           write what the session of this number holds into -o
-      --clone-by-name NAME the same for the session of this name
-      --clone-for-bugreport  with either: do not apply its filter
-      --save-for-bugreport clone the one with the highest bugreport_score, into -o or
-                           systrace.pftrace in the folder for temporary files
-      --save-all-for-bugreport  clone each with a bugreport_score, into files there
-
-Sessions that go on without this process (they write into their file):
-      --detach KEY         start one and leave it under this key
-      --is_detached KEY    return 0 if there is one, 2 if not, 1 after an error
-      --attach KEY [--stop]  wait for its end, or end it; 2 if there is none
-
+const ENDING: &str = "
 Exit codes:
   0  done. Also for what the service refuses: look for \"Service error\"
   1  wrong options, no connection, a file that cannot be written
@@ -138,21 +330,56 @@ Environment:
   FERRETTO_STRICT_EXIT=1        return 1 for what the service refuses, too
 ";
 
+/// Returns the usage text.
+pub(super) fn usage() -> String {
+    let mut text = SYNOPSIS.to_owned();
+    for section in SECTIONS {
+        text.push('\n');
+        if !section.heading.is_empty() {
+            text += section.heading;
+            text.push('\n');
+        }
+        let shown = section
+            .entries
+            .iter()
+            .filter(|entry| !entry.meaning.is_empty());
+        let typed: Vec<(String, &str)> = shown
+            .map(|entry| {
+                let short = entry
+                    .short
+                    .map_or_else(|| "   ".to_owned(), |short| format!("-{short},"));
+                (
+                    format!("{short} {}", usage::long(entry.long, entry.value)),
+                    entry.meaning,
+                )
+            })
+            .collect();
+        let rows = typed.iter().map(|(typed, meaning)| Row { typed, meaning });
+        usage::add(&mut text, COLUMN, rows);
+        usage::add(&mut text, COLUMN, section.operands.iter().copied());
+    }
+    text + ENDING
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    SECTIONS.iter().flat_map(|section| section.entries)
+}
+
 pub(super) fn by_short(short: char) -> Result<(&'static str, Flag), Refusal> {
-    let found = FLAGS.iter().find(|(_, name, _)| *name == Some(short));
-    found
-        .map(|(long, _, flag)| (*long, *flag))
+    entries()
+        .find(|entry| entry.short == Some(short))
+        .map(|entry| (entry.long, entry.flag))
         .ok_or_else(|| Refusal::Usage(Some(format!("unknown option -{short}"))))
 }
 
-/// Long options may be shortened as long as they stay unambiguous.
+/// Finds a long option. It may be shortened as long as it stays unambiguous.
 pub(super) fn by_long(long: &str) -> Result<(&'static str, Flag), Refusal> {
-    if let Some((name, _, flag)) = FLAGS.iter().find(|(name, ..)| *name == long) {
-        return Ok((name, *flag));
+    if let Some(entry) = entries().find(|entry| entry.long == long) {
+        return Ok((entry.long, entry.flag));
     }
-    let mut candidates = FLAGS.iter().filter(|(name, ..)| name.starts_with(long));
+    let mut candidates = entries().filter(|entry| entry.long.starts_with(long));
     match (candidates.next(), candidates.next()) {
-        (Some((name, _, flag)), None) => Ok((name, *flag)),
+        (Some(entry), None) => Ok((entry.long, entry.flag)),
         (Some(_), Some(_)) => Err(Refusal::Usage(Some(format!(
             "option --{long} is ambiguous"
         )))),

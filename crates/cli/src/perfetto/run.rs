@@ -1,4 +1,4 @@
-//! Doing a job with a tracing service, and upstream's words and exit codes for how it ended.
+//! Doing a job with a tracing service.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,32 +12,18 @@ use ferretto_proto::CloneSessionRequest;
 use ferretto_proto::observable_events::CloneTriggerHit;
 
 use super::bugreport;
-use super::job::{Job, Work, session_name};
+use super::job::{Job, Work};
 use super::notify::Listeners;
+use super::outcome::{FAILURE, INTERRUPTED, clone, finish, is_strict};
 use super::service::Provider;
 use crate::config::start_delay;
 use crate::errors::message;
-use crate::session::{
-    Control, End, Plan, Reaction, Session, Signal, Signals, Task, Then, clone_session,
-};
+use crate::session::{Control, Plan, Reaction, Session, Signal, Signals, Task};
 use crate::snapshots::{Snapshot, Snapshots};
 use crate::trigger_perfetto;
-use ferretto_text::terminal::shown;
 
-/// Everything that ends with an error ends with this.
-pub(super) const FAILURE: u8 = 1;
-/// Has failures of the service end with [`FAILURE`].
-const STRICT_VARIABLE: &str = "FERRETTO_STRICT_EXIT";
-/// `--attach` and `--is_detached`: there is none.
-const NO_SESSION: u8 = 2;
 /// Data sources are waited for as long as `-D` waits.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// What a shell returns for a program that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
-
-/// How our service begins the error of a trace file that it cannot write.
-const WRITE_FAILED: &str = "Failed to write the trace file";
-
 /// What happens with a recording besides waiting for it.
 struct PerfettoControl<'a> {
     ttl: Option<Duration>,
@@ -160,16 +146,6 @@ fn session(
     Ok(if complete { code } else { INTERRUPTED })
 }
 
-/// Clones a session into the job's file. `cloned` is called when the service has made the copy, before it is read.
-/// Returns the exit code.
-pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Result<u8> {
-    let (Work::Session(Task::Clone(request)), Some(file)) = (&job.work, &job.file) else {
-        return Ok(FAILURE);
-    };
-    let end = clone_session(service, (**request).clone(), file, cloned)?;
-    Ok(finish(job, end))
-}
-
 /// The snapshots that triggers ask for.
 fn snapshots(out: PathBuf, no_clobber: bool, service: Address) -> Snapshots {
     let make = move |request: CloneSessionRequest, out: &Path| {
@@ -208,123 +184,4 @@ fn say_unreachable(service: &Address) {
         "Could not connect to the traced socket {service}. Ensure traced is running or use tracebox. \
          See https://perfetto.dev/docs/quickstart/linux-tracing."
     );
-}
-
-/// Whether failures that upstream returns 0 for, and scripts may rely on, are to be seen in the exit code.
-fn is_strict() -> bool {
-    std::env::var_os(STRICT_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-/// Upstream's last words and exit codes.
-fn finish(job: &Job, end: End) -> u8 {
-    match end {
-        End::Complete => {
-            wrote(job);
-            0
-        }
-        End::ReadGap => {
-            eprintln!("Timed out while waiting for OnTraceData, aborting");
-            wrote(job);
-            u8::from(is_strict())
-        }
-        End::Failed(reason) => {
-            eprintln!("Service error: {}", shown(&failure(job, &reason)));
-            remove_if_empty(job);
-            // Upstream's service does not tell of a full disk, so no script relies on 0 here.
-            u8::from(is_strict() || reason.starts_with(WRITE_FAILED))
-        }
-        End::NotBound(reason) => {
-            eprintln!("{reason}");
-            FAILURE
-        }
-        End::LostTracing => {
-            let reason = match job.work {
-                Work::Session(Task::Clone(_)) => "CloneSession IPC not supported",
-                _ => {
-                    "EnableTracing IPC request rejected. This is likely due to a loss of the \
-                     traced connection"
-                }
-            };
-            eprintln!("Service error: {}", shown(&failure(job, reason)));
-            eprintln!("Disconnected from the traced service");
-            remove_if_empty(job);
-            u8::from(is_strict())
-        }
-        End::Detached => 0,
-        End::DetachRefused(reason) => {
-            match reason {
-                Some(reason) => {
-                    eprintln!("Service error: {}\nSession detach failed", shown(&reason));
-                }
-                None => eprintln!("Session detach failed: there may be one under this key"),
-            }
-            remove_if_empty(job);
-            FAILURE
-        }
-        End::AttachRefused => {
-            if !matches!(
-                job.work,
-                Work::Session(Task::Attach {
-                    then: Then::Leave,
-                    ..
-                })
-            ) {
-                eprintln!("Session re-attach failed. Check service logs for details");
-            }
-            NO_SESSION
-        }
-        End::AttachUnfit => {
-            eprintln!(
-                "This session does not write into a file, so --attach cannot bring its trace. It goes on."
-            );
-            FAILURE
-        }
-        End::LostReading => {
-            eprintln!("Disconnected from the traced service");
-            FAILURE
-        }
-        End::Stuck => {
-            eprintln!("Timed out while waiting for trace from the service, aborting");
-            FAILURE
-        }
-        End::Aborted => INTERRUPTED,
-    }
-}
-
-/// What the service says, as upstream shows it.
-fn failure(job: &Job, reason: &str) -> String {
-    match &job.work {
-        Work::Session(Task::Clone(request)) => {
-            let session = session_name(request);
-            format!("Failed to clone tracing session {session}: {reason}")
-        }
-        _ => reason.to_owned(),
-    }
-}
-
-fn wrote(job: &Job) {
-    let attached = matches!(job.work, Work::Session(Task::Attach { .. }));
-    if attached || job.config.write_into_file.unwrap_or(false) {
-        eprintln!("Trace written into the output file");
-        return;
-    }
-    // As upstream, this is zero for a pipe.
-    let size = job
-        .file
-        .as_ref()
-        .and_then(|file| file.metadata().ok())
-        .map_or(0, |file| file.len());
-    eprintln!("Wrote {size} bytes into {}", job.name);
-}
-
-fn remove_if_empty(job: &Job) {
-    if let (Some(file), Some(path)) = (&job.file, &job.path)
-        && path.as_os_str() != "-"
-        && file
-            .metadata()
-            .is_ok_and(|file| file.is_file() && file.len() == 0)
-    {
-        // It stays as an empty file then.
-        let _ = std::fs::remove_file(path);
-    }
 }

@@ -9,6 +9,13 @@ use ferretto_trace::Summary;
 use ferretto_trace::profile::{Count, Share};
 use ferretto_trace::summary::{CommandSummary, ProfileSummary};
 
+/// Adds fields of a struct as members of the same names.
+macro_rules! fields {
+    ($members:expr, $of:expr => $($field:ident),+) => {
+        $($members.add(stringify!($field), &$of.$field);)+
+    };
+}
+
 /// A JSON text under construction. Members and elements are given by the closures.
 #[derive(Default)]
 struct Json(String);
@@ -27,21 +34,6 @@ impl Json {
             }
         }
         self.0.push('"');
-    }
-
-    fn number(&mut self, number: impl std::fmt::Display) {
-        let _ = write!(self.0, "{number}");
-    }
-
-    fn optional(&mut self, number: Option<impl std::fmt::Display>) {
-        match number {
-            Some(number) => self.number(number),
-            None => self.0.push_str("null"),
-        }
-    }
-
-    fn bool(&mut self, value: bool) {
-        self.0.push_str(if value { "true" } else { "false" });
     }
 
     fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
@@ -65,6 +57,65 @@ impl Json {
     }
 }
 
+/// A value that stands for itself.
+trait Value {
+    fn write(&self, json: &mut Json);
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Value for $number {
+            fn write(&self, json: &mut Json) {
+                // Writing to a string cannot fail.
+                let _ = write!(json.0, "{self}");
+            }
+        }
+    )*};
+}
+
+numbers!(i32, u32, u64, usize);
+
+impl Value for bool {
+    fn write(&self, json: &mut Json) {
+        json.0.push_str(if *self { "true" } else { "false" });
+    }
+}
+
+impl Value for str {
+    fn write(&self, json: &mut Json) {
+        json.string(self);
+    }
+}
+
+impl<T: Value + ?Sized> Value for &T {
+    fn write(&self, json: &mut Json) {
+        (**self).write(json);
+    }
+}
+
+impl Value for String {
+    fn write(&self, json: &mut Json) {
+        json.string(self);
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn write(&self, json: &mut Json) {
+        match self {
+            Some(value) => value.write(json),
+            None => json.0.push_str("null"),
+        }
+    }
+}
+
+impl Value for Count {
+    fn write(&self, json: &mut Json) {
+        json.object(|members| {
+            fields!(members, self => samples, weight);
+        });
+    }
+}
+
 /// The members of an object.
 struct Members<'a> {
     json: &'a mut Json,
@@ -80,154 +131,103 @@ impl Members<'_> {
         self.json.0.push(':');
         self.json
     }
+
+    fn add(&mut self, name: &str, value: impl Value) {
+        value.write(self.name(name));
+    }
+
+    /// Adds a list of objects.
+    fn objects<T>(
+        &mut self,
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+        mut members: impl FnMut(&mut Members<'_>, T),
+    ) {
+        let object = |json: &mut Json, item| json.object(|all| members(all, item));
+        self.name(name).list(items, object);
+    }
 }
 
 /// Prints a summary as one JSON object on one line.
 pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io::Result<()> {
     let mut json = Json::default();
     json.object(|all| {
-        all.name("file").string(name);
-        all.name("bytes").number(summary.bytes);
+        all.add("file", name);
+        all.add("bytes", summary.bytes);
         let compressed = summary.compressed.map(|(_, bytes)| bytes);
-        all.name("compressed_bytes").optional(compressed);
-        all.name("packets").number(summary.packets);
-        all.name("duration_ns").optional(summary.duration_ns);
-        all.name("complete").bool(summary.is_complete());
-        all.name("losses").list(&summary.losses, |json, loss| {
-            json.object(|members| {
-                members.name("cause").string(loss.cause.as_str());
-                members.name("place").string(&loss.place);
-                members.name("amount").string(&loss.amount);
-                members.name("advice").string(&loss.advice);
-            });
+        all.add("compressed_bytes", compressed);
+        fields!(all, summary => packets, duration_ns);
+        all.add("complete", summary.is_complete());
+        all.objects("losses", &summary.losses, |members, loss| {
+            members.add("cause", loss.cause.as_str());
+            fields!(members, loss => place, amount, advice);
         });
         let text = |json: &mut Json, text: &String| json.string(text);
         all.name("unknown").list(&summary.unknown, text);
         all.name("notes").list(&summary.notes, text);
         match &summary.command {
-            Some(of_command) => command(all.name("command"), of_command),
-            None => all.name("command").optional(None::<u8>),
+            Some(of_command) => all.name("command").object(|all| command(all, of_command)),
+            None => all.add("command", None::<u64>),
         }
         sources(all, summary);
         machine(all, summary);
-        all.name("profiles").list(&summary.profiles, profile);
+        all.objects("profiles", &summary.profiles, profile);
     });
     json.0.push('\n');
     out.write_all(json.0.as_bytes())
 }
 
-fn command(json: &mut Json, command: &CommandSummary) {
-    json.object(|members| {
-        members.name("command").string(&command.command);
-        members.name("pid").optional(command.pid);
-        members.name("cpu_ns").optional(command.cpu_ns);
-        members.name("processes").number(command.processes);
-        members.name("threads").number(command.threads);
-        members.name("events").number(command.events);
-        members
-            .name("slices")
-            .list(&command.slices, |json, slices| {
-                json.object(|members| {
-                    members.name("name").string(&slices.name);
-                    members.name("count").number(slices.count);
-                    members.name("unfinished").number(slices.unfinished);
-                    members.name("total_ns").number(slices.total_ns);
-                    members.name("max_ns").number(slices.max_ns);
-                });
-            });
+fn command(members: &mut Members<'_>, command: &CommandSummary) {
+    fields!(members, command => command, pid, cpu_ns, processes, threads, events);
+    members.objects("slices", &command.slices, |members, slices| {
+        fields!(members, slices => name, count, unfinished, total_ns, max_ns);
     });
 }
 
 fn sources(all: &mut Members<'_>, summary: &Summary) {
-    all.name("sources").list(&summary.sources, |json, source| {
-        json.object(|members| {
-            members.name("name").string(&source.name);
-            members.name("events").number(source.events);
-            members.name("bytes").number(source.bytes);
-            members.name("kinds").object(|kinds| {
-                for (kind, count) in &source.kinds {
-                    kinds.name(kind).number(count);
-                }
-            });
+    all.objects("sources", &summary.sources, |members, source| {
+        fields!(members, source => name, events, bytes);
+        members.name("kinds").object(|kinds| {
+            for (kind, count) in &source.kinds {
+                kinds.add(kind, count);
+            }
         });
     });
     let counts = &summary.track_events;
     all.name("track_events").object(|members| {
-        members.name("begins").number(counts.begins);
-        members.name("ends").number(counts.ends);
-        members.name("instants").number(counts.instants);
-        members.name("counters").number(counts.counters);
-        members.name("others").number(counts.others);
-        members.name("tracks").number(counts.tracks);
+        fields!(members, counts => begins, ends, instants, counters, others, tracks);
     });
-    all.name("counters")
-        .list(&summary.counters, |json, counter| {
-            json.object(|members| {
-                members.name("name").string(counter.name);
-                members.name("series").number(counter.series);
-                members.name("samples").number(counter.samples);
-            });
-        });
+    all.objects("counters", &summary.counters, |members, counter| {
+        fields!(members, counter => name, series, samples);
+    });
 }
 
 fn machine(all: &mut Members<'_>, summary: &Summary) {
-    all.name("cpus").list(&summary.cpus, |json, cpu| {
-        json.object(|members| {
-            members.name("machine").number(cpu.machine);
-            members.name("cpu").number(cpu.cpu);
-            members.name("switches").number(cpu.switches);
-            members.name("busy_ns").number(cpu.busy_ns);
-            members.name("idle_ns").number(cpu.idle_ns);
-        });
+    all.objects("cpus", &summary.cpus, |members, cpu| {
+        fields!(members, cpu => machine, cpu, switches, busy_ns, idle_ns);
     });
-    all.name("processes")
-        .list(&summary.processes, |json, process| {
-            json.object(|members| {
-                members.name("machine").number(process.machine);
-                members.name("pid").number(process.pid);
-                members.name("name").string(&process.name);
-                members.name("cpu_ns").number(process.cpu_ns);
-                members.name("threads").number(process.threads);
-            });
-        });
-    all.name("threads").number(summary.threads);
+    all.objects("processes", &summary.processes, |members, process| {
+        fields!(members, process => machine, pid, name, cpu_ns, threads);
+    });
+    all.add("threads", summary.threads);
 }
 
-fn profile(json: &mut Json, profile: &ProfileSummary) {
-    let count = |members: &mut Members<'_>, name: &str, count: Count| {
-        members.name(name).object(|members| {
-            members.name("samples").number(count.samples);
-            members.name("weight").number(count.weight);
-        });
+fn profile(members: &mut Members<'_>, profile: &ProfileSummary) {
+    let share = |members: &mut Members<'_>, share: &Share| {
+        fields!(members, share => machine, id, name, count);
     };
-    let share = |json: &mut Json, share: &Share| {
-        json.object(|members| {
-            members.name("machine").number(share.machine);
-            members.name("id").number(share.id);
-            members.name("name").string(&share.name);
-            count(members, "count", share.count);
-        });
-    };
-    json.object(|members| {
-        members.name("off_cpu").bool(profile.is_off_cpu);
-        members.name("event").string(&profile.event.name);
-        members.name("unit").string(&profile.event.unit);
-        count(members, "total", profile.total);
-        count(members, "unnamed", profile.unnamed);
-        members.name("idle_samples").number(profile.idle);
-        members
-            .name("functions")
-            .list(&profile.functions, |json, function| {
-                json.object(|members| {
-                    members.name("name").string(&function.name);
-                    members.name("module").string(&function.module);
-                    count(members, "self", function.own);
-                    count(members, "total", function.total);
-                });
-            });
-        members.name("processes").list(&profile.processes, share);
-        members.name("threads").list(&profile.threads, share);
+    members.add("off_cpu", profile.is_off_cpu);
+    members.add("event", profile.event.name.as_str());
+    members.add("unit", profile.event.unit.as_str());
+    fields!(members, profile => total, unnamed);
+    members.add("idle_samples", profile.idle);
+    members.objects("functions", &profile.functions, |members, function| {
+        fields!(members, function => name, module);
+        members.add("self", function.own);
+        members.add("total", function.total);
     });
+    members.objects("processes", &profile.processes, share);
+    members.objects("threads", &profile.threads, share);
 }
 
 #[cfg(test)]
@@ -245,8 +245,8 @@ mod tests {
     fn members_and_elements_are_separated() {
         let mut json = Json::default();
         json.object(|members| {
-            members.name("a").list([1, 2], |json, n| json.number(n));
-            members.name("b").optional(None::<u8>);
+            members.name("a").list([1, 2], |json, n| n.write(json));
+            members.add("b", None::<u32>);
             members.name("c").object(|_| {});
         });
         assert_eq!(json.0, "{\"a\":[1,2],\"b\":null,\"c\":{}}");

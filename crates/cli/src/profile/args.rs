@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use ferretto_trace::profile::{By, Selection};
 
-use crate::args::{DEFAULT_TRACE, parse_duration};
-use crate::read::MemoryArgs;
+use crate::duration::parse_duration;
+use crate::read::{DEFAULT_TRACE, MemoryArgs};
 
 /// Which samples.
 #[derive(Debug, Args)]

@@ -12,10 +12,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::launch::Gate;
-
-/// Exit codes of a command that could not be started, as shells have them.
-pub(crate) const CANNOT_RUN: u8 = 126;
-pub(crate) const NOT_FOUND: u8 = 127;
+use crate::errors::{CANNOT_RUN, NOT_FOUND};
 
 /// Why a command cannot be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::child::{CANNOT_RUN, NOT_FOUND};
+use crate::errors::{CANNOT_RUN, NOT_FOUND};
 use crate::private_folder::PrivateFolder;
 
 /// First argument of a process that will be a command; socket and command follow. Not for users.

@@ -1,5 +1,6 @@
 //! `ferretto record`.
 
+mod args;
 mod child;
 mod command;
 mod config;
@@ -28,15 +29,14 @@ use ferretto_proto::trace_config::DataSource;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_text::print::message_to_text;
 
+pub(crate) use self::args::RecordArgs;
 pub(crate) use self::launch::{main as launch, parse as parse_launch};
-pub(crate) use self::perf::DEFAULT_HZ;
 
 use self::child::{CommandLine, Running};
 use self::control::{Profiling, RecordControl};
 use self::output::Target;
 use self::progress::Progress;
 use self::watched::Watched;
-use crate::args::RecordArgs;
 use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::message;
 use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};

@@ -10,11 +10,7 @@ use ferretto_proto::perf_events::{Counter, Timebase, Tracepoint, timebase};
 use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
 use ferretto_proto::{DataSourceConfig, Message, MessageField, PerfEventConfig, TraceConfig};
 
-use crate::args::RecordArgs;
-
-/// Samples a second on each CPU when nobody says otherwise. Not 100: what a program or the kernel does every ten
-/// milliseconds would then always be hit, or always be missed.
-pub(crate) const DEFAULT_HZ: &str = "99";
+use super::args::RecordArgs;
 
 /// Name of the producer, ours and upstream's.
 const PROFILER: &str = "perfetto.traced_perf";

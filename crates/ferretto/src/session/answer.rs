@@ -1,15 +1,15 @@
 //! What becomes of the service's answers.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferretto_client::recording;
+use ferretto_engine::lock;
 use ferretto_format::Preamble;
 
 use super::SessionError;
 use super::call::{Completer, Deadline};
-use super::inbox::Inbox;
 
 /// Takes the answer to one call.
 pub(super) trait Answer: Send {
@@ -70,24 +70,38 @@ where
     }
 }
 
+/// What was read for somebody who no longer wanted it, for the next reader.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Mutex<Vec<u8>>);
+
+impl Unread {
+    pub(super) fn keep(&self, bytes: &[u8]) {
+        lock(&self.0).extend(bytes);
+    }
+
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
 /// A trace, written as it comes.
 pub(super) struct Trace<W> {
     done: Completer<W>,
     writer: W,
     limit: Duration,
-    inbox: Arc<Inbox>,
+    unread: Arc<Unread>,
     has_begun: bool,
     error: Option<SessionError>,
 }
 
 impl<W: Write> Trace<W> {
     /// `limit` is how long the service may need for each part.
-    pub(super) fn new(done: Completer<W>, writer: W, limit: Duration, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(done: Completer<W>, writer: W, limit: Duration, unread: Arc<Unread>) -> Self {
         Self {
             done,
             writer,
             limit,
-            inbox,
+            unread,
             has_begun: false,
             error: None,
         }
@@ -101,7 +115,7 @@ impl<W: Write> Trace<W> {
 
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.has_begun, true) {
-            let unread = self.inbox.take_unread();
+            let unread = self.unread.take();
             self.write(|writer| writer.write_all(&unread));
         }
     }

@@ -12,7 +12,7 @@ use ferretto_shm::fork;
 use rustix::fd::OwnedFd;
 
 use super::SessionError;
-use super::answer::Answer;
+use super::answer::{Answer, Unread};
 use super::call::Completer;
 use super::event::SessionEvent;
 
@@ -51,7 +51,7 @@ pub(super) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
     /// What was read for somebody who no longer wanted it.
-    unread: Mutex<Vec<u8>>,
+    pub(super) unread: Arc<Unread>,
 }
 
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl Inbox {
             forks: fork::forks(),
             state: Mutex::default(),
             changed: Condvar::new(),
-            unread: Mutex::default(),
+            unread: Arc::default(),
         })
     }
 
@@ -166,16 +166,6 @@ impl Inbox {
         self.changed.notify_all();
         let over = |command: Command| command.fail(SessionError::over());
         commands.into_iter().for_each(over);
-    }
-
-    /// Keeps what was read for the next reader.
-    pub(super) fn keep_unread(&self, bytes: &[u8]) {
-        lock(&self.unread).extend(bytes);
-    }
-
-    /// What earlier readers did not take.
-    pub(super) fn take_unread(&self) -> Vec<u8> {
-        std::mem::take(&mut *lock(&self.unread))
     }
 }
 

@@ -162,9 +162,9 @@ impl Session {
     /// [`SessionError::NotRunning`] if nothing was started, and others.
     pub fn read(&self, limit: Duration) -> Call<Vec<u8>> {
         let (call, done) = Call::new("read the trace", limit);
-        let inbox = Arc::clone(&self.inbox);
-        let done = done.reclaim(move |bytes: Vec<u8>| inbox.keep_unread(&bytes));
-        let answer = Trace::new(done, Vec::new(), limit, Arc::clone(&self.inbox));
+        let unread = Arc::clone(&self.inbox.unread);
+        let done = done.reclaim(move |bytes: Vec<u8>| unread.keep(&bytes));
+        let answer = Trace::new(done, Vec::new(), limit, Arc::clone(&self.inbox.unread));
         self.send_read(answer, limit);
         call
     }
@@ -177,7 +177,7 @@ impl Session {
     /// Those of [`read`](Self::read), and [`SessionError::Write`].
     pub fn read_into<W: Write + Send + 'static>(&self, writer: W, limit: Duration) -> Call<W> {
         let (call, done) = Call::new("read the trace", limit);
-        let answer = Trace::new(done, writer, limit, Arc::clone(&self.inbox));
+        let answer = Trace::new(done, writer, limit, Arc::clone(&self.inbox.unread));
         self.send_read(answer, limit);
         call
     }

@@ -1,0 +1,83 @@
+//! Durations on command lines.
+
+use std::time::Duration;
+
+/// Numbers with units, `1m30s` being a sum; a bare 0 is zero.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut seconds = 0.0;
+    let mut rest = text;
+    loop {
+        let (part, after) = parse_part(rest, text)?;
+        seconds += part;
+        rest = after;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    // The service's own limit; see TraceConfig.duration_ms.
+    const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+    if seconds > LONGEST {
+        return Err("longer than seven days; use 0 and end it with Ctrl-C".to_owned());
+    }
+    if seconds > 0.0 && seconds < 0.001 {
+        return Err("shorter than a millisecond".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The seconds of the first number with a unit, and what follows it.
+fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> {
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, rest) = rest.split_at(rest.find(|c| !is_digit(c)).unwrap_or(rest.len()));
+    let (unit, rest) = rest.split_at(rest.find(is_digit).unwrap_or(rest.len()));
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "expected numbers with units, as in 10s or 1m30s".to_owned())?;
+    let seconds = match unit {
+        "ms" => number / 1000.0,
+        "s" | "sec" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "d" => number * 24.0 * 3600.0,
+        "" => {
+            return Err(format!(
+                "which unit? {whole}ms, {whole}s, {whole}m, {whole}h or {whole}d"
+            ));
+        }
+        _ => {
+            return Err(format!(
+                "unknown unit \"{unit}\"; there are ms, s, m, h and d"
+            ));
+        }
+    };
+    Ok((seconds, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(
+            parse_duration("1h2min3.5s"),
+            Ok(Duration::from_millis(3_723_500))
+        );
+        assert_eq!(parse_duration("1d"), Ok(Duration::from_secs(86_400)));
+        for wrong in [
+            "10", "s", "", "-1s", "1x", "1.2.3s", "8000h", "0.1ms", "NaNs", "infs", "1m30",
+            "1ms30x", "8d", "1m-30s",
+        ] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

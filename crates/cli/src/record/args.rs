@@ -1,0 +1,82 @@
+//! The arguments of `record`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::duration::parse_duration;
+use crate::read::DEFAULT_TRACE;
+
+/// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying stacks, and programs do not get
+/// on any more.
+const MAX_HZ: i64 = 10_000;
+
+/// Samples a second on each CPU when nobody says otherwise. Not 100: what a program or the kernel does every ten
+/// milliseconds would then always be hit, or always be missed.
+const DEFAULT_HZ: &str = "99";
+
+/// Record this machine, or a command, into a trace file.
+///
+/// Without a config it records scheduling, processes and their memory, system counters, and the track events of
+/// programs that use a Perfetto SDK. It needs no daemon: service and data sources run inside this process for as long
+/// as it records. Ctrl-C ends the recording; the trace is complete then. A second Ctrl-C gives up waiting.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto record                     10 s of this machine into trace.pftrace
+  ferretto record -d 1m -o boot.pftrace
+  ferretto record -- make -j8         until make ends
+  ferretto record --perf -- make      with the callstacks of make and what it starts
+  ferretto record --perf=999 -p 4711  with the callstacks of process 4711
+  ferretto record -c config.pbtxt     any Perfetto config, text or binary")]
+pub(crate) struct RecordArgs {
+    /// How long, for example 500ms, 10s, 1m30s, 2h, 1d; 0 is until Ctrl-C [default: 10s; with a COMMAND until it ends]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Where the trace goes; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_TRACE)]
+    pub(crate) output: PathBuf,
+    /// Record what this Perfetto config says, text or binary; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Record callstacks, so many times a second on each CPU, at most 10000 [default: 99]
+    ///
+    /// Those of the COMMAND and of what it starts, for which no privileges are needed, or of processes given by -p, or
+    /// else of the whole machine, as root. Look at them with ferretto flamegraph, or in the UI.
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HZ,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_HZ))]
+    pub(crate) perf: Option<u32>,
+    /// Record where threads wait, and for how long, by callstack
+    #[arg(long)]
+    pub(crate) off_cpu: bool,
+    /// Record callstacks of these processes, and of what they start
+    #[arg(
+        short,
+        long = "pid",
+        value_name = "PID",
+        value_delimiter = ',',
+        conflicts_with = "command"
+    )]
+    pub(crate) pids: Vec<i32>,
+    /// Print the config in text form and end; a start for one of your own
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Use the tracing service that runs on this machine (traced) and the data sources connected to it
+    #[arg(long)]
+    pub(crate) system: bool,
+    /// Print only errors and losses
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Record until this command ends, its own track events included
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// Whether callstacks are to be recorded.
+    pub(crate) fn profiles(&self) -> bool {
+        self.perf.is_some() || self.off_cpu
+    }
+}

@@ -1,0 +1,57 @@
+//! Usage texts, made from the tables that options are parsed by.
+
+/// One row: what is typed, and its meaning, which may have several lines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) typed: &'a str,
+    pub(crate) meaning: &'a str,
+}
+
+/// Adds rows whose meanings begin at a column. A row that is too long for that begins its meaning behind it; one
+/// whose meaning begins with a line break, below it.
+pub(crate) fn add<'a>(text: &mut String, column: usize, rows: impl IntoIterator<Item = Row<'a>>) {
+    for Row { typed, meaning } in rows {
+        let typed = format!("  {typed}");
+        let gap = match meaning.starts_with('\n') {
+            true => 0,
+            false => column
+                .checked_sub(typed.len())
+                .filter(|gap| *gap > 0)
+                .unwrap_or(2),
+        };
+        let indent = format!("\n{:column$}", "");
+        let meaning = meaning.replace('\n', &indent);
+        *text += &format!("{typed}{:gap$}{meaning}\n", "");
+    }
+}
+
+/// Returns what is typed for an option: its long name, and what stands for its value if it takes one.
+pub(crate) fn long(name: &str, value: &str) -> String {
+    match value {
+        "" => format!("--{name}"),
+        value => format!("--{name} {value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meanings_begin_at_one_column_or_behind_what_is_too_long() {
+        let row = |typed, meaning| Row { typed, meaning };
+        let mut text = String::new();
+        let rows = [
+            row("-a", "one\ntwo"),
+            row("--long", "three"),
+            row("--longer", "\nfour"),
+        ];
+        add(&mut text, 8, rows);
+        assert_eq!(
+            text,
+            "  -a    one\n        two\n  --long  three\n  --longer\n        four\n"
+        );
+        assert_eq!(long("size", "N"), "--size N");
+        assert_eq!(long("quiet", ""), "--quiet");
+    }
+}
