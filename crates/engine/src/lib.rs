@@ -13,13 +13,13 @@ mod connections;
 mod driver;
 mod event_buffer;
 mod farewell;
-mod identity;
 mod interceptor;
 #[cfg(all(loom, test))]
 mod model;
 mod outlet;
 pub mod point;
 mod primitive;
+mod process;
 mod queue;
 mod runtime;
 mod settings;
@@ -30,9 +30,9 @@ mod startup;
 pub use backend::{Backend, BackendKind, Way};
 pub use completion::Completion;
 pub use event_buffer::{EventBuffer, EventEncoder};
-pub use identity::{Identity, Process, Thread};
 pub use interceptor::{InterceptorFactory, provide_interceptor, register_interceptor};
 pub use outlet::Outlet;
+pub use process::{current_process, current_thread};
 pub use runtime::{
     abort_startup, backends, begin_startup, is_started, revive, start, sync, trigger,
     wait_for_recordings,

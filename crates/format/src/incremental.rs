@@ -10,7 +10,7 @@ const RENEWAL: u64 = 64 << 10;
 /// [restarts](Self::restart): it forgets what it interned and described, and writes its first packet again, with
 /// [`INCREMENTAL_STATE_CLEARED`](crate::sequence_flags::INCREMENTAL_STATE_CLEARED).
 #[derive(Clone, Copy, Debug)]
-pub struct IncrementalState {
+pub(crate) struct IncrementalState {
     is_stale: bool,
     /// The writer's count of lost packets at the last restart.
     drop_count: u64,
@@ -20,7 +20,7 @@ pub struct IncrementalState {
 
 impl IncrementalState {
     /// The state of a writer that has written nothing, with its count of lost packets.
-    pub const fn new(drop_count: u64) -> Self {
+    pub(crate) const fn new(drop_count: u64) -> Self {
         Self {
             is_stale: true,
             drop_count,
@@ -29,24 +29,24 @@ impl IncrementalState {
     }
 
     /// Makes the state void.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.is_stale = true;
     }
 
     /// Returns true if the state is void because it was cleared or packets were lost since.
     #[inline]
-    pub fn is_void(&self, drop_count: u64) -> bool {
+    pub(crate) fn is_void(&self, drop_count: u64) -> bool {
         self.is_stale || self.drop_count != drop_count
     }
 
     /// Returns true if the writer has to restart before its next packet, given its counts of lost packets and of bytes.
     #[inline]
-    pub fn must_restart(&self, drop_count: u64, written: u64) -> bool {
+    pub(crate) fn must_restart(&self, drop_count: u64, written: u64) -> bool {
         self.is_void(drop_count) || written >= self.renew_at
     }
 
     /// Begins a restart; to be called before its first packet is written.
-    pub fn restart(&mut self, drop_count: u64, written: u64) {
+    pub(crate) fn restart(&mut self, drop_count: u64, written: u64) {
         self.drop_count = drop_count;
         self.renew_at = written + RENEWAL;
     }
@@ -54,14 +54,14 @@ impl IncrementalState {
     /// Ends a restart after its first packet, given whether the writer drops packets now. Returns false if the packet
     /// was dropped: the state stays void, and the next event tries again. What followed now could find room, and be of
     /// no use.
-    pub fn restarted(&mut self, is_dropping: bool) -> bool {
+    pub(crate) fn restarted(&mut self, is_dropping: bool) -> bool {
         self.is_stale = is_dropping;
         !is_dropping
     }
 
     /// Returns the count of bytes at which the state is renewed.
     #[inline]
-    pub fn renew_at(&self) -> u64 {
+    pub(crate) fn renew_at(&self) -> u64 {
         self.renew_at
     }
 }

@@ -7,24 +7,31 @@
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
 //! - [`budget`]: memory that the tables of a reader may take together.
-//! - [`IncrementalState`] and [`EventClocks`]: when a writer has to begin its sequence anew, and how it writes timestamps.
+//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; when one has to restart and how, timestamps,
+//!   and what packets refer to by iid.
+//! - [`Process`] and [`Thread`]: the tracks of those who write track events.
 //! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
 pub mod budget;
 pub mod clock;
-mod event_clocks;
 mod flush;
 mod framing;
 mod hash;
 mod incremental;
+mod interned_data;
 mod loss;
+mod process;
 pub mod sequence;
+mod sequence_clocks;
 pub mod sequence_flags;
+mod sequence_writer;
 
-pub use event_clocks::EventClocks;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};
 pub use framing::{MAX_PACKET_SIZE, PACKET_TAG, Preamble};
 pub use hash::Fnv1a;
-pub use incremental::IncrementalState;
+pub use interned_data::InternedData;
 pub use loss::Loss;
+pub use process::{Process, Thread};
+pub use sequence_clocks::SequenceClocks;
+pub use sequence_writer::{SequenceWriter, Start};

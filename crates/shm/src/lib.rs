@@ -46,6 +46,7 @@ mod region;
 mod service;
 #[cfg(loom)]
 mod shadow;
+pub mod short;
 mod sink;
 mod startup;
 #[cfg(feature = "testing")]
@@ -65,6 +66,6 @@ pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, PageSize};
 pub use prefetch::prefetch;
 pub use region::{MAX_REGION_SIZE, Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
-pub use sink::{ChunkSink, Deliver, RawRange, ShortPacket};
+pub use sink::{ChunkSink, Deliver, RawRange};
 pub use who::{page_size, thread_id, thread_name, user_id};
 pub use writer::{ExhaustedPolicy, Packet, TraceWriter};

@@ -8,7 +8,7 @@ use ferretto_wire::{Encoder, Sink};
 use crate::arbiter::Arbiter;
 use crate::commit::FlushCallback;
 use crate::primitive::Arc;
-use crate::sink::{ChunkSink, ShortPacket};
+use crate::sink::ChunkSink;
 
 /// What a writer does when there is no free chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,22 +92,6 @@ impl TraceWriter {
     #[inline]
     pub fn write_packet(&mut self, packet: &[u8]) {
         self.sink.append_packet(packet);
-    }
-
-    /// Appends a packet that is encoded already: the first bytes of two words, the first one lowest, and how many of each;
-    /// at most seven and sixteen. The quickest way there is. Returns whether it could be done; if not, which is rare,
-    /// nothing has happened: there is little room, or it is the first packet.
-    #[inline(always)]
-    #[must_use = "if not, the packet has to be written in another way"]
-    pub fn write_short_packet(&mut self, head: (u64, usize), tail: (u128, usize)) -> bool {
-        self.sink.append_short_packet(head, tail)
-    }
-
-    /// Starts a packet of at most 126 bytes that is put together from registers, in place. `None` if that cannot be done at
-    /// the moment, which is rare: there is little room, or it is the first packet.
-    #[inline(always)]
-    pub fn short_packet(&mut self) -> Option<ShortPacket<'_>> {
-        self.sink.short_packet()
     }
 
     /// Hands over what was written so far and has it committed at once: if the connection can take it now, it has been

@@ -3,7 +3,7 @@
 mod common;
 
 use common::World;
-use ferretto_shm::{ArbiterOptions, ChunkHeader, ExhaustedPolicy, Layout, TraceWriter};
+use ferretto_shm::{ArbiterOptions, ChunkHeader, ExhaustedPolicy, Layout, TraceWriter, short};
 use ferretto_wire::decode_varint;
 use proptest::prelude::*;
 
@@ -77,7 +77,7 @@ fn write_in_parts(writer: &mut TraceWriter, body: &[u8]) {
 }
 
 fn try_in_parts(writer: &mut TraceWriter, body: &[u8]) -> bool {
-    let Some(mut packet) = writer.short_packet() else {
+    let Some(mut packet) = short::begin(writer) else {
         return false;
     };
     for (index, part) in body.chunks(1 + body.len() % 16).enumerate() {
@@ -106,7 +106,8 @@ fn try_in_two_words(writer: &mut TraceWriter, body: &[u8]) -> bool {
     };
     place.copy_from_slice(rest);
     head[..first.len()].copy_from_slice(first);
-    writer.write_short_packet(
+    short::write(
+        writer,
         (u64::from_le_bytes(head), first.len()),
         (u128::from_le_bytes(tail), rest.len()),
     )

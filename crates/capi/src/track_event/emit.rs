@@ -145,10 +145,7 @@ impl Event {
             packet.nested(trace_packet::TRACK_EVENT, |event| {
                 self.write_fields(event, interner, track)
             });
-            if !interner.pending().is_empty() {
-                packet.bytes(trace_packet::INTERNED_DATA, interner.pending());
-                interner.written();
-            }
+            interner.new_entries().write_to(&mut packet);
         }
         writer.write_packet(buffer.written());
         if self.flush {
@@ -214,11 +211,9 @@ impl Event {
                     .descriptor()
                     .and_then(|descriptor| text(descriptor.name))
             };
-            interner.write(
-                interned_data::EVENT_CATEGORIES,
-                iid,
-                name.unwrap_or_default(),
-            );
+            let table = interned_data::EVENT_CATEGORIES;
+            let new = interner.new_entries();
+            new.add_text(table, iid, name.unwrap_or_default());
         }
         event.varint(field::CATEGORY_IIDS, iid);
     }

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hash::BuildHasherDefault;
 
-use ferretto_proto::fields::{event_name, interned_data};
-use ferretto_wire::Encoder;
+use ferretto_format::InternedData;
+use ferretto_proto::fields::interned_data;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 
 /// Texts that are found by their addresses.
@@ -39,8 +39,8 @@ pub(super) struct Interner {
     recent: Box<[Option<Recent>; RECENT]>,
     /// Bit `n`: the category with this number was written.
     categories: Vec<u64>,
-    /// Encoded fields of InternedData.
-    pending: Vec<u8>,
+    /// The entries that have to go with the present packet.
+    new: InternedData,
 }
 
 impl Interner {
@@ -49,7 +49,7 @@ impl Interner {
             kinds: Vec::new(),
             recent: Box::new([const { None }; RECENT]),
             categories: Vec::new(),
-            pending: Vec::new(),
+            new: InternedData::new(),
         }
     }
 
@@ -58,7 +58,7 @@ impl Interner {
         self.kinds.clear();
         self.recent.fill_with(|| None);
         self.categories.clear();
-        self.pending.clear();
+        self.new.clear();
     }
 
     /// The number of some bytes, counted from 1 for each kind, and whether they had one before.
@@ -109,7 +109,7 @@ impl Interner {
         let string = unsafe { CStr::from_ptr(text) };
         let (number, is_known) = self.intern(field, string.to_bytes());
         if !is_known {
-            self.write(field, number, string.to_bytes());
+            self.new.add_text(field, number, string.to_bytes());
         }
         self.recent[place] = Some(Recent {
             field,
@@ -142,24 +142,10 @@ impl Interner {
             .1
     }
 
-    /// Adds an entry to what is to be written.
-    #[cold]
-    pub(super) fn write(&mut self, field: u32, number: u64, name: &[u8]) {
-        Encoder::new(&mut self.pending).nested(field, |entry| {
-            entry.varint(event_name::IID, number);
-            entry.bytes(event_name::NAME, name);
-        });
-    }
-
-    /// What is to be written: encoded fields of InternedData.
+    /// The entries that have to go with the present packet.
     #[inline]
-    pub(super) fn pending(&self) -> &[u8] {
-        &self.pending
-    }
-
-    /// It was written.
-    pub(super) fn written(&mut self) {
-        self.pending.clear();
+    pub(super) fn new_entries(&mut self) -> &mut InternedData {
+        &mut self.new
     }
 }
 
@@ -185,8 +171,8 @@ mod tests {
         }
         assert_eq!(interner.intern(2, b"two"), (2, true));
         assert_eq!(interner.intern(2, b"three"), (3, false));
-        assert_eq!(interner.pending().len(), 3 * 9);
-        interner.written();
+        let packet = ferretto_wire::encode(|packet| interner.new_entries().write_to(packet));
+        assert_eq!(packet.len(), 2 + 3 * 9);
         interner.clear();
         assert_eq!(interner.intern(2, b"three"), (1, false));
     }

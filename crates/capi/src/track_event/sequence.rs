@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
-use ferretto_engine::{EventBuffer, EventEncoder, Process, Thread};
+use ferretto_engine::{EventBuffer, EventEncoder, current_process, current_thread};
 use ferretto_format::clock::{BOOTTIME, INCREMENTAL};
-use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
-use ferretto_format::{EventClocks, IncrementalState};
+use ferretto_format::{Process, SequenceClocks, SequenceWriter, Start, Thread};
 use ferretto_proto::fields::{
-    process_descriptor, thread_descriptor, trace_packet, trace_packet_defaults, track_descriptor,
-    track_event_defaults,
+    process_descriptor, trace_packet, trace_packet_defaults, track_descriptor, track_event_defaults,
 };
 
 use super::category::is_wanted;
@@ -35,26 +33,28 @@ pub(super) struct Sequence {
     filter: Arc<Filter>,
     process: &'static Process,
     thread: Thread,
-    clocks: EventClocks,
+    /// The validity of what was written, and the clocks.
+    state: SequenceWriter,
     pub(super) interner: Interner,
     /// Tracks described since the last reset.
     pub(super) described: Numbers,
     /// Whether categories are wanted, by name and tags.
     verdicts: Vec<(Vec<u8>, bool)>,
-    state: IncrementalState,
 }
 
 impl Sequence {
     pub(super) fn new(filter: Arc<Filter>, drop_count: u64) -> Self {
         Self {
-            clocks: EventClocks::new(filter.unit, !filter.absolute_timestamps, BOOTTIME),
+            state: SequenceWriter::new(
+                SequenceClocks::new(filter.unit, !filter.absolute_timestamps, BOOTTIME),
+                drop_count,
+            ),
             filter,
-            process: Process::current(),
-            thread: Thread::current(),
+            process: current_process(),
+            thread: current_thread(),
             interner: Interner::new(),
             described: Numbers::default(),
             verdicts: Vec::new(),
-            state: IncrementalState::new(drop_count),
         }
     }
 
@@ -63,14 +63,14 @@ impl Sequence {
         self.state.clear();
     }
 
-    /// The number of the thread's track.
+    /// Returns the uuid of the thread's track.
     pub(super) fn thread_track(&self) -> u64 {
-        self.thread.track(self.process)
+        self.thread.uuid(self.process)
     }
 
-    /// The number of the process's track.
+    /// Returns the uuid of the process's track.
     pub(super) fn process_track(&self) -> u64 {
-        self.process.track
+        self.process.uuid
     }
 
     /// Starts a packet that something happened at a time.
@@ -81,14 +81,13 @@ impl Sequence {
         time: PerfettoTeTimestamp,
     ) -> EventEncoder<'b> {
         let mut packet = begin(buffer);
-        self.clocks
-            .write_timestamp(&mut packet, time.clock_id, time.value);
-        packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        self.state
+            .begin_packet(&mut packet, time.clock_id, time.value);
         packet
     }
 
-    /// Starts anew if what was written before is void, was lost or may have been overwritten: a reader skips whatever relies on it. False if there
-    /// is no room for that, and the event is lost, too.
+    /// Restarts if what was written before is void, was lost or may have been overwritten: a reader skips whatever relies
+    /// on it. Returns false if there is no room for that, and the event is lost, too.
     #[inline]
     pub(super) fn prepare(
         &mut self,
@@ -99,11 +98,11 @@ impl Sequence {
         let must_restart = self
             .state
             .must_restart(writer.drop_count(), writer.written());
-        !must_restart || self.reset(writer, buffer, time)
+        !must_restart || self.restart(writer, buffer, time)
     }
 
     #[cold]
-    fn reset(
+    fn restart(
         &mut self,
         writer: &mut TraceWriter,
         buffer: &mut EventBuffer,
@@ -112,22 +111,20 @@ impl Sequence {
         self.interner.clear();
         self.described.clear();
         self.verdicts.clear();
-        self.state.restart(writer.drop_count(), writer.written());
         let is_own = matches!(time.clock_id, BOOTTIME | INCREMENTAL);
-        let start = if is_own { time.value } else { now() };
-        self.clocks.restart(start);
+        let start = Start {
+            now: if is_own { time.value } else { now() },
+            clock: time.clock_id,
+            time: time.value,
+        };
+        let counts = (writer.drop_count(), writer.written());
+        let track = self.thread_track();
         let mut packet = begin(buffer);
-        self.clocks
-            .write_timestamp(&mut packet, time.clock_id, time.value);
-        packet.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
-        packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
-            let clock = self.clocks.default_clock().into();
-            defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock);
+        self.state.restart(&mut packet, counts, start, |defaults| {
             defaults.nested(trace_packet_defaults::TRACK_EVENT_DEFAULTS, |defaults| {
-                defaults.varint(track_event_defaults::TRACK_UUID, self.thread_track());
+                defaults.varint(track_event_defaults::TRACK_UUID, track);
             });
         });
-        self.clocks.write_snapshot(&mut packet, start);
         writer.write_packet(buffer.written());
         if !self.state.restarted(writer.is_dropping()) {
             return false;
@@ -143,21 +140,16 @@ impl Sequence {
         let mut packet = self.packet(buffer, time);
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.varint(track_descriptor::UUID, self.thread_track());
-            descriptor.varint(track_descriptor::PARENT_UUID, self.process.track);
-            descriptor.nested(track_descriptor::THREAD, |thread| {
-                thread.int(thread_descriptor::PID, self.process.pid.into());
-                thread.int(thread_descriptor::TID, self.thread.tid.into());
-                if !self.thread.name.is_empty() {
-                    thread.bytes(thread_descriptor::THREAD_NAME, &self.thread.name);
-                }
-            });
+            descriptor.varint(track_descriptor::PARENT_UUID, self.process.uuid);
+            self.thread.describe(self.process, descriptor);
         });
     }
 
     fn describe_process(&mut self, buffer: &mut EventBuffer, time: PerfettoTeTimestamp) {
         let mut packet = self.packet(buffer, time);
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |descriptor| {
-            descriptor.varint(track_descriptor::UUID, self.process.track);
+            descriptor.varint(track_descriptor::UUID, self.process.uuid);
+            // The fields in the order of upstream's C interface.
             descriptor.nested(track_descriptor::PROCESS, |process| {
                 if let Some(name) = self.process.command_line.first() {
                     process.bytes(process_descriptor::PROCESS_NAME, name);

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ferretto_client::ExhaustedPolicy;
-use ferretto_engine::Process;
 use ferretto_engine::{
-    self as engine, Completion, FlushFlags, Registration, Setup, Slots, Source, Target, point,
+    self as engine, Completion, FlushFlags, Registration, Setup, Slots, Source, Target,
+    current_process, point,
 };
 use ferretto_proto::DataSourceDescriptor;
 
@@ -84,7 +84,7 @@ impl Source for TrackEvents {
 }
 
 fn publish_process() {
-    perfetto_te_process_track_uuid.store(Process::current().track, Ordering::Relaxed);
+    perfetto_te_process_track_uuid.store(current_process().uuid, Ordering::Relaxed);
 }
 
 /// Offers track events to recordings; does nothing if that was done before.

@@ -1,9 +1,10 @@
 //! Where the macros lead.
 
-use super::SLOTS;
 use super::category::Category;
-use super::event::{Categories, CounterValue, Event, Kind, Name, Place, ShortEvent};
+use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
 use super::field::Field;
+use super::name::Name;
+use super::recordings::SLOTS;
 use super::thread;
 use super::track::{CounterTrack, StateTrack, Track};
 

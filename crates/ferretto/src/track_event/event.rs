@@ -2,16 +2,8 @@
 
 use super::category::Category;
 use super::field::Field;
+use super::name::Name;
 use super::track::{CounterTrack, StateTrack, Track};
-
-/// The name of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name<'a> {
-    /// Known at compile time: written once for each thread and recording.
-    Static(&'static str),
-    /// Made at run time: written each time.
-    Dynamic(&'a str),
-}
 
 /// What kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

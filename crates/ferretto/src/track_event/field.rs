@@ -5,6 +5,7 @@ use std::fmt;
 use ferretto_engine::EventEncoder;
 use ferretto_format::Fnv1a;
 
+use super::location::{Frame, SourceLocation};
 use super::time::Timestamp;
 use super::track::Track;
 use super::value::{Argument, Arguments};
@@ -157,17 +158,6 @@ impl<'a> From<&'a String> for Correlation<'a> {
     }
 }
 
-/// A frame of a call stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Frame<'a> {
-    /// The function.
-    pub function: &'a str,
-    /// The file it is in; empty if that is not known.
-    pub file: &'a str,
-    /// The line there; 0 if that is not known.
-    pub line: u32,
-}
-
 /// How important a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -223,15 +213,4 @@ pub enum LogBody<'a> {
     Static(&'static str),
     /// Made at run time: written each time.
     Dynamic(&'a str),
-}
-
-/// A line of source. [`here!`](crate::here) makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SourceLocation {
-    /// The file.
-    pub file: &'static str,
-    /// The function or module; empty if that is not known.
-    pub function: &'static str,
-    /// The line, counted from 1.
-    pub line: u32,
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::InternedData;
 use ferretto_proto::fields::interned_data as field;
 use ferretto_wire::Encoder;
 
-use super::field::{Frame, SourceLocation};
+use super::location::{Frame, SourceLocation};
 
 /// Most things of a kind that are remembered by what they are rather than by where. Others get a new number each time.
 const MAX_REMEMBERED: usize = 4096;
@@ -17,8 +18,8 @@ pub(super) struct Interner {
     names: Table,
     arguments: Table,
     rare: Rare,
-    /// Entries not written yet: fields of an InternedData message.
-    pending: Vec<u8>,
+    /// The entries that have to go with the present packet.
+    new: InternedData,
 }
 
 /// The dictionaries that few programs use.
@@ -41,22 +42,22 @@ impl Interner {
         self.names.clear();
         self.arguments.clear();
         self.rare = Rare::default();
-        self.pending.clear();
+        self.new.clear();
     }
 
     pub(super) fn category(&mut self, text: &'static str) -> u64 {
         self.categories
-            .text(field::EVENT_CATEGORIES, text, &mut self.pending)
+            .text(field::EVENT_CATEGORIES, text, &mut self.new)
     }
 
     pub(super) fn name(&mut self, text: &'static str) -> u64 {
-        self.names.text(field::EVENT_NAMES, text, &mut self.pending)
+        self.names.text(field::EVENT_NAMES, text, &mut self.new)
     }
 
     #[inline]
     pub(super) fn argument(&mut self, text: &'static str) -> u64 {
         self.arguments
-            .text(field::DEBUG_ANNOTATION_NAMES, text, &mut self.pending)
+            .text(field::DEBUG_ANNOTATION_NAMES, text, &mut self.new)
     }
 
     /// The number of an argument's name, if it has been defined.
@@ -70,34 +71,34 @@ impl Interner {
         self.rare.value_types.text(
             field::DEBUG_ANNOTATION_VALUE_TYPE_NAMES,
             text,
-            &mut self.pending,
+            &mut self.new,
         )
     }
 
     pub(super) fn correlation(&mut self, text: &'static str) -> u64 {
         self.rare
             .correlations
-            .text(field::CORRELATION_ID_STR, text, &mut self.pending)
+            .text(field::CORRELATION_ID_STR, text, &mut self.new)
     }
 
     pub(super) fn log_body(&mut self, text: &'static str) -> u64 {
         self.rare
             .log_bodies
-            .text(field::LOG_MESSAGE_BODY, text, &mut self.pending)
+            .text(field::LOG_MESSAGE_BODY, text, &mut self.new)
     }
 
     /// A new number for a text that is not remembered.
     pub(super) fn new_log_body(&mut self, text: &str) -> u64 {
         let number = self.rare.log_bodies.next();
-        define_text(field::LOG_MESSAGE_BODY, number, text, &mut self.pending);
+        self.new
+            .add_text(field::LOG_MESSAGE_BODY, number, text.as_bytes());
         number
     }
 
     pub(super) fn location(&mut self, location: &'static SourceLocation) -> u64 {
         let key = (std::ptr::from_ref(location).addr(), 0);
         self.rare.locations.number(key, |number| {
-            Encoder::new(&mut self.pending).nested(field::SOURCE_LOCATIONS, |entry| {
-                entry.varint(1, number);
+            self.new.add(field::SOURCE_LOCATIONS, number, |entry| {
                 entry.string(2, location.file);
                 if !location.function.is_empty() {
                     entry.string(3, location.function);
@@ -115,10 +116,8 @@ impl Interner {
         }
         let (number, is_new) = self.rare.callstacks.number(&numbers);
         if is_new {
-            Encoder::new(&mut self.pending).nested(field::CALLSTACKS, |entry| {
-                entry.varint(1, number);
-                entry.raw(&numbers);
-            });
+            let add = |entry: &mut Encoder<'_, _>| entry.raw(&numbers);
+            self.new.add(field::CALLSTACKS, number, add);
         }
         number
     }
@@ -136,10 +135,8 @@ impl Interner {
         }
         let (number, is_new) = self.rare.frames.number(&fields);
         if is_new {
-            Encoder::new(&mut self.pending).nested(field::FRAMES, |entry| {
-                entry.varint(1, number);
-                entry.raw(&fields);
-            });
+            self.new
+                .add(field::FRAMES, number, |entry| entry.raw(&fields));
         }
         number
     }
@@ -151,27 +148,16 @@ impl Interner {
         };
         let (number, is_new) = contents.number(text.as_bytes());
         if is_new {
-            define_text(field, number, text, &mut self.pending);
+            self.new.add_text(field, number, text.as_bytes());
         }
         number
     }
 
-    /// The fields of the InternedData message that has to go with the present packet; empty if none has to.
+    /// The entries that have to go with the present packet.
     #[inline]
-    pub(super) fn pending(&self) -> &[u8] {
-        &self.pending
+    pub(super) fn new_entries(&mut self) -> &mut InternedData {
+        &mut self.new
     }
-
-    pub(super) fn written(&mut self) {
-        self.pending.clear();
-    }
-}
-
-fn define_text(field: u32, number: u64, text: &str, pending: &mut Vec<u8>) {
-    Encoder::new(pending).nested(field, |entry| {
-        entry.varint(1, number);
-        entry.string(2, text);
-    });
 }
 
 /// A dictionary of things known by what they are.
@@ -213,9 +199,11 @@ impl Table {
     }
 
     #[inline]
-    fn text(&mut self, field: u32, text: &'static str, pending: &mut Vec<u8>) -> u64 {
+    fn text(&mut self, field: u32, text: &'static str, new: &mut InternedData) -> u64 {
         let key = (text.as_ptr().addr(), text.len());
-        self.number(key, |number| define_text(field, number, text, pending))
+        self.number(key, |number| {
+            new.add_text(field, number, text.as_bytes());
+        })
     }
 
     /// The number of the thing at an address; a new one is defined.
@@ -298,9 +286,13 @@ mod tests {
             for (text, number) in texts.iter().zip(1..) {
                 assert_eq!(interner.name(text), number);
             }
-            let defined = ferretto_wire::Fields::new(interner.pending()).count();
+            let packet = ferretto_wire::encode(|packet| interner.new_entries().write_to(packet));
+            let entries = ferretto_wire::Fields::find(12, &packet);
+            let entries = entries
+                .and_then(|entries| entries.as_bytes())
+                .unwrap_or(&[]);
+            let defined = ferretto_wire::Fields::new(entries).count();
             assert_eq!(defined, if round == 0 { 500 } else { 0 });
-            interner.written();
         }
         interner.clear();
         assert_eq!(interner.name(texts[7]), 1);

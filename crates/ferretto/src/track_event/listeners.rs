@@ -1,10 +1,11 @@
 //! Slices of those who bring spans of another library: these know beginning and end from that, and keep in their own way
 //! what is between.
 
-use super::SLOTS;
 use super::category::Category;
-use super::event::{Categories, Event, Kind, Name, Place, ShortEvent};
+use super::event::{Categories, Event, Kind, Place, ShortEvent};
 use super::field::Field;
+use super::name::Name;
+use super::recordings::SLOTS;
 use super::thread;
 
 /// The recordings that want a slice on the thread's track: its end goes to those that have its beginning.

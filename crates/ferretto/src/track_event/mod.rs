@@ -12,7 +12,10 @@ mod field;
 mod filter;
 mod interner;
 mod listeners;
-mod registry;
+mod location;
+mod name;
+mod recordings;
+mod registration;
 mod sequence;
 mod source;
 #[cfg(test)]
@@ -25,6 +28,8 @@ mod value;
 
 #[doc(hidden)]
 pub use category::is_valid_name;
+#[doc(hidden)]
+pub use category::registry::on_any_change;
 pub use category::{Category, CategoryChange};
 pub use clock::EventClock;
 #[doc(hidden)]
@@ -32,14 +37,14 @@ pub use emit::{AsSelector, emit_short, emit_short_slice};
 pub use emit::{
     DynamicCategory, Selector, Slice, dynamic, emit, emit_counter, emit_slice, emit_state,
 };
-pub use event::{CounterValue, Kind, Name};
+pub use event::{CounterValue, Kind};
 #[doc(inline)]
 pub use ferretto_engine::{EventBuffer, EventEncoder};
-pub use field::{Correlation, Field, Flow, Frame, LogBody, LogMessage, Priority, SourceLocation};
+pub use field::{Correlation, Field, Flow, LogBody, LogMessage, Priority};
 #[doc(hidden)]
 pub use listeners::Listeners;
-#[doc(hidden)]
-pub use registry::on_any_change;
+pub use location::{Frame, SourceLocation};
+pub use name::Name;
 pub use time::Timestamp;
 #[doc(hidden)]
 pub use track::{AsCounter, AsState};
@@ -56,15 +61,6 @@ pub use value::{bytes, debug, display, error};
 pub(crate) use clock::choose as choose_clock;
 pub(crate) use source::register;
 pub(crate) use thread::flush as flush_thread;
-
-use std::sync::Arc;
-
-use ferretto_engine::Slots;
-
-use self::filter::Filter;
-
-/// The recordings that want track events.
-static SLOTS: Slots<Arc<Filter>> = Slots::new();
 
 /// Makes categories known to recordings at once, rather than each when it is first used, so that people can choose before
 /// anything is recorded. May be called before tracing is started; [`categories!`](crate::categories) makes tables.

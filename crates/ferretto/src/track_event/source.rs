@@ -1,18 +1,17 @@
 //! Track events as a data source.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferretto_engine::{
     self as engine, Completion, FlushFlags, Registration, Setup, Source, Target, point, settings,
 };
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
+use super::category::registry;
 use super::filter::Filter;
-use super::{SLOTS, registry, thread};
-
-/// The number of the data source.
-static NUMBER: AtomicUsize = AtomicUsize::new(usize::MAX);
+use super::recordings::{self, SLOTS};
+use super::thread;
 
 /// Offers track events to recordings, once.
 pub(crate) fn register() {
@@ -32,14 +31,9 @@ pub(crate) fn register() {
         no_flush: true,
     });
     // If there are too many data sources of other kinds already, nobody can ask for track events.
-    if let Ok(number) = registered {
-        NUMBER.store(number, Ordering::Relaxed);
+    if let Ok(index) = registered {
+        recordings::set_index(index);
     }
-}
-
-/// Tells the service of new categories.
-pub(super) fn announce() {
-    engine::update(NUMBER.load(Ordering::Relaxed));
 }
 
 struct TrackEvents;

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use ferretto_engine::{EventBuffer, MAX_INSTANCES, Process, Thread, bits, point};
+use ferretto_engine::{EventBuffer, MAX_INSTANCES, bits, current_process, current_thread, point};
 
-use super::SLOTS;
 use super::clock;
 use super::event::{Event, ShortEvent};
+use super::recordings::SLOTS;
 use super::sequence::Sequence;
 
 thread_local! {
@@ -71,11 +71,15 @@ impl Sequences {
     #[cold]
     fn begin(&mut self, slot: usize) -> Option<()> {
         let opened = SLOTS.open(slot)?;
-        let process = Process::current();
         self.0[slot] = Some(Box::new(Entry {
             epoch: opened.epoch,
             clears: opened.clears,
-            sequence: Sequence::new(opened.writer, opened.settings, process, Thread::current()),
+            sequence: Sequence::new(
+                opened.writer,
+                opened.settings,
+                current_process(),
+                current_thread(),
+            ),
         }));
         Some(())
     }

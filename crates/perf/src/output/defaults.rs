@@ -1,5 +1,6 @@
 //! The first packet of a sequence: what the numbers of all others mean.
 
+use ferretto_format::clock;
 use ferretto_proto::fields::perf_sample_defaults as defaults_field;
 use ferretto_proto::fields::stack_sample::counter_descriptor as descriptor_field;
 use ferretto_proto::fields::stack_sample_defaults as stack_defaults_field;
@@ -22,10 +23,12 @@ const GLOBAL: u64 = 1;
 /// Number of `SCOPE_CPU`.
 const PER_CPU: u64 = 2;
 
-/// The description of a data source at the beginning of its sequence, encoded as
-/// `TracePacketDefaults`.
+/// The defaults of a data source's packets.
 #[derive(Debug, Clone)]
 pub(crate) struct Defaults {
+    /// The id of the clock of samples.
+    pub(super) clock: u32,
+    /// All other fields of `TracePacketDefaults`, encoded.
     pub(super) encoded: Vec<u8>,
     pub(super) format: Format,
 }
@@ -37,9 +40,8 @@ impl Defaults {
         } else {
             format
         };
+        let clock = plan.sampling().map_or(Clock::Boottime, |s| s.clock);
         let encoded = encode(|out| {
-            let clock = plan.sampling().map_or(Clock::Boottime, |s| s.clock);
-            out.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, builtin(clock));
             out.nested(trace_packet_defaults::PERF_SAMPLE_DEFAULTS, |out| {
                 perf_sample_defaults(out, plan, shard);
             });
@@ -49,17 +51,21 @@ impl Defaults {
                 });
             }
         });
-        Self { encoded, format }
+        Self {
+            clock: builtin(clock),
+            encoded,
+            format,
+        }
     }
 }
 
-/// The number of a clock as `BuiltinClock`.
-fn builtin(clock: Clock) -> u64 {
+/// Returns the id of a clock in `BuiltinClock`.
+fn builtin(clock: Clock) -> u32 {
     match clock {
-        Clock::Realtime => 1,
-        Clock::Monotonic => 3,
-        Clock::MonotonicRaw => 5,
-        Clock::Boottime => 6,
+        Clock::Realtime => clock::REALTIME,
+        Clock::Monotonic => clock::MONOTONIC,
+        Clock::MonotonicRaw => clock::MONOTONIC_RAW,
+        Clock::Boottime => clock::BOOTTIME,
     }
 }
 
@@ -221,5 +227,5 @@ fn unit(event: &Event) -> u64 {
 /// Starts a packet with the time now.
 pub(super) fn timed_now(out: &mut Encoder<'_, Vec<u8>>, now_boottime: u64) {
     out.varint(trace_packet::TIMESTAMP, now_boottime);
-    out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin(Clock::Boottime));
+    out.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME.into());
 }

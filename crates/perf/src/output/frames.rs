@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ferretto_format::InternedData;
 use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_unwind::{Frame as UserFrame, Mapping};
 use rustc_hash::FxHashMap;
@@ -61,8 +62,8 @@ impl Frames {
         self.kernel.clear();
     }
 
-    /// The number of a callstack. What explains it and is new is appended to `interned`.
-    pub(super) fn callstack(&mut self, stack: &Stack, interned: &mut Vec<u8>) -> u64 {
+    /// Returns the iid of a callstack. What explains it is among the [new entries](Self::new_entries) if it is new.
+    pub(super) fn callstack(&mut self, stack: &Stack) -> u64 {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.clear();
         for frame in &stack.frames {
@@ -73,8 +74,12 @@ impl Frames {
         }
         let number = self.interner.callstack(&numbers);
         self.numbers = numbers;
-        self.interner.take_new(interned);
         number
+    }
+
+    /// The entries that have to go with the present packet.
+    pub(super) fn new_entries(&mut self) -> &mut InternedData {
+        self.interner.new_entries()
     }
 
     fn kernel_frame(&mut self, address: u64) -> u32 {

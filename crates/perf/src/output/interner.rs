@@ -1,7 +1,7 @@
 //! Numbers for what is said often: strings, mappings, frames and callstacks.
 
-use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
-use ferretto_wire::Encoder;
+use ferretto_format::InternedData;
+use ferretto_proto::fields::{callstack, frame, interned_data, mapping};
 use rustc_hash::FxHashMap;
 
 /// The use of a string. Each use has its own table in the trace.
@@ -72,8 +72,8 @@ pub(super) struct Interner {
     /// cleared.
     next_string: u64,
     next_mapping: u64,
-    /// New entries, as fields of `InternedData`.
-    new: Vec<u8>,
+    /// The entries that have to go with the present packet.
+    new: InternedData,
 }
 
 /// The node without frames.
@@ -91,7 +91,7 @@ impl Interner {
             written: vec![true; ROOT as usize + 1],
             next_string: 1,
             next_mapping: 1,
-            new: Vec::new(),
+            new: InternedData::new(),
         }
     }
 
@@ -109,9 +109,9 @@ impl Interner {
             || self.string_bytes > MAX_STRING_BYTES
     }
 
-    /// Takes the entries that are new since the last call: fields of `InternedData`.
-    pub(super) fn take_new(&mut self, into: &mut Vec<u8>) {
-        into.append(&mut self.new);
+    /// The entries that have to go with the present packet.
+    pub(super) fn new_entries(&mut self) -> &mut InternedData {
+        &mut self.new
     }
 
     fn string(&mut self, role: Role, text: &[u8]) -> u64 {
@@ -122,7 +122,7 @@ impl Interner {
         self.next_string += 1;
         self.string_bytes += text.len() + 64;
         self.strings[role as usize].insert(text.into(), iid);
-        write_string(&mut Encoder::new(&mut self.new), role, iid, text);
+        self.new.add_text(role.field(), iid, text);
         iid
     }
 
@@ -151,8 +151,7 @@ impl Interner {
         let iid = self.next_mapping;
         self.next_mapping += 1;
         let range = of.range;
-        Encoder::new(&mut self.new).nested(interned_data::MAPPINGS, |out| {
-            out.varint(mapping::IID, iid);
+        self.new.add(interned_data::MAPPINGS, iid, |out| {
             out.varint(mapping::BUILD_ID, build_id);
             out.varint(mapping::EXACT_OFFSET, range.exact_offset);
             out.varint(mapping::START_OFFSET, range.start_offset);
@@ -174,8 +173,7 @@ impl Interner {
             return iid;
         }
         let iid = self.frames.len() as u32 + 1;
-        Encoder::new(&mut self.new).nested(interned_data::FRAMES, |out| {
-            out.varint(frame::IID, iid.into());
+        self.new.add(interned_data::FRAMES, iid.into(), |out| {
             out.varint(frame::FUNCTION_NAME_ID, function);
             out.varint(frame::MAPPING_ID, mapping);
             out.varint(frame::REL_PC, rel_pc);
@@ -196,8 +194,7 @@ impl Interner {
             node = known;
         }
         if !std::mem::replace(&mut self.written[node as usize], true) {
-            Encoder::new(&mut self.new).nested(interned_data::CALLSTACKS, |out| {
-                out.varint(callstack::IID, node.into());
+            self.new.add(interned_data::CALLSTACKS, node.into(), |out| {
                 for &frame in frames.iter().rev() {
                     out.varint(callstack::FRAME_IDS, frame.into());
                 }
@@ -205,11 +202,4 @@ impl Interner {
         }
         node.into()
     }
-}
-
-pub(super) fn write_string(out: &mut Encoder<'_, Vec<u8>>, role: Role, iid: u64, text: &[u8]) {
-    out.nested(role.field(), |out| {
-        out.varint(interned_string::IID, iid);
-        out.bytes(interned_string::STR, text);
-    });
 }

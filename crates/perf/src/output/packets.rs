@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use ferretto_format::clock::BOOTTIME;
+use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
+use ferretto_format::{InternedData, SequenceClocks, SequenceWriter, Start};
 use ferretto_proto::fields::perf_sample as field;
 use ferretto_proto::fields::stack_sample::{execution_context, task_context};
 use ferretto_proto::fields::{stack_sample, trace_packet};
@@ -13,7 +15,7 @@ use ferretto_wire::{Encoder, encode};
 
 use super::defaults::timed_now;
 use super::frames::Frames;
-use super::interner::{Role, write_string};
+use super::interner::Role;
 use super::remark;
 use super::{Content, Defaults, Format, Sample, Stack};
 use crate::record::CpuMode;
@@ -56,23 +58,21 @@ pub(crate) struct SourceOutput<S> {
     sink: S,
     defaults: Defaults,
     frames: Frames,
-    /// Of the sink, when the sequence was begun last.
-    losses: u64,
+    sequence: SequenceWriter,
     /// Used again for each packet.
     packet: Vec<u8>,
-    interned: Vec<u8>,
 }
 
 impl<S: PacketSink> SourceOutput<S> {
     /// Begins the sequence.
     pub(crate) fn new(sink: S, defaults: Defaults) -> Self {
+        let clocks = SequenceClocks::new(1, false, defaults.clock);
         let mut output = Self {
+            sequence: SequenceWriter::new(clocks, sink.losses()),
             sink,
             defaults,
             frames: Frames::new(),
-            losses: 0,
             packet: Vec::new(),
-            interned: Vec::new(),
         };
         output.clear_incremental_state();
         output
@@ -90,28 +90,36 @@ impl<S: PacketSink> SourceOutput<S> {
 
     /// Begins the sequence anew: nothing that follows refers to what was before.
     pub(crate) fn clear_incremental_state(&mut self) {
-        self.losses = self.sink.losses();
         self.frames.clear();
         let defaults = encode(|out| {
-            timed_now(out, Clock::Boottime.now());
-            out.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
-            out.bytes(trace_packet::TRACE_PACKET_DEFAULTS, &self.defaults.encoded);
+            let now = Clock::Boottime.now();
+            let start = Start {
+                now,
+                clock: BOOTTIME,
+                time: now,
+            };
+            self.sequence
+                .restart(out, (self.sink.losses(), 0), start, |defaults| {
+                    defaults.raw(&self.defaults.encoded);
+                });
         });
         self.sink.write_packet(&defaults);
+        // If it was dropped that counts as another loss, and the next packet sees it.
+        self.sequence.restarted(false);
+        let mut empty = InternedData::new();
+        for role in Role::ALL {
+            empty.add_text(role.field(), 0, b"");
+        }
         let fixed = encode(|out| {
             out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
-            out.nested(trace_packet::INTERNED_DATA, |out| {
-                for role in Role::ALL {
-                    write_string(out, role, 0, b"");
-                }
-            });
+            empty.write_to(out);
         });
         self.sink.write_packet(&fixed);
     }
 
     /// Begins anew if something was lost that others refer to, or if too much is remembered.
     fn keep_readable(&mut self) {
-        if self.sink.losses() != self.losses || self.frames.are_full() {
+        if self.sequence.is_void(self.sink.losses()) || self.frames.are_full() {
             self.clear_incremental_state();
         }
     }
@@ -128,19 +136,14 @@ impl<S: PacketSink> SourceOutput<S> {
     pub(crate) fn sample(&mut self, sample: &Sample) {
         self.keep_readable();
         let callstack = match &sample.content {
-            Content::Stack(stack) if !stack.frames.is_empty() => {
-                Some(self.frames.callstack(stack, &mut self.interned))
-            }
+            Content::Stack(stack) if !stack.frames.is_empty() => Some(self.frames.callstack(stack)),
             _ => None,
         };
         self.packet.clear();
         let mut out = Encoder::new(&mut self.packet);
-        out.varint(trace_packet::TIMESTAMP, sample.time);
-        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
-        if !self.interned.is_empty() {
-            out.bytes(trace_packet::INTERNED_DATA, &self.interned);
-            self.interned.clear();
-        }
+        let clock = self.defaults.clock;
+        self.sequence.begin_packet(&mut out, clock, sample.time);
+        self.frames.new_entries().write_to(&mut out);
         match self.defaults.format {
             Format::PerfSample => out.nested(trace_packet::PERF_SAMPLE, |out| {
                 perf_sample(out, sample, callstack);
@@ -155,7 +158,7 @@ impl<S: PacketSink> SourceOutput<S> {
     /// Something the data source has to say.
     pub(crate) fn remark(&mut self, text: &str) {
         self.keep_readable();
-        remark::write(&mut self.sink, text);
+        remark::write(&mut self.sink, &mut self.sequence, text);
     }
 
     /// Records of this CPU that were lost.
@@ -179,8 +182,8 @@ impl<S: PacketSink> SourceOutput<S> {
     fn event(&mut self, fields: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) {
         self.keep_readable();
         let packet = encode(|out| {
-            timed_now(out, Clock::Boottime.now());
-            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+            self.sequence
+                .begin_packet(out, BOOTTIME, Clock::Boottime.now());
             out.nested(trace_packet::PERF_SAMPLE, fields);
         });
         self.sink.write_packet(&packet);

@@ -4,13 +4,13 @@
 //! The schema has no sentences of profilers, so they are instants on a track that has the data
 //! source's name, in a category that `ferretto summary` looks for.
 
-use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use ferretto_format::clock::BOOTTIME;
+use ferretto_format::{SequenceClocks, SequenceWriter, Start};
 use ferretto_proto::fields::perf_sample as sample;
 use ferretto_proto::fields::{trace_packet, track_descriptor, track_event};
 use ferretto_shm::{Clock, TraceWriter};
-use ferretto_wire::encode;
+use ferretto_wire::{Encoder, encode};
 
-use super::defaults::timed_now;
 use super::packets::PacketSink;
 use crate::registration::LINUX_PERF;
 
@@ -24,20 +24,31 @@ const INSTANT: u64 = 3;
 const STOPPED: u64 = 0;
 
 /// Writes a sentence into a sequence that has begun.
-pub(super) fn write(sink: &mut impl PacketSink, text: &str) {
-    write_flagged(sink, NEEDS_INCREMENTAL_STATE, text);
+pub(super) fn write(sink: &mut impl PacketSink, sequence: &mut SequenceWriter, text: &str) {
+    let now = Clock::Boottime.now();
+    let track = encode(|out| {
+        sequence.begin_packet(out, BOOTTIME, now);
+        describe(out);
+    });
+    sink.write_packet(&track);
+    write_instant(sink, sequence, now, text);
 }
 
 /// Writes that a data source has not started: all of its sequence.
 pub(super) fn not_started(mut writer: TraceWriter, reason: &str) {
-    write_flagged(
-        &mut writer,
-        INCREMENTAL_STATE_CLEARED,
-        &format!("not started: {reason}"),
-    );
+    let now = Clock::Boottime.now();
+    let clocks = SequenceClocks::new(1, false, BOOTTIME);
+    let mut sequence = SequenceWriter::new(clocks, writer.drop_count());
+    let track = encode(|out| {
+        let counts = (writer.drop_count(), writer.written());
+        sequence.restart(out, counts, Start::at(now), |_| {});
+        describe(out);
+    });
+    writer.write_packet(&track);
+    let text = format!("not started: {reason}");
+    write_instant(&mut writer, &mut sequence, now, &text);
     let stopped = encode(|out| {
-        timed_now(out, Clock::Boottime.now());
-        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        sequence.begin_packet(out, BOOTTIME, now);
         out.nested(trace_packet::PERF_SAMPLE, |out| {
             out.nested(sample::PRODUCER_EVENT, |out| {
                 out.varint(sample::producer_event::SOURCE_STOP_REASON, STOPPED);
@@ -48,20 +59,17 @@ pub(super) fn not_started(mut writer: TraceWriter, reason: &str) {
     writer.flush(None);
 }
 
-fn write_flagged(sink: &mut impl PacketSink, flags: u64, text: &str) {
-    let now = Clock::Boottime.now();
-    let track = encode(|out| {
-        timed_now(out, now);
-        out.varint(trace_packet::SEQUENCE_FLAGS, flags);
-        out.nested(trace_packet::TRACK_DESCRIPTOR, |out| {
-            out.varint(track_descriptor::UUID, TRACK);
-            out.string(track_descriptor::NAME, LINUX_PERF);
-        });
+/// Appends the description of the track.
+fn describe(packet: &mut Encoder<'_, Vec<u8>>) {
+    packet.nested(trace_packet::TRACK_DESCRIPTOR, |out| {
+        out.varint(track_descriptor::UUID, TRACK);
+        out.string(track_descriptor::NAME, LINUX_PERF);
     });
-    sink.write_packet(&track);
+}
+
+fn write_instant(sink: &mut impl PacketSink, sequence: &mut SequenceWriter, now: u64, text: &str) {
     let instant = encode(|out| {
-        timed_now(out, now);
-        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        sequence.begin_packet(out, BOOTTIME, now);
         out.nested(trace_packet::TRACK_EVENT, |out| {
             out.varint(track_event::TYPE, INSTANT);
             out.varint(track_event::TRACK_UUID, TRACK);

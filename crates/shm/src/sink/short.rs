@@ -5,7 +5,7 @@ use std::fmt;
 use super::{ChunkSink, MAX_FRAGMENTS};
 
 /// A short packet that is written in place without being counted; nothing of it is there before
-/// [`finish`](Self::finish). See [`TraceWriter::short_packet`](crate::TraceWriter::short_packet).
+/// [`finish`](Self::finish). See [`short::begin`](crate::short::begin).
 #[must_use = "a packet that is not finished is not there"]
 pub struct ShortPacket<'a> {
     sink: &'a mut ChunkSink,
@@ -16,7 +16,7 @@ pub struct ShortPacket<'a> {
 
 impl ChunkSink {
     /// Appends a packet of two parts if that can be done in the usual way. Returns whether it was.
-    /// See [`TraceWriter::write_short_packet`](crate::TraceWriter::write_short_packet).
+    /// See [`short::write`](crate::short::write).
     #[inline(always)]
     pub(crate) fn append_short_packet(&mut self, head: (u64, usize), tail: (u128, usize)) -> bool {
         let is_written =

@@ -2,14 +2,14 @@
 
 use ferretto_engine::{EventBuffer, EventEncoder};
 use ferretto_proto::fields::{log_message, track_event};
-use ferretto_wire::Sink as _;
 
-use super::prefix::Key;
 use super::{MAX_COUNTERS, Sequence, When};
 use crate::track_event::category::Category;
-use crate::track_event::event::{Categories, CounterValue, Event, Kind, Name, Place};
+use crate::track_event::event::{Categories, CounterValue, Event, Kind, Place};
 use crate::track_event::fast;
-use crate::track_event::field::{Correlation, Field, Frame, LogBody, LogMessage};
+use crate::track_event::field::{Correlation, Field, LogBody, LogMessage};
+use crate::track_event::location::Frame;
+use crate::track_event::name::Name;
 use crate::track_event::value::{Annotation, Argument, Arguments};
 
 /// In place of a name that a config wants left out.
@@ -67,7 +67,7 @@ impl Sequence {
         if self.thread_time.is_none() {
             match (event.categories, event.name) {
                 (Categories::Static(category), Some(Name::Static(name))) => {
-                    return self.write_prefix(buffer, event.kind, category, name);
+                    return self.write_header(buffer, event.kind, category, name);
                 }
                 (Categories::None, None) => {
                     return fast::put_varint::<{ track_event::TYPE }>(buffer, event.kind as u64);
@@ -79,28 +79,22 @@ impl Sequence {
     }
 
     #[inline]
-    fn write_prefix(
+    fn write_header(
         &mut self,
         buffer: &mut EventBuffer,
         kind: Kind,
         category: &'static Category,
         name: &'static str,
     ) {
-        let key = Key::new(kind, std::ptr::from_ref(category).addr(), name);
-        match self.prefixes.get(key) {
-            Some(prefix) => {
-                let (fields, length) = prefix.fields();
-                buffer.write_short(&fields.to_le_bytes(), length);
-            }
-            None => self.write_new_prefix(buffer, key, kind, category, name),
+        if !self.accelerator.write_header(buffer, kind, category, name) {
+            self.write_new_header(buffer, kind, category, name);
         }
     }
 
     #[cold]
-    fn write_new_prefix(
+    fn write_new_header(
         &mut self,
         buffer: &mut EventBuffer,
-        key: Key,
         kind: Kind,
         category: &'static Category,
         name: &'static str,
@@ -108,16 +102,26 @@ impl Sequence {
         let start = buffer.written().len();
         EventEncoder::new(buffer).varint(track_event::TYPE, kind as u64);
         self.write_categories(buffer, category);
-        let name = self.interner.name(name);
-        EventEncoder::new(buffer).varint(track_event::NAME_IID, name);
-        self.prefixes.put(key, &buffer.written()[start..]);
+        let iid = self.interner.name(name);
+        EventEncoder::new(buffer).varint(track_event::NAME_IID, iid);
+        let encoded = &buffer.written()[start..];
+        self.accelerator.remember(kind, category, name, encoded);
     }
 
     fn write_categories(&mut self, buffer: &mut EventBuffer, category: &'static Category) {
-        for name in category.members() {
-            let number = self.interner.category(name);
-            EventEncoder::new(buffer).varint(track_event::CATEGORY_IIDS, number);
+        if category.is_group() {
+            for name in category.members() {
+                self.write_category(buffer, name);
+            }
+        } else {
+            self.write_category(buffer, category.name());
         }
+    }
+
+    #[inline]
+    fn write_category(&mut self, buffer: &mut EventBuffer, name: &'static str) {
+        let iid = self.interner.category(name);
+        EventEncoder::new(buffer).varint(track_event::CATEGORY_IIDS, iid);
     }
 
     #[cold]
@@ -130,7 +134,7 @@ impl Sequence {
     ) {
         EventEncoder::new(buffer).varint(track_event::TYPE, event.kind as u64);
         if is_on_thread && let Some(thread_time) = &mut self.thread_time {
-            let units = thread_time.take(when.now, self.clocks.unit());
+            let units = thread_time.take(when.now, self.state.clocks().unit());
             EventEncoder::new(buffer).int(track_event::EXTRA_COUNTER_VALUES, units);
         }
         if let Categories::Static(category) = event.categories {

@@ -1,8 +1,7 @@
-//! How events and their packets begin: with a time.
+//! The beginning of packets: a time and a flag.
 
 use ferretto_engine::{EventBuffer, EventEncoder};
-use ferretto_format::EventClocks;
-use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
+use ferretto_format::SequenceWriter;
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::Mark;
 
@@ -12,44 +11,43 @@ use crate::track_event::time::Timestamp;
 /// Begins the packet of an event: its time, and the message.
 #[inline]
 pub(super) fn begin_event(
-    clocks: &mut EventClocks,
+    state: &mut SequenceWriter,
     buffer: &mut EventBuffer,
     now: u64,
     time: Option<Timestamp>,
 ) -> Mark {
     if time.is_none()
-        && clocks.is_plain()
-        && let Some(difference) = clocks.difference(now)
+        && state.clocks().is_plain()
+        && let Some(difference) = state.clocks().difference(now)
     {
-        clocks.advance(now);
+        state.advance(now);
         return fast::begin_event(buffer, difference);
     }
-    begin_unusual_event(clocks, buffer, now, time)
+    begin_unusual_event(state, buffer, now, time)
 }
 
 #[cold]
 fn begin_unusual_event(
-    clocks: &mut EventClocks,
+    state: &mut SequenceWriter,
     buffer: &mut EventBuffer,
     now: u64,
     time: Option<Timestamp>,
 ) -> Mark {
-    buffer.clear();
-    write(clocks, buffer, now, time, NEEDS_INCREMENTAL_STATE);
-    EventEncoder::new(buffer).begin_nested(trace_packet::TRACK_EVENT)
+    let mut packet = begin(state, buffer, now, time);
+    packet.begin_nested(trace_packet::TRACK_EVENT)
 }
 
-/// Writes the fields that every packet begins with.
+/// Empties the buffer and begins any packet but the first one of the sequence.
 #[cold]
-pub(super) fn write(
-    clocks: &mut EventClocks,
-    buffer: &mut EventBuffer,
+pub(super) fn begin<'b>(
+    state: &mut SequenceWriter,
+    buffer: &'b mut EventBuffer,
     now: u64,
     time: Option<Timestamp>,
-    flags: u64,
-) {
+) -> EventEncoder<'b> {
+    buffer.clear();
     let Timestamp { clock, value } = time.unwrap_or(Timestamp::new(now));
     let mut packet = EventEncoder::new(buffer);
-    clocks.write_timestamp(&mut packet, clock, value);
-    packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
+    state.begin_packet(&mut packet, clock, value);
+    packet
 }

@@ -3,32 +3,26 @@
 mod body;
 mod clock;
 mod dynamic;
-mod prefix;
-mod quick;
-mod reset;
+mod restart;
 mod thread_time;
-mod uuids;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
-use ferretto_engine::{EventBuffer, EventEncoder, Identity, Process, Thread};
-use ferretto_format::{EventClocks, IncrementalState};
-use ferretto_proto::fields::trace_packet;
+use ferretto_engine::{EventBuffer, EventEncoder};
+use ferretto_format::{Process, SequenceClocks, SequenceWriter, Thread};
 
 use self::dynamic::Decisions;
-use self::prefix::{Key, Prefixes};
 use self::thread_time::ThreadTime;
-use self::uuids::Uuids;
 use super::clock as event_clock;
-use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
-use super::fast::short_timestamp;
+use super::event::{Categories, CounterValue, Event, Place, ShortEvent};
+use super::fast::{Accelerator, Sources};
 use super::field::Field;
 use super::filter::Filter;
 use super::interner::Interner;
 use super::time::Timestamp;
-use super::track::{Marker, Track};
+use super::track::{Identity, Marker, Track, TrackSet};
 
 /// Most incremental counters whose last value is remembered.
 const MAX_COUNTERS: usize = 1 << 14;
@@ -41,18 +35,16 @@ pub(super) struct Sequence {
     process: &'static Process,
     thread: Thread,
     identity: Identity,
-    clocks: EventClocks,
+    /// The validity of what was written, and the clocks.
+    state: SequenceWriter,
     interner: Interner,
-    prefixes: Prefixes,
-    /// Tracks described since the last reset.
-    described: Uuids,
+    /// Tracks described since the last restart.
+    described: TrackSet,
     /// What incremental counters were last set to.
     counters: HashMap<u64, CounterValue>,
     decisions: Decisions,
     thread_time: Option<ThreadTime>,
-    state: IncrementalState,
-    /// Until the writer has written so much, events may be written quickly; 0 if not even the next.
-    quick_until: u64,
+    accelerator: Accelerator,
 }
 
 /// When an event happens.
@@ -71,12 +63,14 @@ impl Sequence {
         thread: Thread,
     ) -> Self {
         Self {
-            clocks: EventClocks::new(
-                filter.timestamp_unit,
-                !filter.absolute_timestamps,
-                event_clock::number(),
+            state: SequenceWriter::new(
+                SequenceClocks::new(
+                    filter.timestamp_unit,
+                    !filter.absolute_timestamps,
+                    event_clock::number(),
+                ),
+                writer.drop_count(),
             ),
-            state: IncrementalState::new(writer.drop_count()),
             thread_time: ThreadTime::new(&filter),
             identity: Identity::of(process, &thread),
             writer,
@@ -84,23 +78,29 @@ impl Sequence {
             process,
             thread,
             interner: Interner::default(),
-            prefixes: Prefixes::new(),
-            described: Uuids::default(),
+            described: TrackSet::default(),
             counters: HashMap::new(),
             decisions: Decisions::default(),
-            quick_until: 0,
+            accelerator: Accelerator::new(),
         }
     }
 
-    /// Forgets what was interned, before the next event.
+    /// Makes void what was written, before the next event.
     pub(super) fn clear(&mut self) {
         self.state.clear();
-        self.quick_until = 0;
+        self.accelerator.pause();
+    }
+
+    /// Has every event take the plain path.
+    #[cfg(test)]
+    pub(super) fn without_accelerator(mut self) -> Self {
+        self.accelerator.switch_off();
+        self
     }
 
     /// Whether what was written before cannot be relied on, or is so much that it may have been overwritten.
     #[inline]
-    fn must_start_anew(&self) -> bool {
+    fn must_restart(&self) -> bool {
         let (drop_count, written) = (self.writer.drop_count(), self.writer.written());
         self.state.must_restart(drop_count, written)
     }
@@ -114,62 +114,39 @@ impl Sequence {
         self.decisions.decide(category, &self.filter)
     }
 
-    /// Whether what was written before can be relied on, and events carry nothing unusual.
-    #[inline(always)]
-    fn is_usual(&self) -> bool {
-        self.writer.written() < self.quick_until
-    }
-
-    /// Finds out until when this is so. To be called after anything was written that was not [usual](Self::is_usual):
-    /// only then packets may have been lost.
-    fn settle(&mut self) {
+    /// Finds out until when the accelerator may write. To be called after anything was written in another way.
+    fn allow_acceleration(&mut self) {
         let is_usual =
-            !self.must_start_anew() && self.thread_time.is_none() && self.clocks.is_plain();
-        self.quick_until = if is_usual { self.state.renew_at() } else { 0 };
+            !self.must_restart() && self.thread_time.is_none() && self.state.clocks().is_plain();
+        let until = if is_usual { self.state.renew_at() } else { 0 };
+        self.accelerator.allow_until(until);
     }
 
-    /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
-    /// whether it did; if not, nothing has happened.
+    /// Writes an event to which nothing is attached, if the accelerator can. Returns whether it did; if not, nothing has
+    /// happened.
     #[inline(always)]
     pub(super) fn short_event(&mut self, now: u64, event: &ShortEvent) -> bool {
-        self.try_short_event(now, event).is_some()
-    }
-
-    #[inline(always)]
-    fn try_short_event(&mut self, now: u64, event: &ShortEvent) -> Option<()> {
-        if !self.is_usual() {
-            return None;
-        }
-        let behind_time = match *event {
-            ShortEvent::End => const { prefix::bare(Kind::End) },
-            ShortEvent::Named {
-                kind,
-                category,
-                name,
-            } => {
-                let category = std::ptr::from_ref(category).addr();
-                let key = Key::new(kind, category, name);
-                self.prefixes.get(key)?.whole()
-            }
-        };
-        let time = short_timestamp(self.clocks.difference(now)?)?;
-        if !self.writer.write_short_packet(time, behind_time) {
-            return None;
-        }
-        self.clocks.advance(now);
-        Some(())
+        let (writer, state) = (&mut self.writer, &mut self.state);
+        self.accelerator.write_short(writer, state, now, event)
     }
 
     /// Writes an event.
     #[inline(never)]
     pub(super) fn event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
-        if !self.quick_event(now, event) {
-            self.any_event(buffer, now, event);
-            self.settle();
+        let sources = Sources {
+            interner: &self.interner,
+            identity: &self.identity,
+            described: &self.described,
+            hide_arguments: self.filter.hide_arguments,
+        };
+        let (writer, state) = (&mut self.writer, &mut self.state);
+        if !self.accelerator.write(writer, state, &sources, now, event) {
+            self.plain_event(buffer, now, event);
+            self.allow_acceleration();
         }
     }
 
-    fn any_event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
+    fn plain_event(&mut self, buffer: &mut EventBuffer, now: u64, event: &Event<'_>) {
         if let Categories::Dynamic(name) = event.categories
             && !self.wants(name)
         {
@@ -191,7 +168,7 @@ impl Sequence {
                 _ => {}
             }
         }
-        if self.must_start_anew() && !self.reset(buffer, when) {
+        if self.must_restart() && !self.restart(buffer, when) {
             return;
         }
         let track = track.map(|(track, marker)| self.introduce(buffer, when, track, marker));
@@ -207,22 +184,15 @@ impl Sequence {
         event: &Event<'_>,
         track: Option<u64>,
     ) {
-        let body = clock::begin_event(&mut self.clocks, buffer, when.now, when.given);
+        let body = clock::begin_event(&mut self.state, buffer, when.now, when.given);
         self.write_body(buffer, when, event, track);
-        EventEncoder::new(buffer).end_nested(body);
-        if !self.interner.pending().is_empty() {
-            self.write_interned(buffer);
-        }
+        let mut packet = EventEncoder::new(buffer);
+        packet.end_nested(body);
+        self.interner.new_entries().write_to(&mut packet);
         self.writer.write_packet(buffer.written());
     }
 
-    #[cold]
-    fn write_interned(&mut self, buffer: &mut EventBuffer) {
-        EventEncoder::new(buffer).bytes(trace_packet::INTERNED_DATA, self.interner.pending());
-        self.interner.written();
-    }
-
-    /// The number of a track, which is described if it was not before.
+    /// Returns the uuid of a track, which is described if it was not before.
     #[inline]
     fn introduce(
         &mut self,

@@ -76,7 +76,7 @@ fn trackevent_003_a_cleared_sequence_explains_everything_again() {
 #[test]
 fn trackevent_030_a_process_without_a_command_line_is_described() {
     static PROCESS: Process = Process {
-        track: 5,
+        uuid: 5,
         pid: 4242,
         command_line: Vec::new(),
     };

@@ -1,9 +1,8 @@
 //! The fields of events.
 
 use super::*;
-use crate::track_event::field::{
-    Correlation, Flow, Frame, LogBody, LogMessage, Priority, SourceLocation,
-};
+use crate::track_event::field::{Correlation, Flow, LogBody, LogMessage, Priority};
+use crate::track_event::location::{Frame, SourceLocation};
 
 const P: u64 = 0x1122_3344_5566_7788;
 

@@ -3,24 +3,26 @@
 mod bytes;
 mod clocks;
 mod events;
+mod fast;
 mod loss;
-#[cfg(not(loom))]
 mod random;
 mod tracks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ferretto_engine::{EventBuffer, Process, Thread};
+use ferretto_engine::EventBuffer;
+use ferretto_format::{Process, Thread};
 use ferretto_shm::{
     Arbiter, ArbiterOptions, ChunkFlags, ExhaustedPolicy, Outlet, PageSize, Region, ServiceRegion,
 };
 use ferretto_wire::{Encoder, Field as FieldOf, Fields, decode_varint, encode};
 
 use super::category::Category;
-use super::event::{Categories, CounterValue, Event, Kind, Name, Place, ShortEvent};
+use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
 use super::field::Field;
 use super::filter::Filter;
+use super::name::Name;
 use super::sequence::Sequence;
 use super::time::Timestamp;
 use super::track::{CounterTrack, StateTrack, Track};
@@ -33,7 +35,7 @@ const ABANDONED: u64 = (1 << 28) - 1;
 const START: u64 = 1_000_000_000_000;
 
 static PROCESS: std::sync::LazyLock<Process> = std::sync::LazyLock::new(|| Process {
-    track: 0x1122_3344_5566_7788,
+    uuid: 0x1122_3344_5566_7788,
     pid: 4242,
     command_line: vec![b"./app".to_vec(), b"-x".to_vec()],
 });

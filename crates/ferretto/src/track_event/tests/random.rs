@@ -257,7 +257,7 @@ impl Script {
     }
 }
 
-const IDENTITY: ferretto_engine::Identity = ferretto_engine::Identity {
+const IDENTITY: crate::track_event::track::Identity = crate::track_event::track::Identity {
     process: 0x1122_3344_5566_7788,
     thread: 0x1122_3344_5566_671b,
 };

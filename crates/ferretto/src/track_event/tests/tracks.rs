@@ -29,7 +29,7 @@ const P: u64 = 0x1122_3344_5566_7788;
 #[test]
 fn trackevent_032_a_track_is_described_before_its_first_event() {
     let track = Track::named("queue", 3);
-    let uuid = track.number_for(&ferretto_engine::Identity {
+    let uuid = track.number_for(&crate::track_event::track::Identity {
         process: P,
         thread: 0,
     });

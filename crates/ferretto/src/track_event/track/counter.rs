@@ -3,7 +3,7 @@
 use ferretto_format::Fnv1a;
 
 use super::{Parent, Shape, Track};
-use crate::track_event::event::Name;
+use crate::track_event::name::Name;
 
 /// Set the numbers of counters and states apart from others.
 const COUNTER: u64 = 0xb1a4_a67d_7970_839e;

@@ -1,13 +1,11 @@
 //! How recordings are told what a track is.
 
-use ferretto_engine::{Identity, Process, Thread};
-use ferretto_proto::fields::{
-    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
-};
+use ferretto_format::{Process, Thread};
+use ferretto_proto::fields::{counter_descriptor, track_descriptor as field};
 use ferretto_wire::{Encoder, Sink};
 
-use super::{CounterTrack, Merge, Shape, Track};
-use crate::track_event::event::Name;
+use super::{CounterTrack, Identity, Merge, Shape, Track};
+use crate::track_event::name::Name;
 
 /// The type of a counter that shows processor time.
 const THREAD_TIME: u64 = 1;
@@ -43,9 +41,15 @@ pub(crate) fn describe<S: Sink + ?Sized>(
         out.string(field::DESCRIPTION, text);
     }
     match track.shape {
-        Shape::Process => describe_process(out, process),
-        Shape::CurrentThread => describe_thread(out, process, thread.tid, &thread.name),
-        Shape::Thread(tid) => describe_thread(out, process, tid as i32, &[]),
+        Shape::Process => process.describe(out),
+        Shape::CurrentThread => thread.describe(process, out),
+        Shape::Thread(tid) => {
+            let thread = Thread {
+                tid: tid as i32,
+                name: Vec::new(),
+            };
+            thread.describe(process, out);
+        }
         Shape::Custom => {}
     }
     match marker {
@@ -80,33 +84,6 @@ fn describe_merging<S: Sink + ?Sized>(out: &mut Encoder<'_, S>, merge: Merge<'_>
         Merge::ByNumber(key) => out.varint(field::SIBLING_MERGE_KEY_INT, key),
         _ => {}
     }
-}
-
-fn describe_process<S: Sink + ?Sized>(out: &mut Encoder<'_, S>, process: &Process) {
-    out.nested(field::PROCESS, |out| {
-        out.int(process_descriptor::PID, process.pid.into());
-        for part in &process.command_line {
-            out.bytes(process_descriptor::CMDLINE, part);
-        }
-        if let Some(name) = process.command_line.first() {
-            out.bytes(process_descriptor::PROCESS_NAME, name);
-        }
-    });
-}
-
-fn describe_thread<S: Sink + ?Sized>(
-    out: &mut Encoder<'_, S>,
-    process: &Process,
-    tid: i32,
-    name: &[u8],
-) {
-    out.nested(field::THREAD, |out| {
-        out.int(thread_descriptor::PID, process.pid.into());
-        out.int(thread_descriptor::TID, tid.into());
-        if !name.is_empty() {
-            out.bytes(thread_descriptor::THREAD_NAME, name);
-        }
-    });
 }
 
 fn describe_counter<S: Sink + ?Sized>(out: &mut Encoder<'_, S>, counter: &CounterTrack<'_>) {

@@ -2,16 +2,19 @@
 
 mod counter;
 mod describe;
-mod registered;
+mod identity;
+pub(super) mod registered;
+mod set;
 
 pub use counter::{AsCounter, AsState, CounterTrack, StateTrack, Unit};
 pub(super) use describe::{Marker, describe};
+pub(super) use identity::Identity;
 pub(super) use registered::description;
+pub(super) use set::TrackSet;
 
-use ferretto_engine::Identity;
 use ferretto_format::Fnv1a;
 
-use super::event::Name;
+use super::name::Name;
 
 /// Sets the numbers of named tracks apart from others.
 const NAMED: u64 = 0xcd57_1ec5_ead3_7024;

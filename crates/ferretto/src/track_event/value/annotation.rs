@@ -87,7 +87,7 @@ pub struct Number {
 }
 
 impl Number {
-    pub(super) const NONE: Self = Self { field: 0, value: 0 };
+    const NONE: Self = Self { field: 0, value: 0 };
 
     #[inline]
     pub(super) fn bool(value: bool) -> Self {

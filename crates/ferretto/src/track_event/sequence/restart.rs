@@ -1,28 +1,26 @@
 //! What comes before the first event, and before the first one after a loss.
 
 use ferretto_engine::{EventBuffer, EventEncoder, settings};
-use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use ferretto_format::Start;
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 
 use super::{Sequence, When, clock};
+use crate::track_event::time::Timestamp;
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
 impl Sequence {
-    /// Starts anew: what was written before is void, or was lost, and a reader skips what relies on it. Returns whether
+    /// Restarts: what was written before is void, or was lost, and a reader skips what relies on it. Returns whether
     /// there is room; while there is none, every event tries again.
     #[cold]
-    pub(super) fn reset(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
+    pub(super) fn restart(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
         self.interner.clear();
-        self.prefixes.clear();
+        self.accelerator.forget();
         self.described.clear();
         self.counters.clear();
         if let Some(thread_time) = &mut self.thread_time {
             thread_time.reset();
         }
-        self.state
-            .restart(self.writer.drop_count(), self.writer.written());
-        self.clocks.restart(when.now);
-        self.write_defaults(buffer, when);
+        self.write_first_packet(buffer, when);
         if !self.state.restarted(self.writer.is_dropping()) {
             return false;
         }
@@ -43,31 +41,28 @@ impl Sequence {
             Marker::Slices,
         );
         if self.thread_time.is_some() {
-            let counter = CounterTrack::thread_time(self.clocks.unit());
+            let counter = CounterTrack::thread_time(self.state.clocks().unit());
             self.introduce(buffer, when, &counter.track, Marker::Counter(&counter));
         }
         true
     }
 
-    fn write_defaults(&mut self, buffer: &mut EventBuffer, when: When) {
+    fn write_first_packet(&mut self, buffer: &mut EventBuffer, when: When) {
         buffer.clear();
-        let clocks = &mut self.clocks;
-        clock::write(
-            clocks,
-            buffer,
-            when.now,
-            when.given,
-            INCREMENTAL_STATE_CLEARED,
-        );
         let thread_time = self.thread_time.as_ref().map(|_| {
             CounterTrack::thread_time(1)
                 .track
                 .number_for(&self.identity)
         });
+        let counts = (self.writer.drop_count(), self.writer.written());
+        let Timestamp { clock, value } = when.given.unwrap_or(Timestamp::new(when.now));
+        let start = Start {
+            now: when.now,
+            clock,
+            time: value,
+        };
         let mut packet = EventEncoder::new(buffer);
-        packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
-            let clock = self.clocks.default_clock();
-            defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock.into());
+        self.state.restart(&mut packet, counts, start, |defaults| {
             defaults.nested(trace_packet_defaults::TRACK_EVENT_DEFAULTS, |defaults| {
                 defaults.varint(track_event_defaults::TRACK_UUID, self.identity.thread);
                 if let Some(uuid) = thread_time {
@@ -75,7 +70,6 @@ impl Sequence {
                 }
             });
         });
-        self.clocks.write_snapshot(&mut packet, when.now);
         self.writer.write_packet(buffer.written());
     }
 
@@ -94,16 +88,7 @@ impl Sequence {
             self.introduce(buffer, when, parent, Marker::Slices);
         }
         let registered = track::description(uuid);
-        buffer.clear();
-        let clocks = &mut self.clocks;
-        clock::write(
-            clocks,
-            buffer,
-            when.now,
-            when.given,
-            NEEDS_INCREMENTAL_STATE,
-        );
-        let mut packet = EventEncoder::new(buffer);
+        let mut packet = clock::begin(&mut self.state, buffer, when.now, when.given);
         match registered {
             Some(description) => packet.bytes(trace_packet::TRACK_DESCRIPTOR, &description),
             None => packet.nested(trace_packet::TRACK_DESCRIPTOR, |out| {
@@ -125,10 +110,9 @@ impl Sequence {
         if is_lost || !self.described.contains(uuid) {
             return;
         }
-        buffer.clear();
-        clock::write(&mut self.clocks, buffer, now, None, NEEDS_INCREMENTAL_STATE);
-        EventEncoder::new(buffer).bytes(trace_packet::TRACK_DESCRIPTOR, description);
+        let mut packet = clock::begin(&mut self.state, buffer, now, None);
+        packet.bytes(trace_packet::TRACK_DESCRIPTOR, description);
         self.writer.write_packet(buffer.written());
-        self.settle();
+        self.allow_acceleration();
     }
 }

@@ -5,19 +5,19 @@ const MAX: usize = 1 << 16;
 
 /// The numbers of tracks: open addressing; 0 is an empty place, and never in the set.
 #[derive(Debug, Default)]
-pub(super) struct Uuids {
+pub(in crate::track_event) struct TrackSet {
     places: Vec<u64>,
     used: usize,
 }
 
-impl Uuids {
-    pub(super) fn clear(&mut self) {
+impl TrackSet {
+    pub(in crate::track_event) fn clear(&mut self) {
         self.places.fill(0);
         self.used = 0;
     }
 
     #[inline]
-    pub(super) fn contains(&self, uuid: u64) -> bool {
+    pub(in crate::track_event) fn contains(&self, uuid: u64) -> bool {
         let Some(mask) = self.places.len().checked_sub(1) else {
             return false;
         };
@@ -32,7 +32,7 @@ impl Uuids {
     }
 
     /// Adds a number, if it is not in the set.
-    pub(super) fn insert(&mut self, uuid: u64) {
+    pub(in crate::track_event) fn insert(&mut self, uuid: u64) {
         if uuid == 0 || self.contains(uuid) {
             return;
         }
@@ -72,18 +72,18 @@ mod tests {
 
     #[test]
     fn a_set_of_tracks_stays_bounded() {
-        let mut uuids = Uuids::default();
-        assert!(!uuids.contains(5));
-        uuids.insert(0);
+        let mut set = TrackSet::default();
+        assert!(!set.contains(5));
+        set.insert(0);
         for uuid in 1..=1000 {
-            uuids.insert(uuid);
-            uuids.insert(uuid);
+            set.insert(uuid);
+            set.insert(uuid);
         }
-        assert_eq!(uuids.used, 1000);
-        assert!((1..=1000).all(|uuid| uuids.contains(uuid)) && !uuids.contains(1001));
-        (0..3 * MAX as u64).for_each(|uuid| uuids.insert(uuid << 20 | 1));
-        assert!(uuids.used <= MAX && uuids.places.len() <= 4 * MAX);
-        uuids.clear();
-        assert!(!uuids.contains(1));
+        assert_eq!(set.used, 1000);
+        assert!((1..=1000).all(|uuid| set.contains(uuid)) && !set.contains(1001));
+        (0..3 * MAX as u64).for_each(|uuid| set.insert(uuid << 20 | 1));
+        assert!(set.used <= MAX && set.places.len() <= 4 * MAX);
+        set.clear();
+        assert!(!set.contains(1));
     }
 }

@@ -10,7 +10,7 @@ use crate::clock::{INCREMENTAL, SCALED};
 /// Timestamps are differences to the packet before ([`INCREMENTAL`]), or absolute: on the base clock, or in units other
 /// than nanoseconds ([`SCALED`]).
 #[derive(Clone, Copy, Debug)]
-pub struct EventClocks {
+pub struct SequenceClocks {
     /// Nanoseconds per unit, at least 1.
     unit: u64,
     is_incremental: bool,
@@ -20,7 +20,7 @@ pub struct EventClocks {
     last: u64,
 }
 
-impl EventClocks {
+impl SequenceClocks {
     /// The clocks of a sequence whose timestamps count `unit` nanoseconds each, as differences if `is_incremental`; its
     /// times are read from the clock `base`.
     pub fn new(unit: u64, is_incremental: bool, base: u32) -> Self {

@@ -2,15 +2,16 @@
 
 use ferretto_proto::fields::track_event;
 
+use super::head::{EVENT, EVENT_LENGTH};
+use crate::track_event::category::Category;
 use crate::track_event::event::Kind;
-use crate::track_event::fast::{EVENT, EVENT_LENGTH};
 
 /// How many are kept. Two events that fall on the same place take turns, which costs some nanoseconds.
 const PLACES: usize = 64;
 
 /// What makes two events begin in the same way: kind, category and name, the latter two by where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(in crate::track_event) struct Key {
     /// Kind, and length of the name.
     shape: u64,
     category: usize,
@@ -19,10 +20,14 @@ pub(super) struct Key {
 
 impl Key {
     #[inline]
-    pub(super) fn new(kind: Kind, category: usize, name: &'static str) -> Self {
+    pub(in crate::track_event) fn new(
+        kind: Kind,
+        category: &'static Category,
+        name: &'static str,
+    ) -> Self {
         Self {
             shape: kind as u64 | (name.len() as u64) << 8,
-            category,
+            category: std::ptr::from_ref(category).addr(),
             name: name.as_ptr().addr(),
         }
     }
@@ -40,13 +45,13 @@ impl Key {
 /// What stands behind the timestamp of a packet: all up to the first fields of the event, and as the event's length how long
 /// these are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prefix {
+pub(in crate::track_event) struct Header {
     key: Key,
     length: usize,
     bits: [u64; 2],
 }
 
-const EMPTY: Prefix = Prefix {
+const EMPTY: Header = Header {
     key: Key {
         shape: 0,
         category: 0,
@@ -56,17 +61,17 @@ const EMPTY: Prefix = Prefix {
     bits: [0; 2],
 };
 
-impl Prefix {
+impl Header {
     /// All of it, the first byte lowest, and how many bytes it has.
     #[inline(always)]
-    pub(super) fn whole(&self) -> (u128, usize) {
+    pub(in crate::track_event) fn whole(&self) -> (u128, usize) {
         let [low, high] = self.bits.map(u128::from);
         (low | high << 64, self.length)
     }
 
     /// The first fields of the event alone.
     #[inline]
-    pub(super) fn fields(&self) -> (u128, usize) {
+    pub(in crate::track_event) fn fields(&self) -> (u128, usize) {
         let (bits, length) = self.whole();
         (bits >> (8 * EVENT_LENGTH), length - EVENT_LENGTH)
     }
@@ -82,7 +87,7 @@ const fn behind_time(fields: u128, length: usize) -> Option<(u128, usize)> {
 }
 
 /// The same for an event that has no other fields than its kind.
-pub(super) const fn bare(kind: Kind) -> (u128, usize) {
+pub(in crate::track_event) const fn bare(kind: Kind) -> (u128, usize) {
     let fields = (track_event::TYPE << 3) as u128 | (kind as u128) << 8;
     match behind_time(fields, 2) {
         Some(bits) => bits,
@@ -90,28 +95,28 @@ pub(super) const fn bare(kind: Kind) -> (u128, usize) {
     }
 }
 
-/// A small memory of them.
+/// The headers of the events written last.
 #[derive(Debug)]
-pub(super) struct Prefixes([Prefix; PLACES]);
+pub(in crate::track_event) struct HeaderCache([Header; PLACES]);
 
-impl Prefixes {
-    pub(super) const fn new() -> Self {
+impl HeaderCache {
+    pub(in crate::track_event) const fn new() -> Self {
         Self([EMPTY; PLACES])
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::track_event) fn clear(&mut self) {
         self.0.fill(EMPTY);
     }
 
     /// How events with this key begin, if it is known.
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<&Prefix> {
-        let prefix = &self.0[key.place()];
-        (prefix.key == key).then_some(prefix)
+    pub(in crate::track_event) fn get(&self, key: Key) -> Option<&Header> {
+        let header = &self.0[key.place()];
+        (header.key == key).then_some(header)
     }
 
     /// Remembers how events with this key begin; not if that is long.
-    pub(super) fn put(&mut self, key: Key, encoded: &[u8]) {
+    pub(in crate::track_event) fn put(&mut self, key: Key, encoded: &[u8]) {
         let mut bytes = [0; 16];
         let length = encoded.len();
         let Some(place) = bytes.get_mut(..length) else {
@@ -119,7 +124,7 @@ impl Prefixes {
         };
         place.copy_from_slice(encoded);
         if let Some((bits, length)) = behind_time(u128::from_le_bytes(bytes), length) {
-            self.0[key.place()] = Prefix {
+            self.0[key.place()] = Header {
                 key,
                 length,
                 bits: [bits as u64, (bits >> 64) as u64],

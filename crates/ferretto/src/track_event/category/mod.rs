@@ -1,10 +1,10 @@
 //! Categories: what can be switched on and off.
 
+pub(super) mod registry;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferretto_shm::fork::store_in_child;
-
-use super::registry;
 
 /// Set until the category has been evaluated for the first time, in this process.
 const UNKNOWN: u32 = 1 << 31;
@@ -34,10 +34,12 @@ pub struct Category {
     name: &'static str,
     description: &'static str,
     tags: &'static [&'static str],
+    /// The name is that of several categories, with commas between them.
+    is_group: bool,
     /// Bit `n`: recorded by the instance in slot `n`.
     mask: AtomicU32,
     /// Nonzero once it is in the registry's table.
-    pub(super) is_listed: AtomicU32,
+    is_listed: AtomicU32,
 }
 
 impl Category {
@@ -47,6 +49,7 @@ impl Category {
             name,
             description: "",
             tags: &[],
+            is_group: count_members(name) != 1,
             mask: AtomicU32::new(UNKNOWN),
             is_listed: AtomicU32::new(0),
         }
@@ -110,8 +113,9 @@ impl Category {
         self.name.split(',')
     }
 
+    #[inline]
     pub(super) fn is_group(&self) -> bool {
-        self.name.contains(',')
+        self.is_group
     }
 
     /// The slots that record the category.
@@ -157,17 +161,25 @@ pub struct CategoryChange {
 #[doc(hidden)]
 pub const fn is_valid_name(name: &str) -> bool {
     let bytes = name.as_bytes();
-    let mut members = 1;
     let mut index = 0;
     while index < bytes.len() {
-        match bytes[index] {
-            b'*' | b'"' | b' ' => return false,
-            b',' => members += 1,
-            _ => {}
+        if matches!(bytes[index], b'*' | b'"' | b' ') {
+            return false;
         }
         index += 1;
     }
-    !bytes.is_empty() && members <= MAX_MEMBERS
+    !bytes.is_empty() && count_members(name) <= MAX_MEMBERS
+}
+
+const fn count_members(name: &str) -> usize {
+    let bytes = name.as_bytes();
+    let mut members = 1;
+    let mut index = 0;
+    while index < bytes.len() {
+        members += (bytes[index] == b',') as usize;
+        index += 1;
+    }
+    members
 }
 
 #[cfg(test)]

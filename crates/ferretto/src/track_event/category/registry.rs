@@ -8,8 +8,9 @@ use ferretto_engine::{self as engine, lock};
 use ferretto_proto::fields::{track_event_category, track_event_descriptor};
 use ferretto_shm::fork::{AppendList, PerProcess};
 
-use super::category::{Category, CategoryChange};
-use super::filter::Filter;
+use super::{Category, CategoryChange};
+use crate::track_event::filter::Filter;
+use crate::track_event::recordings;
 
 /// Called when a recording starts or stops to record a category.
 type Notice = Arc<dyn Fn(CategoryChange) + Send + Sync>;
@@ -108,7 +109,7 @@ fn tell(notices: Vec<(Notice, CategoryChange)>) {
 
 /// Adds a category. Returns the slots that record it.
 #[cold]
-pub(super) fn introduce(category: &'static Category) -> u32 {
+pub(in crate::track_event) fn introduce(category: &'static Category) -> u32 {
     engine::revive();
     let mut registry = registry();
     if let Some(slots) = category.known_slots() {
@@ -131,13 +132,13 @@ pub(super) fn introduce(category: &'static Category) -> u32 {
     drop(registry);
     tell(notices);
     if is_new && !category.is_group() {
-        super::source::announce();
+        recordings::announce();
     }
     slots
 }
 
 /// Adds an observer of a category.
-pub(super) fn observe(
+pub(in crate::track_event) fn observe(
     category: &'static Category,
     notice: Box<dyn Fn(CategoryChange) + Send + Sync>,
 ) {
@@ -157,7 +158,7 @@ pub fn on_any_change(listener: fn()) {
 }
 
 /// Switches on what the instance in a slot wants.
-pub(super) fn enable(slot: usize, filter: Arc<Filter>) {
+pub(in crate::track_event) fn enable(slot: usize, filter: Arc<Filter>) {
     let mut registry = registry();
     registry.filters.push((slot, filter));
     let notices = registry.evaluate_all();
@@ -167,7 +168,7 @@ pub(super) fn enable(slot: usize, filter: Arc<Filter>) {
 }
 
 /// Switches off what only the instance in a slot wanted.
-pub(super) fn disable(slot: usize) {
+pub(in crate::track_event) fn disable(slot: usize) {
     let mut registry = registry();
     registry.filters.retain(|(other, _)| *other != slot);
     let notices = registry.evaluate_all();
@@ -177,7 +178,7 @@ pub(super) fn disable(slot: usize) {
 }
 
 /// The categories used so far, for the service to list: an encoded TrackEventDescriptor.
-pub(super) fn descriptor() -> Vec<u8> {
+pub(in crate::track_event) fn descriptor() -> Vec<u8> {
     let registry = registry();
     let mut listed = BTreeSet::new();
     ferretto_wire::encode(|descriptor| {

@@ -1,0 +1,166 @@
+//! Packets of events that are put together in registers and written straight into shared memory: those that need nothing
+//! explained and to which nothing but numbers is attached.
+
+use ferretto_client::TraceWriter;
+use ferretto_format::SequenceWriter;
+use ferretto_proto::fields::{debug_annotation, track_event};
+use ferretto_shm::short;
+use ferretto_wire::varint_bits;
+
+use super::head::{EVENT_LENGTH, short_timestamp};
+use super::header_cache::{HeaderCache, Key, bare};
+use crate::track_event::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
+use crate::track_event::field::Field;
+use crate::track_event::interner::Interner;
+use crate::track_event::name::Name;
+use crate::track_event::track::{Identity, Track, TrackSet};
+
+/// Up to sixteen bytes, the first one lowest, and how many they are.
+type Bits = (u128, usize);
+
+/// The parts of a sequence that a packet depends on.
+pub(in crate::track_event) struct Sources<'a> {
+    pub(in crate::track_event) interner: &'a Interner,
+    pub(in crate::track_event) identity: &'a Identity,
+    /// Tracks that have been described.
+    pub(in crate::track_event) described: &'a TrackSet,
+    pub(in crate::track_event) hide_arguments: bool,
+}
+
+/// Writes an event to which nothing is attached. If that cannot be done, nothing has happened.
+#[inline(always)]
+pub(super) fn write_short(
+    headers: &HeaderCache,
+    writer: &mut TraceWriter,
+    sequence: &mut SequenceWriter,
+    now: u64,
+    event: &ShortEvent,
+) -> Option<()> {
+    let behind_time = match *event {
+        ShortEvent::End => const { bare(Kind::End) },
+        ShortEvent::Named {
+            kind,
+            category,
+            name,
+        } => headers.get(Key::new(kind, category, name))?.whole(),
+    };
+    let time = short_timestamp(sequence.clocks().difference(now)?)?;
+    if !short::write(writer, time, behind_time) {
+        return None;
+    }
+    sequence.advance(now);
+    Some(())
+}
+
+/// Writes an event. If that cannot be done, nothing has happened.
+#[inline(always)]
+pub(super) fn write(
+    headers: &HeaderCache,
+    writer: &mut TraceWriter,
+    sequence: &mut SequenceWriter,
+    sources: &Sources<'_>,
+    now: u64,
+    event: &Event<'_>,
+) -> Option<()> {
+    let track = track(event)?;
+    let beginning = beginning(headers, event)?;
+    let (time, width) = short_timestamp(sequence.clocks().difference(now)?)?;
+    let track = match track {
+        Some(track) => Some(sources.known_uuid(track)?),
+        None => None,
+    };
+    let mut packet = short::begin(writer)?;
+    let mut push = |(bits, length): Bits| packet.push(bits, length).then_some(());
+    push((time.into(), width))?;
+    push(beginning)?;
+    if let Some(uuid) = track {
+        push(varint_field(track_event::TRACK_UUID, uuid))?;
+    }
+    match event.value {
+        Some(CounterValue::Integer(value)) => {
+            push(varint_field(track_event::COUNTER_VALUE, value as u64))?;
+        }
+        Some(CounterValue::Double(_)) => return None,
+        None => {}
+    }
+    for field in event.fields {
+        if let Field::Argument(name, value) = *field {
+            if sources.hide_arguments {
+                return None;
+            }
+            let name = sources.interner.known_argument(name)?;
+            push(argument(name, value.number().get()?)?)?;
+        }
+    }
+    let fields = width + EVENT_LENGTH;
+    packet.set(fields - 1, (packet.len() - fields) as u8);
+    packet.finish();
+    sequence.advance(now);
+    Some(())
+}
+
+/// All from behind the timestamp to kind, categories and name.
+#[inline]
+fn beginning(headers: &HeaderCache, event: &Event<'_>) -> Option<Bits> {
+    match (event.categories, event.name) {
+        (Categories::Static(category), Some(Name::Static(name))) => {
+            Some(headers.get(Key::new(event.kind, category, name))?.whole())
+        }
+        (Categories::None, None) => Some(bare(event.kind)),
+        _ => None,
+    }
+}
+
+impl Sources<'_> {
+    /// The uuid of a track that has been described.
+    #[inline(always)]
+    fn known_uuid(&self, track: &Track<'_>) -> Option<u64> {
+        let uuid = track.number_for(self.identity);
+        (uuid == 0 || self.described.contains(uuid)).then_some(uuid)
+    }
+}
+
+/// Returns the track that an event names, if any; `None` if something is attached that takes longer.
+#[inline(always)]
+fn track<'a>(event: &Event<'a>) -> Option<Option<&'a Track<'a>>> {
+    let mut track = match event.place {
+        Place::Thread => None,
+        Place::Track(track) => Some(track),
+        Place::Counter(counter) if counter.is_incremental => return None,
+        Place::Counter(counter) => Some(&counter.track),
+        Place::State(state) => Some(&state.track),
+    };
+    for field in event.fields {
+        match *field {
+            Field::Argument(_, value) if value.number().get().is_some() => {}
+            Field::Track(given) if matches!(event.place, Place::Thread | Place::Track(_)) => {
+                track = Some(given);
+            }
+            _ => return None,
+        }
+    }
+    Some(track)
+}
+
+/// An integer behind its tag.
+#[inline(always)]
+fn varint_field(field: u32, value: u64) -> Bits {
+    let (tag, width) = varint_bits(u64::from(field) << 3);
+    let (bits, length) = varint_bits(value);
+    (tag | bits << (8 * width), width + length)
+}
+
+/// An argument whose name has a number of one byte, and whose value is an integer.
+#[inline]
+fn argument(name: u64, (field, value): (u32, u64)) -> Option<Bits> {
+    const ANNOTATION: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;
+    const NAME: u8 = (debug_annotation::NAME_IID << 3) as u8;
+    if name >= 0x80 || field >= 16 {
+        return None;
+    }
+    let (bits, length) = varint_bits(value);
+    let body = u64::from(field) << 3;
+    let head = [ANNOTATION, 3 + length as u8, NAME, name as u8];
+    let head = u64::from(u32::from_le_bytes(head)) | body << 32;
+    Some((u128::from(head) | bits << 40, 5 + length))
+}
