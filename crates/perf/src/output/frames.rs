@@ -62,7 +62,8 @@ impl Frames {
         self.kernel.clear();
     }
 
-    /// Returns the iid of a callstack. What explains it is among the [new entries](Self::new_entries) if it is new.
+    /// Returns the iid of a callstack. What explains it is among the [new
+    /// entries](Self::new_entries) if it is new.
     pub(super) fn callstack(&mut self, stack: &Stack) -> u64 {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.clear();
