@@ -48,7 +48,8 @@ pub(crate) enum Command {
     InstallLinks(InstallLinksArgs),
 }
 
-/// Returns the command that was probably meant by a word out of place on the command line of `record`.
+/// Returns the command that was probably meant by a word out of place on the command line of
+/// `record`.
 pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
 

@@ -19,13 +19,13 @@ use ferretto_probes::{Probes, ProbesOptions};
 use crate::errors::without_numbers;
 use crate::private_folder::PrivateFolder;
 
-/// How long the data sources of this process may take to register.
+/// The longest time that the data sources of this process may take to register.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time that a pipe nobody reads may keep the service once the recording is over.
 const FILE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where the session connects to.
+/// The address that the session connects to.
 #[derive(Debug)]
 pub(crate) enum Backend {
     System(Address),
@@ -40,9 +40,9 @@ pub(crate) struct Own {
     probes: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
     _folder: PrivateFolder,
-    /// Where producers connect.
+    /// The address that producers connect to.
     pub(crate) producer: Address,
-    /// Where consumers connect.
+    /// The address that consumers connect to.
     pub(crate) consumer: Address,
 }
 
@@ -63,7 +63,7 @@ impl Backend {
         Ok(Self::Own(Box::new(own)))
     }
 
-    /// Where consumers connect.
+    /// The address that consumers connect to.
     pub(crate) fn consumer(&self) -> Address {
         match self {
             Self::System(address) => address.clone(),
@@ -71,7 +71,7 @@ impl Backend {
         }
     }
 
-    /// What a recorded command needs in its environment to find the service.
+    /// Returns the variables that a recorded command needs in its environment to find the service.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         match self {
             Self::System(_) => Vec::new(),
@@ -89,9 +89,9 @@ impl Backend {
 }
 
 impl Own {
-    /// On sockets that only this user can reach. Returns once the data sources can be recorded. `tell` gets a sentence
-    /// for each data source that could not be set up, from another thread, and `waiting` one if the recording cannot end
-    /// because of some.
+    /// On sockets that only this user can reach. Returns once the data sources can be recorded.
+    /// `tell` gets a sentence for each data source that could not be set up, from another thread,
+    /// and `waiting` one if the recording cannot end because of some.
     pub(crate) fn private(
         tell: impl Fn(&str, &str) + Send + Sync + 'static,
         waiting: impl Fn(&str) + Send + Sync + 'static,
@@ -109,8 +109,8 @@ impl Own {
         Self::start(host, folder, tell)
     }
 
-    /// On sockets that the environment names, and private ones otherwise; with `system` on those where the system's
-    /// service would listen.
+    /// On sockets that the environment names, and private ones otherwise; with `system` on those
+    /// where the system's service would listen.
     pub(crate) fn as_the_environment_says(
         system: bool,
         tell: impl Fn(&str, &str) + Send + Sync + 'static,
@@ -138,7 +138,7 @@ impl Own {
         Ok(own)
     }
 
-    /// What a command needs in its environment to find the service.
+    /// The variables that a command needs in its environment to find the service.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let address = self.producer.to_string().into();
         let user = rustix::process::geteuid().as_raw();
@@ -201,8 +201,8 @@ impl Own {
         Ok(())
     }
 
-    /// Starts the profiler, for what `scope` says. Returns once it can be recorded. `tell` gets sentences that the user
-    /// should know, from another thread.
+    /// Starts the profiler, for what `scope` says. Returns once it can be recorded. `tell` gets
+    /// sentences that the user should know, from another thread.
     pub(crate) fn start_profiler(
         &mut self,
         scope: Option<Scope>,
@@ -281,10 +281,10 @@ impl fmt::Display for NotProfiled {
 
 impl std::error::Error for NotProfiled {}
 
-/// Which data sources of the profiler have started.
+/// The data sources of the profiler that have started.
 #[derive(Debug, Default)]
 pub(crate) struct ProfilerStarts {
-    /// How many have started, and why others have not.
+    /// The number of those that have started, and why others have not.
     done: Mutex<(usize, Vec<String>)>,
     changed: Condvar,
 }

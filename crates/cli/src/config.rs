@@ -11,7 +11,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use ferretto_text::config::{self as config_text, Parsed, Unknown};
 
-/// Largest config that is read, in bytes. The service takes much less: a config travels in one frame of 128 KiB.
+/// Largest config that is read, in bytes. The service takes much less: a config travels in one
+/// frame of 128 KiB.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a config file whole; `-` is standard input.
@@ -58,7 +59,8 @@ pub(crate) fn decode(parsed: &Parsed) -> Result<TraceConfig> {
     Ok(TraceConfig::decode_from_slice(&parsed.bytes)?)
 }
 
-/// How long the config wants to be waited before the recording starts: a random time between two limits.
+/// Returns the time that the config wants to be waited before the recording starts: a random time
+/// between two limits.
 pub(crate) fn start_delay(config: &TraceConfig) -> Result<Duration> {
     let delay = &config.cmd_trace_start_delay;
     let (Some(min), Some(max)) = (delay.min_delay_ms, delay.max_delay_ms) else {

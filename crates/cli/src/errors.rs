@@ -1,4 +1,4 @@
-//! How failures are shown and what the process returns.
+//! Messages of failures, and exit codes.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | 126, 127 | `record -- COMMAND`: it cannot be run, it was not found |
 //! | 128 + n | `record -- COMMAND`: it was ended by signal n |
 //!
-//! `record -- COMMAND` otherwise returns what the command returned. The upstream-compatible programs have upstream's
-//! codes.
+//! `record -- COMMAND` otherwise returns what the command returned. The upstream-compatible
+//! programs have upstream's codes.
 
 use std::io;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
     shown_lines(&parts.join(": "))
 }
 
-/// What the system said, without the error number.
+/// Returns the words of the system, without the error number.
 pub(crate) fn reason(error: &io::Error) -> String {
     without_numbers(&error.to_string())
 }

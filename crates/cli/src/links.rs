@@ -10,15 +10,16 @@ use clap::Args;
 
 /// Make commands of the programs in this binary: perfetto, traced and the others
 ///
-/// Puts links to this binary into a folder: perfetto, traced, traced_probes, traced_perf, trigger_perfetto and tracebox.
-/// Links that are there already are made anew; other files of these names are left alone, which is an error.
+/// Puts links to this binary into a folder: perfetto, traced, traced_probes, traced_perf,
+/// trigger_perfetto and tracebox. Links that are there already are made anew; other files of these
+/// names are left alone, which is an error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ferretto install-links ~/.local/bin
   sudo ferretto install-links /usr/local/bin")]
 pub(crate) struct InstallLinksArgs {
-    /// Where the links go; made if it is not there
+    /// Folder for the links; made if it is not there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &InstallLinksArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether something other than a link stands there.
+/// Returns true if something other than a link stands there.
 fn is_taken(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
 }

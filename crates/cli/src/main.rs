@@ -1,9 +1,10 @@
-//! The `ferretto` command, which is also `traced`, `traced_probes`, `traced_perf`, `perfetto`, `trigger_perfetto` and
-//! `tracebox`.
+//! The `ferretto` command, which is also `traced`, `traced_probes`, `traced_perf`, `perfetto`,
+//! `trigger_perfetto` and `tracebox`.
 //!
-//! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for machines without
-//! the links, which `ferretto install-links` makes. Everything else is a subcommand: `record`, `open`, `summary`, `text`,
-//! `flamegraph`, `folded`, `pprof`, `symbolize`. Exit codes are listed in [`errors`].
+//! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
+//! machines without the links, which `ferretto install-links` makes. Everything else is a
+//! subcommand: `record`, `open`, `summary`, `text`, `flamegraph`, `folded`, `pprof`, `symbolize`.
+//! Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;

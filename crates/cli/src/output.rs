@@ -10,12 +10,13 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-/// Writes a file, whole, or standard output if the path is `-`. `inputs` are the files that `write` reads or has read,
-/// `-` among them being standard input.
+/// Writes a file, whole, or standard output if the path is `-`. `inputs` are the files that `write`
+/// reads or has read, `-` among them being standard input.
 ///
 /// # Errors
 ///
-/// If the output is one of the inputs, under whatever name, which is left as it is; or if it cannot be written.
+/// If the output is one of the inputs, under whatever name, which is left as it is; or if it cannot
+/// be written.
 pub(crate) fn write(
     path: &Path,
     inputs: &[&Path],
@@ -94,13 +95,13 @@ fn same(output: &Metadata, inputs: &[&Path]) -> Option<String> {
     })
 }
 
-/// What standard output is.
+/// Returns the identity of standard output.
 pub(crate) fn standard_output() -> Option<Metadata> {
     metadata(io::stdout())
 }
 
-/// Keeps a file from being written by another recording, for as long as it is open here or where it was passed to.
-/// `false` if another has it. Where files cannot be locked, nothing is.
+/// Keeps a file from being written by another recording, for as long as it is open here or where it
+/// was passed to. `false` if another has it. Where files cannot be locked, nothing is.
 pub(crate) fn lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }

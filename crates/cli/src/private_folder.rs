@@ -13,17 +13,17 @@ use tempfile::TempDir;
 
 /// The names of these folders begin so.
 const PREFIX: &str = "ferretto-run-";
-/// What can be in one; nothing else is ever removed.
+/// The names that can be in one; nothing else is ever removed.
 const SOCKETS: [&str; 3] = ["producer.sock", "consumer.sock", "gate"];
 /// Letters that `tempfile` adds to the prefix.
 const RANDOM: usize = 10;
-/// How often to begin again if another process takes the new folder for one that was left behind.
+/// The number of attempts if another process takes the new folder for one that was left behind.
 const ATTEMPTS: usize = 10;
 
 /// A folder that only this user can enter, removed when dropped.
 ///
-/// It is locked while its process lives. So what a killed process has left behind can be told from what is in use, and is
-/// removed by the next one.
+/// It is locked while its process lives. So what a killed process has left behind can be told from
+/// what is in use, and is removed by the next one.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
     folder: TempDir,
@@ -31,8 +31,8 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Makes one in the folder for temporary files, or, where the path of a socket would be too long, in `/run/user` or
-    /// `/tmp`.
+    /// Makes one in the folder for temporary files, or, where the path of a socket would be too
+    /// long, in `/run/user` or `/tmp`.
     ///
     /// # Errors
     ///
@@ -57,7 +57,8 @@ impl PrivateFolder {
             let Ok(lock) = open(folder.path()) else {
                 continue;
             };
-            // Waits for one who looks whether it is in use. Where folders cannot be locked none is ever removed.
+            // Waits for one who looks whether it is in use. Where folders cannot be locked none is
+            // ever removed.
             let _ = flock(&lock, FlockOperation::LockExclusive);
             if folder.path().is_dir() {
                 return Ok(Self {
@@ -103,7 +104,8 @@ fn open(folder: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(folder, flags, Mode::empty())?.into())
 }
 
-/// Removes folders of this user whose processes are gone. Nothing that cannot be one of them is touched.
+/// Removes folders of this user whose processes are gone. Nothing that cannot be one of them is
+/// touched.
 fn remove_stale(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;

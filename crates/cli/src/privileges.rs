@@ -7,8 +7,9 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// What the profiler needs: events of all CPUs, rings of any size, maps and memory of every process, the files that they
-/// have mapped, names of the kernel's functions, and to go ahead of the programs that it looks at.
+/// The capabilities that the profiler needs: events of all CPUs, rings of any size, maps and memory
+/// of every process, the files that they have mapped, names of the kernel's functions, and to go
+/// ahead of the programs that it looks at.
 pub(crate) const OF_PROFILER: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_PTRACE)
@@ -17,7 +18,8 @@ pub(crate) const OF_PROFILER: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::SYSLOG)
     .union(CapabilitySet::SYS_NICE);
 
-/// Keeps of this thread's capabilities only these, for it and the threads it starts from now on, and never gets others.
+/// Keeps of this thread's capabilities only these, for it and the threads it starts from now on,
+/// and never gets others.
 ///
 /// # Errors
 ///
@@ -43,7 +45,8 @@ pub(crate) fn keep_only(needed: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this process have as many descriptors as it may: there are several for each process that is looked at.
+/// Lets this process have as many descriptors as it may: there are several for each process that is
+/// looked at.
 pub(crate) fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // Fewer will do, too.

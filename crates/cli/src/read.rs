@@ -1,4 +1,5 @@
-//! Traces as commands read them: which file, within how much memory, and what is said about one that is damaged.
+//! Traces as commands read them: which file, within how much memory, and what is said about one
+//! that is damaged.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,10 +16,11 @@ use ferretto_text::terminal::shown;
 /// The trace when none is named: what `record` writes.
 pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
 
-/// How much memory reading may take.
+/// The memory that reading may take.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct MemoryArgs {
-    /// Memory that reading may take, for example 512M or 2G; what does not fit is left out, and said [default: 256M]
+    /// Memory that reading may take, for example 512M or 2G; what does not fit is left out, and
+    /// said [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
     max_memory: Option<Limits>,
 }
@@ -52,12 +54,12 @@ pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     Ok((name, Box::new(file)))
 }
 
-/// How much of a trace was read.
+/// The extent to which a trace was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All of it.
     Whole,
-    /// What could be read, which was said.
+    /// The part that could be read, which was said.
     Partly,
 }
 

@@ -1,8 +1,9 @@
-//! Snapshots that triggers ask for: each a clone of the running session, over a connection of its own, into a file of
-//! its own.
+//! Snapshots that triggers ask for: each a clone of the running session, over a connection of its
+//! own, into a file of its own.
 //!
-//! One thread makes them one after the other, so that the service never holds more than one copy of the buffers for
-//! this recording; what fires meanwhile waits. The session is given back only after the last one.
+//! One thread makes them one after the other, so that the service never holds more than one copy of
+//! the buffers for this recording; what fires meanwhile waits. The session is given back only after
+//! the last one.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -23,9 +24,9 @@ const MAX_WAITING: usize = 1024;
 /// A snapshot to be made.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// What to ask the service for.
+    /// The request to the service.
     pub(crate) request: CloneSessionRequest,
-    /// Where it goes.
+    /// The path of its file.
     pub(crate) out: PathBuf,
 }
 
@@ -51,7 +52,8 @@ struct Worker {
 }
 
 impl Snapshots {
-    /// Snapshots beside `out`, made by `make` in a thread of its own. With `no_clobber` files that are there stay.
+    /// Snapshots beside `out`, made by `make` in a thread of its own. With `no_clobber` files that
+    /// are there stay.
     pub(crate) fn new(
         out: PathBuf,
         no_clobber: bool,
@@ -98,7 +100,8 @@ impl Snapshots {
         }
     }
 
-    /// Waits for those that are under way. Returns whether they are complete: a second signal ends the wait.
+    /// Waits for those that are under way. Returns whether they are complete: a second signal ends
+    /// the wait.
     pub(crate) fn finish(&mut self, signals: &mut Signals, signalled: bool) -> bool {
         let Some(worker) = self.worker.take() else {
             return true;

@@ -11,8 +11,9 @@ use crate::read::{Extent, FileArgs, open};
 
 /// Say what a trace holds and what it lost
 ///
-/// Shows size, duration, the command that was recorded with its slices by name, events by data source, context switches by
-/// CPU, the processes with the most CPU time, counters, and losses with the setting that would have prevented them.
+/// Shows size, duration, the command that was recorded with its slices by name, events by data
+/// source, context switches by CPU, the processes with the most CPU time, counters, and losses with
+/// the setting that would have prevented them.
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
     #[command(flatten)]

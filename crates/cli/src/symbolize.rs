@@ -18,18 +18,21 @@ const MAX_LISTED: usize = 6;
 
 /// Put the names of functions into a trace
 ///
-/// The callstacks of a trace are addresses in files. This looks up the functions there, inlined ones too, source files
-/// and lines, in those files or in their debug files, which must have the build id that was recorded. The names go to the
-/// end of the trace, where all viewers find them. Addresses that have names already are left alone.
+/// The callstacks of a trace are addresses in files. This looks up the functions there, inlined
+/// ones too, source files and lines, in those files or in their debug files, which must have the
+/// build id that was recorded. The names go to the end of the trace, where all viewers find them.
+/// Addresses that have names already are left alone.
 ///
-/// Files are looked for in the folders of --symbols and of $PERFETTO_BINARY_PATH, at the recorded path, and below
+/// Files are looked for in the folders of --symbols and of $PERFETTO_BINARY_PATH, at the recorded
+/// path, and below
 /// /usr/lib/debug.
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
     /// The trace
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
-    /// Write the trace with the names into this file, and leave the other as it is; - is standard output
+    /// Write the trace with the names into this file, and leave the other as it is; - is standard
+    /// output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write only the names: appended to the trace they complete it
@@ -38,13 +41,16 @@ pub(crate) struct SymbolizeArgs {
     /// Folder of programs, libraries and debug files, or one such file
     #[arg(short, long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
-    /// Do not look at this machine's own files, only at those of --symbols and $PERFETTO_BINARY_PATH
+    /// Do not look at this machine's own files, only at those of --symbols and
+    /// $PERFETTO_BINARY_PATH
     #[arg(long)]
     no_system: bool,
-    /// Use the file at the recorded path if neither has a build id; right if it has not changed since the recording
+    /// Use the file at the recorded path if neither has a build id; right if it has not changed
+    /// since the recording
     #[arg(long)]
     trust_paths: bool,
-    /// Neither use names that were found before nor keep those found now; they are kept in $XDG_CACHE_HOME/ferretto
+    /// Neither use names that were found before nor keep those found now; they are kept in
+    /// $XDG_CACHE_HOME/ferretto
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
@@ -88,7 +94,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     Ok(extent)
 }
 
-/// What was found for the files of a trace.
+/// The names found for the files of a trace.
 pub(crate) struct Names {
     found: Vec<(Module, Outcome)>,
     /// To be appended to the trace.
@@ -108,7 +114,7 @@ impl Names {
         Self { found, packets }
     }
 
-    /// How many addresses have names now, and how many there are.
+    /// The number of addresses that have names now, and of all.
     pub(crate) fn count(&self) -> (usize, usize) {
         let named = self.found.iter().map(|(_, outcome)| outcome.names.len());
         let all = self.found.iter().map(|(module, _)| module.rel_pcs.len());
@@ -171,11 +177,11 @@ fn tell_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io:
     Ok(())
 }
 
-/// What is to be known of a trace to put names into it.
+/// The facts about a trace that are needed to put names into it.
 struct Read {
     /// The files that it has addresses without names in.
     modules: Vec<Module>,
-    /// Where the last whole packet ends, in the unpacked file.
+    /// The end of the last whole packet, in the unpacked file.
     end: u64,
     compression: Option<Compression>,
     damage: Damage,

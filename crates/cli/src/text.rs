@@ -13,16 +13,17 @@ use crate::read::{Extent, FileArgs, open};
 
 /// Print a whole trace as text
 ///
-/// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to this version are
-/// printed by number. With --resolve it is one line for each event.
+/// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to
+/// this version are printed by number. With --resolve it is one line for each event.
 #[derive(Debug, Args)]
 pub(crate) struct TextArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// Print one line for each event instead, in the order of time, with threads, names and times put in
+    /// Print one line for each event instead, in the order of time, with threads, names and times
+    /// put in
     ///
-    /// Kernel events, track events and callstack samples; times are seconds of boot time, as in the kernel's own
-    /// traces. The file is read twice, so it cannot be standard input.
+    /// Kernel events, track events and callstack samples; times are seconds of boot time, as in the
+    /// kernel's own traces. The file is read twice, so it cannot be standard input.
     #[arg(long)]
     resolve: bool,
 }

@@ -1,7 +1,8 @@
 //! `tracebox`: all programs in one, and `perfetto` with a service and data sources of its own.
 //!
-//! Upstream starts daemons for that and ends them with itself. Here they are threads, listening in a folder that only
-//! this user can enter, so that none is ever left behind and recordings beside each other share nothing.
+//! Upstream starts daemons for that and ends them with itself. Here they are threads, listening in
+//! a folder that only this user can enter, so that none is ever left behind and recordings beside
+//! each other share nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;

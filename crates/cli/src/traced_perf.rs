@@ -66,7 +66,8 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
 
     fn serve(self) -> Result<()> {
         privileges::allow_descriptors();
-        // The kernel decides now whether the list shows addresses. If it cannot be opened that is said when it is needed.
+        // The kernel decides now whether the list shows addresses. If it cannot be opened that is
+        // said when it is needed.
         let kallsyms = KernelSymbols::open().ok().map(Arc::new);
         // Before there are other threads, each of which has its own.
         if let Err(error) = privileges::keep_only(privileges::OF_PROFILER) {

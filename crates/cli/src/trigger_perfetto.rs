@@ -28,7 +28,7 @@ Environment:
 
 /// As whom sessions see the trigger coming.
 const PRODUCER_NAME: &str = "perfetto_cmd_producer";
-/// How long the service may take.
+/// The longest time that the service may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
@@ -45,8 +45,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The names; `None` if there is none or help is asked for. Unknown options are passed over, so that
-/// scripts written for later versions still trigger.
+/// The names; `None` if there is none or help is asked for. Unknown options are passed over, so
+/// that scripts written for later versions still trigger.
 fn parse(args: &[OsString]) -> Option<Vec<Vec<u8>>> {
     let is_option = |arg: &&OsString| arg.as_bytes().first() == Some(&b'-') && arg.len() > 1;
     let (options, names): (Vec<_>, Vec<_>) = args.iter().partition(is_option);

@@ -7,8 +7,8 @@ pub(crate) struct Row<'a> {
     pub(crate) meaning: &'a str,
 }
 
-/// Adds rows whose meanings begin at a column. A row that is too long for that begins its meaning behind it; one
-/// whose meaning begins with a line break, below it.
+/// Adds rows whose meanings begin at a column. A row that is too long for that begins its meaning
+/// behind it; one whose meaning begins with a line break, below it.
 pub(crate) fn add<'a>(text: &mut String, column: usize, rows: impl IntoIterator<Item = Row<'a>>) {
     for Row { typed, meaning } in rows {
         let typed = format!("  {typed}");
@@ -25,7 +25,8 @@ pub(crate) fn add<'a>(text: &mut String, column: usize, rows: impl IntoIterator<
     }
 }
 
-/// Returns what is typed for an option: its long name, and what stands for its value if it takes one.
+/// Returns what is typed for an option: its long name, and what stands for its value if it takes
+/// one.
 pub(crate) fn long(name: &str, value: &str) -> String {
     match value {
         "" => format!("--{name}"),

@@ -19,7 +19,7 @@ use crate::recording::{
 };
 use crate::transport::{AtAddress, Connect, Link, LinkReply};
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndOfSession {
     /// Why it failed; `None` if it ran to its end.
@@ -45,8 +45,9 @@ pub enum ConsumerEvent {
 
 /// A controller of one recording, towards the service.
 ///
-/// Calls wait for their answer, up to the limit they are given. What happens by itself meanwhile is kept for
-/// [`poll_event`](Self::poll_event). For calls that do not wait use a [`Recording`] itself.
+/// Calls wait for their answer, up to the limit they are given. What happens by itself meanwhile is
+/// kept for [`poll_event`](Self::poll_event). For calls that do not wait use a [`Recording`]
+/// itself.
 #[derive(Debug)]
 pub struct Consumer {
     link: Box<dyn Link<Port>>,
@@ -118,8 +119,9 @@ impl Consumer {
         })
     }
 
-    /// Creates a session and starts it, unless its config defers that. `file` is where the service writes the trace,
-    /// if the config says so. Returns when the request is sent; [`ConsumerEvent::SessionEnded`] tells the rest.
+    /// Creates a session and starts it, unless its config defers that. `file` is where the service
+    /// writes the trace, if the config says so. Returns when the request is sent;
+    /// [`ConsumerEvent::SessionEnded`] tells the rest.
     ///
     /// # Errors
     ///
@@ -153,8 +155,8 @@ impl Consumer {
         self.call(request, None, limit).map(drop)
     }
 
-    /// Has every producer hand over what it holds, and waits until they have. The service waits for producers up to
-    /// `limit` as well.
+    /// Has every producer hand over what it holds, and waits until they have. The service waits for
+    /// producers up to `limit` as well.
     ///
     /// # Errors
     ///
@@ -217,8 +219,8 @@ impl Consumer {
     }
 
     /// Subscribes to events of the session, in place of what was subscribed to before. They come as
-    /// [`ConsumerEvent::Observed`]. Best called before [`enable_tracing`](Self::enable_tracing): what happened before
-    /// is not told.
+    /// [`ConsumerEvent::Observed`]. Best called before [`enable_tracing`](Self::enable_tracing):
+    /// what happened before is not told.
     ///
     /// # Errors
     ///
@@ -228,11 +230,13 @@ impl Consumer {
     }
 
     /// Copies what another session holds; the copy is this consumer's session then, to be read with
-    /// [`read_buffers`](Self::read_buffers). A session that writes into a file can only be copied into `file`.
+    /// [`read_buffers`](Self::read_buffers). A session that writes into a file can only be copied
+    /// into `file`.
     ///
     /// # Errors
     ///
-    /// [`CallError::Refused`] with the reason of the service, for example if there is no such session.
+    /// [`CallError::Refused`] with the reason of the service, for example if there is no such
+    /// session.
     pub fn clone_session(
         &mut self,
         request: CloneSessionRequest,
@@ -246,8 +250,8 @@ impl Consumer {
         }
     }
 
-    /// Leaves the session to itself. It goes on without this consumer, which may start another, until somebody of the
-    /// same user attaches to it with the same key.
+    /// Leaves the session to itself. It goes on without this consumer, which may start another,
+    /// until somebody of the same user attaches to it with the same key.
     ///
     /// # Errors
     ///
@@ -260,8 +264,8 @@ impl Consumer {
         self.answer_to(call, limit).map(drop)
     }
 
-    /// Takes over the session that was detached with `key` and returns its config. Its end is told as that of a session
-    /// started here.
+    /// Takes over the session that was detached with `key` and returns its config. Its end is told
+    /// as that of a session started here.
     ///
     /// # Errors
     ///
@@ -275,15 +279,17 @@ impl Consumer {
         Ok(*config)
     }
 
-    /// Reads what the session has recorded and passes each packet, an encoded TracePacket, to `receive`. What was read
-    /// is gone from the buffers. While `receive` is busy the service waits, and keeps nothing in memory for it.
+    /// Reads what the session has recorded and passes each packet, an encoded TracePacket, to
+    /// `receive`. What was read is gone from the buffers. While `receive` is busy the service
+    /// waits, and keeps nothing in memory for it.
     ///
-    /// To write a trace file, each packet has to be preceded by its [`Preamble`](ferretto_format::Preamble).
+    /// To write a trace file, each packet has to be preceded by its
+    /// [`Preamble`](ferretto_format::Preamble).
     ///
     /// # Errors
     ///
-    /// If nothing comes for as long as `limit`, or `receive` fails. What remains of the trace is lost then: drop the
-    /// consumer.
+    /// If nothing comes for as long as `limit`, or `receive` fails. What remains of the trace is
+    /// lost then: drop the consumer.
     pub fn read_buffers<E>(
         &mut self,
         limit: Duration,
@@ -346,7 +352,8 @@ impl Consumer {
         }
     }
 
-    /// Reads and writes what is possible without waiting. Take the results with [`poll_event`](Self::poll_event).
+    /// Reads and writes what is possible without waiting. Take the results with
+    /// [`poll_event`](Self::poll_event).
     pub fn process(&mut self) {
         exchange(&mut self.recording, &mut *self.link, Instant::now());
         while let Some(event) = self.recording.poll_event() {
@@ -362,13 +369,14 @@ impl Consumer {
         self.events.pop_front()
     }
 
-    /// Returns true if [`process`](Self::process) is to be called when the descriptor is writable, too.
+    /// Returns true if [`process`](Self::process) is to be called when the descriptor is writable,
+    /// too.
     pub fn wants_write(&self) -> bool {
         self.link.wants_write()
     }
 
-    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
-    /// there are events to take.
+    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`,
+    /// and not at all while there are events to take.
     pub fn wait(&self, limit: Duration) {
         // What came together with the answer to a call has been read, but not been looked at.
         let has_events = !self.events.is_empty() || self.recording.has_events();

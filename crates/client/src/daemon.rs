@@ -1,5 +1,5 @@
-//! What programs that are nothing but data sources have in common: they connect, tell how that went, hand on what the
-//! service asks for and end when they are told to.
+//! The common part of programs that are nothing but data sources: they connect, tell how that
+//! went, hand on what the service asks for and end when they are told to.
 
 use std::fmt;
 use std::io;
@@ -29,10 +29,11 @@ pub enum Notice {
     Remark {
         /// Name of the data source.
         source: String,
-        /// What is missing, and what to do about it.
+        /// The part that is missing, and what to do about it.
         text: String,
     },
-    /// An instance of a data source could not be started, or not fully. The recording goes on without it.
+    /// An instance of a data source could not be started, or not fully. The recording goes on
+    /// without it.
     Failed {
         /// Name of the data source.
         source: String,
@@ -56,17 +57,18 @@ impl fmt::Display for Notice {
 /// Called with each [`Notice`], on a thread of the data sources.
 pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
 
-/// How data sources are connected, and who is told of it.
+/// The connection of data sources, and who is told of it.
 #[derive(Clone, Default)]
 pub struct DaemonOptions {
     /// Producer socket of the service; `None` for the one the environment names, or the default.
     pub address: Option<Address>,
-    /// Users whose services may have what is recorded, beside those that [`AtAddress`](crate::transport::AtAddress)
-    /// trusts anyway.
+    /// Users whose services may have what is recorded, beside those that
+    /// [`AtAddress`](crate::transport::AtAddress) trusts anyway.
     pub trusted_users: Vec<u32>,
     /// Told of what happens; `None` to ignore it.
     pub on_notice: Option<NoticeHandler>,
-    /// Called when the service has processed the registration of every data source, each time a connection is made.
+    /// Called when the service has processed the registration of every data source, each time a
+    /// connection is made.
     pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -104,8 +106,8 @@ impl Stopper {
 
 /// A producer of the data sources of a daemon.
 ///
-/// Its thread takes [turns](Self::turn) until there are no more, does what the events of each ask for and whatever else
-/// is due, and [waits](Self::wait).
+/// Its thread takes [turns](Self::turn) until there are no more, does what the events of each ask
+/// for and whatever else is due, and [waits](Self::wait).
 #[derive(Debug)]
 pub struct Daemon {
     producer: Producer,
@@ -115,8 +117,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Prepares the producer of these data sources; it connects with the first [`turn`](Self::turn), to the address of
-    /// `options`.
+    /// Prepares the producer of these data sources; it connects with the first
+    /// [`turn`](Self::turn), to the address of `options`.
     ///
     /// # Errors
     ///
@@ -160,7 +162,8 @@ impl Daemon {
         self.options.notify(notice);
     }
 
-    /// Speaks with the service, without waiting: what it asks for, in order. `None` when it is time to end.
+    /// Speaks with the service, without waiting: what it asks for, in order. `None` when it is time
+    /// to end.
     pub fn turn(&mut self) -> Option<Vec<Event>> {
         self.producer.process(Instant::now());
         // Not before: `process` takes it that whoever woke it is seen to afterwards.
@@ -188,7 +191,8 @@ impl Daemon {
         }
     }
 
-    /// Waits until there is a reason for another turn, one of `others` can be read or has failed, or `limit` has passed.
+    /// Waits until there is a reason for another turn, one of `others` can be read or has failed,
+    /// or `limit` has passed.
     pub fn wait(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
         self.producer.wait_also_for(others, limit);
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A descriptor that becomes readable when someone wants attention. For [links](super::transport::Link) that have no
-/// descriptor of their own, among others.
+/// A descriptor that becomes readable when someone wants attention. For
+/// [links](super::transport::Link) that have no descriptor of their own, among others.
 #[derive(Debug)]
 pub struct WakeFd {
     fd: OwnedFd,
@@ -36,7 +36,8 @@ impl WakeFd {
         }
     }
 
-    /// Makes it unreadable until the next wake. What others did before they woke it is seen afterwards.
+    /// Makes it unreadable until the next wake. What others did before they woke it is seen
+    /// afterwards.
     pub fn clear(&self) {
         // In this order: a wake in between is one of those that are cleared here.
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);

@@ -13,7 +13,7 @@ use ferretto_client::{
 /// Tells the child where the service is.
 const ADDRESS: &str = "FERRETTO_TEST_KILLED_PRODUCER";
 
-/// What the child is: records some packets, begins a long one, says so, and waits for its end.
+/// The child: records some packets, begins a long one, says so, and waits for its end.
 fn child(address: &str) {
     let mut producer = Producer::new(ProducerOptions {
         name: "victim".to_owned(),

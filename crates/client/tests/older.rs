@@ -16,7 +16,7 @@ use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::observable_events::Type;
 use ferretto_wire::{Fields, encode};
 
-/// What the first services offered consumers.
+/// The methods that the first services offered consumers.
 const CONSUMER_METHODS: [(u32, &str); 5] = [
     (1, "EnableTracing"),
     (2, "DisableTracing"),

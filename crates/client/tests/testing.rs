@@ -1,4 +1,5 @@
-//! A data source as upstream's end-to-end tests have it: what it writes is said by `for_testing` in its config.
+//! A data source as upstream's end-to-end tests have it: what it writes is said by `for_testing` in
+//! its config.
 
 mod common;
 

@@ -83,7 +83,8 @@ fn a_socket_opened_by_another_is_used_once() {
     );
 }
 
-/// What an embedder has between its processes: here, all messages are bytes for a moment, and no descriptors pass.
+/// The channel that an embedder has between its processes: here, all messages are bytes for a
+/// moment, and no descriptors pass.
 #[derive(Debug)]
 struct Tunnel<P: Port>(Box<dyn Link<P>>);
 

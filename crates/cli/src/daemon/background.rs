@@ -1,7 +1,8 @@
 //! Going on in the background.
 //!
-//! A process cannot fork safely once it may have threads, so the background process is this binary started anew. It
-//! leaves the terminal by itself ([`detach`]) and then lets the waiting parent know.
+//! A process cannot fork safely once it may have threads, so the background process is this binary
+//! started anew. It leaves the terminal by itself ([`detach`]) and then lets the waiting parent
+//! know.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -48,7 +49,8 @@ pub(crate) fn start(program: &str, args: &[OsString]) -> Result<ExitCode> {
 
 const DETACHED: &[u8] = b"detached";
 
-/// What a background process does first: tells the waiting parent, on standard output, and leaves the terminal.
+/// Begins a background process: tells the waiting parent, on standard output, and leaves
+/// the terminal.
 pub(crate) fn tell_and_detach() -> Result<()> {
     io::stdout().write_all(DETACHED)?;
     io::stdout().flush()?;
@@ -71,7 +73,7 @@ pub(crate) fn detach() -> Result<()> {
     Ok(())
 }
 
-/// Whether these arguments are those of a background process: the program, and its own arguments.
+/// Returns the program and its own arguments if these are the arguments of a background process.
 pub(crate) fn parse(args: &[OsString]) -> Option<(&OsStr, &[OsString])> {
     match args {
         [argument, program, rest @ ..] if argument == ARGUMENT => Some((program, rest)),

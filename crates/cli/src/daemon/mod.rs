@@ -38,7 +38,7 @@ pub(crate) trait Daemon: Default + 'static {
 /// An option of a daemon.
 pub(crate) struct DaemonOption<D> {
     pub(crate) name: &'static str,
-    /// What stands for its value in the usage text; empty if it takes none.
+    /// The placeholder of its value in the usage text; empty if it takes none.
     pub(crate) value: &'static str,
     pub(crate) meaning: &'static str,
     pub(crate) take: fn(&mut D, &mut Parser) -> Result<Taken, Complaint>,
@@ -53,7 +53,7 @@ pub(crate) enum Taken {
     Instead(fn()),
 }
 
-/// What is wrong with an option.
+/// A complaint about an option.
 #[derive(Debug)]
 pub(crate) enum Complaint {
     /// Shown with the usage.

@@ -50,7 +50,8 @@ impl<D: Offers> DaemonOption<D> {
     };
 }
 
-/// Returns the environment variables of a daemon that offers data sources, one of which is for `notify_fd`.
+/// Returns the environment variables of a daemon that offers data sources, one of which is for
+/// `notify_fd`.
 pub(crate) const fn environment(notify_fd: &'static str) -> [Row<'static>; 2] {
     [
         Row {
@@ -64,9 +65,9 @@ pub(crate) const fn environment(notify_fd: &'static str) -> [Row<'static>; 2] {
     ]
 }
 
-/// Runs the data sources that `set_up` makes until SIGTERM or SIGINT. It gives something to end them with, and what is to
-/// run on a thread named `thread`. `variable` names the descriptor to which `1` is written when every data source is
-/// registered.
+/// Runs the data sources that `set_up` makes until SIGTERM or SIGINT. It gives something to end
+/// them with, and what is to run on a thread named `thread`. `variable` names the descriptor to
+/// which `1` is written when every data source is registered.
 pub(crate) fn serve<R: FnOnce() + Send + 'static>(
     name: &'static str,
     variable: &'static str,
@@ -101,7 +102,8 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
         .map_err(|_| anyhow::anyhow!("crashed; please report this"))
 }
 
-/// Says what happens, but not again and again that there is no service for the same reason: it is tried for ever.
+/// Says what happens, but not again and again that there is no service for the same reason: it is
+/// tried for ever.
 fn say(name: &str, notice: &Notice, last_reason: &Mutex<Option<String>>) {
     let mut last = last_reason.lock().unwrap_or_else(PoisonError::into_inner);
     match notice {

@@ -10,10 +10,10 @@ use super::peer;
 
 /// Most bytes of a request.
 const MAX_HEAD: usize = 16 << 10;
-/// How long a browser may stay silent.
+/// The longest silence of a browser.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is handed out, and to whom.
+/// The trace that is handed out, and to whom.
 #[derive(Debug)]
 pub(super) struct Site {
     /// Locked by who gets it; `None` once somebody has it all.
@@ -27,7 +27,7 @@ pub(super) struct Site {
     pub(super) user: Option<u32>,
 }
 
-/// What came of a connection.
+/// The outcome of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Served {
     /// The whole trace.
@@ -117,7 +117,8 @@ impl Site {
     }
 
     fn send_trace(&self, stream: &TcpStream) -> io::Result<Served> {
-        // Whoever asks while another gets it waits and sees what came of it: a transfer that broke off can be repeated.
+        // Whoever asks while another gets it waits and sees what came of it: a transfer that broke
+        // off can be repeated.
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut file) = guard.as_ref() else {
             self.send_head(stream, "404 Not Found", "", 0)?;

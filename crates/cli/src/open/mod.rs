@@ -1,7 +1,7 @@
 //! `ferretto open`: shows a trace in the Perfetto UI.
 //!
-//! The UI runs in a browser and fetches the trace from this process, over plain HTTP on the loopback address. Its
-//! security policy allows that from one port only.
+//! The UI runs in a browser and fetches the trace from this process, over plain HTTP on the
+//! loopback address. Its security policy allows that from one port only.
 
 mod http;
 mod peer;
@@ -28,8 +28,8 @@ const MAX_CONNECTIONS: usize = 16;
 
 /// Show a trace in the Perfetto UI
 ///
-/// Prints the address to open and hands the trace to the browser, once, over the loopback address; then it ends. The
-/// trace does not leave the machine. With a desktop, the browser is started.
+/// Prints the address to open and hands the trace to the browser, once, over the loopback address;
+/// then it ends. The trace does not leave the machine. With a desktop, the browser is started.
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
     /// The trace
@@ -38,10 +38,10 @@ pub(crate) struct OpenArgs {
     /// Only print the address
     #[arg(short, long)]
     pub(crate) no_browser: bool,
-    /// Where the UI is
+    /// Address of the UI
     #[arg(long, value_name = "URL", default_value = "https://ui.perfetto.dev")]
     pub(crate) origin: String,
-    /// Where to listen; the UI's security policy allows no other, 0 is any that is free
+    /// Port to listen on; the UI's security policy allows no other, 0 is any that is free
     #[arg(long, default_value_t = 9001)]
     pub(crate) port: u16,
 }
@@ -69,14 +69,15 @@ pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
         path,
         origin: origin(&args.origin).to_owned(),
         port,
-        // Everybody sees with which address the browser was started, but its user alone may go there.
+        // Everybody sees with which address the browser was started, but its user alone may go
+        // there.
         user: has_browser.then(|| rustix::process::geteuid().as_raw()),
     };
     serve(&listener, site)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What nobody can guess: every user of the machine can connect to the port.
+/// Returns a name that nobody can guess: every user of the machine can connect to the port.
 fn secret() -> Result<String> {
     let mut bytes = [0; 16];
     let mut filled = 0;
@@ -154,7 +155,8 @@ fn start(
     spawned.map(drop)
 }
 
-/// What the browser is to show. The UI takes the URL of the trace out of a query string, so a name is encoded twice.
+/// Returns the address that the browser is to show. The UI takes the URL of the trace out of a
+/// query string, so a name is encoded twice.
 fn address(ui: &str, port: u16, path: &str) -> String {
     let ui = ui.trim_end_matches('/');
     let path = path.replace('%', "%25");

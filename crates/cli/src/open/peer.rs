@@ -1,4 +1,4 @@
-//! Who is at the other end of a loopback connection.
+//! The user at the other end of a loopback connection.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};

@@ -20,7 +20,7 @@ pub(super) enum Config {
     Test,
 }
 
-/// How the config file is encoded.
+/// The encoding of the config file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Encoding {
     #[default]
@@ -29,7 +29,7 @@ pub(super) enum Encoding {
     LossyText,
 }
 
-/// Where the process goes once it is set up.
+/// The place of the process once it is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Background {
     #[default]
@@ -64,7 +64,7 @@ pub(super) struct Ids {
     pub(super) subscription: Option<i64>,
 }
 
-/// How the process itself behaves.
+/// The behaviour of the process itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Manner {
     pub(super) background: Background,
@@ -87,7 +87,7 @@ pub(super) struct Options {
     pub(super) detach: Option<Vec<u8>>,
 }
 
-/// Which session to copy.
+/// The session to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     Id(u64),
@@ -106,7 +106,7 @@ pub(super) struct CloneOptions {
     pub(super) manner: Manner,
 }
 
-/// What is asked for.
+/// The action that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     Record(Box<Options>),
@@ -348,7 +348,8 @@ impl Parsed {
     /// The session to clone, if one is to be.
     fn clone_source(&mut self) -> Option<Source> {
         match (self.clone_id, self.clone_name.take()) {
-            // With a config upstream records it, and looks at --save-for-bugreport only if there is no -o.
+            // With a config upstream records it, and looks at --save-for-bugreport only if there is
+            // no -o.
             _ if self.save && (self.options.config.is_none() || self.options.out.is_none()) => {
                 Some(Source::Id(BUGREPORT))
             }

@@ -1,8 +1,8 @@
 //! `perfetto -d` and `-D`.
 //!
-//! The parent has parsed everything and opened the output; the background process gets the job over its standard
-//! input, which is a socket, and the output as its standard output. On the socket it answers with single bytes: that
-//! it has left the terminal, then how the recording stands.
+//! The parent has parsed everything and opened the output; the background process gets the job over
+//! its standard input, which is a socket, and the output as its standard output. On the socket it
+//! answers with single bytes: that it has left the terminal, then how the recording stands.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -22,16 +22,16 @@ use super::service::Provider;
 use crate::daemon::background;
 use crate::errors::message;
 
-/// How long `-D` waits for the data sources.
+/// The time that `-D` waits for the data sources.
 const WAIT: Duration = Duration::from_secs(30);
-/// How long the background process may take to leave the terminal.
+/// The longest time that the background process may take to leave the terminal.
 const DETACH: Duration = Duration::from_secs(10);
-/// What `-D` returns if not all data sources have started in time.
+/// The exit code of `-D` if not all data sources have started in time.
 const TIMED_OUT: u8 = 2;
 
 const DETACHED: u8 = b'd';
 
-/// What the background process says next.
+/// Returns the next message of the background process.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Said(u8),
@@ -39,8 +39,8 @@ enum Answer {
     Gone,
 }
 
-/// Starts the job in the background and prints its process id. With `wait` it returns when all data sources have
-/// started.
+/// Starts the job in the background and prints its process id. With `wait` it returns when all data
+/// sources have started.
 pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<ExitCode> {
     let (mut ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let (word, bytes) = job.encode();

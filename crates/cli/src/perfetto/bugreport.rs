@@ -1,5 +1,5 @@
-//! `perfetto --save-for-bugreport` and `--save-all-for-bugreport`: copies of what sessions with a `bugreport_score`
-//! hold, in the folder for temporary files.
+//! `perfetto --save-for-bugreport` and `--save-all-for-bugreport`: copies of what sessions with a
+//! `bugreport_score` hold, in the folder for temporary files.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use super::service::Provider;
 use crate::errors::message;
 use crate::session::Task;
 
-/// What a copy is called unless the session says otherwise.
+/// The name of a copy unless the session says otherwise.
 const DEFAULT_NAME: &str = "systrace.pftrace";
-/// How long the service may take to list its sessions.
+/// The longest time that the service may take to list its sessions.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the one copy goes.
+/// Returns the path of the one copy.
 pub(super) fn path() -> PathBuf {
     std::env::temp_dir().join(DEFAULT_NAME)
 }
@@ -117,7 +117,7 @@ pub(super) fn request(session: u64) -> CloneSessionRequest {
     }
 }
 
-/// What is to be copied, the highest score first, each into a file of its own.
+/// Returns the copies to be made, the highest score first, each into a file of its own.
 fn copies(sessions: &[TracingSession]) -> Vec<Copy> {
     let score = |session: &TracingSession| session.bugreport_score.unwrap_or(0);
     let mut eligible: Vec<_> = sessions
@@ -139,7 +139,8 @@ fn copies(sessions: &[TracingSession]) -> Vec<Copy> {
     copies
 }
 
-/// The name the session wants. The service lets none pass that leaves the folder, but need not be ours.
+/// The name the session wants. The service lets none pass that leaves the folder, but need not be
+/// ours.
 fn file_name(session: &TracingSession) -> String {
     let wanted = session.bugreport_filename.as_deref().unwrap_or_default();
     let wanted = String::from_utf8_lossy(wanted).into_owned();

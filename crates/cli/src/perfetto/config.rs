@@ -14,7 +14,7 @@ use super::light;
 use crate::config::decode;
 use ferretto_text::config::{self as config_text, Unknown};
 
-/// What messages say for a config that cannot be used.
+/// The message for a config that cannot be used.
 const INVALID: &str = "The trace config is invalid, bailing out.";
 
 /// The config, checked and completed as upstream does.

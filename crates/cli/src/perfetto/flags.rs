@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::usage::{self, Row};
 
-/// What one option is.
+/// The meaning of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flag {
     Config,
@@ -69,7 +69,7 @@ struct Entry {
     long: &'static str,
     short: Option<char>,
     flag: Flag,
-    /// What stands for its value, if it takes one, and with what it may go.
+    /// The placeholder of its value, if it takes one, and the options that go with it.
     value: &'static str,
     /// Empty for those that are only taken for the sake of scripts.
     meaning: &'static str,
@@ -95,7 +95,7 @@ const fn entry(
 struct Section {
     heading: &'static str,
     entries: &'static [Entry],
-    /// What is given without the name of an option.
+    /// The arguments without the name of an option.
     operands: &'static [Row<'static>],
 }
 

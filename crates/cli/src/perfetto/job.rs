@@ -1,4 +1,4 @@
-//! What is left to do once the command line is understood and the output is open.
+//! The job that is left once the command line is understood and the output is open.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ferretto_proto::{CloneSessionRequest, Message as _, TraceConfig};
 use super::service::Provider;
 use crate::session::{Task, Then};
 
-/// What a job is about.
+/// The work of a job.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     Session(Task),
@@ -26,7 +26,7 @@ pub(super) struct Job {
     pub(super) work: Work,
     pub(super) provider: Provider,
     pub(super) config: TraceConfig,
-    /// What messages call the output.
+    /// The name of the output in messages.
     pub(super) name: String,
     /// The output, unless the service makes it.
     pub(super) file: Option<File>,
@@ -109,7 +109,7 @@ impl Job {
     }
 }
 
-/// What messages call the session that is cloned.
+/// Returns the name of the session that is cloned, for messages.
 pub(super) fn session_name(request: &CloneSessionRequest) -> String {
     match &request.selector {
         Some(Selector::SessionId(id)) => id.to_string(),

@@ -18,7 +18,8 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Those that a command line names, by the number of a descriptor that this process was started with.
+    /// Those that a command line names, by the number of a descriptor that this process was started
+    /// with.
     pub(super) fn inherited(number: Option<i32>) -> Result<Self> {
         let mut listeners = Self::default();
         if let Some(number) = number {

@@ -13,14 +13,14 @@ pub(super) const FAILURE: u8 = 1;
 const STRICT_VARIABLE: &str = "FERRETTO_STRICT_EXIT";
 /// `--attach` and `--is_detached`: there is none.
 const NO_SESSION: u8 = 2;
-/// What a shell returns for a program that Ctrl-C ended.
+/// The exit code of a program that Ctrl-C ended, as shells have it.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// How our service begins the error of a trace file that it cannot write.
+/// The beginning of our service's error for a trace file that it cannot write.
 const WRITE_FAILED: &str = "Failed to write the trace file";
 
-/// Clones a session into the job's file. `cloned` is called when the service has made the copy, before it is read.
-/// Returns the exit code.
+/// Clones a session into the job's file. `cloned` is called when the service has made the copy,
+/// before it is read. Returns the exit code.
 pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Result<u8> {
     let (Work::Session(Task::Clone(request)), Some(file)) = (&job.work, &job.file) else {
         return Ok(FAILURE);
@@ -29,7 +29,8 @@ pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Resul
     Ok(finish(job, end))
 }
 
-/// Returns true if failures that upstream returns 0 for, and scripts may rely on, are to be seen in the exit code.
+/// Returns true if failures that upstream returns 0 for, and scripts may rely on, are to be seen in
+/// the exit code.
 pub(super) fn is_strict() -> bool {
     std::env::var_os(STRICT_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0")
 }
@@ -110,7 +111,7 @@ pub(super) fn finish(job: &Job, end: End) -> u8 {
     }
 }
 
-/// What the service says, as upstream shows it.
+/// Returns the words of the service, as upstream shows them.
 fn failure(job: &Job, reason: &str) -> String {
     match &job.work {
         Work::Session(Task::Clone(request)) => {

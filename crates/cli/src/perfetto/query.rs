@@ -14,7 +14,7 @@ use ferretto_proto::{
 
 use ferretto_text::terminal::shown_bytes;
 
-/// How long the service may take to answer.
+/// The longest time that the service may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Length of the last column without `--long`.
 const MAX_DETAILS: usize = 40;

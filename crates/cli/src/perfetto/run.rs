@@ -24,7 +24,7 @@ use crate::trigger_perfetto;
 
 /// Data sources are waited for as long as `-D` waits.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// What happens with a recording besides waiting for it.
+/// The part of a recording besides waiting for it.
 struct PerfettoControl<'a> {
     ttl: Option<Duration>,
     listeners: &'a mut Listeners,

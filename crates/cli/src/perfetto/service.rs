@@ -1,4 +1,4 @@
-//! Which tracing service a command talks to.
+//! The tracing service that a command talks to.
 
 use anyhow::{Context as _, Result};
 use ferretto_ipc::address::Address;
@@ -6,7 +6,7 @@ use ferretto_ipc::names;
 
 use crate::backend::Own;
 
-/// Whose service is used.
+/// The provider of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
     /// One that runs already: `perfetto`.

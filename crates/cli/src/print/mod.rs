@@ -115,7 +115,8 @@ fn track_event_kinds(summary: &Summary) -> String {
     shown.join(", ")
 }
 
-/// The `top` most frequent kinds of events, for example `sched_switch 12,345, sched_waking 11,000, 3 more kinds`.
+/// The `top` most frequent kinds of events, for example `sched_switch 12,345, sched_waking 11,000,
+/// 3 more kinds`.
 fn kinds(source: &SourceSummary, top: usize) -> String {
     let frequent = source.kinds.iter().take(top);
     let mut parts: Vec<String> = frequent

@@ -1,4 +1,4 @@
-//! What these commands are asked for.
+//! The arguments of these commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use ferretto_trace::profile::{By, Selection};
 use crate::duration::parse_duration;
 use crate::read::{DEFAULT_TRACE, MemoryArgs};
 
-/// Which samples.
+/// The samples that are selected.
 #[derive(Debug, Args)]
 pub(super) struct SelectionArgs {
     /// Only of these processes
@@ -46,7 +46,7 @@ impl SelectionArgs {
     }
 }
 
-/// What stands at the bottom of a flamegraph.
+/// The bottom row of a flamegraph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByArg {
     /// The name of the program, all its processes together
@@ -72,8 +72,8 @@ impl From<ByArg> for By {
 
 /// Draw the callstacks of a trace as a flamegraph
 ///
-/// Writes an SVG image that a browser shows: the width of a function is its share of the samples, what it called stands
-/// above it. A click enlarges, Ctrl-F searches.
+/// Writes an SVG image that a browser shows: the width of a function is its share of the samples,
+/// what it called stands above it. A click enlarges, Ctrl-F searches.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -88,13 +88,13 @@ pub(crate) struct FlamegraphArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
-    /// Where the image goes; - is standard output [default: beside the trace, ending in .svg]
+    /// File for the image; - is standard output [default: beside the trace, ending in .svg]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-    /// What stands above the image
+    /// Title above the image
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,
-    /// What stands at the bottom
+    /// Bottom row of the image
     #[arg(long, value_enum, default_value_t = ByArg::Program)]
     pub(super) by: ByArg,
     /// Compare with this trace: colours show what has grown or shrunk since
@@ -110,8 +110,8 @@ pub(crate) struct FlamegraphArgs {
 
 /// Print the callstacks of a trace as folded lines
 ///
-/// Each line is one callstack, the outermost function first, and how often it was seen (or, of waiting, the
-/// nanoseconds): program;main;work 42. Many tools read this.
+/// Each line is one callstack, the outermost function first, and how often it was seen (or, of
+/// waiting, the nanoseconds): program;main;work 42. Many tools read this.
 #[derive(Debug, Args)]
 pub(crate) struct FoldedArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
@@ -119,20 +119,22 @@ pub(crate) struct FoldedArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
-    /// Where the lines go; - is standard output
+    /// File for the lines; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(super) output: PathBuf,
-    /// What stands first
+    /// Beginning of each line
     #[arg(long, value_enum, default_value_t = ByArg::Program)]
     pub(super) by: ByArg,
-    /// Mark kernel functions with _[k], inlined ones with _[i], those compiled at run time with _[j]
+    /// Mark kernel functions with _[k], inlined ones with _[i], those compiled at run time with
+    /// _[j]
     #[arg(long)]
     pub(super) annotate: bool,
 }
 
 /// Write the callstacks of a trace as a pprof profile
 ///
-/// The file is what go tool pprof and other viewers of that format read: profile.proto, compressed by gzip.
+/// The file is what go tool pprof and other viewers of that format read: profile.proto, compressed
+/// by gzip.
 #[derive(Debug, Args)]
 pub(crate) struct PprofArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
@@ -140,7 +142,7 @@ pub(crate) struct PprofArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
-    /// Where the profile goes; - is standard output [default: beside the trace, ending in .pb.gz]
+    /// File for the profile; - is standard output [default: beside the trace, ending in .pb.gz]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
     /// Write one profile for each process, into this folder

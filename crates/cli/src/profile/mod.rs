@@ -23,7 +23,7 @@ use crate::read::{self, Extent};
 struct Samples {
     profile: Profile,
     counts: StackCounts,
-    /// How much of the trace was read.
+    /// The extent to which the trace was read.
     extent: Extent,
 }
 
@@ -86,7 +86,7 @@ impl Samples {
     }
 }
 
-/// Where output goes: what was asked for, or beside the trace, with another ending.
+/// Returns the path of the output: the one asked for, or beside the trace, with another ending.
 fn output(wanted: Option<&Path>, trace: &Path, ending: &str) -> PathBuf {
     match wanted {
         Some(path) => path.to_path_buf(),

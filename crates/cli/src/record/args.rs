@@ -9,19 +9,20 @@ use clap::Args;
 use crate::duration::parse_duration;
 use crate::read::DEFAULT_TRACE;
 
-/// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying stacks, and programs do not get
-/// on any more.
+/// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying
+/// stacks, and programs do not get on any more.
 const MAX_HZ: i64 = 10_000;
 
-/// Samples a second on each CPU when nobody says otherwise. Not 100: what a program or the kernel does every ten
-/// milliseconds would then always be hit, or always be missed.
+/// Samples a second on each CPU when nobody says otherwise. Not 100: what a program or the kernel
+/// does every ten milliseconds would then always be hit, or always be missed.
 const DEFAULT_HZ: &str = "99";
 
 /// Record this machine, or a command, into a trace file.
 ///
-/// Without a config it records scheduling, processes and their memory, system counters, and the track events of
-/// programs that use a Perfetto SDK. It needs no daemon: service and data sources run inside this process for as long
-/// as it records. Ctrl-C ends the recording; the trace is complete then. A second Ctrl-C gives up waiting.
+/// Without a config it records scheduling, processes and their memory, system counters, and the
+/// track events of programs that use a Perfetto SDK. It needs no daemon: service and data sources
+/// run inside this process for as long as it records. Ctrl-C ends the recording; the trace is
+/// complete then. A second Ctrl-C gives up waiting.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,10 +33,11 @@ Examples:
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record -c config.pbtxt     any Perfetto config, text or binary")]
 pub(crate) struct RecordArgs {
-    /// How long, for example 500ms, 10s, 1m30s, 2h, 1d; 0 is until Ctrl-C [default: 10s; with a COMMAND until it ends]
+    /// Duration, for example 500ms, 10s, 1m30s, 2h, 1d; 0 is until Ctrl-C [default: 10s; with a
+    /// COMMAND until it ends]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Where the trace goes; - is standard output
+    /// File for the trace; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) output: PathBuf,
     /// Record what this Perfetto config says, text or binary; - is standard input
@@ -43,8 +45,9 @@ pub(crate) struct RecordArgs {
     pub(crate) config: Option<PathBuf>,
     /// Record callstacks, so many times a second on each CPU, at most 10000 [default: 99]
     ///
-    /// Those of the COMMAND and of what it starts, for which no privileges are needed, or of processes given by -p, or
-    /// else of the whole machine, as root. Look at them with ferretto flamegraph, or in the UI.
+    /// Those of the COMMAND and of what it starts, for which no privileges are needed, or of
+    /// processes given by -p, or else of the whole machine, as root. Look at them with ferretto
+    /// flamegraph, or in the UI.
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HZ,
           value_parser = clap::value_parser!(u32).range(1..=MAX_HZ))]
     pub(crate) perf: Option<u32>,
@@ -63,7 +66,8 @@ pub(crate) struct RecordArgs {
     /// Print the config in text form and end; a start for one of your own
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// Use the tracing service that runs on this machine (traced) and the data sources connected to it
+    /// Use the tracing service that runs on this machine (traced) and the data sources connected to
+    /// it
     #[arg(long)]
     pub(crate) system: bool,
     /// Print only errors and losses
@@ -75,7 +79,7 @@ pub(crate) struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// Whether callstacks are to be recorded.
+    /// Returns true if callstacks are to be recorded.
     pub(crate) fn profiles(&self) -> bool {
         self.perf.is_some() || self.off_cpu
     }

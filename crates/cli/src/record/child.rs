@@ -69,7 +69,7 @@ fn check(path: &Path) -> Result<PathBuf, Missing> {
 pub(super) struct CommandLine {
     /// The program and its arguments; none if there is no command.
     pub(super) words: Vec<OsString>,
-    /// What is added to its environment.
+    /// The variables added to its environment.
     pub(super) variables: Vec<(&'static str, OsString)>,
     /// Its standard output is taken, so what it prints goes to standard error.
     pub(super) output_to_stderr: bool,
@@ -90,7 +90,7 @@ impl CommandLine {
 pub(super) struct Running {
     child: Child,
     status: Option<ExitStatus>,
-    /// What it waits at.
+    /// The gate that it waits at.
     gate: Option<Gate>,
 }
 
@@ -145,7 +145,7 @@ impl Running {
         self.child.id() as i32
     }
 
-    /// Whether it has ended. Never waits.
+    /// Returns true if it has ended. Never waits.
     pub(super) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             // An error means that somebody else reaped it; then its status is lost.
@@ -164,7 +164,7 @@ impl Running {
         }
     }
 
-    /// What this process should return for it: its code, or 128 and the signal.
+    /// Returns the exit code of this process for it: its code, or 128 and the signal.
     pub(super) fn exit_code(&self) -> Option<ExitCode> {
         let status = self.status?;
         let code = match (status.code(), status.signal()) {

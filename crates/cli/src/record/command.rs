@@ -1,4 +1,4 @@
-//! What a trace says of the command that it was recorded for.
+//! The packet that tells of the command that a trace was recorded for.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What `ferretto record` records when nobody says otherwise.
+//! The config of `ferretto record` when nobody says otherwise.
 
 use ferretto_proto::sys_stats_config::StatCounters;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
@@ -15,16 +15,17 @@ const APP_BUFFER: u32 = 2;
 /// Name of the producer of the system's data sources, ours and upstream's.
 const PROBES: &str = "perfetto.traced_probes";
 
-/// How often the buffers are drained into the file, in milliseconds. Short, so that they need not hold much.
+/// The period at which the buffers are drained into the file, in milliseconds. Short, so that they
+/// need not hold much.
 const FILE_WRITE_PERIOD_MS: u32 = 500;
-/// How often the kernel's buffers are drained, in milliseconds.
+/// The period at which the kernel's buffers are drained, in milliseconds.
 const KERNEL_DRAIN_PERIOD_MS: u32 = 100;
-/// Kernel buffer of each CPU. Holds a quarter of a second of the heaviest scheduling seen in practice, about a
-/// million events a second on one CPU at some 32 bytes each.
+/// Kernel buffer of each CPU. Holds a quarter of a second of the heaviest scheduling seen in
+/// practice, about a million events a second on one CPU at some 32 bytes each.
 const KERNEL_BUFFER_PER_CPU_KB: u32 = 8192;
 /// On machines with more CPUs than this the kernel buffers are halved; load is spread there.
 const MANY_CPUS: u32 = 32;
-/// How often the system's counters are read, in milliseconds.
+/// The period at which the system's counters are read, in milliseconds.
 const COUNTER_PERIOD_MS: u32 = 1000;
 
 /// Scheduling, and what names processes that come and go.
@@ -41,9 +42,10 @@ const KERNEL_EVENTS: [&str; 10] = [
     "power/suspend_resume",
 ];
 
-/// Scheduling of all CPUs, processes and threads with their names, memory of processes, memory, CPU, disk and
-/// pressure counters, and the track events of programs, streamed into the file. Sized so that a fully loaded machine
-/// with `cpus` CPUs loses nothing. Kernel events come from the tracefs instance `instance`, or from its top level.
+/// Scheduling of all CPUs, processes and threads with their names, memory of processes, memory,
+/// CPU, disk and pressure counters, and the track events of programs, streamed into the file. Sized
+/// so that a fully loaded machine with `cpus` CPUs loses nothing. Kernel events come from the
+/// tracefs instance `instance`, or from its top level.
 pub(super) fn default_config(cpus: u32, instance: Option<&str>) -> TraceConfig {
     let cpus = cpus.max(1);
     let buffer = |name: &str, size_kb: u32| BufferConfig {
@@ -144,8 +146,8 @@ fn counters() -> DataSourceConfig {
     }
 }
 
-/// Everything but what is tagged as costly. The libraries disagree on what a config that names no category means:
-/// for Perfetto's C library, and so for its Rust one, nothing.
+/// Everything but what is tagged as costly. The libraries disagree on what a config that names no
+/// category means: for Perfetto's C library, and so for its Rust one, nothing.
 fn track_events() -> DataSourceConfig {
     DataSourceConfig {
         track_event_config: Some(

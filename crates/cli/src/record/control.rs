@@ -13,10 +13,11 @@ use crate::errors::message;
 use crate::session::{Control, Reaction, Signal};
 use crate::snapshots::Snapshots;
 
-/// How long a command may take to end after Ctrl-C before it is asked to terminate and is waited for no longer.
+/// The longest time that a command may take to end after Ctrl-C before it is asked to terminate and
+/// is waited for no longer.
 const CHILD_GRACE: Duration = Duration::from_secs(2);
 
-/// How much longer than planned a recording may take before it is told.
+/// The time that a recording may take longer than planned before it is told.
 const SLOW_END: Duration = Duration::from_secs(2);
 
 /// A profiler that was started.
@@ -83,7 +84,8 @@ impl RecordControl {
         self.child.as_mut().is_some_and(|child| !child.has_ended())
     }
 
-    /// A Ctrl-C in the terminal reaches the command, too; it decides how to end, and its last events are recorded.
+    /// A Ctrl-C in the terminal reaches the command, too; it decides how to end, and its last
+    /// events are recorded.
     fn interrupt(&mut self, signal: Signal) -> Reaction {
         let is_over = self.ends.is_some_and(|at| at <= Instant::now());
         if self.interrupted.is_some() || (is_over && !self.child_runs()) {
@@ -99,8 +101,8 @@ impl RecordControl {
         Reaction::GoOn
     }
 
-    /// Moves the file to its place once there is something in it. Before the start it is not known whether the recording
-    /// comes about.
+    /// Moves the file to its place once there is something in it. Before the start it is not known
+    /// whether the recording comes about.
     fn place(&mut self) {
         if !self.has_started {
             return;

@@ -1,8 +1,9 @@
 //! A trace file in the making.
 //!
-//! It is written beside its place, as `FILE.part`, and moved there when there is something in it: a recording that
-//! cannot start leaves the file alone that is there. What was there before stays as `FILE.old`. Both names are locked
-//! for as long as somebody writes, so that no two recordings go into one file.
+//! It is written beside its place, as `FILE.part`, and moved there when there is something in it: a
+//! recording that cannot start leaves the file alone that is there. What was there before stays as
+//! `FILE.old`. Both names are locked for as long as somebody writes, so that no two recordings go
+//! into one file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -19,7 +20,7 @@ use crate::output::{is_locked, lock};
 
 /// Traces tell much about a machine: only its owner may read one.
 const MODE: u32 = 0o600;
-/// How often to begin again when others make and move files of the same names.
+/// The number of attempts when others make and move files of the same names.
 const ATTEMPTS: usize = 100;
 
 /// A file that is written beside its place. Shared by who writes it and who moves it.
@@ -86,12 +87,12 @@ impl Draft {
         &self.0.file
     }
 
-    /// Where it is to stand.
+    /// The path that it is to get.
     pub(super) fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Where the file is that was there before.
+    /// The path of the file that was there before.
     pub(super) fn old(&self) -> Option<PathBuf> {
         match &*self.0.state() {
             State::Placed(old) => old.clone(),
@@ -143,7 +144,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if *self.state() == State::Beside {
-            // Still locked, so it is nobody else's. It stays if it cannot be removed, and is used next time.
+            // Still locked, so it is nobody else's. It stays if it cannot be removed, and is used
+            // next time.
             let _ = fs::remove_file(&self.part);
         }
     }

@@ -1,8 +1,9 @@
 //! A command that waits to be let go.
 //!
-//! Its process has to be there before it can be profiled, and has to do nothing until the profiler is ready. So this
-//! binary is started in its place ([`main`]), says on a socket that it is there, waits for a byte, and then becomes the
-//! command, in the same process. If whoever started it goes away, it ends.
+//! Its process has to be there before it can be profiled, and has to do nothing until the profiler
+//! is ready. So this binary is started in its place ([`main`]), says on a socket that it is there,
+//! waits for a byte, and then becomes the command, in the same process. If whoever started it goes
+//! away, it ends.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -18,10 +19,10 @@ use crate::private_folder::PrivateFolder;
 
 /// First argument of a process that will be a command; socket and command follow. Not for users.
 pub(crate) const ARGUMENT: &str = "launch-command";
-/// How long the process may take to say that it is there.
+/// The longest time that the process may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What holds a command back. If this is dropped, the command is not run.
+/// A gate that holds a command back. If this is dropped, the command is not run.
 #[derive(Debug)]
 pub(super) struct Gate {
     listener: UnixListener,
@@ -81,7 +82,7 @@ fn is_of_this_user(stream: &UnixStream) -> bool {
     peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// Whether these are the arguments of a process that will be a command.
+/// Returns the rest if these are the arguments of a process that will be a command.
 pub(crate) fn parse(args: &[OsString]) -> Option<&[OsString]> {
     match args {
         [argument, rest @ ..] if argument == ARGUMENT && rest.len() > 1 => Some(rest),

@@ -43,13 +43,13 @@ use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
 use ferretto_text::terminal::shown;
 
-/// How long a recording of the machine takes when nobody says otherwise.
+/// The duration of a recording of the machine when nobody says otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// How long data sources may take to start.
+/// The longest time that data sources may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a command that was asked to terminate may take before it is killed.
+/// The longest time that a command that was asked to terminate may take before it is killed.
 const TERMINATION_GRACE: Duration = Duration::from_secs(2);
-/// What a shell returns for a program that Ctrl-C ended.
+/// The exit code of a program that Ctrl-C ended, as shells have it.
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
@@ -119,8 +119,9 @@ fn delay(config: &TraceConfig, signals: &mut Signals) -> Result<bool> {
     Ok(true)
 }
 
-/// Without a config nothing is said about where kernel events come from, so recordings get buffers of their own and do
-/// not take events from each other. Where that is not permitted the top level of tracefs has to do.
+/// Without a config nothing is said about where kernel events come from, so recordings get buffers
+/// of their own and do not take events from each other. Where that is not permitted the top level
+/// of tracefs has to do.
 fn own_instance(args: &RecordArgs) -> Option<OwnInstance> {
     match args.config.is_none() && !args.system {
         true => OwnInstance::create().ok(),
@@ -174,7 +175,7 @@ fn cpus() -> u32 {
 struct Ended {
     /// Somebody gave up waiting.
     aborted: bool,
-    /// What the command returned, if there was one.
+    /// The exit code of the command, if there was one.
     code: Option<ExitCode>,
 }
 
@@ -376,7 +377,8 @@ fn reason(end: End) -> String {
     }
 }
 
-/// Waits for a command that outlives its recording, and returns its exit code. `terminate` says not to wait long.
+/// Waits for a command that outlives its recording, and returns its exit code. `terminate` says not
+/// to wait long.
 fn finish_child(
     child: Option<Running>,
     terminate: bool,

@@ -1,4 +1,4 @@
-//! Where a recording goes.
+//! The output of a recording.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom};
@@ -18,10 +18,10 @@ use super::tee::Tee;
 use crate::output::{is_standard, lock, refuse_inputs, standard_output};
 use crate::session::Signals;
 
-/// Where the trace goes.
+/// The output of the trace.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// What messages call it.
+    /// Its name in messages.
     pub(super) name: String,
     kind: Kind,
     /// The process of the command that is recorded, to be told behind the trace.
@@ -39,8 +39,8 @@ enum Kind {
 }
 
 impl Target {
-    /// Gets ready to write; `-` is standard output. A pipe is waited for until somebody reads it. `None` if a signal to
-    /// end came before.
+    /// Gets ready to write; `-` is standard output. A pipe is waited for until somebody reads it.
+    /// `None` if a signal to end came before.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Target {
         self.draft().map_or(Ok(()), |draft| draft.place())
     }
 
-    /// What is in it, in half a sentence.
+    /// Returns its content, in half a sentence.
     pub(super) fn state(&self) -> String {
         match self.sized().map(|file| file.metadata()) {
             Some(Ok(file)) if file.len() == 0 => "nothing was recorded".to_owned(),
@@ -185,8 +185,8 @@ impl Target {
         }
     }
 
-    /// What was written, once nobody writes any more; `None` if it cannot be read, or if a signal came before all was
-    /// passed on.
+    /// Returns the bytes written, once nobody writes any more; `None` if it cannot be read, or if a
+    /// signal came before all was passed on.
     ///
     /// # Errors
     ///
@@ -211,7 +211,8 @@ impl Target {
     }
 }
 
-/// Reads a trace back, and puts the names of its functions and the process of its command behind it.
+/// Reads a trace back, and puts the names of its functions and the process of its command behind
+/// it.
 fn summarize(file: &File, name: &str, command: &CommandPid) -> Result<Summary> {
     let mut reader = file.try_clone()?;
     reader.seek(SeekFrom::Start(0))?;

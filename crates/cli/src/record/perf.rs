@@ -1,4 +1,4 @@
-//! What `ferretto record --perf` and `--off-cpu` add to a recording.
+//! The data sources that `ferretto record --perf` and `--off-cpu` add to a recording.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ const PROFILER: &str = "perfetto.traced_perf";
 const BUFFER_KB: u32 = 64 << 10;
 /// Shared memory of the profiler. Holds what comes while the service is busy.
 const SHARED_MEMORY_KB: u32 = 8 << 10;
-/// How often the kernel's rings are read, in milliseconds.
+/// The period at which the kernel's rings are read, in milliseconds.
 const READ_PERIOD_MS: u32 = 50;
-/// Waits of one thread that are recorded each second, at most. Threads that wait for each other may do so 100,000 times a
-/// second, and nobody could keep up with their callstacks.
+/// Waits of one thread that are recorded each second, at most. Threads that wait for each other may
+/// do so 100,000 times a second, and nobody could keep up with their callstacks.
 const MAX_WAITS_HZ: u64 = 2000;
-/// Where the tracepoint of context switches is described, for who may see it.
+/// The file that describes the tracepoint of context switches, for those who may see it.
 const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 
 /// Checks what was asked for against each other and the machine.
@@ -113,8 +113,9 @@ fn running(hz: u32) -> Timebase {
     }
 }
 
-/// Switches to other threads, by the tracepoint or, where that may not be seen, by the counter. Of threads that switch more
-/// often than [`MAX_WAITS_HZ`] the kernel picks some, each of which stands for those between.
+/// Switches to other threads, by the tracepoint or, where that may not be seen, by the counter. Of
+/// threads that switch more often than [`MAX_WAITS_HZ`] the kernel picks some, each of which stands
+/// for those between.
 fn waiting(has_tracepoint: bool) -> Timebase {
     let event = match has_tracepoint {
         true => timebase::Event::Tracepoint(Box::new(Tracepoint {
@@ -131,7 +132,8 @@ fn waiting(has_tracepoint: bool) -> Timebase {
     }
 }
 
-/// Whose callstacks: those of the command, which waits to be let go, those of processes, or all.
+/// Returns whose callstacks are recorded: those of the command, which waits to be let go, those of
+/// processes, or all.
 pub(super) fn scope(args: &RecordArgs, command: Option<i32>) -> Option<Scope> {
     match (command, args.pids.as_slice()) {
         (Some(pid), _) => Some(Scope::Processes {
@@ -146,7 +148,7 @@ pub(super) fn scope(args: &RecordArgs, command: Option<i32>) -> Option<Scope> {
     }
 }
 
-/// How many data sources a config has that record callstacks.
+/// Returns the number of data sources of a config that record callstacks.
 pub(super) fn sources(config: &TraceConfig) -> usize {
     let names = config.data_sources.iter().map(|source| &source.config.name);
     names

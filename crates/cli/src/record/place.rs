@@ -1,4 +1,4 @@
-//! Where a recording may go: what the path leads to, and whether others have put that there.
+//! The place of a recording: what the path leads to, and whether others have put that there.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -14,7 +14,7 @@ use crate::session::Signals;
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
-/// How often is looked whether a pipe has a reader.
+/// The period at which a pipe is checked for a reader.
 const READER_PERIOD: Duration = Duration::from_millis(50);
 
 /// A path whose links are followed: a regular file stands there, or nothing.
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) may_be_planted: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// A regular file, or none yet.
@@ -77,7 +77,8 @@ pub(super) fn look(path: &Path) -> Result<Kind> {
     Ok(Kind::Direct)
 }
 
-/// Follows links, those alone that nobody else can have planted. `None` for what the kernel alone can follow.
+/// Follows links, those alone that nobody else can have planted. `None` for what the kernel alone
+/// can follow.
 fn follow(path: &Path) -> Result<Option<PathBuf>> {
     let mut place = path.to_path_buf();
     for _ in 0..MAX_LINKS {
@@ -138,8 +139,8 @@ fn check_replaceable(path: &Path, found: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Opens what is no regular file, once. A pipe is waited for until somebody reads it; `None` if a signal to end came
-/// before.
+/// Opens what is no regular file, once. A pipe is waited for until somebody reads it; `None` if a
+/// signal to end came before.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ use crate::summary::terminal_width;
 
 /// A progress line on standard error, or nothing where that is no terminal.
 ///
-/// The line is not padded to the width of the terminal, as progress bar libraries do: what Ctrl-C echoes would start a
-/// new line then, and the old one would stay behind.
+/// The line is not padded to the width of the terminal, as progress bar libraries do: what Ctrl-C
+/// echoes would start a new line then, and the old one would stay behind.
 #[derive(Debug)]
 pub(super) struct Progress {
     line: Line,
@@ -39,7 +39,7 @@ impl Progress {
         }
     }
 
-    /// How long the recording takes, if that is known.
+    /// The duration of the recording, if that is known.
     pub(super) fn duration(&self) -> Option<Duration> {
         self.duration
     }

@@ -1,4 +1,4 @@
-//! What `record` says before and after a recording.
+//! Messages of `record` before and after a recording.
 
 use std::io::{self, BufWriter, Write};
 
@@ -12,7 +12,7 @@ use crate::session::Signals;
 use crate::summary::terminal_width;
 use ferretto_text::terminal::shown_bytes;
 
-/// Which of the wanted data sources this user cannot have, with the sentence to say about each.
+/// Returns the wanted data sources that this user cannot have, with the sentence to say about each.
 pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
     let wanted = |name: &str| {
         let mut names = config
@@ -48,8 +48,8 @@ pub(super) fn triggers(config: &TraceConfig) -> Vec<String> {
         .collect()
 }
 
-/// The closing summary of a recording that waited for `triggers`, on standard error; with `quiet` the losses alone. `false` if a signal to end came before the trace
-/// was passed on.
+/// The closing summary of a recording that waited for `triggers`, on standard error; with `quiet`
+/// the losses alone. `false` if a signal to end came before the trace was passed on.
 pub(super) fn closing(
     target: Target,
     triggers: &[String],

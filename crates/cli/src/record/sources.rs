@@ -12,15 +12,16 @@ use ferretto_proto::{
 
 use ferretto_text::terminal::shown;
 
-/// How long the service may take to say what is registered.
+/// The longest time that the service may take to say what is registered.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Programs bring this one along whenever they start.
 const TRACK_EVENT: &str = "track_event";
 
-/// One sentence for each wanted data source that is not registered, and for each category of track events that looks
-/// like a misspelt one of the programs that run. With `command` data sources of programs may still come and are not
-/// counted. An error means that nothing is known, and gives nothing.
+/// One sentence for each wanted data source that is not registered, and for each category of track
+/// events that looks like a misspelt one of the programs that run. With `command` data sources of
+/// programs may still come and are not counted. An error means that nothing is known, and gives
+/// nothing.
 pub(super) fn missing(config: &TraceConfig, address: &Address, command: bool) -> Vec<String> {
     let state = Consumer::connect(address, LIMIT)
         .and_then(|mut consumer| consumer.query_service_state(LIMIT));
@@ -50,8 +51,8 @@ fn unregistered(config: &TraceConfig, state: &TracingServiceState, command: bool
     wanted.iter().map(|name| sentence(name, &offered)).collect()
 }
 
-/// One sentence for each category that no program offers and that is similar to one that a program does. Others may
-/// belong to programs that are yet to start, and so may patterns.
+/// One sentence for each category that no program offers and that is similar to one that a program
+/// does. Others may belong to programs that are yet to start, and so may patterns.
 fn misspelt_categories(config: &TraceConfig, state: &TracingServiceState) -> Vec<String> {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let descriptors = state.data_sources.iter();

@@ -20,8 +20,8 @@ pub(super) struct Tee {
 }
 
 impl Tee {
-    /// Passes on what comes through `pipe` until its other end is closed. If standard output fails, the pipe is
-    /// closed, which the service notices.
+    /// Passes on what comes through `pipe` until its other end is closed. If standard output fails,
+    /// the pipe is closed, which the service notices.
     pub(super) fn start(pipe: PipeReader, command: CommandPid) -> Result<Self> {
         let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
         let run = move || {
@@ -51,7 +51,7 @@ impl Tee {
         })
     }
 
-    /// What was passed on, once the pipe is closed; `None` if a signal to end came before.
+    /// Returns the bytes passed on, once the pipe is closed; `None` if a signal to end came before.
     pub(super) fn finish(self, signals: &mut Signals) -> Result<Option<Summary>> {
         // The reader may take its time.
         while !signals.wait_or(&self.ended) {

@@ -5,13 +5,14 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Processes whose end is waited for. Their numbers may be used again, so each is held by a descriptor.
+/// Processes whose end is waited for. Their numbers may be used again, so each is held by a
+/// descriptor.
 #[derive(Debug)]
 pub(super) struct Watched(Vec<OwnedFd>);
 
 impl Watched {
-    /// Those with these numbers that are there. Where the kernel has no descriptors of processes (before 5.3) nothing is
-    /// watched.
+    /// Those with these numbers that are there. Where the kernel has no descriptors of processes
+    /// (before 5.3) nothing is watched.
     pub(super) fn new(pids: &[i32]) -> Self {
         let open = |pid: &i32| pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok();
         Self(pids.iter().filter_map(open).collect())

@@ -11,11 +11,11 @@ use ferretto_proto::observable_events::Type;
 
 use super::{Control, End, GRACE, Session, Task, Then};
 
-/// How long the service may take to answer what it can answer at once.
+/// The longest time that the service may take to answer what it can answer at once.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long to wait for the reason after Detach was refused.
+/// The time to wait for the reason after Detach was refused.
 const REASON: Duration = Duration::from_secs(1);
-/// How long the service may take to collect what producers hold.
+/// The longest time that the service may take to collect what producers hold.
 const CLONE: Duration = Duration::from_secs(30);
 
 impl Session {
@@ -114,7 +114,8 @@ impl Session {
             return self.detach(key);
         }
         self.recording.call(Call::Watch, Needs::Nothing, None);
-        // Only now, because a session whose data sources have started long ago tells that to late observers.
+        // Only now, because a session whose data sources have started long ago tells that to late
+        // observers.
         self.observe();
         if then == Then::Stop || self.stop_early {
             self.finish(control);

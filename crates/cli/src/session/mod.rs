@@ -1,7 +1,8 @@
 //! One tracing session, from the connection to the complete file.
 //!
-//! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers in one place, so that Ctrl-C has
-//! its effect at any moment. What is particular to `record` and `perfetto` is in their [`Control`].
+//! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers in one
+//! place, so that Ctrl-C has its effect at any moment. What is particular to `record` and
+//! `perfetto` is in their [`Control`].
 
 mod begin;
 mod output;
@@ -35,13 +36,13 @@ pub(crate) use self::signals::{Signal, Signals};
 const FLUSH_AT_STOP: FlushFlags = FlushFlags::new(FlushInitiator::CommandLine, FlushReason::Stop);
 /// Longest silence while the trace is read back.
 const READ_GAP: Duration = Duration::from_secs(3);
-/// How much longer than planned a recording may take before the service counts as stuck.
+/// The time that a recording may take longer than planned before the service counts as stuck.
 const GRACE: Duration = Duration::from_secs(60);
-/// How long binding may take.
+/// The longest time that binding may take.
 const BIND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Clones a session into a file beside other work: signals are not looked at. `cloned` is called when the service has
-/// made the copy, before it is read.
+/// Clones a session into a file beside other work: signals are not looked at. `cloned` is called
+/// when the service has made the copy, before it is read.
 ///
 /// # Errors
 ///

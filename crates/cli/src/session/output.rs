@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ferretto_format::Preamble;
 
-/// How much is written to a file at a time.
+/// The bytes written to a file at a time.
 const BLOCK_BYTES: usize = 1 << 18;
 /// With more than this waiting for a pipe, nothing further is read.
 const MANY_BYTES: usize = 1 << 20;
-/// What a pipe takes without blocking when it has room.
+/// The bytes that a pipe takes without blocking when it has room.
 const PIPE_WRITE: usize = 4096;
 
-/// Writes packets as `Trace.packet` records. Pipes are written only when they have room, so that whoever waits for a
-/// slow reader can wait for something else, too.
+/// Writes packets as `Trace.packet` records. Pipes are written only when they have room, so that
+/// whoever waits for a slow reader can wait for something else, too.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
@@ -67,7 +67,7 @@ impl Output {
         self.may_block && self.waiting.len() - self.written > MANY_BYTES
     }
 
-    /// What to wait for.
+    /// Returns the descriptor to wait for.
     pub(crate) fn room(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

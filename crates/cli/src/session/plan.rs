@@ -1,4 +1,4 @@
-//! What a session is to do, how it can end, and who decides meanwhile.
+//! The plan of a session, its possible ends, and who decides meanwhile.
 
 use std::fs::File;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Signal;
 /// Default of `flush_timeout_ms` and of `data_source_stop_timeout_ms`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the connection to the service is for.
+/// The purpose of the connection to the service.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
     /// A session of its own, to its end.
@@ -24,14 +24,14 @@ pub(crate) enum Task {
     Attach {
         /// The key.
         key: Vec<u8>,
-        /// What follows.
+        /// The step that follows.
         then: Then,
     },
     /// A copy of what another session holds.
     Clone(Box<CloneSessionRequest>),
 }
 
-/// What to do with a session that was taken up again.
+/// The step after a session was taken up again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Wait until it ends.
@@ -42,16 +42,16 @@ pub(crate) enum Then {
     Leave,
 }
 
-/// What to record, and into what.
+/// The config of a recording, and its file.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// What is done.
+    /// The task.
     pub(crate) task: Task,
     /// The config as it goes to the service.
     pub(crate) config: TraceConfig,
     /// The file, unless the config names one that the service makes.
     pub(crate) output: Option<File>,
-    /// How long to wait for all data sources to say that they have started.
+    /// The time to wait for all data sources to say that they have started.
     pub(crate) start_patience: Duration,
 }
 
@@ -60,24 +60,24 @@ impl Plan {
         self.config.write_into_file.unwrap_or(false)
     }
 
-    /// How long the service waits for producers to flush.
+    /// Returns the time that the service waits for producers to flush.
     pub(super) fn flush_timeout(&self) -> Duration {
         timeout(self.config.flush_timeout_ms)
     }
 
-    /// How long the service waits for data sources to stop.
+    /// Returns the time that the service waits for data sources to stop.
     pub(super) fn stop_timeout(&self) -> Duration {
         timeout(self.config.data_source_stop_timeout_ms)
     }
 
-    /// Whether triggers ask for snapshots, which consumers make.
+    /// Returns true if triggers ask for snapshots, which consumers make.
     pub(crate) fn makes_snapshots(&self) -> bool {
         let triggers = &self.config.trigger_config;
         triggers.use_clone_snapshot_if_available.unwrap_or(false)
             || triggers.trigger_mode == Some(TriggerMode::CLONE_SNAPSHOT)
     }
 
-    /// How long the recording takes by its own config, if that says it.
+    /// Returns the duration of the recording by its own config, if that says it.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let config = &self.config;
         let ms = match config.duration_ms.unwrap_or(0) {
@@ -103,19 +103,20 @@ fn timeout(ms: Option<u32>) -> Duration {
     }
 }
 
-/// How a session ended, as far as this process is concerned.
+/// The end of a session, as far as this process is concerned.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The file is complete.
     Complete,
     /// The session goes on under its key.
     Detached,
-    /// The session does not go on under its key: the service refused its config, for this reason if it told one, or
-    /// the key is taken.
+    /// The session does not go on under its key: the service refused its config, for this reason if
+    /// it told one, or the key is taken.
     DetachRefused(Option<String>),
     /// No session of this user was left under the key.
     AttachRefused,
-    /// There is one, but it has no file, so that nobody can have its trace over another connection. It was left alone.
+    /// There is one, but it has no file, so that nobody can have its trace over another connection.
+    /// It was left alone.
     AttachUnfit,
     /// There was no session: the service refused the connection or dropped it at once.
     NotBound(String),
@@ -133,7 +134,7 @@ pub(crate) enum End {
     Aborted,
 }
 
-/// What the session does because of a signal.
+/// The reaction of the session to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaction {
     /// Nothing.
@@ -148,7 +149,8 @@ pub(crate) enum Reaction {
 pub(crate) trait Control {
     /// The service accepted the connection; the config is on its way.
     fn connected(&mut self) {}
-    /// All data sources have started, or were waited for long enough. Not called if the session ends before.
+    /// All data sources have started, or were waited for long enough. Not called if the session
+    /// ends before.
     fn started(&mut self, all: bool) -> Result<()> {
         let _ = all;
         Ok(())
@@ -168,6 +170,6 @@ pub(crate) trait Control {
     fn tick(&mut self) -> Reaction {
         Reaction::GoOn
     }
-    /// How often to call [`tick`](Self::tick).
+    /// The period of [`tick`](Self::tick).
     const TICK: Option<Duration> = None;
 }

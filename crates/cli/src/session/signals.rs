@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// What arrived.
+/// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Ctrl-C.
@@ -22,21 +22,21 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// Whether it asks this process to end.
+    /// Returns true if it asks this process to end.
     pub(crate) fn ends(self) -> bool {
         self != Self::Child
     }
 }
 
-/// How long after a second signal to end the process may still be there.
+/// The time that the process may still be there after a second signal to end.
 const LAST_GRACE: Duration = Duration::from_secs(10);
-/// What a shell returns for a program that Ctrl-C ended.
+/// The exit code of a program that Ctrl-C ended, as shells have it.
 const INTERRUPTED: i32 = 130;
 
 /// Signals that no longer have their default effect but are delivered here.
 ///
-/// Whatever the process does meanwhile, they end it: a while after the second one, or at once when nothing is left to be
-/// put in order.
+/// Whatever the process does meanwhile, they end it: a while after the second one, or at once when
+/// nothing is left to be put in order.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, UnixStream)>,
@@ -95,7 +95,8 @@ impl Signals {
         self.streams.iter().map(|(_, stream)| stream.as_fd())
     }
 
-    /// Waits until something arrives or `other` can be read, which includes its end. Returns whether it can.
+    /// Waits until something arrives or `other` can be read, which includes its end. Returns
+    /// whether it can.
     pub(crate) fn wait_or(&self, other: &impl AsFd) -> bool {
         let mut fds = vec![PollFd::new(other, PollFlags::IN)];
         fds.extend(
@@ -118,7 +119,7 @@ impl Signals {
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
-    /// What has arrived since the last call. Signals of one kind that came together count once.
+    /// Returns the signals since the last call. Signals of one kind that came together count once.
     pub(crate) fn take(&mut self) -> Vec<Signal> {
         let mut arrived = Vec::new();
         for (signal, stream) in &mut self.streams {

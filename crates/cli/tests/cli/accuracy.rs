@@ -1,4 +1,5 @@
-//! Whether shares are true: a program measures itself how long each of its functions has run.
+//! Tests of whether shares are true: a program measures itself how long each of its functions has
+//! run.
 
 use std::process::Command;
 
@@ -7,8 +8,8 @@ use ferretto_trace::profile::{Selection, Value, hottest, read_profile};
 use crate::profile::is_forbidden;
 use crate::world::World;
 
-/// Functions that run until each has had its share of the thread's time on a CPU, called from different depths. Prints
-/// their nanoseconds.
+/// Functions that run until each has had its share of the thread's time on a CPU, called from
+/// different depths. Prints their nanoseconds.
 const SHARES: &str = r#"
 #include <stdio.h>
 #include <time.h>
@@ -46,8 +47,8 @@ int main(void) {
 
 const NAMES: [&str; 5] = ["half", "quarter", "eighth", "sixteenth", "rest"];
 
-/// Points by which a share may differ. A sample is 0.06 points here, and what is counted is time on a CPU, however much else
-/// the machine has to do.
+/// Points by which a share may differ. A sample is 0.06 points here, and what is counted is time on
+/// a CPU, however much else the machine has to do.
 const TOLERANCE: f64 = 2.0;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is told of a command that was recorded.
+//! Tests of what is told of a command that was recorded.
 
 use crate::world::World;
 

@@ -1,4 +1,5 @@
-//! What commands write never takes the place of what they read, and never controls the terminal.
+//! Tests that what commands write never takes the place of what they read, and never controls the
+//! terminal.
 
 use std::fs;
 use std::os::unix::fs::symlink;

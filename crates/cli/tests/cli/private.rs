@@ -132,7 +132,8 @@ fn a_long_path_of_temporary_files_does_not_matter() {
     assert_eq!(fs::read_dir(long).unwrap().count(), 0);
 }
 
-/// A producer with a data source that takes part in recordings but never answers, until it is dropped.
+/// A producer with a data source that takes part in recordings but never answers, until it is
+/// dropped.
 struct Stuck {
     ends: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,

@@ -10,8 +10,8 @@ use ferretto_trace::summary::{Cause, Loss};
 use crate::users::as_nobody;
 use crate::world::{FERRETTO, Said, World, has_content, until};
 
-/// A program that computes for half a second of CPU time, so that a loaded machine does not matter, as processes that are
-/// called `busy`.
+/// A program that computes for half a second of CPU time, so that a loaded machine does not matter,
+/// as processes that are called `busy`.
 const BUSY: &str = r#"
 #include <stdlib.h>
 #include <time.h>
@@ -44,7 +44,7 @@ fn busy(world: &World) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Whether callstacks could not be recorded because this machine does not allow it.
+/// Returns true if callstacks could not be recorded because this machine does not allow it.
 pub(crate) fn is_forbidden(said: &Said) -> bool {
     let forbidden = said.stderr.contains("callstacks cannot be recorded");
     if forbidden {
@@ -409,7 +409,8 @@ fn traces_without_callstacks_say_how_to_get_some() {
     assert_eq!(world.names(), ["empty.pftrace"]);
 }
 
-/// What a user without privileges may do: at a `perf_event_paranoid` of 2 to record programs of his own.
+/// The limits of a user without privileges: at a `perf_event_paranoid` of 2 to record programs of
+/// his own.
 #[test]
 fn nobody_records_a_command_of_his_own() {
     use std::os::unix::fs::PermissionsExt;
@@ -421,8 +422,8 @@ fn nobody_records_a_command_of_his_own() {
     let Some(program) = busy(&world) else { return };
     // Where others may run it, and write.
     let ferretto = world.path("ferretto");
-    // By another process: a program that is open for writing in this one, or a child that another test is just starting,
-    // cannot be run.
+    // By another process: a program that is open for writing in this one, or a child that another
+    // test is just starting, cannot be run.
     let copied = Command::new("cp").arg(FERRETTO).arg(&ferretto).status();
     assert!(copied.unwrap().success());
     fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,4 +1,5 @@
-//! Where a recording goes: one file for one recording, what was there before, pipes, and files of others.
+//! Tests of the output of a recording: one file for one recording, what was there before, pipes,
+//! and files of others.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What another user of the machine may do.
+//! Tests of what another user of the machine may do.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,7 +15,7 @@ buffers { size_kb: 1024 }
 unique_session_name: "theirs"
 "#;
 
-/// What a program of another user says; `None` if it cannot be run.
+/// Returns the words of a program of another user; `None` if it cannot be run.
 pub(crate) fn as_nobody(mut command: Command) -> Option<Said> {
     command.uid(USER).gid(USER);
     let child = command.spawn().ok()?;
@@ -81,7 +81,8 @@ fn cli_024_another_user_has_no_access_and_root_has() {
         .complained("bytes into clone");
 }
 
-/// A service of nobody in the folder of a test, where it may make sockets; `None` if there cannot be one.
+/// A service of nobody in the folder of a test, where it may make sockets; `None` if there cannot
+/// be one.
 fn service_of_nobody(world: &World) -> Option<Running> {
     set_permissions(world.path(""), Permissions::from_mode(0o1777)).unwrap();
     as_nobody(world.command("perfetto", &["--version"]))?;

@@ -17,7 +17,7 @@ pub(crate) const FERRETTO: &str = env!("CARGO_BIN_EXE_ferretto");
 /// Longer than anything here takes, even on a loaded machine; beyond it something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a program said, and how it ended.
+/// The words of a program, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Said {
     /// Exit code, or 128 and the signal.
@@ -158,7 +158,7 @@ impl World {
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Option<Child>,
-    /// What was read of standard error.
+    /// The lines read from standard error.
     heard: Vec<u8>,
 }
 
@@ -210,7 +210,7 @@ impl Running {
     }
 }
 
-/// Whether the text came before the end.
+/// Returns true if the text came before the end.
 fn read_until(stream: &mut impl Read, seen: &mut Vec<u8>, text: &str) -> bool {
     let wanted = text.as_bytes();
     while !seen.windows(wanted.len()).any(|part| part == wanted) {
@@ -264,7 +264,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a file is there and not empty.
+/// Returns true if a file is there and not empty.
 pub(crate) fn has_content(path: &Path) -> Option<()> {
     fs::metadata(path)
         .is_ok_and(|file| file.len() > 0)

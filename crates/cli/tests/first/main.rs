@@ -1,6 +1,8 @@
-//! The first program of the guide, recorded again and again on a busy machine: every event of it is in every recording.
+//! The first program of the guide, recorded again and again on a busy machine: every event of it is
+//! in every recording.
 //!
-//! `FIRST_EVENTS_RUNS=10000 cargo test -p ferretto-cli --test first` runs it more often than the default.
+//! `FIRST_EVENTS_RUNS=10000 cargo test -p ferretto-cli --test first` runs it more often than the
+//! default.
 
 use std::env;
 use std::path::Path;
@@ -15,10 +17,11 @@ use ferretto_trace::events::{Kind, read_events};
 /// First argument of this program when it is what is recorded. The number of slices follows.
 const PROGRAM: &str = "the-first-program";
 
-/// The same for one that starts it several times, one after the other: their number, and that of the slices, follow.
+/// The same for one that starts it several times, one after the other: their number, and that of
+/// the slices, follow.
 const SHELL: &str = "several-first-programs";
 
-/// How often it is run in a recording, and how many slices it writes then.
+/// The number of its runs in a recording, and of the slices that it writes then.
 const RECORDINGS: [(u64, u64); 4] = [(1, 10), (40, 10), (1, 1000), (10, 1000)];
 
 /// Recordings at the same time, each with a service of its own.

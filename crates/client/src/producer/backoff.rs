@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 /// Each pause is longer than the one before by this much.
 const STEP: Duration = Duration::from_secs(1);
-/// How many pauses grow.
+/// The number of pauses that grow.
 const STEPS: u32 = 10;
 /// All pauses after those.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The pause where a service is likely to be there in a moment: after a connection that worked, and after
-/// a socket appeared that did not answer yet.
+/// The pause where a service is likely to be there in a moment: after a connection that worked, and
+/// after a socket appeared that did not answer yet.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// How pauses between attempts grow.
+/// The growth of pauses between attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pauses {
     /// 1, 2, … 10, then 30 seconds, as the client libraries of upstream have it.
@@ -27,7 +27,7 @@ pub enum Pauses {
 pub(super) struct Backoff {
     pauses: Pauses,
     failures: u32,
-    /// Whether the next failure is followed by a short pause.
+    /// The next failure is followed by a short pause.
     hopeful: bool,
     next_attempt: Option<Instant>,
     connected_since: Option<Instant>,
@@ -41,7 +41,7 @@ impl Backoff {
         }
     }
 
-    /// Whether it is time for an attempt.
+    /// Returns true if it is time for an attempt.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.next_attempt.is_none_or(|at| at <= now)
     }
@@ -51,8 +51,8 @@ impl Backoff {
         self.next_attempt
     }
 
-    /// A socket appeared: the next attempt is due, and the pauses start anew. It may come too early, as a
-    /// socket appears before it can be connected to.
+    /// A socket appeared: the next attempt is due, and the pauses start anew. It may come too
+    /// early, as a socket appears before it can be connected to.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.failures = 0;
         self.hopeful = true;
@@ -65,8 +65,9 @@ impl Backoff {
         self.next_attempt = None;
     }
 
-    /// An attempt failed or the connection was lost. A connection that lasted longer than the pause before it makes the
-    /// pauses start anew; one that broke at once does not, or a broken service would be called without end.
+    /// An attempt failed or the connection was lost. A connection that lasted longer than the pause
+    /// before it makes the pauses start anew; one that broke at once does not, or a broken service
+    /// would be called without end.
     pub(super) fn failed(&mut self, now: Instant) {
         let lasted = self.connected_since.take().map(|since| now - since);
         if lasted.is_some_and(|lasted| lasted >= self.longest_so_far()) {

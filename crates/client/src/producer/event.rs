@@ -1,4 +1,4 @@
-//! What the service asks of a producer.
+//! Requests of the service to a producer.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// What happened, in order.
+/// An event of a producer, in order.
 #[derive(Debug)]
 pub enum Event {
     /// The service accepted the producer; its data sources are registered.
@@ -27,7 +27,7 @@ pub enum Event {
     Setup {
         /// The new instance.
         instance: InstanceId,
-        /// How to record. `target_buffer` is what writers are created for.
+        /// The config of the recording. `target_buffer` is what writers are created for.
         config: Box<DataSourceConfig>,
     },
     /// Start recording. Follows [`Event::Setup`]. To be answered with
@@ -39,14 +39,16 @@ pub enum Event {
         config: Box<DataSourceConfig>,
     },
     /// Stop recording, flush and drop the instance's writers, then
-    /// [`notify_stopped`](crate::ProducerHandle::notify_stopped). Also comes for every instance when the connection
-    /// is lost, and for instances that there never were: the service waits for the answer anyway.
+    /// [`notify_stopped`](crate::ProducerHandle::notify_stopped). Also comes for every instance
+    /// when the connection is lost, and for instances that there never were: the service waits for
+    /// the answer anyway.
     Stop {
         /// The instance.
         instance: InstanceId,
     },
-    /// Flush the writers of these instances, then [`flush_done`](crate::ProducerHandle::flush_done). To be answered also
-    /// if there are none; the answer is one to all earlier requests, too.
+    /// Flush the writers of these instances, then
+    /// [`flush_done`](crate::ProducerHandle::flush_done). To be answered also if there are none;
+    /// the answer is one to all earlier requests, too.
     Flush {
         /// To be given back.
         request_id: u64,
@@ -55,13 +57,14 @@ pub enum Event {
         /// Why: reason in bits 0 to 3, initiator in bits 4 to 7.
         flags: u64,
     },
-    /// Forget what was interned: the next packet of every writer of these instances must make sense on its own.
+    /// Forget what was interned: the next packet of every writer of these instances must make sense
+    /// on its own.
     ClearIncrementalState {
         /// The instances.
         instances: Vec<InstanceId>,
     },
-    /// There was no connection to be had, or it was lost. It is tried again by itself, unless the way to the service
-    /// [cannot be used again](crate::transport::Connect::can_retry).
+    /// There was no connection to be had, or it was lost. It is tried again by itself, unless the
+    /// way to the service [cannot be used again](crate::transport::Connect::can_retry).
     Disconnected(LostReason),
 }
 
@@ -77,7 +80,7 @@ pub enum LostReason {
     Untrusted(Untrusted),
     /// It was there and is gone.
     Lost(DisconnectReason),
-    /// What listens there has no producer port.
+    /// The listener there has no producer port.
     NoProducerPort,
     /// The service does not want this producer.
     Refused,

@@ -43,7 +43,8 @@ const EMULATED_SIZE: usize = 1024 * 1024;
 /// A process that records data, towards the service.
 ///
 /// Whoever owns it calls [`process`](Self::process) when [`fd`](AsFd::as_fd) is readable or
-/// [`poll_timeout`](Self::poll_timeout) has passed, and then takes the events. [`wait`](Self::wait) waits for either.
+/// [`poll_timeout`](Self::poll_timeout) has passed, and then takes the events. [`wait`](Self::wait)
+/// waits for either.
 #[derive(Debug)]
 pub struct Producer {
     options: ProducerOptions,
@@ -65,7 +66,7 @@ pub struct Producer {
     wants_write: bool,
 }
 
-/// What is known about the present connection.
+/// The facts about the present connection.
 #[derive(Debug, Default)]
 struct Session {
     /// Memory was sent along with the greeting.
@@ -76,7 +77,7 @@ struct Session {
 }
 
 impl Session {
-    /// Whether the service uses the memory it was offered.
+    /// The service uses the memory it was offered.
     fn is_adopted(&self) -> bool {
         let accepted = self.accepted.as_ref();
         self.offered && accepted.and_then(|a| a.using_shmem_provided_by_producer) == Some(true)
@@ -97,8 +98,9 @@ impl Producer {
         Self::through(Arc::new(connector), options)
     }
 
-    /// A producer that speaks over `socket`, which is connected to the producer port of a service. It does not connect
-    /// again when the connection is lost. For processes that may not open sockets themselves.
+    /// A producer that speaks over `socket`, which is connected to the producer port of a service.
+    /// It does not connect again when the connection is lost. For processes that may not open
+    /// sockets themselves.
     ///
     /// # Errors
     ///
@@ -107,7 +109,8 @@ impl Producer {
         Self::through(Arc::new(OverSocket::new(socket)), options)
     }
 
-    /// A producer that reaches its service by way of `connector`, whatever address the options name.
+    /// A producer that reaches its service by way of `connector`, whatever address the options
+    /// name.
     ///
     /// # Errors
     ///
@@ -150,7 +153,8 @@ impl Producer {
         ProducerHandle::new(Arc::clone(&self.shared))
     }
 
-    /// Returns true if there may be a service: not if its socket would be a file that does not exist.
+    /// Returns true if there may be a service: not if its socket would be a file that does not
+    /// exist.
     pub fn has_address(&self) -> bool {
         match self.connector.awaited() {
             Some(Address::Path(path)) => path.exists(),
@@ -158,8 +162,8 @@ impl Producer {
         }
     }
 
-    /// Offers a data source, now and on every later connection. One with the same name and id replaces the descriptor
-    /// offered before.
+    /// Offers a data source, now and on every later connection. One with the same name and id
+    /// replaces the descriptor offered before.
     pub fn register(&mut self, descriptor: DataSourceDescriptor) {
         let known = self
             .sources
@@ -195,8 +199,8 @@ impl Producer {
         }
     }
 
-    /// Does what can be done without waiting: connects if it is time to, reads, writes. Connecting over TCP is the
-    /// exception, it may take up to ten seconds.
+    /// Does what can be done without waiting: connects if it is time to, reads, writes. Connecting
+    /// over TCP is the exception, it may take up to ten seconds.
     pub fn process(&mut self, now: Instant) {
         self.shared.wake().clear();
         if self.session.is_none() {
@@ -234,8 +238,8 @@ impl Producer {
         [retry, self.commit_due].into_iter().flatten().min()
     }
 
-    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`, and not at all while
-    /// there are events to take.
+    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`,
+    /// and not at all while there are events to take.
     pub fn wait(&self, limit: Option<Duration>) {
         self.wait_also_for(&[], limit);
     }
@@ -400,7 +404,8 @@ impl Producer {
                 Err(LostReason::Protocol("it ended the stream of commands"))
             }
             (Method::CommitData | Method::Sync, _) => {
-                // Calls cut off by the end of the connection are refused, too; those callbacks go with it.
+                // Calls cut off by the end of the connection are refused, too; those callbacks go
+                // with it.
                 if self.shared.with_connection(|link| link.is_closed()) == Some(false) {
                     self.shared.run_callbacks(reply.request_id);
                 }

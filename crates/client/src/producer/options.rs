@@ -1,4 +1,4 @@
-//! How a producer presents itself.
+//! The options of a producer.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use ferretto_shm::ArbiterOptions;
 
 use super::backoff::Pauses;
 
-/// Whether the service may read chunks that have not been committed, when a flush times out or the producer dies.
+/// The permission of the service to read chunks that have not been committed, when a flush times
+/// out or the producer dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scraping {
     /// As the service is configured.
@@ -19,45 +20,48 @@ pub enum Scraping {
     Disabled,
 }
 
-/// How a producer presents itself.
+/// The options of a producer.
 #[derive(Clone, Debug, Default)]
 pub struct ProducerOptions {
     /// The name under which configs find it, and which service queries show.
     pub name: String,
-    /// Where the service is; `None` for the environment's or the default place.
+    /// The address of the service; `None` for the environment's or the default place.
     pub address: Option<Address>,
-    /// Users whose services may have what is recorded, beside those that [`AtAddress`](crate::transport::AtAddress)
-    /// trusts anyway.
+    /// Users whose services may have what is recorded, beside those that
+    /// [`AtAddress`](crate::transport::AtAddress) trusts anyway.
     pub trusted_users: Vec<u32>,
-    /// Wanted size of the shared memory in bytes; 0 for what suits the transport, for sockets the service's default of
-    /// 256 KiB.
+    /// Wanted size of the shared memory in bytes; 0 for what suits the transport, for sockets the
+    /// service's default of 256 KiB.
     pub memory_size_hint: u32,
     /// Wanted page size in bytes: 4, 8, 16 or 32 KiB; 0 for the service's default, 4 KiB.
     pub page_size_hint: u32,
-    /// Whether uncommitted chunks may be read.
+    /// The permission to read uncommitted chunks.
     pub scraping: Scraping,
     /// Free text for service queries.
     pub sdk_version: String,
-    /// How long complete chunks wait for company before they are announced, unless half of the memory is full; zero for
-    /// what suits the transport, which is not at all for sockets.
+    /// The time that complete chunks wait for company before they are announced, unless half of the
+    /// memory is full; zero for what suits the transport, which is not at all for sockets.
     pub commit_batch: Duration,
-    /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in memory that the producer
-    /// provides itself.
+    /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in
+    /// memory that the producer provides itself.
     pub direct_patching: bool,
     /// Have the shared memory from the beginning and offer it to the service, so that
-    /// [`create_startup_writer`](crate::ProducerHandle::create_startup_writer) can be used before there is a connection.
+    /// [`create_startup_writer`](crate::ProducerHandle::create_startup_writer) can be used before
+    /// there is a connection.
     pub provide_memory: bool,
-    /// How often a writer that waits looks for a free chunk before it gives up, see
-    /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15 seconds.
+    /// The number of times that a writer that waits looks for a free chunk before it gives up, see
+    /// [`ExhaustedPolicy`](crate::ExhaustedPolicy); `None` for 300 times, which take some 15
+    /// seconds.
     pub stall_limit: Option<u32>,
-    /// How pauses between attempts to connect grow.
+    /// The growth of pauses between attempts to connect.
     pub pauses: Pauses,
-    /// How many bytes a writer that found no chunk discards before it looks for one again; `None` for 1024.
+    /// The number of bytes that a writer that found no chunk discards before it looks for one
+    /// again; `None` for 1024.
     pub retry_after: Option<u64>,
 }
 
 impl ProducerOptions {
-    /// How chunks are made and announced.
+    /// The settings of chunks: how they are made and announced.
     pub(super) fn arbiter(&self) -> ArbiterOptions {
         let default = ArbiterOptions::default();
         ArbiterOptions {

@@ -1,4 +1,4 @@
-//! What the owner of a producer, its handles and its writers share.
+//! The state that the owner of a producer, its handles and its writers share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +18,8 @@ use super::event::InstanceId;
 use crate::transport::{Link, LinkEvent};
 use crate::wake::WakeFd;
 
-/// With more than this many bytes unsent, nothing more is taken from the writers' side: it is safer there, where memory
-/// is bounded by the chunks.
+/// With more than this many bytes unsent, nothing more is taken from the writers' side: it is safer
+/// there, where memory is bounded by the chunks.
 const HIGH_WATER: usize = 512 * 1024;
 
 /// State behind all handles.
@@ -29,18 +29,19 @@ pub(super) struct Shared {
     wake: WakeFd,
 }
 
-/// Where chunks are.
+/// The memory of the chunks.
 #[derive(Default)]
 struct Memory {
-    /// What writers use.
+    /// The arbiter that writers use.
     main: Option<Arc<Arbiter>>,
-    /// Memory this producer brought that the service has not been offered yet or did not take. The chunks in it can be
-    /// sent once there is a `main`.
+    /// Memory this producer brought that the service has not been offered yet or did not take. The
+    /// chunks in it can be sent once there is a `main`.
     own: Option<Arc<Arbiter>>,
 }
 
 impl Memory {
-    /// Where a startup writer is made: in the memory there is from the beginning, or what has taken its place.
+    /// The place of a startup writer: in the memory there is from the beginning, or what has taken
+    /// its place.
     fn of_startup(&self) -> Option<&Arc<Arbiter>> {
         self.main.as_ref().or(self.own.as_ref())
     }
@@ -57,7 +58,7 @@ struct Connected {
     link: Option<Box<dyn Link<Port>>>,
     /// To be called when the reply with this request id comes.
     callbacks: HashMap<u64, Vec<FlushCallback>>,
-    /// Whether the service accepted the producer on this connection.
+    /// The service accepted the producer on this connection.
     is_initialized: bool,
 }
 
@@ -103,7 +104,7 @@ impl Shared {
         memory.main = Some(arbiter);
     }
 
-    /// What writers use now.
+    /// Returns the arbiter that writers use now.
     pub(super) fn arbiter(&self) -> Option<Arc<Arbiter>> {
         lock(&self.memory).main.clone()
     }
@@ -138,8 +139,8 @@ impl Shared {
         Some(look(&mut **link))
     }
 
-    /// Sends a request for which no reply is wanted, and wakes the owner if it could not be sent at once. Returns
-    /// whether there is a connection.
+    /// Sends a request for which no reply is wanted, and wakes the owner if it could not be sent at
+    /// once. Returns whether there is a connection.
     pub(super) fn send(&self, request: Request) -> bool {
         let mut connected = lock(&self.connected);
         let Connected {
@@ -166,8 +167,8 @@ impl Shared {
         .unwrap_or_default()
     }
 
-    /// Sends what the writers' side has for the service; without a time also what may wait. Returns when there will be
-    /// more.
+    /// Sends what the writers' side has for the service; without a time also what may wait. Returns
+    /// when there will be more.
     pub(super) fn pump(&self, now: Option<Instant>) -> Option<Instant> {
         let (own, main) = {
             let memory = lock(&self.memory);
@@ -228,7 +229,8 @@ impl Shared {
         left.count() == 0
     }
 
-    /// Sends what the writers' side has for the service from this very thread; the owner does the rest.
+    /// Sends what the writers' side has for the service from this very thread; the owner does the
+    /// rest.
     fn send_now(&self) {
         self.pump(None);
         let unsent = self.with_connection(|link| {
@@ -240,8 +242,8 @@ impl Shared {
         }
     }
 
-    /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that everything before
-    /// it was seen.
+    /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that
+    /// everything before it was seen.
     pub(super) fn run_callbacks(&self, request_id: u64) {
         let callbacks = lock(&self.connected).callbacks.remove(&request_id);
         for callback in callbacks.into_iter().flatten() {
@@ -334,8 +336,9 @@ impl ProducerHandle {
         }
     }
 
-    /// The same handle, but its [writers](Self::create_writer) come from `writers`, for an instance whose packets are
-    /// to go somewhere else. Those [for startup](Self::create_startup_writer) do not.
+    /// The same handle, but its [writers](Self::create_writer) come from `writers`, for an instance
+    /// whose packets are to go somewhere else. Those [for startup](Self::create_startup_writer) do
+    /// not.
     #[must_use]
     pub fn with_writers(&self, writers: WriterFactory) -> Self {
         Self {
@@ -344,8 +347,8 @@ impl ProducerHandle {
         }
     }
 
-    /// A writer for a buffer, as named by `target_buffer` of an instance's config. It discards everything if there is
-    /// no connection, and from the moment the connection is lost.
+    /// A writer for a buffer, as named by `target_buffer` of an instance's config. It discards
+    /// everything if there is no connection, and from the moment the connection is lost.
     pub fn create_writer(&self, target_buffer: u32, policy: ExhaustedPolicy) -> TraceWriter {
         if let Some(writers) = &self.writers {
             return (writers.0)();
@@ -356,20 +359,20 @@ impl ProducerHandle {
             return TraceWriter::null();
         };
         let writer = arbiter.create_writer(target, policy);
-        // The service knows of a writer before anything is written with it: it copies what it finds unfinished when a
-        // recording ends, and that is not to overtake the registration.
+        // The service knows of a writer before anything is written with it: it copies what it finds
+        // unfinished when a recording ends, and that is not to overtake the registration.
         self.shared.send_now();
         writer
     }
 
-    /// A writer for a recording that is expected but has not begun, known as `reservation`, a number of the caller's
-    /// choice, until [`bind_startup`](Self::bind_startup) or [`abort_startup`](Self::abort_startup) says what became of
-    /// it. It can be had before there is a connection if the producer
-    /// [provides memory](super::ProducerOptions::provide_memory); otherwise, or after the connection is lost, it
-    /// discards everything.
+    /// A writer for a recording that is expected but has not begun, known as `reservation`, a
+    /// number of the caller's choice, until [`bind_startup`](Self::bind_startup) or
+    /// [`abort_startup`](Self::abort_startup) says what became of it. It can be had before there is
+    /// a connection if the producer [provides memory](super::ProducerOptions::provide_memory);
+    /// otherwise, or after the connection is lost, it discards everything.
     ///
-    /// As long as any reservation is open, nothing is sent, chunks are not freed, and all writers of the producer drop
-    /// what finds no room whatever their policy.
+    /// As long as any reservation is open, nothing is sent, chunks are not freed, and all writers
+    /// of the producer drop what finds no room whatever their policy.
     pub fn create_startup_writer(&self, reservation: u16, policy: ExhaustedPolicy) -> TraceWriter {
         // Under the lock, so that no other memory takes over meanwhile.
         let memory = lock(&self.shared.memory);
@@ -384,8 +387,8 @@ impl ProducerHandle {
         }
     }
 
-    /// Says which buffer a reservation stands for, as named by `target_buffer` of an instance's config. With the last
-    /// open one, what was held back is sent.
+    /// Says which buffer a reservation stands for, as named by `target_buffer` of an instance's
+    /// config. With the last open one, what was held back is sent.
     pub fn bind_startup(&self, reservation: u16, target_buffer: u32) {
         let buffer = u16::try_from(target_buffer).unwrap_or(0);
         let (main, own) = {
@@ -412,8 +415,9 @@ impl ProducerHandle {
         ));
     }
 
-    /// Tells the service that an instance has stopped and its writers hold nothing any more. Everything flushed before
-    /// is sent first, and what was lost is told first, even if that has to wait for room in the shared memory.
+    /// Tells the service that an instance has stopped and its writers hold nothing any more.
+    /// Everything flushed before is sent first, and what was lost is told first, even if that has
+    /// to wait for room in the shared memory.
     pub fn notify_stopped(&self, instance: InstanceId) {
         let is_told = self.shared.tell_losses();
         self.shared.pump(None);
@@ -462,15 +466,17 @@ impl ProducerHandle {
             }))
     }
 
-    /// Calls `callback` when the service has processed everything sent before. Returns whether there is a connection;
-    /// without one, or if it is lost before the answer, the callback is dropped.
+    /// Calls `callback` when the service has processed everything sent before. Returns whether
+    /// there is a connection; without one, or if it is lost before the answer, the callback is
+    /// dropped.
     pub fn sync(&self, callback: impl FnOnce() + Send + 'static) -> bool {
         self.shared.pump(None);
         self.shared.sync(Box::new(callback))
     }
 
-    /// Sends all that is written and not sent yet, and says what was lost. Returns whether that is done; if not, the
-    /// producer is to be [processed](super::Producer::process), and this called again.
+    /// Sends all that is written and not sent yet, and says what was lost. Returns whether that is
+    /// done; if not, the producer is to be [processed](super::Producer::process), and this called
+    /// again.
     pub fn hand_over(&self) -> bool {
         if !self.is_connected() {
             return true;
@@ -488,7 +494,7 @@ impl ProducerHandle {
         wants_write != Some(true)
     }
 
-    /// Whether writers reach a service at the moment.
+    /// Returns true if writers reach a service at the moment.
     pub fn is_connected(&self) -> bool {
         lock(&self.shared.connected).is_initialized
     }

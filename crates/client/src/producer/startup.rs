@@ -1,8 +1,9 @@
 //! Recording before the service has been reached: into memory that the producer brings along.
 //!
-//! The memory is offered when the connection is made. A service that takes it reads what was written before like all the
-//! rest. One that does not sends memory of its own for all further writers; what was written before, and what the writers
-//! of that time still write, then travels inside the commits. Nothing is lost either way.
+//! The memory is offered when the connection is made. A service that takes it reads what was
+//! written before like all the rest. One that does not sends memory of its own for all further
+//! writers; what was written before, and what the writers of that time still write, then travels
+//! inside the commits. Nothing is lost either way.
 
 use std::sync::Arc;
 
@@ -17,8 +18,9 @@ const DEFAULT_SIZE: u32 = 256 * 1024;
 
 impl Producer {
     /// Has memory from now on, and offers it on the next connection, as if the options had said
-    /// [`provide_memory`](super::ProducerOptions::provide_memory). Does nothing if there is memory already. A service
-    /// that is connected but has not sent memory yet gets what is written meanwhile inside the commits.
+    /// [`provide_memory`](super::ProducerOptions::provide_memory). Does nothing if there is memory
+    /// already. A service that is connected but has not sent memory yet gets what is written
+    /// meanwhile inside the commits.
     pub fn provide_memory(&mut self) {
         if self.shared.arbiter().is_some() || self.shared.offered().is_some() {
             return;
@@ -31,8 +33,8 @@ impl Producer {
         }
     }
 
-    /// Page size and size to ask for, in bytes. The service takes memory only if it would have made it like that, so
-    /// they are said even where they are the default.
+    /// Page size and size to ask for, in bytes. The service takes memory only if it would have made
+    /// it like that, so they are said even where they are the default.
     pub(super) fn size_hints(&self) -> (u32, u32) {
         let (page, size) = (self.options.page_size_hint, self.options.memory_size_hint);
         if !self.options.provide_memory {
@@ -45,8 +47,8 @@ impl Producer {
         )
     }
 
-    /// Makes the memory to be offered on the next connection, if the options say so. If there is none to be had,
-    /// startup writers discard everything.
+    /// Makes the memory to be offered on the next connection, if the options say so. If there is
+    /// none to be had, startup writers discard everything.
     pub(super) fn prepare_memory(&self) {
         if !self.options.provide_memory {
             return;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use ferretto_ipc::Address;
 use rustix::fs::inotify;
 
-/// Watches the directory of a socket for the socket to be created. The descriptor becomes readable when anything is.
+/// Watches the directory of a socket for the socket to be created. The descriptor becomes readable
+/// when anything is.
 #[derive(Debug)]
 pub(super) struct SocketWatch {
     fd: OwnedFd,
@@ -17,8 +18,8 @@ pub(super) struct SocketWatch {
 }
 
 impl SocketWatch {
-    /// `None` if the address is not in the filesystem, its directory does not exist, or the system has no watches left:
-    /// then there are only the pauses between attempts.
+    /// `None` if the address is not in the filesystem, its directory does not exist, or the system
+    /// has no watches left: then there are only the pauses between attempts.
     pub(super) fn new(address: &Address) -> Option<Self> {
         let Address::Path(path) = address else {
             return None;
@@ -36,7 +37,7 @@ impl SocketWatch {
         })
     }
 
-    /// Whether the socket was created since the last call.
+    /// Returns true if the socket was created since the last call.
     pub(super) fn is_created(&self) -> bool {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.fd, &mut buffer);

@@ -1,4 +1,4 @@
-//! What the replies of the service mean for a recording.
+//! The replies of the service, and their meaning for a recording.
 
 use std::time::Instant;
 
@@ -70,7 +70,8 @@ impl Recording {
         }
     }
 
-    /// Takes in the answer to a call, or a part of it. What it says about the session counts even if nobody waits.
+    /// Takes in the answer to a call, or a part of it. What it says about the session counts even
+    /// if nobody waits.
     fn answered(&mut self, call: CallId, reply: LinkReply<Port>, now: Instant) {
         let has_more = reply.has_more;
         let result = match (call.kind(), reply.result) {

@@ -1,4 +1,4 @@
-//! What calls do to the session, and the requests that they become.
+//! Calls: the change of the session, and the requests that they become.
 
 use std::os::fd::OwnedFd;
 

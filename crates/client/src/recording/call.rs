@@ -20,10 +20,12 @@ use crate::transport::LinkReply;
 pub enum Call {
     /// Waits until the service answers calls.
     Connect,
-    /// Subscribes to events of the session, in place of what was subscribed to before. Done when it is sent.
+    /// Subscribes to events of the session, in place of what was subscribed to before. Done when it
+    /// is sent.
     Observe(Vec<ObservableType>),
-    /// Sets the config of the next [`Start`](Self::Start). One that defers its start has the service create the session
-    /// at once, if there is none. `file` is where the service writes the trace, if the config says so.
+    /// Sets the config of the next [`Start`](Self::Start). One that defers its start has the
+    /// service create the session at once, if there is none. `file` is where the service writes the
+    /// trace, if the config says so.
     SetUp {
         /// The config.
         config: Box<TraceConfig>,
@@ -37,8 +39,8 @@ pub enum Call {
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Starts what was set up. Done when all data sources record, or the session has ended. What an earlier session
-    /// left in the buffers is given up.
+    /// Starts what was set up. Done when all data sources record, or the session has ended. What an
+    /// earlier session left in the buffers is given up.
     Start,
     /// Waits until all data sources record, or the session has ended.
     WaitForStart,
@@ -48,22 +50,23 @@ pub enum Call {
     Flush(FlushRequest),
     /// Has the session end. Done when it has.
     Stop,
-    /// Flushes, then has the session end. Done when it has. The time limit of the call is that of the flush.
+    /// Flushes, then has the session end. Done when it has. The time limit of the call is that of
+    /// the flush.
     Finish {
         /// The reason of the flush.
         flags: FlushFlags,
         /// The time limit of all that follows the flush.
         stop_limit: Duration,
-        /// The time after which an attached session that could not be flushed is taken to have ended before: an
-        /// upstream service does not tell that.
+        /// The time after which an attached session that could not be flushed is taken to have
+        /// ended before: an upstream service does not tell that.
         presumed_end: Duration,
     },
     /// Leaves the session to itself, under a key.
     Detach {
         /// The key.
         key: Vec<u8>,
-        /// How long to wait for the reason if the service refuses. Upstream's answers Detach before it tells that it
-        /// did not like the config.
+        /// The time to wait for the reason if the service refuses. Upstream's answers Detach before
+        /// it tells that it did not like the config.
         reason_patience: Duration,
     },
     /// Takes over the session that was detached with a key.
@@ -73,16 +76,16 @@ pub enum Call {
     },
     /// Has the end of an attached session told. Done when it is sent.
     Watch,
-    /// Copies what another session holds; the copy is this recording's session then. `file` is for a session that
-    /// writes into a file.
+    /// Copies what another session holds; the copy is this recording's session then. `file` is for
+    /// a session that writes into a file.
     Clone {
-        /// Which session, and how.
+        /// The session to copy, and the way.
         request: Box<CloneSessionRequest>,
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Reads what the session has recorded. One read at a time; others wait for their turn. The time limit starts again
-    /// with each part.
+    /// Reads what the session has recorded. One read at a time; others wait for their turn. The
+    /// time limit starts again with each part.
     Read {
         /// The time limit of each part but the first.
         part_limit: Duration,
@@ -95,12 +98,13 @@ pub enum Call {
     ServiceState,
     /// Changes the config of the running session.
     ChangeConfig(Box<ChangeTraceConfigRequest>),
-    /// Makes any other call of the port, with a descriptor if it takes one. Done with the first reply.
+    /// Makes any other call of the port, with a descriptor if it takes one. Done with the first
+    /// reply.
     Other(Box<Request>, Option<OwnedFd>),
 }
 
-/// What there has to be for a call to make sense. One that makes none is answered with [`CallError::NotRunning`] and not
-/// sent.
+/// The state that a call needs to make sense. One that makes none is answered with
+/// [`CallError::NotRunning`] and not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: the service decides.
@@ -278,7 +282,8 @@ pub enum Event {
         /// The answer.
         result: Result<Answer, CallError>,
     },
-    /// The time limit of a call passed. A later answer is not told, except that of a read under way.
+    /// The time limit of a call passed. A later answer is not told, except that of a read under
+    /// way.
     TimedOut {
         /// The call.
         call: CallId,
@@ -289,7 +294,7 @@ pub enum Event {
     Disconnected(DisconnectReason),
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
     /// It ran to its end.

@@ -37,8 +37,8 @@ fn send(recording: &mut Recording, link: &mut dyn Link<Port>) {
     }
 }
 
-/// Waits until there is something to [`exchange`], until the waker is woken, or for as long as `limit`. Returns false if
-/// the time is over. May end early.
+/// Waits until there is something to [`exchange`], until the waker is woken, or for as long as
+/// `limit`. Returns false if the time is over. May end early.
 pub fn wait(link: &dyn Link<Port>, waker: Option<&Waker>, limit: Duration) -> bool {
     if limit.is_zero() {
         return false;

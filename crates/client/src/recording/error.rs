@@ -1,4 +1,4 @@
-//! What can go wrong with a call.
+//! Errors of calls.
 
 use std::error::Error;
 use std::fmt;
@@ -20,7 +20,7 @@ pub enum CallError {
     Connect(ConnectError),
     /// The system, or the transport, refused.
     System(std::io::Error),
-    /// What listens there has no consumer port: a producer socket, most likely.
+    /// The listener there has no consumer port: a producer socket, most likely.
     NoConsumerPort,
     /// The service is older than the method.
     Unsupported {

@@ -1,9 +1,10 @@
 //! One consumer's recording, as a state machine without input, output or clock.
 //!
-//! A [`Recording`] knows the life of a session: created, started, flushed, stopped, read; left alone, taken over, copied.
-//! Its owner makes [calls](Recording::call), and passes on what the connection and the clock say (`handle_…`), and takes
-//! from it the requests to be sent, the [events](Event) and the time of the next deadline (`poll_…`, `next_deadline`).
-//! [`exchange`] does that for a [`Link`](crate::transport::Link), and [`wait`] waits for one.
+//! A [`Recording`] knows the life of a session: created, started, flushed, stopped, read; left
+//! alone, taken over, copied. Its owner makes [calls](Recording::call), and passes on what the
+//! connection and the clock say (`handle_…`), and takes from it the requests to be sent, the
+//! [events](Event) and the time of the next deadline (`poll_…`, `next_deadline`). [`exchange`] does
+//! that for a [`Link`](crate::transport::Link), and [`wait`] waits for one.
 //!
 //! ```text
 //!   Idle ──Enable, Start──► Running ──Finish──► Flushing ──flushed──► Stopping ──┐
@@ -13,8 +14,8 @@
 //!    └─Enable (deferred)─► Created                                             Ended ──Enable, Start──► …
 //! ```
 //!
-//! [`Consumer`](crate::Consumer) makes blocking calls of it, the command line polls it together with signals, and the
-//! sessions of the crate `ferretto` run it on a thread with an inbox.
+//! [`Consumer`](crate::Consumer) makes blocking calls of it, the command line polls it together
+//! with signals, and the sessions of the crate `ferretto` run it on a thread with an inbox.
 
 mod answers;
 mod begin;
@@ -88,7 +89,7 @@ enum Connection {
     },
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     /// The reply is the answer to a call.
@@ -202,8 +203,8 @@ impl Recording {
         }
     }
 
-    /// Makes a call. Its answer comes as an event: [`Event::Answered`], or [`Event::TimedOut`] when `deadline` has passed.
-    /// Calls take effect in the order they are made.
+    /// Makes a call. Its answer comes as an event: [`Event::Answered`], or [`Event::TimedOut`] when
+    /// `deadline` has passed. Calls take effect in the order they are made.
     pub fn call(&mut self, call: Call, needs: Needs, deadline: Option<Instant>) -> CallId {
         self.last_call += 1;
         let id = CallId::new(self.last_call, &call);
@@ -236,12 +237,14 @@ impl Recording {
         &self.phase
     }
 
-    /// Returns true if the session is being detached, or that was refused and the reason may follow.
+    /// Returns true if the session is being detached, or that was refused and the reason may
+    /// follow.
     pub fn is_detaching(&self) -> bool {
         self.detaching().is_some()
     }
 
-    /// Takes the next request to be sent. Its outcome goes to [`handle_invoked`](Self::handle_invoked).
+    /// Takes the next request to be sent. Its outcome goes to
+    /// [`handle_invoked`](Self::handle_invoked).
     pub fn poll_request(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
     }
@@ -326,7 +329,8 @@ impl Recording {
         }
     }
 
-    /// Takes in what came of sending a request: the id that its replies will carry, or why it was not sent.
+    /// Takes in what came of sending a request: the id that its replies will carry, or why it was
+    /// not sent.
     pub fn handle_invoked(&mut self, ticket: Ticket, result: Result<u64, InvokeError>) {
         let Ticket(purpose) = ticket;
         match (result, purpose) {
@@ -373,8 +377,8 @@ impl Recording {
         }
     }
 
-    /// Takes in that the connection is closed: refusals from here on are those of a closed connection, which
-    /// [`LinkEvent::Disconnected`] will explain.
+    /// Takes in that the connection is closed: refusals from here on are those of a closed
+    /// connection, which [`LinkEvent::Disconnected`] will explain.
     pub fn handle_closing(&mut self) {
         if matches!(self.connection, Connection::Bound) {
             self.connection = Connection::Closing;

@@ -848,8 +848,8 @@ fn what_cannot_be_sent_fails_alone() {
     assert!(matches!(world.answer(call), Ok(Answer::Reply(_))));
 }
 
-/// Loses the service with one call open, and expects that it fails, that the session is lost if there is one, and that
-/// nothing but failures comes after.
+/// Loses the service with one call open, and expects that it fails, that the session is lost if
+/// there is one, and that nothing but failures comes after.
 fn lose_with(mut world: World, call: Call, has_session: bool) {
     let open = world.call(call);
     world.disconnect();

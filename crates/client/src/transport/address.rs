@@ -10,9 +10,10 @@ use super::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
 
 /// The service at an address: connects to its sockets, as often as need be.
 ///
-/// Producers tell nothing to a service on this machine that belongs to another user than root or their own, unless that
-/// user is named ([`trusting`](Self::trusting), [`SERVICE_USER_VARIABLE`](super::SERVICE_USER_VARIABLE)) or root has
-/// appointed him, as the account `traced` or as the owner of `/run/perfetto`.
+/// Producers tell nothing to a service on this machine that belongs to another user than root or
+/// their own, unless that user is named ([`trusting`](Self::trusting),
+/// [`SERVICE_USER_VARIABLE`](super::SERVICE_USER_VARIABLE)) or root has appointed him, as the
+/// account `traced` or as the owner of `/run/perfetto`.
 #[derive(Clone, Debug, Default)]
 pub struct AtAddress {
     producers: Option<Address>,
@@ -48,8 +49,8 @@ impl AtAddress {
         self
     }
 
-    /// Returns true if the environment names a service on this machine for producers. Then whoever started this process wants it
-    /// to be recorded there.
+    /// Returns true if the environment names a service on this machine for producers. Then whoever
+    /// started this process wants it to be recorded there.
     pub fn is_named_for_producers() -> bool {
         std::env::var_os(names::PRODUCER_SOCKET_VARIABLE).is_some()
             && matches!(

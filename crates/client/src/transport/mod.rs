@@ -1,19 +1,21 @@
-//! How a producer or a consumer reaches a service, whatever lies between them.
+//! Transports: the way between a producer or a consumer and a service.
 //!
-//! [`Producer`](crate::Producer) and [`Consumer`](crate::Consumer) speak through a [`Link`], one connection to one port
-//! of a service, and get links from something that can [`Connect`]. Here is what connects over sockets: [`AtAddress`],
-//! which is what both use unless told otherwise, and [`OverSocket`] for a socket somebody else opened. The crate
-//! `ferretto` has the service in the same process, where requests and replies are passed on as they are.
+//! [`Producer`](crate::Producer) and [`Consumer`](crate::Consumer) speak through a [`Link`], one
+//! connection to one port of a service, and get links from something that can [`Connect`]. Here is
+//! what connects over sockets: [`AtAddress`], which is what both use unless told otherwise, and
+//! [`OverSocket`] for a socket somebody else opened. The crate `ferretto` has the service in the
+//! same process, where requests and replies are passed on as they are.
 //!
 //! # Bringing one's own
 //!
-//! Programs with a way of their own between processes, such as browsers, implement [`Link`] over it for
-//! [`ProducerPort`], and for [`ConsumerPort`] if they also control recordings, and [`Connect`] to make such links.
-//! Requests and replies are values with a known encoding ([`PortMessage`]). At the other end somebody has a link to a
-//! real service, invokes there what arrives, and sends back what comes of it.
+//! Programs with a way of their own between processes, such as browsers, implement [`Link`] over it
+//! for [`ProducerPort`], and for [`ConsumerPort`] if they also control recordings, and [`Connect`]
+//! to make such links. Requests and replies are values with a known encoding ([`PortMessage`]). At
+//! the other end somebody has a link to a real service, invokes there what arrives, and sends back
+//! what comes of it.
 //!
-//! What is the same for all links stays with producer and consumer: when to try again, time limits, and what happens to
-//! writers and instances when a link ends.
+//! What is the same for all links stays with producer and consumer: when to try again, time limits,
+//! and what happens to writers and instances when a link ends.
 
 mod address;
 mod socket;
@@ -45,14 +47,15 @@ pub use crate::wake::WakeFd;
 
 /// One connection to one port of a service.
 ///
-/// Nothing here waits. Its owner calls [`process`](Self::process) when the descriptor ([`AsFd`]) can be read, or while
-/// [`wants_write`](Self::wants_write) be written, and takes the events. What is called in between may come from any
-/// thread, one at a time.
+/// Nothing here waits. Its owner calls [`process`](Self::process) when the descriptor ([`AsFd`])
+/// can be read, or while [`wants_write`](Self::wants_write) be written, and takes the events. What
+/// is called in between may come from any thread, one at a time.
 ///
 /// Dropping it ends the connection; requests invoked before should still arrive.
 pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
-    /// Calls a method and returns the number that its replies will carry, different from those of all other calls that
-    /// are open. With `wants_reply` false no reply comes. Calls take effect in the order they are made.
+    /// Calls a method and returns the number that its replies will carry, different from those of
+    /// all other calls that are open. With `wants_reply` false no reply comes. Calls take effect in
+    /// the order they are made.
     ///
     /// # Errors
     ///
@@ -64,37 +67,42 @@ pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
         wants_reply: bool,
     ) -> Result<u64, InvokeError>;
 
-    /// Sends and receives what is possible without waiting. Take the results with [`poll_event`](Self::poll_event).
+    /// Sends and receives what is possible without waiting. Take the results with
+    /// [`poll_event`](Self::poll_event).
     fn process(&mut self);
 
-    /// The next thing that happened. The first is [`LinkEvent::Bound`] or [`LinkEvent::BindFailed`], the last is
-    /// [`LinkEvent::Disconnected`].
+    /// The next thing that happened. The first is [`LinkEvent::Bound`] or
+    /// [`LinkEvent::BindFailed`], the last is [`LinkEvent::Disconnected`].
     fn poll_event(&mut self) -> Option<LinkEvent<P>>;
 
-    /// Whether [`poll_event`](Self::poll_event) has something to return, without another [`process`](Self::process).
+    /// Returns true if [`poll_event`](Self::poll_event) has something to return, without another
+    /// [`process`](Self::process).
     fn has_event(&self) -> bool;
 
-    /// Sends what is possible without waiting. Called by writers that wait for a free chunk, from their own threads.
+    /// Sends what is possible without waiting. Called by writers that wait for a free chunk, from
+    /// their own threads.
     fn flush(&mut self) {}
 
-    /// Whether [`process`](Self::process) should be called when the descriptor can be written.
+    /// Returns true if [`process`](Self::process) should be called when the descriptor can be
+    /// written.
     fn wants_write(&self) -> bool {
         false
     }
 
-    /// The memory held by requests that the service has not taken yet, in bytes, at least roughly. While it is too
-    /// much, a producer leaves its chunks where they are; once it has become less, the descriptor has to be readable or
-    /// writable.
+    /// The memory held by requests that the service has not taken yet, in bytes, at least roughly.
+    /// While it is too much, a producer leaves its chunks where they are; once it has become less,
+    /// the descriptor has to be readable or writable.
     fn queued(&self) -> usize;
 
-    /// Whether the connection has ended.
+    /// Returns true if the connection has ended.
     fn is_closed(&self) -> bool;
 
-    /// Whether memory can be shared with the service, by [`Attachment`]. Without, chunks travel inside the commits.
+    /// Returns true if memory can be shared with the service, by [`Attachment`]. Without, chunks
+    /// travel inside the commits.
     fn shares_memory(&self) -> bool;
 }
 
-/// What came of a link, in order.
+/// An event of a link, in order.
 #[derive(Debug)]
 pub enum LinkEvent<P: Port> {
     /// The service knows the port: methods can be called now.
@@ -103,27 +111,27 @@ pub enum LinkEvent<P: Port> {
     BindFailed,
     /// An answer to a call.
     Reply(LinkReply<P>),
-    /// The connection is gone. Every call still open was answered before, with `Err`. This comes once and is the last
-    /// event.
+    /// The connection is gone. Every call still open was answered before, with `Err`. This comes
+    /// once and is the last event.
     Disconnected(DisconnectReason),
 }
 
 /// An answer to a call.
 #[derive(Debug)]
 pub struct LinkReply<P: Port> {
-    /// What [`Link::invoke`] returned.
+    /// The id that [`Link::invoke`] returned.
     pub request_id: u64,
     /// The method called.
     pub method: P::Method,
     /// The answer, unless the service refused or the connection was lost.
     pub result: Result<P::Reply, Rejected>,
-    /// Whether further answers follow.
+    /// Further answers follow.
     pub has_more: bool,
-    /// What came along.
+    /// The attachment that came along.
     pub attachment: Option<Attachment>,
 }
 
-/// What travels beside a request or a reply.
+/// A file or memory that travels beside a request or a reply.
 #[derive(Debug)]
 pub enum Attachment {
     /// A file: the trace of a session, or shared memory to be mapped.
@@ -141,18 +149,19 @@ pub trait Connect<P: Port>: Send + Sync + fmt::Debug {
     /// See [`ConnectFailure`].
     fn connect(&self) -> Result<Box<dyn Link<P>>, ConnectFailure>;
 
-    /// Whether another attempt makes sense after one that failed, or a link that ended.
+    /// Returns true if another attempt makes sense after one that failed, or a link that ended.
     fn can_retry(&self) -> bool {
         true
     }
 
-    /// Fills in what the options of a producer leave open (what is zero there) and suits this transport better than the
-    /// service's defaults.
+    /// Fills in what the options of a producer leave open (what is zero there) and suits this
+    /// transport better than the service's defaults.
     fn advise(&self, producer: &mut ProducerOptions) {
         let _ = producer;
     }
 
-    /// The socket whose appearance promises that the next attempt succeeds, if there is such a thing.
+    /// The socket whose appearance promises that the next attempt succeeds, if there is such a
+    /// thing.
     fn awaited(&self) -> Option<Address> {
         None
     }

@@ -66,7 +66,8 @@ impl<P: Port> Link<P> for Connection<P> {
 }
 
 impl Attachment {
-    /// The descriptor to be sent to another process; `None` if there is none, or the process has no descriptors left.
+    /// The descriptor to be sent to another process; `None` if there is none, or the process has no
+    /// descriptors left.
     fn into_descriptor(self) -> Option<OwnedFd> {
         match self {
             Self::Descriptor(fd) => Some(fd),
@@ -75,8 +76,8 @@ impl Attachment {
     }
 }
 
-/// One connection over a stream socket that was opened by somebody else, as for processes in a sandbox, which may not
-/// connect to anything themselves. When it ends there is no other.
+/// One connection over a stream socket that was opened by somebody else, as for processes in a
+/// sandbox, which may not connect to anything themselves. When it ends there is no other.
 #[derive(Debug)]
 pub struct OverSocket(Mutex<Option<OwnedFd>>);
 

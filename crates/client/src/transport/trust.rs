@@ -1,7 +1,8 @@
 //! Whom a producer takes for the tracing service.
 //!
-//! Whoever listens at the right address gets what a producer records. In a folder that everybody may write to, such as
-//! `/tmp`, that can be any user of the machine; so the kernel is asked who listens.
+//! Whoever listens at the right address gets what a producer records. In a folder that everybody
+//! may write to, such as `/tmp`, that can be any user of the machine; so the kernel is asked who
+//! listens.
 
 use std::env;
 use std::fmt;
@@ -14,7 +15,8 @@ use ferretto_ipc::names::is_run_directory;
 use ferretto_ipc::socket::Socket;
 use rustix::process::{getegid, geteuid, getgid, getuid};
 
-/// Names users whose services are trusted, beside root and the program's own: their numbers, with commas between them.
+/// Names users whose services are trusted, beside root and the program's own: their numbers, with
+/// commas between them.
 pub const SERVICE_USER_VARIABLE: &str = "FERRETTO_SERVICE_UID";
 
 /// The account under which packages run the service.
@@ -25,8 +27,9 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 /// Names in it belong to who made them.
 const STICKY: u32 = 0o1000;
 
-/// Users whose services get what this process records, beside those that everybody trusts: root, the user of the
-/// process itself, the account `traced`, and in `/run/perfetto` whoever root gave that folder to.
+/// Users whose services get what this process records, beside those that everybody trusts: root,
+/// the user of the process itself, the account `traced`, and in `/run/perfetto` whoever root gave
+/// that folder to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trust {
     users: Vec<u32>,
@@ -50,8 +53,8 @@ impl Trust {
         self.users.extend(users);
     }
 
-    /// Checks that what listens at `address` may have what this process records. Other machines cannot be asked: whoever
-    /// named them decided that.
+    /// Checks that what listens at `address` may have what this process records. Other machines
+    /// cannot be asked: whoever named them decided that.
     pub(super) fn check(&self, address: &Address, socket: &Socket) -> Result<(), Untrusted> {
         if !socket.is_unix() {
             return Ok(());
@@ -110,7 +113,7 @@ fn name_of(user: u32) -> Option<String> {
     })
 }
 
-/// What listens where the service is expected may belong to anybody.
+/// The listener where the service is expected may belong to anybody.
 #[derive(Debug)]
 pub struct Untrusted {
     address: Address,

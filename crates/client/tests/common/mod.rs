@@ -14,7 +14,7 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, TraceConfig};
 use ferretto_wire::Fields;
 
-/// How long anything in these tests may take. Nothing waits for it to pass.
+/// The longest time that anything in these tests may take. Nothing waits for it to pass.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// The field of TracePacket that tests write to, and the string in it.
@@ -140,7 +140,8 @@ pub fn next_event(producer: &mut Producer, mut wanted: impl FnMut(&Event) -> boo
     }
 }
 
-/// A producer on a thread of its own. On every start it writes what `write` writes; it answers flushes and stops.
+/// A producer on a thread of its own. On every start it writes what `write` writes; it answers
+/// flushes and stops.
 pub struct Recorder {
     pub handle: ProducerHandle,
     stop: Arc<AtomicBool>,

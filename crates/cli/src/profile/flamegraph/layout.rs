@@ -1,4 +1,5 @@
-//! The place of each box for viewers that run no scripts. `flamegraph.js` does the same for the window it is shown in.
+//! The place of each box for viewers that run no scripts. `flamegraph.js` does the same for the
+//! window it is shown in.
 
 use super::picture::{Picture, Sort};
 
@@ -20,11 +21,11 @@ pub(super) struct Placed {
     pub(super) row: usize,
     pub(super) x: f64,
     pub(super) width: f64,
-    /// What it stands for.
+    /// The box of the tree that it shows.
     pub(super) shows: Shows,
 }
 
-/// What a placed box stands for.
+/// The content of a placed box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shows {
     /// A box of the picture.
@@ -56,7 +57,8 @@ pub(super) fn layout(picture: &Picture, width: f64) -> Vec<Placed> {
 fn place(picture: &Picture, width: f64) -> Vec<Placed> {
     let scale = width / picture.all().amount.total.max(1) as f64;
     let mut placed: Vec<Placed> = Vec::new();
-    // Of the boxes below: how many more stand on it, where the next does, and whether it is to be seen.
+    // Of the boxes below: how many more stand on it, where the next does, and whether it is to be
+    // seen.
     let mut below: Vec<(usize, f64, bool)> = Vec::new();
     for (index, of) in picture.boxes.iter().enumerate() {
         while below.last().is_some_and(|(children, ..)| *children == 0) {

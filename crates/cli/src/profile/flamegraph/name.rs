@@ -1,7 +1,7 @@
 //! Names of functions as they fit into boxes.
 
-/// A name without arguments of templates: `Vec<T>::push` is `Vec::push`, `<Vec<T> as Extend<T>>::extend` is
-/// `Vec::extend`.
+/// A name without arguments of templates: `Vec<T>::push` is `Vec::push`, `<Vec<T> as
+/// Extend<T>>::extend` is `Vec::extend`.
 pub(super) fn short_name(whole: &str) -> String {
     let name = without_qualification(whole);
     let mut short = String::new();

@@ -60,9 +60,9 @@ pub(super) struct Name {
 /// An amount, in samples or in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Amount {
-    /// What ends in the function.
+    /// The samples that end in the function.
     pub(super) own: u64,
-    /// What ends in it or in what it called.
+    /// The samples that end in it or in a function that it called.
     pub(super) total: u64,
 }
 
@@ -84,7 +84,8 @@ pub(super) struct Box {
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) names: Vec<Name>,
-    /// Each box before those on top of it, the widest first, merged ones last; the first box is all samples.
+    /// Each box before those on top of it, the widest first, merged ones last; the first box is all
+    /// samples.
     pub(super) boxes: Vec<Box>,
     /// True if there is a baseline.
     pub(super) has_baseline: bool,
@@ -183,7 +184,7 @@ impl Picture {
         &self.boxes[0]
     }
 
-    /// How much greater the share of a box itself is than in the baseline; from -1 to 1.
+    /// Returns the growth of the share of a box itself since the baseline; from -1 to 1.
     pub(super) fn growth(&self, of: &Box) -> f64 {
         let all = self.all();
         share(of.amount.own, all.amount.total) - share(of.before.own, all.before.total)

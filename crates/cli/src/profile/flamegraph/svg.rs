@@ -1,5 +1,5 @@
-//! A flamegraph as an SVG image: boxes for viewers that run no scripts, and for browsers the data and a script that draws
-//! it anew for the window and for what is clicked at.
+//! A flamegraph as an SVG image: boxes for viewers that run no scripts, and for browsers the data
+//! and a script that draws it anew for the window and for what is clicked at.
 
 use std::fmt::Write;
 
@@ -23,17 +23,17 @@ const NO_GROWTH: f64 = 0.0005;
 const STYLE: &str = include_str!("flamegraph.css");
 const SCRIPT: &str = include_str!("flamegraph.js");
 
-/// What is said beside the boxes.
+/// The words beside the boxes.
 #[derive(Debug)]
 pub(super) struct Texts {
     pub(super) title: String,
     /// The traces, what was counted and how much of it.
     pub(super) subtitle: String,
-    /// How to read it.
+    /// The explanation of how to read it.
     pub(super) hint: String,
 }
 
-/// How boxes are drawn.
+/// The way boxes are drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     /// The root at the top.
@@ -266,7 +266,7 @@ impl Drawing<'_> {
         text
     }
 
-    /// What the script draws from.
+    /// Writes the data that the script draws from.
     fn data(&self) -> String {
         let picture = self.picture;
         let mut out = format!(
@@ -316,7 +316,8 @@ impl Drawing<'_> {
     }
 }
 
-/// What of a short name fits into so many characters: without the modules that it is in, or else its end.
+/// Returns the part of a short name that fits into so many characters: without the modules that it
+/// is in, or else its end.
 fn fit(name: &str, chars: usize) -> String {
     let length = |text: &str| text.chars().count();
     if chars < 3 {
