@@ -1,4 +1,4 @@
-//! What becomes of the service's answers.
+//! Receivers of the service's answers.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// What was read for somebody who no longer wanted it, for the next reader.
+/// The bytes that were read for somebody who no longer wanted them, for the next reader.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! Which service is to record.
+//! The service that records.
 
 use std::sync::Arc;
 #[cfg(feature = "in-process")]
@@ -13,7 +13,7 @@ use crate::in_process::InProcess;
 #[cfg(feature = "in-process")]
 use crate::{Backends, InitError, Options};
 
-/// Which service is to record.
+/// The service that is to record.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Backend {
@@ -34,7 +34,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// What kind it is; of [`Best`](Self::Best), the kind that is preferred.
+    /// Returns its kind; of [`Best`](Self::Best), the kind that is preferred.
     pub fn kind(&self) -> BackendKind {
         match self {
             Self::System | Self::At(_) => BackendKind::System,

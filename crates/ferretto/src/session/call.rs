@@ -39,7 +39,7 @@ struct Shared<T> {
 struct State<T> {
     answer: Answer<T>,
     waker: Option<Waker>,
-    /// What becomes of a result that nobody wants.
+    /// Takes a result that nobody wants.
     reclaim: Option<Reclaim<T>>,
     deadline: Deadline,
     name: &'static str,
@@ -228,7 +228,7 @@ impl<T> Completer<T> {
         }
     }
 
-    /// Whether nobody wants the answer any more.
+    /// Returns true if nobody wants the answer any more.
     pub(super) fn is_unwanted(&self) -> bool {
         let Some(shared) = &self.shared else {
             return true;
@@ -236,7 +236,7 @@ impl<T> Completer<T> {
         matches!(lock(&shared.state).answer, Answer::Unwanted)
     }
 
-    /// What the call is called.
+    /// Returns the name of the call.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }

@@ -1,4 +1,4 @@
-//! What to record, said in a few lines.
+//! The config of a recording, said in a few lines.
 
 use std::fs::File;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{SessionError, TrackEvents};
 /// The size of a buffer that is not configured, in KiB.
 const DEFAULT_BUFFER_KB: u32 = 4096;
 
-/// What a [`Session`](super::Session) is to record, and how.
+/// The config of a recording of a [`Session`](super::Session).
 ///
 /// Every method sets one thing. What is not here can be set in the [`message`](Self::message_mut) itself, or the whole
 /// message given: `RecordingConfig::from(trace_config)`, or [`decode`](Self::decode) for an encoded one.
@@ -43,7 +43,7 @@ pub struct RecordingConfig {
 #[derive(Clone, Debug)]
 pub struct Buffer(BufferConfig);
 
-/// What a trigger does to a recording. See [`RecordingConfig::trigger`].
+/// The effect of a trigger on a recording. See [`RecordingConfig::trigger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerMode {
     /// It begins with the first trigger, and ends some time after it.
@@ -54,7 +54,7 @@ pub enum TriggerMode {
     Clone,
 }
 
-/// How a recording is compressed.
+/// The compression of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// As in gzip.
@@ -244,7 +244,7 @@ impl RecordingConfig {
         self
     }
 
-    /// What triggers do, and how long to wait for one: the recording ends after `timeout` without. Less than a week.
+    /// Sets the effect of triggers, and the time to wait for one: the recording ends after `timeout` without. Less than a week.
     #[must_use]
     pub fn trigger_mode(mut self, mode: TriggerMode, timeout: Duration) -> Self {
         use trigger_config::TriggerMode as Wire;

@@ -1,4 +1,4 @@
-//! What can go wrong with a recording.
+//! Errors of recordings.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ pub enum SessionError {
     System(io::Error),
     /// The connection to the service is lost, could not be made, or was not allowed. The session is over.
     Disconnected {
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// The recording could not be started, or failed while it ran.
@@ -25,26 +25,26 @@ pub enum SessionError {
     },
     /// The service said no.
     Refused {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
         /// The service's words; empty if it gave none.
         reason: String,
     },
     /// The service is older than what was asked for.
     Unsupported {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
     },
     /// The request does not fit a message to the service, which holds 128 KiB.
     TooLarge {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
         /// The size of the request in bytes.
         size: usize,
     },
     /// The time limit passed.
     TimedOut {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
     },
     /// There is no configuration to start with.
@@ -53,14 +53,14 @@ pub enum SessionError {
     AlreadyStarted,
     /// The recording has not been started, or has ended.
     NotRunning {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
     },
     /// The configuration is not an encoded `TraceConfig`.
     BadConfig,
     /// The trace holds a packet of more than 256 MiB.
     PacketTooLarge,
-    /// What was read could not be written where it should be.
+    /// The trace could not be written where it should be.
     Write(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! What a session tells by itself.
+//! Events that a session tells by itself.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub enum SessionEvent {
         producer: String,
         /// The data source's name.
         data_source: String,
-        /// Whether it records now.
+        /// It records now.
         is_recording: bool,
     },
     /// All data sources that were there when the session started are recording.
@@ -40,13 +40,13 @@ pub enum SessionEvent {
     },
     /// The connection to the service is lost. The last event.
     Disconnected {
-        /// What happened.
+        /// The cause.
         reason: String,
     },
 }
 
 impl SessionEvent {
-    /// What the service tells at once.
+    /// Returns the events that the service tells at once.
     pub(super) fn from_service(mut seen: ObservableEvents) -> Vec<Self> {
         let text = |bytes: Option<Vec<u8>>| {
             String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()

@@ -1,4 +1,4 @@
-//! What others ask of a session's thread.
+//! The inbox of a session's thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -44,13 +44,13 @@ impl Command {
     }
 }
 
-/// Where commands wait for the session's thread.
+/// The commands that wait for the session's thread.
 pub(super) struct Inbox {
     /// Tells forked children, in which that thread is not, and may have left any lock locked.
     forks: u32,
     state: Mutex<State>,
     changed: Condvar,
-    /// What was read for somebody who no longer wanted it.
+    /// The bytes that were read for somebody who no longer wanted them.
     pub(super) unread: Arc<Unread>,
 }
 
@@ -62,7 +62,7 @@ struct State {
     is_closing: bool,
     /// The session's thread has ended, or is about to.
     is_finished: bool,
-    /// What the policy decided.
+    /// The decision of the policy.
     permission: Option<bool>,
     /// Something happened since the last look.
     is_new: bool,
@@ -80,7 +80,7 @@ impl Inbox {
         })
     }
 
-    /// Whether this is a forked child of the process that the session belongs to.
+    /// Returns true if this is a forked child of the process that the session belongs to.
     fn is_inherited(&self) -> bool {
         self.forks != fork::forks()
     }
@@ -131,7 +131,7 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// How the policy decided, if it has.
+    /// Returns the decision of the policy, if there is one.
     pub(super) fn permission(&self) -> Option<bool> {
         lock(&self.state).permission
     }

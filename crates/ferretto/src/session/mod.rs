@@ -60,7 +60,7 @@ use self::inbox::{Command, Finish, Inbox, Question};
 /// The name of sessions' threads.
 const THREAD: &str = "ferretto-session";
 
-/// How long dropping a session waits for its thread, which has nothing left to do but may be inside somebody's writer
+/// The time that dropping a session waits for its thread, which has nothing left to do but may be inside somebody's writer
 /// or callback.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
 
@@ -220,7 +220,7 @@ impl Session {
         )
     }
 
-    /// What the service can do.
+    /// Gets the capabilities of the service.
     ///
     /// # Errors
     ///

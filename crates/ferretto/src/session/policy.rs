@@ -1,4 +1,4 @@
-//! Who may record.
+//! The policy of who may record.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -19,7 +19,7 @@ pub struct PolicyRequest {
 }
 
 impl PolicyRequest {
-    /// What it wants to connect to.
+    /// Returns the kind of service that it wants to connect to.
     pub fn backend(&self) -> BackendKind {
         self.kind
     }

@@ -1,11 +1,11 @@
-//! Which track events to record.
+//! The track events of a recording.
 
 use std::time::Duration;
 
 use ferretto_proto::fields::track_event_config as field;
 use ferretto_wire::Encoder;
 
-/// Which track events a recording wants, and how. By default those of all categories but such as are tagged `slow` or
+/// The track events that a recording wants, and how it wants them. By default those of all categories but such as are tagged `slow` or
 /// `debug`.
 ///
 /// Patterns end in `*` or are whole names. The most exact pattern that fits a category decides; if two are as
