@@ -124,3 +124,16 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "there is no session 7")]
+    fn a_session_that_must_exist_is_missed() {
+        let id = SessionId::new(7).unwrap();
+        assert!(Sessions::default().if_there(id).is_none());
+        Sessions::default().existing(id);
+    }
+}

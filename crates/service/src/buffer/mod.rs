@@ -43,7 +43,8 @@ pub use patch::Patch;
 pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
 pub use vms::{VmAbort, VmError, VmSetup, VmState};
 
-use read::{Current, Cursor, Piece};
+use packet::Piece;
+use read::{Current, Cursor};
 use ring::{Ring, flag};
 use sequence::{Consumed, Sequences};
 use stats::Histograms;

@@ -2,7 +2,7 @@
 
 use ferretto_format::Loss;
 
-use super::read::Piece;
+use super::fragment::Fragment;
 use super::ring::Ring;
 use super::{Identity, ProducerId, WriterId};
 
@@ -22,7 +22,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// The bytes: one slice for each chunk the packet is spread over, in order, none empty unless
+    /// Returns the bytes: one slice for each chunk the packet is spread over, in order, none empty unless
     /// the producer made an empty fragment.
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments {
@@ -31,7 +31,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[expect(
         clippy::len_without_is_empty,
         reason = "empty packets are not returned"
@@ -40,12 +40,34 @@ impl<'a> Packet<'a> {
         self.pieces.iter().map(|piece| piece.len as usize).sum()
     }
 
-    /// The bytes in one piece, copied.
+    /// Returns the bytes in one piece, copied.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());
         self.fragments()
             .for_each(|fragment| bytes.extend_from_slice(fragment));
         bytes
+    }
+}
+
+/// A part of a packet: bytes of the record at `at`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) at: u32,
+    pub(super) start: u16,
+    pub(super) len: u16,
+    /// With the size before it.
+    pub(super) total: u16,
+}
+
+impl Piece {
+    pub(super) fn new(at: u32, fragment: &Fragment) -> Self {
+        // All within a payload of at most 65535 bytes.
+        Self {
+            at,
+            start: fragment.start as u16,
+            len: fragment.len as u16,
+            total: fragment.total as u16,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Loss;
 use super::fragment::{self, Fragment, Next, Part};
-use super::packet::Packet;
+use super::packet::{Packet, Piece};
 use super::ring::{ChunkHeader, Record, flag};
 use super::sequence::Consumed;
 use super::{Semantics, TraceBuffer};
@@ -19,28 +19,6 @@ impl Cursor {
         Self {
             lap: self.lap + 1,
             at: 0,
-        }
-    }
-}
-
-/// A part of a packet: bytes of the record at `at`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    pub(super) at: u32,
-    pub(super) start: u16,
-    pub(super) len: u16,
-    /// With the size before it.
-    total: u16,
-}
-
-impl Piece {
-    fn new(at: u32, fragment: &Fragment) -> Self {
-        // All within a payload of at most 65535 bytes.
-        Self {
-            at,
-            start: fragment.start as u16,
-            len: fragment.len as u16,
-            total: fragment.total as u16,
         }
     }
 }

@@ -265,3 +265,16 @@ fn existing(table: &mut BTreeMap<ProducerId, Producer>, id: ProducerId) -> Optio
     debug_assert!(producer.is_some(), "there is no producer {id}");
     producer
 }
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "there is no producer 7")]
+    fn a_producer_that_must_exist_is_missed() {
+        let mut producers = Producers::new(&ServiceOptions::default());
+        assert!(producers.get(7).is_none());
+        producers.allow(7, 1);
+    }
+}

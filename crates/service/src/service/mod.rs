@@ -159,12 +159,16 @@ impl Service {
     /// Sees to what a session left behind that is not its own business: transitions others are told
     /// of, clones, its end.
     fn follow_up(&mut self, id: SessionId) {
-        self.sessions.tell_others(id);
         let Some(session) = self.sessions.existing(id) else {
             return;
         };
+        if !session.needs_follow_up() {
+            return;
+        }
         let is_over = session.is_over();
-        for clone in session.take_finished_clones() {
+        let clones = session.take_finished_clones();
+        self.sessions.tell_others(id);
+        for clone in clones {
             let id = clone.id();
             self.sessions.insert(clone);
             self.sessions.tell_others(id);

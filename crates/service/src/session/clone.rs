@@ -90,6 +90,11 @@ impl Clones {
         self.pending.len()
     }
 
+    /// Returns true if some are made that did not take their place among the sessions.
+    pub(super) fn are_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     /// Returns the bytes that the copies made so far take.
     pub(super) fn memory_needed(&self) -> u64 {
         let copies = self.pending.values().flat_map(|clone| &clone.copies);

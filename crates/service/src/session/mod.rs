@@ -253,6 +253,11 @@ impl Session {
         matches!(self.end, End::Over)
     }
 
+    /// Returns true if it left something behind that is not its own business.
+    pub(crate) fn needs_follow_up(&self) -> bool {
+        !self.announced.is_empty() || self.clones.are_finished() || self.is_over()
+    }
+
     pub(crate) fn name(&self) -> &[u8] {
         config::name(&self.config)
     }

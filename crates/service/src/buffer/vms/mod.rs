@@ -120,7 +120,7 @@ impl TraceBuffer {
         let Some(machines) = &mut self.vms else {
             return;
         };
-        let of = |piece: &super::read::Piece| {
+        let of = |piece: &super::packet::Piece| {
             self.ring
                 .payload(piece.at, piece.start.into(), piece.len.into())
         };
