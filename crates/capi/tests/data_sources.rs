@@ -394,3 +394,69 @@ fn a_description_can_be_changed_but_not_its_name() {
     let _session = Source::record("described");
     assert_eq!(source.write(&text("x")), 1);
 }
+
+#[test]
+fn protovm_033_a_program_in_the_description_folds_what_is_overwritten() {
+    init();
+    // select 900.6 in the packet { select 900.7 in the state { merge } }
+    let select = |cursor: u64, path: [u64; 2], nested: &[u8]| {
+        encode(|m| {
+            m.nested(1, |select| {
+                select.varint(1, cursor);
+                path.iter()
+                    .for_each(|field| select.nested(2, |part| part.varint(1, *field)));
+                select.bool(3, cursor == 2);
+            });
+            m.bytes(7, nested);
+        })
+    };
+    let merge = encode(|m| m.nested(3, |_| {}));
+    let program = select(1, [900, 6], &select(2, [900, 7], &merge));
+    let program = encode(|m| m.bytes(2, &program));
+    let descriptor = encode(|m| {
+        m.string(1, "folded");
+        m.bool(2, true);
+        m.bytes(10, &program);
+    });
+    let source = Source::register_as(&descriptor, |_| {}).unwrap();
+    let session = Session::start(&encode(|m| {
+        m.nested(1, |buffer| {
+            buffer.varint(1, 4);
+            buffer.varint(8, 1);
+        });
+        m.nested(2, |source| {
+            source.nested(1, |config| {
+                config.string(1, "folded");
+                config.nested(12, |protovm| protovm.varint(1, 64));
+            });
+        });
+    }));
+    for number in 1..=20 {
+        let packet = encode(|m| {
+            m.nested(900, |event| {
+                event.nested(6, |patch| {
+                    patch.varint(2, number);
+                    patch.string(1, &"x".repeat(500));
+                });
+            });
+        });
+        source.trace(|tracer| {
+            tracer.write(&packet);
+            tracer.flush();
+        });
+    }
+    let packets = session.stop_and_read();
+    let number_in = |packet: &[u8], field| {
+        let event = Fields::find(900, packet)?.as_bytes()?;
+        let inner = Fields::find(field, event)?.as_bytes()?;
+        Fields::find(2, inner)?.as_u64()
+    };
+    let vms = packets.iter().find_map(|packet| Fields::find(125, packet));
+    let instance = vms.unwrap().as_message().unwrap().next().unwrap().unwrap();
+    let of = |field| Fields::find(field, instance.as_bytes().unwrap()).unwrap();
+    assert_eq!(of(1).as_bytes().unwrap(), program);
+    let mut left = packets.iter().filter_map(|packet| number_in(packet, 6));
+    let first = left.next().unwrap();
+    assert!(first > 10);
+    assert_eq!(number_in(of(2).as_bytes().unwrap(), 7), Some(first - 1));
+}
