@@ -1,7 +1,7 @@
 //! Trace buffers, and packets on their way out of them.
 
 use ferretto_service::buffer::{
-    BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer,
+    BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer, VmSetup,
 };
 use ferretto_service::packet::{SequenceIds, validate};
 
@@ -27,6 +27,9 @@ pub fn commits(data: &[u8]) {
         },
     })
     .expect("8 KiB");
+    if choice & 4 != 0 {
+        set_up_vm(&mut buffer);
+    }
     let mut payload = Vec::new();
     while !input.is_empty() {
         match input.u8() % 16 {
@@ -41,6 +44,20 @@ pub fn commits(data: &[u8]) {
     }
     while take(&mut buffer) {}
     check(&buffer);
+}
+
+/// Has what is overwritten merged into a state.
+fn set_up_vm(buffer: &mut TraceBuffer) {
+    // One instruction: merge.
+    let setup = VmSetup {
+        source: b"any",
+        program: &[0x12, 2, 0x1a, 0],
+        memory_limit_kb: 4,
+        producer: 1,
+        identity: Identity::default(),
+    };
+    let ok = buffer.options().semantics == Semantics::V2;
+    assert_eq!(buffer.set_up_vm(&setup).is_ok(), ok);
 }
 
 /// A few chunks that wait for patches, then patches of any kind.

@@ -14,6 +14,7 @@ mod input;
 mod ipc;
 mod jit;
 mod perf;
+mod protovm;
 mod smb;
 mod symbols;
 mod traces;
@@ -25,6 +26,7 @@ pub use filter::trace_filter;
 pub use ipc::ipc_frames;
 pub use jit::jit;
 pub use perf::{perf_config, perf_records};
+pub use protovm::protovm;
 pub use smb::smb_pages;
 pub use symbols::{elf_symbols, kallsyms};
 pub use traces::traces;
@@ -51,7 +53,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -68,6 +70,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("elf_symbols", elf_symbols),
     ("jit", jit),
     ("traces", traces),
+    ("protovm", protovm),
 ];
 
 /// Runs a target over the files named on the command line.

@@ -14,7 +14,10 @@ const STEPS_PER_ENTRY: u64 = 4;
 pub(crate) struct Account {
     used: u64,
     limit: u64,
+    /// Steps that are left to the patch.
     steps: u64,
+    /// Steps that all patches took.
+    taken: u64,
 }
 
 impl Account {
@@ -23,12 +26,18 @@ impl Account {
             used: 0,
             limit,
             steps: 0,
+            taken: 0,
         }
     }
 
     /// Bytes counted now.
     pub(crate) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// Steps taken until now.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     pub(crate) fn charge(&mut self, bytes: u64) -> Result<(), Reason> {
@@ -58,6 +67,7 @@ impl Account {
         match self.steps.checked_sub(steps) {
             Some(left) => {
                 self.steps = left;
+                self.taken = self.taken.saturating_add(steps);
                 Ok(())
             }
             None => {

@@ -89,6 +89,11 @@ impl Vm {
         encode(|message| self.root.encode(message))
     }
 
+    /// Returns how many steps all patches took until now: how much work that was.
+    pub fn steps_taken(&self) -> u64 {
+        self.account.taken()
+    }
+
     /// Returns the bytes of memory counted: the program, and what of the limit is in use.
     pub fn memory_usage(&self) -> u64 {
         self.program.as_bytes().len() as u64 + self.account.used()

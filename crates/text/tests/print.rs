@@ -49,6 +49,50 @@ packet {
 }
 
 #[test]
+fn programs_and_states_of_protovm_are_printed() {
+    use fields::trace_packet::proto_vms::{INSTANCE, instance};
+    use fields::{trace_packet, vm_instruction, vm_program};
+
+    let program = encode(|program| {
+        program.nested(vm_program::INSTRUCTIONS, |instruction| {
+            instruction.nested(vm_instruction::MERGE, |_| {});
+            instruction.varint(vm_instruction::ABORT_LEVEL, 3);
+        });
+    });
+    let packet = encode(|packet| {
+        packet.nested(trace_packet::PROTOVMS, |vms| {
+            vms.nested(INSTANCE, |vm| {
+                vm.bytes(instance::PROGRAM, &program);
+                vm.nested(instance::STATE, |state| {
+                    state.varint(trace_packet::TIMESTAMP, 5)
+                });
+                vm.varint(instance::MEMORY_LIMIT_KB, 64);
+                vm.varint(instance::PRODUCER_ID, 1);
+            });
+        });
+    });
+    let expected = "\
+protovms {
+  instance {
+    program {
+      instructions {
+        merge {
+        }
+        abort_level: ABORT
+      }
+    }
+    state {
+      timestamp: 5
+    }
+    memory_limit_kb: 64
+    producer_id: 1
+  }
+}
+";
+    assert_eq!(text("TracePacket", &packet), expected);
+}
+
+#[test]
 fn fields_keep_the_order_of_the_bytes() {
     let bytes = encode(|config| {
         config.varint(fields::trace_config::DURATION_MS, 5);

@@ -675,6 +675,39 @@ fn protovm_038_a_clone_has_the_state_of_its_moment() {
 }
 
 #[test]
+fn protovm_038_a_buffer_that_takes_the_place_of_another_goes_on_from_its_end() {
+    let transferred = |c: &mut TraceConfig| c.buffers[0].transfer_on_clone = Some(true);
+    let cleared = |c: &mut TraceConfig| c.buffers[0].clear_before_clone = Some(true);
+    for (config, of_clone) in [
+        (config().with(transferred), (Some(2), vec![3, 4, 5])),
+        (config().with(cleared), (Some(5), vec![])),
+    ] {
+        let mut all = record(config);
+        all.write_patches(1..=5);
+        let (reader, _) = clone(&mut all.world, by_id(1));
+        let trace = all.world.read(reader);
+        let found = instances(&trace);
+        assert_eq!((found[0].number(), patch_numbers(&trace)), of_clone);
+        // Nothing of the new buffer is overwritten yet, and all of the old one came before.
+        all.write_patches(6..=7);
+        let (reader, _) = clone(&mut all.world, by_id(1));
+        let trace = all.world.read(reader);
+        let expected = match of_clone.1.is_empty() {
+            false => (Some(5), vec![6, 7]),
+            true => (Some(7), vec![]),
+        };
+        assert_eq!(
+            (instances(&trace)[0].number(), patch_numbers(&trace)),
+            expected
+        );
+        all.write_patches(8..=11);
+        let trace = all.read();
+        assert_eq!(instances(&trace)[0].number(), Some(8));
+        assert_eq!(patch_numbers(&trace), [9, 10, 11]);
+    }
+}
+
+#[test]
 fn protovm_039_patches_that_are_given_up_disturb_nothing() {
     // A number where the program merges a message.
     let bad = encode(|packet| packet.nested(TEST_FIELD, |event| event.varint(PATCH, 1)));

@@ -161,3 +161,16 @@ fn names_cannot_control_the_terminal() {
         .summary();
     assert_eq!(summary.processes[0].name, "[31mred");
 }
+
+#[test]
+fn a_state_of_overwritten_packets_is_the_services_and_no_events() {
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(125, |vms| {
+                vms.nested(1, |vm| vm.nested(2, |state| state.nested(11, |_| {})));
+            });
+        })
+        .summary();
+    let names: Vec<_> = summary.sources.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["tracing service"]);
+}

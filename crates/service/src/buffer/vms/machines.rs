@@ -11,6 +11,9 @@ use crate::buffer::{Identity, ProducerId};
 /// Bytes that a program takes once it is decoded, at most, for each byte it is encoded in.
 const DECODED: u64 = 64;
 
+/// Steps a machine may take at once to go on behind a buffer that is replaced: less than a second.
+const MAX_STEPS_BEHIND: u64 = 20_000_000;
+
 /// The machines of a buffer, in the order they were set up.
 #[derive(Debug, Default)]
 pub(in crate::buffer) struct Machines {
@@ -30,6 +33,8 @@ struct Machine {
     state: MachineState,
     /// Patches it gave up.
     aborts: u64,
+    /// Steps it had taken when it was set up.
+    steps_before: u64,
 }
 
 #[derive(Debug)]
@@ -63,6 +68,7 @@ impl Machines {
             producers: BTreeSet::from([setup.producer]),
             user,
             aborts: 0,
+            steps_before: 0,
         });
         Ok(())
     }
@@ -128,11 +134,60 @@ impl Machines {
                 MachineState::Copied(state) => state.clone(),
             }),
             aborts: machine.aborts,
+            steps_before: 0,
         };
         Self {
             all: self.all.iter().map(copied).collect(),
             aborts: Vec::new(),
         }
+    }
+
+    /// Whether they apply packets: not those of copies.
+    pub(super) fn are_live(&self) -> bool {
+        let mut all = self.all.iter();
+        all.any(|machine| matches!(machine.state, State::Live(_)))
+    }
+
+    /// The same machines once more, to go on by themselves.
+    pub(super) fn forked(&self) -> Self {
+        let forked = |machine: &Machine| match &machine.state {
+            State::Live(vm) => Some(Machine {
+                source: machine.source.clone(),
+                program: machine.program.clone(),
+                memory_limit_kb: machine.memory_limit_kb,
+                producers: machine.producers.clone(),
+                user: machine.user,
+                state: State::Live(vm.clone()),
+                aborts: machine.aborts,
+                steps_before: vm.steps_taken(),
+            }),
+            State::Copied(_) => None,
+        };
+        Self {
+            all: self.all.iter().filter_map(forked).collect(),
+            aborts: Vec::new(),
+        }
+    }
+
+    /// Drops those that have taken too many steps since they were forked.
+    pub(super) fn drop_exhausted(&mut self) {
+        let aborts = &mut self.aborts;
+        self.all.retain(|machine| {
+            let State::Live(vm) = &machine.state else {
+                return true;
+            };
+            let fits = vm.steps_taken() - machine.steps_before <= MAX_STEPS_BEHIND;
+            if !fits {
+                aborts.push(VmAbort {
+                    source: machine.source.to_vec(),
+                    count: 1,
+                    reason:
+                        "its buffer holds too much to go on from when it is replaced, so it ends"
+                            .to_owned(),
+                });
+            }
+            fits
+        });
     }
 
     /// Bytes they take.

@@ -9,7 +9,7 @@ mod machines;
 
 use std::borrow::Cow;
 
-use super::{Identity, Policy, ProducerId, Semantics, TraceBuffer};
+use super::{BufferError, Identity, Policy, ProducerId, Semantics, TraceBuffer};
 
 pub(super) use machines::Machines;
 
@@ -101,6 +101,25 @@ impl TraceBuffer {
     pub fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         let machines = self.vms.as_mut();
         machines.map_or_else(Vec::new, |machines| machines.take_aborts())
+    }
+
+    /// Returns machines for a buffer that takes the place of this one: their states are those behind all that is in it.
+    ///
+    /// # Errors
+    /// If the memory is not there.
+    pub(super) fn vms_behind(&self) -> Result<Option<Box<Machines>>, BufferError> {
+        let Some(machines) = self.vms.as_ref().filter(|machines| machines.are_live()) else {
+            return Ok(None);
+        };
+        let mut machines = Box::new(machines.forked());
+        let mut rest = self.try_clone()?;
+        while let Some(packet) = rest.read_next() {
+            if machines.want(packet.producer) {
+                machines.apply(packet.producer, &packet.to_vec());
+                machines.drop_exhausted();
+            }
+        }
+        Ok(Some(machines))
     }
 
     /// Returns true if packets of this sequence are applied before they are overwritten.

@@ -29,6 +29,16 @@ impl Machines {
         Self
     }
 
+    pub(super) fn are_live(&self) -> bool {
+        false
+    }
+
+    pub(super) fn forked(&self) -> Self {
+        Self
+    }
+
+    pub(super) fn drop_exhausted(&mut self) {}
+
     pub(in crate::buffer) fn memory(&self) -> u64 {
         0
     }
