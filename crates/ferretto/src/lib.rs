@@ -28,8 +28,8 @@
 //! - [`slice!`], [`instant!`], [`counter!`], [`state!`], and [`begin!`] with [`end!`], in [categories](Category), on
 //!   [tracks](Track), connected by [flows](Flow). With the feature `macros`, `#[ferretto::trace]` on a function makes a slice
 //!   of each call, and `#[derive(ferretto::Argument)]` lets a type be attached to events.
-//! - [`Options::clock`] for events timed by another clock, for example the processor's time stamp counter, which is faster to
-//!   read ([`EventClock::Tsc`](track_event::EventClock::Tsc)).
+//! - [`Options::clock`] for events timed by another clock than the machine's, which is read from the processor's time stamp
+//!   counter where that can be relied on ([`EventClock::Tsc`](track_event::EventClock::Tsc)).
 //! - [`DataSource`] and [`register_data_source`] for packets of any kind.
 //! - [`record`] writes what this program traces into a file, without any service outside; a [`FlightRecorder`] keeps the
 //!   last moments in memory, for when something goes wrong. The module [`session`] has everything about recordings that

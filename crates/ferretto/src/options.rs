@@ -230,8 +230,9 @@ impl Options {
         self
     }
 
-    /// The clock of all track events; by default [`EventClock::Boottime`]. [`EventClock::Tsc`] is the same time, read
-    /// faster where the machine allows it. Only the first set-up of the process decides.
+    /// The clock of all track events; by default [`EventClock::Tsc`], the time of [`EventClock::Boottime`], read faster where
+    /// the machine allows it. Who compares times of events to the nanosecond with those of other programs or of the kernel
+    /// asks for the latter. Only the first set-up of the process decides.
     #[must_use]
     pub fn clock(mut self, clock: EventClock) -> Self {
         self.clock = clock;

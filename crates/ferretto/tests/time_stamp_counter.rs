@@ -1,4 +1,4 @@
-//! Events timed by the processor's time stamp counter.
+//! Events are timed by the processor's time stamp counter, unless the program says otherwise.
 
 use std::time::Duration;
 
@@ -44,8 +44,10 @@ fn number(node: &Node, name: &str) -> u64 {
 
 #[test]
 fn events_by_the_time_stamp_counter_are_where_the_kernels_clock_has_them() {
-    let options = Options::new().backends(Backends::IN_PROCESS);
-    options.clock(EventClock::Tsc).init().unwrap();
+    Options::new()
+        .backends(Backends::IN_PROCESS)
+        .init()
+        .unwrap();
     let clock = EventClock::current();
     if clock != EventClock::Tsc {
         println!("skipped: this machine has no counter to rely on");

@@ -14,9 +14,40 @@ pub fn counter() -> Option<u64> {
     None
 }
 
+/// Whether the processor says that its counter goes at one speed always, also while it saves power.
+pub fn is_counter_steady() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::__cpuid;
+
+        const LARGEST: u32 = 0x8000_0000;
+        const POWER: u32 = 0x8000_0007;
+        #[allow(unused_unsafe, reason = "it is safe with newer compilers")]
+        // SAFETY: every processor of this kind has the instruction.
+        let (largest, power) = unsafe { (__cpuid(LARGEST).eax, __cpuid(POWER).edx) };
+        largest >= POWER && power & (1 << 8) != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_thinks_the_same_of_the_counter() {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let Some(flags) = text.lines().find(|line| line.starts_with("flags")) else {
+            println!("skipped: /proc/cpuinfo does not say");
+            return;
+        };
+        let has = |flag| flags.split_ascii_whitespace().any(|other| other == flag);
+        assert_eq!(
+            is_counter_steady(),
+            has("constant_tsc") && has("nonstop_tsc")
+        );
+    }
 
     #[test]
     fn only_some_machines_have_a_counter() {

@@ -58,7 +58,7 @@ mod writer;
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
 pub use clock::Clock;
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
-pub use counter::counter;
+pub use counter::{counter, is_counter_steady};
 pub use exit::at_exit;
 #[cfg(any(feature = "inherited", test))]
 pub use inherited::take_inherited;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use ferretto_shm::{Clock, counter};
+use ferretto_shm::{Clock, counter, is_counter_steady};
 
 use super::line::{Line, Pair};
 
@@ -65,7 +65,8 @@ impl Counter {
 
     /// Begins to find out how fast the counter is, if the machine has one that can be relied on. Returns whether it has.
     pub(super) fn start(&self) -> bool {
-        let Some(pair) = is_trusted().then(pair).flatten() else {
+        let first = Line::default();
+        let Some(pair) = is_trusted().then(|| pair(&first)).flatten() else {
             return false;
         };
         self.replace(0, Line::origin(pair));
@@ -109,7 +110,8 @@ impl Counter {
         if generation == 0 || !line.is_ripe(real) {
             return real;
         }
-        let next = pair().map(|pair| line.next(pair));
+        let pair = pair(line).filter(|pair| line.trusts(*pair));
+        let next = pair.map(|pair| line.next(pair));
         match next {
             Some(next) if self.replace(generation, next) => next.shown,
             // Another thread has done it, or does it.
@@ -147,7 +149,7 @@ impl Counter {
 }
 
 /// What both clocks show at the same moment, as exactly as can be said.
-fn pair() -> Option<Pair> {
+fn pair(line: &Line) -> Option<Pair> {
     let mut best: Option<Pair> = None;
     for _ in 0..TRIES {
         let before = counter()?;
@@ -160,19 +162,16 @@ fn pair() -> Option<Pair> {
                 doubt,
             });
         }
+        if best.is_some_and(|best| line.is_content(best)) {
+            break;
+        }
     }
     best
 }
 
-/// Whether the kernel itself may use the counter as a clock, and it goes at the same speed always.
+/// Whether the kernel itself uses the counter as its clock, so that both can differ by corrections only, and the counter goes
+/// at the same speed always.
 fn is_trusted() -> bool {
-    const CLOCKS: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let has = |text: &str, word| text.split_ascii_whitespace().any(|other| other == word);
-    let processors = read("/proc/cpuinfo");
-    let flags = processors
-        .lines()
-        .find(|line| line.starts_with("flags"))
-        .unwrap_or_default();
-    has(&read(CLOCKS), "tsc") && has(flags, "constant_tsc") && has(flags, "nonstop_tsc")
+    const IN_USE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    is_counter_steady() && fs::read_to_string(IN_USE).is_ok_and(|name| name.trim_end() == "tsc")
 }

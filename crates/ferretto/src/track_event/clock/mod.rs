@@ -23,7 +23,6 @@ static TIME_STAMP_COUNTER: Counter = Counter::new();
 #[non_exhaustive]
 pub enum EventClock {
     /// The time since the machine was started (`CLOCK_BOOTTIME`).
-    #[default]
     Boottime,
     /// The same without the times the machine slept (`CLOCK_MONOTONIC`).
     Monotonic,
@@ -33,16 +32,16 @@ pub enum EventClock {
     /// as long (11 ns instead of 30 where that was measured). In recordings it is the same clock.
     ///
     /// At first the clock itself is read, at least for 10 ms, to learn how fast the counter is. Then both are compared
-    /// up to twice a second, by whichever thread writes an event, and the difference is made up for until the next time:
-    /// it stays below a microsecond, usually below 100 ns, while the speed of the clock itself changes by no more than
-    /// one in a million. On each thread time does not go back. Only if the machine slept, or a virtual machine was moved,
-    /// times until the next comparison, half a second at most, can be wrong by as long as that took, and go back when it
-    /// is noticed.
+    /// each 250 µs, by whichever thread writes an event, and the difference is made up for until the next time; an event
+    /// that comes later than that is timed by the clock itself. So times are within a microsecond of the clock, usually
+    /// within 50 ns, also after the machine has slept and while the kernel corrects its clock as fast as `adjtimex` lets
+    /// frequencies be changed. Daemons that change the length of the kernel's tick instead (chrony, to make up for a large
+    /// difference) can make it 25 µs, for a quarter of a millisecond. On each thread time does not go back.
     ///
     /// Where the counter cannot be relied on this is [`Boottime`](Self::Boottime), and [`current`](Self::current)
-    /// says so: on processors other than x86-64, without the flags `constant_tsc` and `nonstop_tsc`, and if
-    /// `available_clocksource` of the kernel, below `/sys/devices/system/clocksource`, does not name `tsc` or cannot be
-    /// read.
+    /// says so: on processors other than x86-64, if the counter does not go at one speed always, and if `current_clocksource`
+    /// of the kernel, below `/sys/devices/system/clocksource`, is not `tsc` or cannot be read.
+    #[default]
     Tsc,
 }
 

@@ -142,26 +142,26 @@ impl Machines {
         }
     }
 
-    /// Whether they apply packets: not those of copies.
+    /// Returns true if they apply packets: those of copies do not.
     pub(super) fn are_live(&self) -> bool {
         let mut all = self.all.iter();
-        all.any(|machine| matches!(machine.state, State::Live(_)))
+        all.any(|machine| matches!(machine.state, MachineState::Live(_)))
     }
 
-    /// The same machines once more, to go on by themselves.
+    /// Copies the machines, which go on by themselves.
     pub(super) fn forked(&self) -> Self {
         let forked = |machine: &Machine| match &machine.state {
-            State::Live(vm) => Some(Machine {
+            MachineState::Live(vm) => Some(Machine {
                 source: machine.source.clone(),
                 program: machine.program.clone(),
                 memory_limit_kb: machine.memory_limit_kb,
                 producers: machine.producers.clone(),
                 user: machine.user,
-                state: State::Live(vm.clone()),
+                state: MachineState::Live(vm.clone()),
                 aborts: machine.aborts,
                 steps_before: vm.steps_taken(),
             }),
-            State::Copied(_) => None,
+            MachineState::Copied(_) => None,
         };
         Self {
             all: self.all.iter().filter_map(forked).collect(),
@@ -173,7 +173,7 @@ impl Machines {
     pub(super) fn drop_exhausted(&mut self) {
         let aborts = &mut self.aborts;
         self.all.retain(|machine| {
-            let State::Live(vm) = &machine.state else {
+            let MachineState::Live(vm) = &machine.state else {
                 return true;
             };
             let fits = vm.steps_taken() - machine.steps_before <= MAX_STEPS_BEHIND;
