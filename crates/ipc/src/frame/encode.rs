@@ -2,9 +2,12 @@
 //! declaration order, flags always present, lengths above 127 of a nested
 //! message in four redundant bytes.
 
+use ferretto_proto::fields::ipc_frame as fields;
+use ferretto_proto::fields::ipc_frame::bind_service_reply::{self, method_info};
+use ferretto_proto::fields::ipc_frame::{invoke_method, invoke_method_reply, set_peer_identity};
 use ferretto_wire::{encode_varint, redundant_length, varint_length};
 
-use super::{HEADER_SIZE, Identity, MAX_PAYLOAD_SIZE, numbers};
+use super::{HEADER_SIZE, Identity, MAX_PAYLOAD_SIZE};
 
 /// A frame under construction in its own buffer.
 #[derive(Debug)]
@@ -24,7 +27,7 @@ impl FrameEncoder {
             bytes: Vec::with_capacity(capacity + 32),
         };
         frame.bytes.extend_from_slice(&[0; HEADER_SIZE]);
-        frame.varint(numbers::REQUEST_ID, request_id);
+        frame.varint(fields::REQUEST_ID, request_id);
         frame.nested(member, write);
         let size = frame.bytes.len() - HEADER_SIZE;
         // Frames that do not fit are refused by the out queue, so a clamped
@@ -87,23 +90,23 @@ impl FrameEncoder {
 pub fn bind_service(request_id: u64, service_name: &str) -> Vec<u8> {
     FrameEncoder::frame(
         request_id,
-        numbers::BIND_SERVICE,
+        fields::MSG_BIND_SERVICE,
         service_name.len(),
         |frame| {
-            frame.bytes(1, service_name.as_bytes());
+            frame.bytes(fields::bind_service::SERVICE_NAME, service_name.as_bytes());
         },
     )
 }
 
 /// The reply to a bind of a service that exists.
 pub fn bind_service_reply(request_id: u64, service_id: u32, methods: &[(u32, &str)]) -> Vec<u8> {
-    FrameEncoder::frame(request_id, numbers::BIND_SERVICE_REPLY, 512, |frame| {
-        frame.bool(1, true);
-        frame.varint(2, service_id.into());
+    FrameEncoder::frame(request_id, fields::MSG_BIND_SERVICE_REPLY, 512, |frame| {
+        frame.bool(bind_service_reply::SUCCESS, true);
+        frame.varint(bind_service_reply::SERVICE_ID, service_id.into());
         for (id, name) in methods {
-            frame.nested(3, |method| {
-                method.varint(1, (*id).into());
-                method.bytes(2, name.as_bytes());
+            frame.nested(bind_service_reply::METHODS, |method| {
+                method.varint(method_info::ID, (*id).into());
+                method.bytes(method_info::NAME, name.as_bytes());
             });
         }
     })
@@ -111,7 +114,7 @@ pub fn bind_service_reply(request_id: u64, service_id: u32, methods: &[(u32, &st
 
 /// The reply to a bind of a service that does not exist.
 pub fn bind_service_failed(request_id: u64) -> Vec<u8> {
-    FrameEncoder::frame(request_id, numbers::BIND_SERVICE_REPLY, 0, |_| {})
+    FrameEncoder::frame(request_id, fields::MSG_BIND_SERVICE_REPLY, 0, |_| {})
 }
 
 /// An `InvokeMethod` frame. `write` appends the encoded request, which is
@@ -124,11 +127,11 @@ pub fn invoke_method(
     args_size: usize,
     write: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
-    FrameEncoder::frame(request_id, numbers::INVOKE_METHOD, args_size, |frame| {
-        frame.varint(1, service_id.into());
-        frame.varint(2, method_id.into());
-        frame.bytes_with(3, args_size, write);
-        frame.bool(4, drop_reply);
+    FrameEncoder::frame(request_id, fields::MSG_INVOKE_METHOD, args_size, |frame| {
+        frame.varint(invoke_method::SERVICE_ID, service_id.into());
+        frame.varint(invoke_method::METHOD_ID, method_id.into());
+        frame.bytes_with(invoke_method::ARGS_PROTO, args_size, write);
+        frame.bool(invoke_method::DROP_REPLY, drop_reply);
     })
 }
 
@@ -142,46 +145,51 @@ pub fn method_reply(
 ) -> Vec<u8> {
     FrameEncoder::frame(
         request_id,
-        numbers::INVOKE_METHOD_REPLY,
+        fields::MSG_INVOKE_METHOD_REPLY,
         reply_size,
         |frame| {
-            frame.bool(1, true);
-            frame.bool(2, has_more);
-            frame.bytes_with(3, reply_size, write);
+            frame.bool(invoke_method_reply::SUCCESS, true);
+            frame.bool(invoke_method_reply::HAS_MORE, has_more);
+            frame.bytes_with(invoke_method_reply::REPLY_PROTO, reply_size, write);
         },
     )
 }
 
 /// The reply of a method that refused the request.
 pub fn method_rejected(request_id: u64) -> Vec<u8> {
-    FrameEncoder::frame(request_id, numbers::INVOKE_METHOD_REPLY, 0, |frame| {
-        frame.bool(2, false)
+    FrameEncoder::frame(request_id, fields::MSG_INVOKE_METHOD_REPLY, 0, |frame| {
+        frame.bool(invoke_method_reply::HAS_MORE, false)
     })
 }
 
 /// The reply to a call that reached no method: unknown service or method, or
 /// undecodable arguments.
 pub fn method_failed(request_id: u64) -> Vec<u8> {
-    FrameEncoder::frame(request_id, numbers::INVOKE_METHOD_REPLY, 0, |frame| {
-        frame.bool(1, false)
+    FrameEncoder::frame(request_id, fields::MSG_INVOKE_METHOD_REPLY, 0, |frame| {
+        frame.bool(invoke_method_reply::SUCCESS, false)
     })
 }
 
 /// A `RequestError` frame.
 pub fn request_error(request_id: u64, error: &str) -> Vec<u8> {
-    FrameEncoder::frame(request_id, numbers::REQUEST_ERROR, error.len(), |frame| {
-        frame.bytes(1, error.as_bytes());
-    })
+    FrameEncoder::frame(
+        request_id,
+        fields::MSG_REQUEST_ERROR,
+        error.len(),
+        |frame| {
+            frame.bytes(fields::request_error::ERROR, error.as_bytes());
+        },
+    )
 }
 
 /// A `SetPeerIdentity` frame, whose request id is always 0.
 pub fn set_peer_identity(identity: &Identity<'_>) -> Vec<u8> {
     let capacity = identity.machine_id_hint.len() + identity.machine_name.len();
-    FrameEncoder::frame(0, numbers::SET_PEER_IDENTITY, capacity, |frame| {
-        frame.varint(1, i64::from(identity.pid) as u64);
-        frame.varint(2, i64::from(identity.uid) as u64);
-        frame.bytes(3, identity.machine_id_hint);
-        frame.bytes(4, identity.machine_name);
+    FrameEncoder::frame(0, fields::SET_PEER_IDENTITY, capacity, |frame| {
+        frame.varint(set_peer_identity::PID, i64::from(identity.pid) as u64);
+        frame.varint(set_peer_identity::UID, i64::from(identity.uid) as u64);
+        frame.bytes(set_peer_identity::MACHINE_ID_HINT, identity.machine_id_hint);
+        frame.bytes(set_peer_identity::MACHINE_NAME, identity.machine_name);
     })
 }
 

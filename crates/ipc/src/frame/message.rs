@@ -4,9 +4,8 @@
 //! frame, while a malformed member keeps the fields before the damage; a
 //! field of the wrong wire type counts as absent; repeated members merge.
 
+use ferretto_proto::fields::ipc_frame as fields;
 use ferretto_wire::{DecodeError, Field, Fields};
-
-use super::numbers;
 
 /// One `IPCFrame`.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,9 +92,9 @@ impl<'a> Frame<'a> {
         for field in Fields::new(payload) {
             let field = field?;
             match field.number {
-                numbers::REQUEST_ID => request_id = field.as_u64().unwrap_or(request_id),
-                numbers::BIND_SERVICE..=numbers::SET_PEER_IDENTITY => {
-                    let slot = &mut members[(field.number - numbers::BIND_SERVICE) as usize];
+                fields::REQUEST_ID => request_id = field.as_u64().unwrap_or(request_id),
+                fields::MSG_BIND_SERVICE..=fields::SET_PEER_IDENTITY => {
+                    let slot = &mut members[(field.number - fields::MSG_BIND_SERVICE) as usize];
                     repeated |= slot.is_some();
                     // A number here is present but reads as empty.
                     *slot = Some(field.as_bytes().unwrap_or_default());
@@ -104,24 +103,24 @@ impl<'a> Frame<'a> {
             }
         }
         let member = |number: u32| {
-            members[(number - numbers::BIND_SERVICE) as usize].map(|last| Member {
+            members[(number - fields::MSG_BIND_SERVICE) as usize].map(|last| Member {
                 payload,
                 number,
                 last,
                 repeated,
             })
         };
-        let message = if let Some(member) = member(numbers::BIND_SERVICE) {
+        let message = if let Some(member) = member(fields::MSG_BIND_SERVICE) {
             bind_service(&member)
-        } else if let Some(member) = member(numbers::INVOKE_METHOD) {
+        } else if let Some(member) = member(fields::MSG_INVOKE_METHOD) {
             invoke_method(&member)
-        } else if let Some(member) = member(numbers::SET_PEER_IDENTITY) {
+        } else if let Some(member) = member(fields::SET_PEER_IDENTITY) {
             Message::SetPeerIdentity(identity(&member))
-        } else if let Some(member) = member(numbers::BIND_SERVICE_REPLY) {
+        } else if let Some(member) = member(fields::MSG_BIND_SERVICE_REPLY) {
             bind_service_reply(&member)
-        } else if let Some(member) = member(numbers::INVOKE_METHOD_REPLY) {
+        } else if let Some(member) = member(fields::MSG_INVOKE_METHOD_REPLY) {
             invoke_method_reply(&member)
-        } else if let Some(member) = member(numbers::REQUEST_ERROR) {
+        } else if let Some(member) = member(fields::MSG_REQUEST_ERROR) {
             request_error(&member)
         } else {
             Message::Unknown
@@ -165,7 +164,7 @@ impl<'a> Member<'a> {
 fn bind_service<'a>(member: &Member<'a>) -> Message<'a> {
     let mut service_name: &[u8] = &[];
     member.for_each(|field| {
-        if field.number == 1 {
+        if field.number == fields::bind_service::SERVICE_NAME {
             service_name = field.as_bytes().unwrap_or_default();
         }
     });
@@ -175,9 +174,11 @@ fn bind_service<'a>(member: &Member<'a>) -> Message<'a> {
 fn bind_service_reply<'a>(member: &Member<'a>) -> Message<'a> {
     let (mut success, mut service_id, mut methods) = (false, 0, Vec::new());
     member.for_each(|field| match field.number {
-        1 => success = field.as_bool().unwrap_or(success),
-        2 => service_id = field.as_u32().unwrap_or(service_id),
-        3 => methods.push(method_info(field.as_bytes().unwrap_or_default())),
+        fields::bind_service_reply::SUCCESS => success = field.as_bool().unwrap_or(success),
+        fields::bind_service_reply::SERVICE_ID => service_id = field.as_u32().unwrap_or(service_id),
+        fields::bind_service_reply::METHODS => {
+            methods.push(method_info(field.as_bytes().unwrap_or_default()))
+        }
         _ => {}
     });
     Message::BindServiceReply {
@@ -191,8 +192,10 @@ fn method_info(bytes: &[u8]) -> (u32, &[u8]) {
     let (mut id, mut name): (u32, &[u8]) = (0, &[]);
     for field in Fields::new(bytes).map_while(Result::ok) {
         match field.number {
-            1 => id = field.as_u32().unwrap_or(id),
-            2 => name = field.as_bytes().unwrap_or_default(),
+            fields::bind_service_reply::method_info::ID => id = field.as_u32().unwrap_or(id),
+            fields::bind_service_reply::method_info::NAME => {
+                name = field.as_bytes().unwrap_or_default()
+            }
             _ => {}
         }
     }
@@ -203,10 +206,10 @@ fn invoke_method<'a>(member: &Member<'a>) -> Message<'a> {
     let (mut service_id, mut method_id, mut drop_reply) = (0, 0, false);
     let mut args: &[u8] = &[];
     member.for_each(|field| match field.number {
-        1 => service_id = field.as_u32().unwrap_or(service_id),
-        2 => method_id = field.as_u32().unwrap_or(method_id),
-        3 => args = field.as_bytes().unwrap_or_default(),
-        4 => drop_reply = field.as_bool().unwrap_or(drop_reply),
+        fields::invoke_method::SERVICE_ID => service_id = field.as_u32().unwrap_or(service_id),
+        fields::invoke_method::METHOD_ID => method_id = field.as_u32().unwrap_or(method_id),
+        fields::invoke_method::ARGS_PROTO => args = field.as_bytes().unwrap_or_default(),
+        fields::invoke_method::DROP_REPLY => drop_reply = field.as_bool().unwrap_or(drop_reply),
         _ => {}
     });
     Message::InvokeMethod {
@@ -221,9 +224,9 @@ fn invoke_method_reply<'a>(member: &Member<'a>) -> Message<'a> {
     let (mut success, mut has_more) = (false, false);
     let mut reply: &[u8] = &[];
     member.for_each(|field| match field.number {
-        1 => success = field.as_bool().unwrap_or(success),
-        2 => has_more = field.as_bool().unwrap_or(has_more),
-        3 => reply = field.as_bytes().unwrap_or_default(),
+        fields::invoke_method_reply::SUCCESS => success = field.as_bool().unwrap_or(success),
+        fields::invoke_method_reply::HAS_MORE => has_more = field.as_bool().unwrap_or(has_more),
+        fields::invoke_method_reply::REPLY_PROTO => reply = field.as_bytes().unwrap_or_default(),
         _ => {}
     });
     Message::InvokeMethodReply {
@@ -236,7 +239,7 @@ fn invoke_method_reply<'a>(member: &Member<'a>) -> Message<'a> {
 fn request_error<'a>(member: &Member<'a>) -> Message<'a> {
     let mut error: &[u8] = &[];
     member.for_each(|field| {
-        if field.number == 1 {
+        if field.number == fields::request_error::ERROR {
             error = field.as_bytes().unwrap_or_default();
         }
     });
@@ -246,10 +249,18 @@ fn request_error<'a>(member: &Member<'a>) -> Message<'a> {
 fn identity<'a>(member: &Member<'a>) -> Identity<'a> {
     let mut identity = Identity::default();
     member.for_each(|field| match field.number {
-        1 => identity.pid = field.as_i64().map_or(identity.pid, |pid| pid as i32),
-        2 => identity.uid = field.as_i64().map_or(identity.uid, |uid| uid as i32),
-        3 => identity.machine_id_hint = field.as_bytes().unwrap_or_default(),
-        4 => identity.machine_name = field.as_bytes().unwrap_or_default(),
+        fields::set_peer_identity::PID => {
+            identity.pid = field.as_i64().map_or(identity.pid, |pid| pid as i32)
+        }
+        fields::set_peer_identity::UID => {
+            identity.uid = field.as_i64().map_or(identity.uid, |uid| uid as i32)
+        }
+        fields::set_peer_identity::MACHINE_ID_HINT => {
+            identity.machine_id_hint = field.as_bytes().unwrap_or_default()
+        }
+        fields::set_peer_identity::MACHINE_NAME => {
+            identity.machine_name = field.as_bytes().unwrap_or_default()
+        }
         _ => {}
     });
     identity

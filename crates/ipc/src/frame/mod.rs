@@ -18,15 +18,3 @@ pub const HEADER_SIZE: usize = 4;
 pub const MAX_FRAME_SIZE: usize = 128 * 1024;
 /// The largest `IPCFrame` in a frame.
 pub const MAX_PAYLOAD_SIZE: usize = MAX_FRAME_SIZE - HEADER_SIZE;
-
-/// Field numbers of `IPCFrame` and its members
-/// (`protos/perfetto/ipc/wire_protocol.proto`).
-mod numbers {
-    pub(super) const REQUEST_ID: u32 = 2;
-    pub(super) const BIND_SERVICE: u32 = 3;
-    pub(super) const BIND_SERVICE_REPLY: u32 = 4;
-    pub(super) const INVOKE_METHOD: u32 = 5;
-    pub(super) const INVOKE_METHOD_REPLY: u32 = 6;
-    pub(super) const REQUEST_ERROR: u32 = 7;
-    pub(super) const SET_PEER_IDENTITY: u32 = 8;
-}
