@@ -50,8 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for pages in pages.chunks(32 * 4096) {
             let batch = Batch {
                 cpu: 0,
-                pages,
-                page_size: 4096,
+                pages: &Page::parse_all(pages, 4096, plan.commit_size),
                 clock: None,
             };
             bundler.process(

@@ -22,6 +22,7 @@
 mod availability;
 mod clock;
 pub mod ftrace;
+mod kinds;
 mod power;
 mod probes;
 mod process_stats;

@@ -3,7 +3,7 @@
 use ferretto_proto::{DataSourceDescriptor, FtraceDescriptor, Message};
 
 use crate::ftrace::FTRACE;
-use crate::source::KINDS;
+use crate::kinds::KINDS;
 
 /// Returns a descriptor of every data source of this crate, in the order they are registered.
 pub fn descriptors() -> Vec<DataSourceDescriptor> {

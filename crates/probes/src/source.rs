@@ -9,10 +9,6 @@ use ferretto_proto::{DataSourceConfig, DecodeError};
 
 use crate::PacketSink;
 use crate::ftrace::Metadata;
-use crate::power::Batteries;
-use crate::process_stats::ProcessStats;
-use crate::sys_stats::SysStats;
-use crate::system_info::SystemInfo;
 
 /// An instance of a data source, made for one recording and dropped when that ends.
 ///
@@ -65,19 +61,4 @@ pub(crate) struct Kind {
     pub(crate) on_metadata: Option<Activity>,
     /// Packets rely on earlier ones.
     pub(crate) has_incremental_state: bool,
-}
-
-/// Every kind, in the order they are registered.
-pub(crate) const KINDS: [Kind; 4] = [
-    Batteries::KIND,
-    ProcessStats::KIND,
-    SysStats::KIND,
-    SystemInfo::KIND,
-];
-
-impl Kind {
-    /// Returns the kind with this name.
-    pub(crate) fn find(name: &str) -> Option<&'static Self> {
-        KINDS.iter().find(|kind| kind.name == name)
-    }
 }

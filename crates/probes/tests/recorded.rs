@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use common::Packets;
-use ferretto_probes::ftrace::{Batch, Bundler, CpuState, Metadata, ParseStatus, Plan, Tracefs};
+use ferretto_probes::ftrace::{
+    Batch, Bundler, CpuState, Metadata, Page, ParseStatus, Plan, Tracefs,
+};
 use ferretto_proto::ftrace_event::Event;
 use ferretto_proto::{FtraceConfig, FtraceEventBundle, ftrace_config::CompactSchedConfig};
 use ferretto_wire::Fields;
@@ -34,8 +36,7 @@ fn parse(name: &str, cpu: u32, config: &FtraceConfig) -> (Packets, Metadata) {
     let (mut state, mut errors) = (CpuState::default(), BTreeSet::<ParseStatus>::new());
     let batch = Batch {
         cpu,
-        pages: &pages,
-        page_size: 4096,
+        pages: &Page::parse_all(&pages, 4096, plan.commit_size),
         clock: None,
     };
     let mut sink = packets.clone();

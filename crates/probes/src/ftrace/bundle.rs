@@ -10,7 +10,7 @@ use ferretto_wire::{Encoder, Mark, Sink};
 use super::compact::{CompactBuffer, CompactFormat};
 use super::decoder::{Env, EventDecoder, StringTable};
 use super::metadata::Metadata;
-use super::page::{Page, ParseStatus, Record};
+use super::page::{Page, ParseStatus, ParsedPage, Record};
 use super::print_filter::PrintFilter;
 use super::symbols;
 use crate::PacketSink;
@@ -106,10 +106,8 @@ pub struct CpuState {
 pub struct Batch<'a> {
     /// CPU number.
     pub cpu: u32,
-    /// Pages back to back.
-    pub pages: &'a [u8],
-    /// Size of each page.
-    pub page_size: usize,
+    /// The pages, whose headers were read.
+    pub pages: &'a [ParsedPage<'a>],
     /// Clock reading, when the trace clock is not boottime.
     pub clock: Option<ClockSnapshot>,
 }
@@ -138,8 +136,8 @@ impl Bundler {
         sink: &mut dyn PacketSink,
     ) {
         let previous_end = state.end_timestamp;
-        for bytes in batch.pages.chunks(batch.page_size.max(1)) {
-            let page = match Page::parse(bytes, plan.commit_size) {
+        for page in batch.pages {
+            let page = match page {
                 Ok(page) => page,
                 Err(header) => {
                     errors.insert(ParseStatus::InvalidPageHeader);
@@ -152,7 +150,7 @@ impl Bundler {
                 self.finish(plan, metadata, sink);
                 self.start(batch, page.lost_events, state.end_timestamp);
             }
-            match self.page(plan, batch, &page, previous_end, metadata) {
+            match self.page(plan, batch, page, previous_end, metadata) {
                 Ok(0) => {}
                 Ok(last) => state.end_timestamp = last,
                 Err(status) => {

@@ -11,7 +11,7 @@ use super::config::FtraceOptions;
 use super::error::SetupError;
 use super::kernel_state::{KernelError, Taken, TraceClock, read_buffer_pages};
 use super::kprobes;
-use super::page::{Page, ParseStatus};
+use super::page::{Page, ParseStatus, ParsedPage};
 use super::selection::EventKey;
 use super::source::{Source, enable, set_trigger};
 use super::stats::{Sample, preserve_packet};
@@ -281,16 +281,14 @@ impl Instance {
             let limit = &mut scratch.pages[..wanted * self.page_size];
             let commit_size = self.translator.commit_size();
             let read = read_pages(file, limit, self.page_size, commit_size, total == 0);
-            let pages = &scratch.pages[..read.pages * self.page_size];
             let batch = Batch {
                 cpu: *cpu,
-                pages,
-                page_size: self.page_size,
+                pages: &read.pages,
                 clock,
             };
             for source in self.sources.iter_mut().filter(|source| source.started) {
                 source.errors.extend(read.error);
-                if read.pages > 0 {
+                if !read.pages.is_empty() {
                     let state = source.cpus.entry(*cpu).or_default();
                     let (metadata, errors) = (&mut source.metadata, &mut source.errors);
                     let sink = source.sink.as_mut();
@@ -299,8 +297,8 @@ impl Instance {
                         .process(&source.plan, &batch, state, metadata, errors, sink);
                 }
             }
-            total += read.pages;
-            if read.pages < wanted {
+            total += read.pages.len();
+            if read.pages.len() < wanted {
                 return false;
             }
         }
@@ -374,8 +372,8 @@ impl Source {
 }
 
 /// The outcome of [`read_pages`].
-struct PagesRead {
-    pages: usize,
+struct PagesRead<'a> {
+    pages: Vec<ParsedPage<'a>>,
     error: Option<ParseStatus>,
 }
 
@@ -383,14 +381,14 @@ struct PagesRead {
 ///
 /// Having caught up shows in a page less than half full; only the first page of a pass may be the
 /// rest of one read before.
-fn read_pages(
+fn read_pages<'a>(
     file: &File,
-    buffer: &mut [u8],
+    buffer: &'a mut [u8],
     page_size: usize,
     commit_size: usize,
     first: bool,
-) -> PagesRead {
-    let mut pages = 0;
+) -> PagesRead<'a> {
+    let mut pages = Vec::with_capacity(buffer.len() / page_size.max(1));
     for page in buffer.chunks_exact_mut(page_size) {
         let result = rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *page));
         match result {
@@ -409,9 +407,10 @@ fn read_pages(
             }
             Ok(_) => {}
         }
-        pages += 1;
-        let filled = Page::parse(page, commit_size).map_or(0, |page| page.payload.len());
-        if filled < page_size / 2 && !(first && pages == 1) {
+        let page = Page::parse(page, commit_size);
+        let filled = page.map_or(0, |page| page.payload.len());
+        pages.push(page);
+        if filled < page_size / 2 && !(first && pages.len() == 1) {
             break;
         }
     }
@@ -443,8 +442,9 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(content).expect("written");
         file.rewind().expect("rewound");
-        let read = read_pages(&file, &mut [0; 4 * 4096], 4096, 8, first);
-        (read.pages, read.error)
+        let mut buffer = [0; 4 * 4096];
+        let read = read_pages(&file, &mut buffer, 4096, 8, first);
+        (read.pages.len(), read.error)
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use kernel_state::{KernelError, TraceClock};
 pub use metadata::Metadata;
 pub use misnamed::{Misnamed, misnamed};
 pub use own_instance::OwnInstance;
-pub use page::{InvalidHeader, Page, ParseStatus, Record, Records};
+pub use page::{InvalidHeader, Page, ParseStatus, ParsedPage, Record, Records};
 pub use print_filter::{Match, PrintFilter, Rule};
 pub use table::{KnownEvent, MessageField, MessageType, find, known_events};
 pub use tracefs::{CpuStats, Tracefs, TracefsError, hard_reset};

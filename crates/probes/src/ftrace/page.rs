@@ -70,7 +70,16 @@ pub struct InvalidHeader {
     pub timestamp: u64,
 }
 
+/// A page of the kernel, or the reason why it is none.
+pub type ParsedPage<'a> = Result<Page<'a>, InvalidHeader>;
+
 impl<'a> Page<'a> {
+    /// Reads the headers of pages that lie back to back, as [`parse`](Self::parse) does.
+    pub fn parse_all(bytes: &'a [u8], page_size: usize, commit_size: usize) -> Vec<ParsedPage<'a>> {
+        let pages = bytes.chunks(page_size.max(1));
+        pages.map(|page| Self::parse(page, commit_size)).collect()
+    }
+
     /// Reads the header. `commit_size` is the width of the commit word, 4 or 8.
     #[inline]
     pub fn parse(bytes: &'a [u8], commit_size: usize) -> Result<Self, InvalidHeader> {

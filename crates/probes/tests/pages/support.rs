@@ -63,10 +63,10 @@ pub(super) struct Outcome {
 pub(super) fn parse_with(plan: &Plan, pages: &[Vec<u8>], state: &mut CpuState) -> Outcome {
     let (packets, mut metadata, mut errors) =
         (Packets::default(), Metadata::default(), BTreeSet::new());
+    let bytes = pages.concat();
     let batch = Batch {
         cpu: 3,
-        pages: &pages.concat(),
-        page_size: 4096,
+        pages: &Page::parse_all(&bytes, 4096, plan.commit_size),
         clock: None,
     };
     let mut sink = packets.clone();

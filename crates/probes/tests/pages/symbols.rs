@@ -33,8 +33,7 @@ fn probes_053_and_054_addresses_become_small_numbers() {
         (CpuState::default(), packets.clone(), Bundler::default());
     let batch = Batch {
         cpu: 0,
-        pages: &page,
-        page_size: 4096,
+        pages: &Page::parse_all(&page, 4096, plan.commit_size),
         clock: None,
     };
     for pass in 0..2 {

@@ -1,0 +1,22 @@
+//! The list of data sources that read files.
+
+use crate::power::Batteries;
+use crate::process_stats::ProcessStats;
+use crate::source::Kind;
+use crate::sys_stats::SysStats;
+use crate::system_info::SystemInfo;
+
+/// Every kind, in the order they are registered.
+pub(crate) const KINDS: [Kind; 4] = [
+    Batteries::KIND,
+    ProcessStats::KIND,
+    SysStats::KIND,
+    SystemInfo::KIND,
+];
+
+impl Kind {
+    /// Returns the kind with this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+}
