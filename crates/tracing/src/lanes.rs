@@ -6,9 +6,8 @@ use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-use crate::layer::stored;
 use crate::sites::Site;
-use crate::stored::{Lane, Stored};
+use crate::spans::{Lane, Stored};
 use crate::write::Slice;
 
 impl Lane {
@@ -25,7 +24,7 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanR
     }
     let parent = span.parent().and_then(|parent| share(&parent));
     let mut extensions = span.extensions_mut();
-    let stored = stored(&mut extensions);
+    let stored = Stored::of(&mut extensions);
     let lane = parent.unwrap_or_else(|| Lane {
         name: site.metadata.name(),
         // Nothing else is there as long as the span lives; and when it is gone the track is used again.

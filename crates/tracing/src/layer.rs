@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferretto::track_event::{Listeners, emit_counter, unique};
 use ferretto::{Category, Flow};
@@ -11,17 +10,14 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
-use tracing_subscriber::registry::{ExtensionsMut, LookupSpan, SpanRef};
+use tracing_subscriber::registry::LookupSpan;
 
-use crate::entered::{self, Entered};
-use crate::near::Near;
-use crate::numbers::Numbers;
+use crate::lanes;
 use crate::options::{Options, Spans};
 use crate::sites::{Site, Sites};
-use crate::stored::Stored;
+use crate::spans::{Entered, SpanStore, Stored};
 use crate::visit::{Message, Specials};
 use crate::write::{self, Instant, Slice};
-use crate::{lanes, newest};
 
 /// Memory for the texts of events that each thread keeps, at most, in bytes.
 const KEPT: usize = 4096;
@@ -45,9 +41,7 @@ thread_local! {
 pub struct FerrettoLayer {
     pub(crate) options: Options,
     pub(crate) sites: Arc<Sites>,
-    near: Near,
-    /// Tells it from all others that there are and were.
-    number: usize,
+    store: SpanStore,
 }
 
 impl Clone for FerrettoLayer {
@@ -56,8 +50,7 @@ impl Clone for FerrettoLayer {
         Self {
             options: self.options.clone(),
             sites: Arc::clone(&self.sites),
-            near: Near::default(),
-            number: next_number(),
+            store: SpanStore::new(),
         }
     }
 }
@@ -74,8 +67,7 @@ impl FerrettoLayer {
         Self {
             options: Options::default(),
             sites: Arc::new(Sites::new()),
-            near: Near::default(),
-            number: next_number(),
+            store: SpanStore::new(),
         }
     }
 
@@ -132,7 +124,7 @@ impl FerrettoLayer {
     #[inline(never)]
     fn note(&self, metadata: &'static Metadata<'static>, span: u64) -> &'static Site {
         let site = self.site(metadata);
-        newest::set(self.number, span, site);
+        self.store.add(span, site);
         site
     }
 
@@ -148,7 +140,8 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        newest::get(self.number, id.into_u64()).or_else(|| Some(self.site(context.metadata(id)?)))
+        let known = self.store.site(id.into_u64());
+        known.or_else(|| Some(self.site(context.metadata(id)?)))
     }
 
     /// Begins the slice of a span that was entered.
@@ -189,7 +182,7 @@ impl FerrettoLayer {
             return;
         }
         let span = id.into_u64();
-        let written = match self.near.numbers(span) {
+        let written = match self.store.numbers(span) {
             Some(numbers) if site.is_plain => write::begin_with(listeners, site, numbers),
             _ => 0,
         };
@@ -197,14 +190,8 @@ impl FerrettoLayer {
             0 => self.begin_with_any(listeners, site, id, context),
             some => some,
         };
-        entered::push(Entered {
-            layer: self.number,
-            span,
-            site,
-            listeners,
-            has_more: false,
-            written,
-        });
+        let entered = self.store.entered(span, site, listeners, written);
+        self.store.enter(entered);
     }
 
     /// Writes the beginning of a slice on the thread's track; returns how much it has of the span's values.
@@ -232,20 +219,7 @@ impl FerrettoLayer {
             slice.begin(listeners, stored);
             stored.len()
         };
-        if let Some(written) = self.near.with(id.into_u64(), begin) {
-            return written;
-        }
-        let Some(span) = context.span(id) else {
-            return begin(&mut Stored::default());
-        };
-        let mut extensions = span.extensions_mut();
-        if has_flow {
-            stored(&mut extensions);
-        }
-        match extensions.get_mut::<Stored>() {
-            Some(stored) => begin(stored),
-            None => begin(&mut Stored::default()),
-        }
+        self.store.read(id, context, has_flow, begin)
     }
 
     /// Ends the slice of a span that was left. Slices that began later end before it and begin again.
@@ -254,7 +228,7 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let Some(left) = entered::pop(self.number, id.into_u64()) else {
+        let Some(left) = self.store.leave(id.into_u64()) else {
             return;
         };
         for other in left.inner.iter().rev() {
@@ -276,12 +250,7 @@ impl FerrettoLayer {
         if !entered.has_more {
             return entered.listeners.end();
         }
-        if self.near.with(entered.span, end).is_some() {
-            return;
-        }
-        let span = context.span(&Id::from_u64(entered.span));
-        let ended = span.and_then(|span| span.extensions_mut().get_mut().map(end));
-        if ended.is_none() {
+        if self.store.with(entered.span, context, end).is_none() {
             entered.listeners.end();
         }
     }
@@ -295,17 +264,9 @@ impl FerrettoLayer {
         if !site.has_values || !site.category.is_enabled() {
             return;
         }
-        if !(site.is_plain && self.keep_numbers(attributes, id)) {
+        if !(site.is_plain && self.store.keep_numbers(attributes, id.into_u64())) {
             self.keep_any(site, attributes, id, context);
         }
-    }
-
-    /// Keeps the values of a new span where no lock is needed, if they are of the kind that can be kept there.
-    #[inline]
-    fn keep_numbers(&self, attributes: &Attributes<'_>, id: &Id) -> bool {
-        let mut numbers = Numbers::default();
-        attributes.record(&mut numbers);
-        numbers.is_empty() || !numbers.is_more() && self.near.put_numbers(id.into_u64(), &numbers)
     }
 
     #[inline(never)]
@@ -326,11 +287,8 @@ impl FerrettoLayer {
         if stored.is_empty() {
             return;
         }
-        // Where a span's track is, is looked for in its extensions.
-        let is_near = site.spans != Spans::Tracks && self.near.put(id.into_u64(), &mut stored);
-        if !is_near && let Some(span) = context.span(id) {
-            span.extensions_mut().replace(stored);
-        }
+        let has_track = site.spans == Spans::Tracks;
+        self.store.keep(id, stored, has_track, context);
     }
 
     /// Ends what there is of a span that is gone.
@@ -339,7 +297,7 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.near.forget(id.into_u64());
+        self.store.forget_values(id.into_u64());
         if self.options.has_tracks
             && let Some(span) = context.span(&id)
         {
@@ -355,19 +313,9 @@ impl FerrettoLayer {
         if let Some(span) = context.span(id)
             && self.site(span.metadata()).category.is_enabled()
         {
-            self.change(&span, |stored| stored.flows.push((flow, false)));
-            entered::mark(self.number, id.into_u64());
-        }
-    }
-
-    /// Changes what is remembered of a span.
-    fn change<S>(&self, span: &SpanRef<'_, S>, mut change: impl FnMut(&mut Stored))
-    where
-        S: for<'a> LookupSpan<'a>,
-    {
-        let near = self.near.with(span.id().into_u64(), &mut change);
-        if near.is_none() {
-            change(stored(&mut span.extensions_mut()));
+            self.store
+                .change(&span, |stored| stored.flows.push((flow, false)));
+            self.store.mark(id.into_u64());
         }
     }
 
@@ -411,20 +359,6 @@ impl FerrettoLayer {
     }
 }
 
-/// A number that no layer had.
-fn next_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// What is remembered of a span; made if there is nothing yet.
-pub(crate) fn stored<'a>(extensions: &'a mut ExtensionsMut<'_>) -> &'a mut Stored {
-    if extensions.get_mut::<Stored>().is_none() {
-        extensions.insert(Stored::default());
-    }
-    extensions.get_mut().expect("it was just inserted")
-}
-
 /// Sets the counters among the fields that `record` shows, and returns the flows.
 fn specials(category: &'static Category, record: impl FnOnce(&mut dyn Visit)) -> Vec<(Flow, bool)> {
     let mut visitor = Specials {
@@ -450,7 +384,7 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let (metadata, span) = (attributes.metadata(), id.into_u64());
-        let site = match newest::set_again(self.number, span, metadata) {
+        let site = match self.store.add_again(span, metadata) {
             Some(site) => site,
             None => self.note(metadata, span),
         };
@@ -470,8 +404,9 @@ where
         if site.has_special {
             more.flows = specials(site.category, |visitor| values.record(visitor));
         }
-        self.change(&span, |stored| stored.append(std::mem::take(&mut more)));
-        entered::mark(self.number, id.into_u64());
+        self.store
+            .change(&span, |stored| stored.append(std::mem::take(&mut more)));
+        self.store.mark(id.into_u64());
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
@@ -492,25 +427,18 @@ where
     // What follows is done for each span: what most need in registers alone, and the rest elsewhere.
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        let (layer, span) = (self.number, id.into_u64());
-        let Some(site) = newest::get(layer, span) else {
+        let span = id.into_u64();
+        let Some(site) = self.store.site(span) else {
             return self.enter(id, context);
         };
         if self.is_bare(site)
             && let Some(listeners) = Listeners::known(site.category)
         {
-            let entered = Entered {
-                layer,
-                span,
-                site,
-                listeners,
-                has_more: false,
-                written: 0,
-            };
             if listeners.is_empty() {
                 return;
             }
-            if entered::push_near(entered) {
+            let entered = self.store.entered(span, site, listeners, 0);
+            if self.store.enter_near(entered) {
                 return listeners.begin(site.category, site.metadata.name());
             }
         }
@@ -521,14 +449,14 @@ where
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
-        match entered::pop_plain(self.number, id.into_u64()) {
+        match self.store.leave_last(id.into_u64()) {
             Some(listeners) => listeners.end(),
             None => self.leave(id, context),
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        match newest::forget(self.number, id.into_u64()) {
+        match self.store.forget_site(id.into_u64()) {
             Some(site) if site.is_bare => {}
             _ => self.close(id, context),
         }

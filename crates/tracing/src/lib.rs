@@ -66,19 +66,14 @@
 //! of its concern.
 #![forbid(unsafe_code)]
 
-mod bytes;
-mod entered;
 mod init;
 mod lanes;
 mod layer;
 mod names;
-mod near;
-mod newest;
-mod numbers;
 mod options;
 mod recorded;
 mod sites;
-mod stored;
+mod spans;
 mod visit;
 mod write;
 

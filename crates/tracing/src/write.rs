@@ -6,9 +6,8 @@ use ferretto::track_event::{
 use ferretto::{Category, Flow, Track};
 use tracing_core::Event;
 
-use crate::numbers::{FEW, Shared};
 use crate::sites::Site;
-use crate::stored::{NUMBER_LENGTH, Stored, Value};
+use crate::spans::{FEW, NUMBER_LENGTH, Shared, Stored, Value};
 use crate::visit::Attach;
 
 /// Where a field will be.

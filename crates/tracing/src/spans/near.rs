@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::numbers::{Numbers, Shared};
-use crate::stored::Stored;
+use super::numbers::{Numbers, Shared};
+use super::stored::Stored;
 
 /// How many spans can have their values here at the same time, if their numbers fall on different places.
 const PLACES: usize = 256;

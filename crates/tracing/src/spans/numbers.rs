@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::field::{Field, Visit};
 
-use crate::stored::tag;
+use super::stored::tag;
 
 /// So many values at most are handed over one by one, which is quickest for numbers.
 pub(crate) const FEW: usize = 4;

@@ -6,14 +6,15 @@ use std::fmt::{self, Write};
 use ferretto::track_event::{Annotation, Argument, Arguments, Number};
 use tracing_core::field::{Field, Visit};
 use tracing_core::{Metadata, span};
+use tracing_subscriber::registry::ExtensionsMut;
 
-use crate::bytes::Bytes;
+use super::bytes::Bytes;
 use crate::names::{self, Special};
 
 /// How many bytes of [`Stored`] a number or truth value takes.
 pub(crate) const NUMBER_LENGTH: usize = 10;
 
-/// The values of a span's fields and more; in [`Near`](crate::near::Near) or in the extensions of the span.
+/// The values of a span's fields and more; in [`Near`](super::near::Near) or in the extensions of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     /// For each field that has a value: its index, a [`tag`] and the value. If a field is there twice the last one counts.
@@ -86,6 +87,14 @@ impl Argument for Value<'_> {
 }
 
 impl Stored {
+    /// Returns what is remembered of a span; made if there is nothing yet.
+    pub(crate) fn of<'a>(extensions: &'a mut ExtensionsMut<'_>) -> &'a mut Self {
+        if extensions.get_mut::<Self>().is_none() {
+            extensions.insert(Self::default());
+        }
+        extensions.get_mut().expect("it was just inserted")
+    }
+
     /// Keeps the values of a new span.
     pub(crate) fn attributes(&mut self, attributes: &span::Attributes<'_>) {
         attributes.record(&mut Keep(self));
