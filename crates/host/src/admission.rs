@@ -1,45 +1,24 @@
 //! The cost that the clients of one user may cause together.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use ferretto_service::ClientId;
 use rustix::process::{Resource, getrlimit};
 
 use crate::closer::Account;
-use crate::notice::Notice;
 use crate::options::Limits;
-use crate::reactor::Reactor;
+use crate::origin::Origin;
 
 /// Connections that anyone may have, however few descriptors there are.
 const FEW_CONNECTIONS: usize = 16;
 /// Descriptors that a connection takes: its own, and that of its memory or file.
-const PER_CONNECTION: usize = 2;
+pub(crate) const PER_CONNECTION: usize = 2;
 /// Descriptors of the service itself, about.
 const OWN: usize = 64;
 /// Descriptors that are left for what may come: a message brings 253 at most.
 const RESERVE: usize = 256;
 /// The multiple of what may be held for one user that may be held for all.
 const HELD_BY_ALL: usize = 2;
-
-/// The origin of connections that are counted together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
-    /// A user of this machine.
-    User(u32),
-    /// Everyone on other machines: nobody vouches for who they say they are.
-    Remote,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(uid) => write!(out, "user {uid}"),
-            Self::Remote => out.write_str("other machines"),
-        }
-    }
-}
 
 /// The connections of each origin, and what is held for them.
 ///
@@ -88,7 +67,11 @@ impl Admission {
     }
 
     /// The account of an origin, which `new` opens if there is none.
-    fn account(&mut self, origin: Origin, new: impl FnOnce() -> Arc<Account>) -> Arc<Account> {
+    pub(crate) fn account(
+        &mut self,
+        origin: Origin,
+        new: impl FnOnce() -> Arc<Account>,
+    ) -> Arc<Account> {
         let usage = self.origins.entry(origin).or_insert_with(|| Usage {
             connections: 0,
             held: 0,
@@ -99,7 +82,7 @@ impl Admission {
     }
 
     /// Counts a new connection of an origin that has an account, unless there are too many.
-    fn admit(&mut self, origin: Origin) -> Result<(), Refused> {
+    pub(crate) fn admit(&mut self, origin: Origin) -> Result<(), Refused> {
         self.origins
             .retain(|known, usage| *known == origin || usage.descriptors() > 0);
         let share = self.share();
@@ -121,7 +104,7 @@ impl Admission {
         })
     }
 
-    fn release(&mut self, origin: Origin) {
+    pub(crate) fn release(&mut self, origin: Origin) {
         let most = self.share() / PER_CONNECTION;
         let most = self.most_connections.unwrap_or(most);
         let Some(usage) = self.origins.get_mut(&origin) else {
@@ -165,7 +148,7 @@ impl Admission {
     }
 
     /// Returns the origin that has to lose connections for others to have some.
-    fn greediest(&self) -> Option<Origin> {
+    pub(crate) fn greediest(&self) -> Option<Origin> {
         if !self.is_scarce() {
             return None;
         }
@@ -180,7 +163,12 @@ impl Admission {
 
     /// Notes that what is held for a client changed. If that is too much for its origin, or for all
     /// together, returns who has to give some of it back, and how much there may be.
-    fn changed(&mut self, origin: Origin, before: usize, after: usize) -> Option<(Origin, usize)> {
+    pub(crate) fn changed(
+        &mut self,
+        origin: Origin,
+        before: usize,
+        after: usize,
+    ) -> Option<(Origin, usize)> {
         let usage = self.origins.get_mut(&origin)?;
         usage.held = usage.held.saturating_sub(before).saturating_add(after);
         if usage.held > self.most_held {
@@ -196,81 +184,11 @@ impl Admission {
     }
 }
 
+/// A refused connection: there are too many of its origin.
 #[derive(Debug)]
-struct Refused {
-    connections: usize,
-    is_first: bool,
-}
-
-impl Reactor {
-    /// The account of an origin.
-    pub(crate) fn account_of(&mut self, origin: Origin) -> Arc<Account> {
-        let closer = &self.closer;
-        self.admission.account(origin, || closer.account(origin))
-    }
-
-    /// Returns true if one more connection from there is served; if not, the operator is told,
-    /// once. If descriptors become few, those who have the most lose a connection or two.
-    pub(crate) fn admit(&mut self, origin: Origin) -> bool {
-        let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);
-        if !self.only_user.is_none_or(served) {
-            return false;
-        }
-        if let Err(refused) = self.admission.admit(origin) {
-            if refused.is_first {
-                let limit = refused.connections;
-                self.notices
-                    .report(&Notice::TooManyConnections { origin, limit });
-            }
-            return false;
-        }
-        for _ in 0..PER_CONNECTION {
-            let Some(origin) = self.admission.greediest() else {
-                break;
-            };
-            let of_origin = self.clients.values().filter(|c| c.origin == origin);
-            let Some(newest) = of_origin.max_by_key(|client| client.id) else {
-                break;
-            };
-            let (id, client) = (newest.id, newest.name());
-            self.notices.report(&Notice::MadeRoom { client, origin });
-            self.lose(id);
-        }
-        true
-    }
-
-    /// To be called when a connection is over.
-    pub(crate) fn release(&mut self, origin: Origin, held: usize) {
-        self.admission.changed(origin, held, 0);
-        self.admission.release(origin);
-    }
-
-    /// To be called after a client's queue or unfinished frame changed. If the clients of its user
-    /// have too much of both together, the one with the most has to go.
-    pub(crate) fn account(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        let after = client.socket.queued() + client.connection.held();
-        let origin = client.origin;
-        let before = std::mem::replace(&mut client.accounted, after);
-        if before == after {
-            return;
-        }
-        let Some((origin, limit)) = self.admission.changed(origin, before, after) else {
-            return;
-        };
-        let of_origin = self.clients.values().filter(|c| c.origin == origin);
-        if let Some(worst) = of_origin.max_by_key(|client| client.accounted) {
-            let (id, client) = (worst.id, worst.name());
-            self.notices.report(&Notice::TooMuchHeld {
-                client,
-                origin,
-                limit,
-            });
-            self.lose(id);
-        }
-    }
+pub(crate) struct Refused {
+    pub(crate) connections: usize,
+    pub(crate) is_first: bool,
 }
 
 #[cfg(test)]

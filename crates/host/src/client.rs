@@ -9,9 +9,9 @@ use ferretto_ipc::socket::Socket;
 use ferretto_service::{ClientId, Event, Peer};
 use ferretto_shm::Region;
 
-use crate::admission::Origin;
 use crate::notice::ClientName;
 use crate::options::Limits;
+use crate::origin::Origin;
 use crate::schedule::Turn;
 
 /// The role of a client: which of the two sockets it connected to.

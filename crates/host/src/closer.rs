@@ -16,7 +16,7 @@ use ferretto_ipc::socket::{Listener, Socket};
 use ferretto_ipc::{CloseHere, Disposal};
 use ferretto_shm::Region;
 
-use crate::admission::Origin;
+use crate::origin::Origin;
 
 /// The number of threads that may close what came from one user.
 const THREADS_PER_USER: usize = 4;

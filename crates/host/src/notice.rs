@@ -12,7 +12,7 @@ use ferretto_ipc::socket::{QueueError, ReceiveError};
 use ferretto_priority::BoostError;
 use ferretto_service::{ClientId, Waiting};
 
-use crate::admission::Origin;
+use crate::origin::Origin;
 
 /// Something an operator may want to know. None of it stops the host.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@
 //! waits for its next turn like everyone else.
 
 mod accept;
+mod admit;
 mod usage;
 
 use std::collections::{BTreeSet, HashMap};
@@ -23,12 +24,13 @@ use ferretto_service::{ClientId, Clocks, Event, FileId, Service};
 use mio::Registry;
 use mio::unix::SourceFd;
 
-use crate::admission::{Admission, Origin};
+use crate::admission::Admission;
 use crate::client::{Client, Role};
 use crate::closer::{Account, Closer, Remains};
 use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
+use crate::origin::Origin;
 use crate::schedule::Schedule;
 use crate::watchdog::Watchdog;
 

@@ -29,6 +29,7 @@ mod memory_budget;
 mod module;
 mod process;
 mod registers;
+mod sample;
 mod space;
 mod walk;
 
@@ -36,5 +37,6 @@ pub use cache::Cache;
 pub use error::UnwindError;
 pub use frame::{Frame, Mapping};
 pub use maps::Map;
-pub use process::{Mode, Process, Sample};
+pub use process::Process;
 pub use registers::{Machine, Registers};
+pub use sample::{Mode, Sample};

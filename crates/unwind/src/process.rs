@@ -11,35 +11,9 @@ use crate::files::Target;
 use crate::frame::Frame;
 use crate::maps::{self, Map};
 use crate::memory::Pages;
-use crate::registers::Registers;
+use crate::sample::{MAX_FRAMES, Mode, Sample};
 use crate::space::Space;
 use crate::walk::{self, Walk};
-
-/// The way callers are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// By unwind tables.
-    Dwarf,
-    /// By frame pointers, in the copied stack. The tables are asked only for the innermost
-    /// function, which may not have set up its frame yet, and where a signal came.
-    FramePointer,
-    /// The kernel has found them already, by frame pointers.
-    KernelChain,
-}
-
-/// The copy of a thread's state at one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    /// The registers; not needed for [`Mode::KernelChain`].
-    pub registers: Option<&'a Registers>,
-    /// The stack, from the stack pointer on.
-    pub stack: &'a [u8],
-    /// As much of the stack was copied as was asked for, so it probably goes on.
-    pub stack_full: bool,
-    /// The addresses the kernel found by frame pointers, from the program counter on, without
-    /// kernel addresses and markers. Empty if it was not asked.
-    pub user_chain: &'a [u64],
-}
 
 /// The number of times that maps are read anew at once because something was not found in them;
 /// then each [`REFILL`] once.
@@ -66,7 +40,7 @@ impl std::fmt::Debug for Process {
 
 impl Process {
     /// The most frames of a callstack.
-    pub const MAX_FRAMES: usize = 1000;
+    pub const MAX_FRAMES: usize = MAX_FRAMES;
 
     /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the
     /// process ran when they were opened: after it has exited or executed another, they give

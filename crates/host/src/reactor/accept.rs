@@ -9,10 +9,10 @@ use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
 use super::Reactor;
-use crate::admission::Origin;
 use crate::client::Client;
 use crate::closer::{Disposer, Remains};
 use crate::notice::Notice;
+use crate::origin::Origin;
 
 /// The number of connections that one socket accepts in a turn.
 const ACCEPT_PER_TURN: usize = 16;

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 use ferretto_service::ClientId;
 
-use crate::admission::Origin;
 use crate::options::CpuAllowance;
+use crate::origin::Origin;
 use account::{Overdraft, Stage};
 use line::Line;
 use user::User;

@@ -3,8 +3,8 @@
 use ferretto_service::ClientId;
 
 use super::{Excess, Schedule, Turn};
-use crate::admission::Origin;
 use crate::options::CpuAllowance;
+use crate::origin::Origin;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;

@@ -52,6 +52,7 @@ mod off_cpu;
 mod packets;
 mod remark;
 mod sample;
+mod sink;
 mod writer;
 
 pub(crate) use self::defaults::Defaults;

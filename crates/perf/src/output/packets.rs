@@ -1,6 +1,5 @@
 //! The packets of one sequence.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ferretto_format::clock::BOOTTIME;
@@ -9,7 +8,7 @@ use ferretto_format::{InternedData, SequenceClocks, SequenceWriter, Start};
 use ferretto_proto::fields::perf_sample as field;
 use ferretto_proto::fields::stack_sample::{execution_context, task_context};
 use ferretto_proto::fields::{stack_sample, trace_packet};
-use ferretto_shm::{Clock, TraceWriter};
+use ferretto_shm::Clock;
 use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_wire::{Encoder, encode};
 
@@ -17,40 +16,12 @@ use super::defaults::timed_now;
 use super::frames::Frames;
 use super::interner::Role;
 use super::remark;
+use super::sink::PacketSink;
 use super::{Content, Defaults, Format, Sample, Stack};
 use crate::record::CpuMode;
 
 /// Number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
-
-/// A destination for packets: a trace writer, or a list in tests.
-pub(crate) trait PacketSink: fmt::Debug + Send {
-    /// Writes one packet, given as the encoded fields of a `TracePacket`.
-    fn write_packet(&mut self, fields: &[u8]);
-
-    /// Returns how often packets were lost here.
-    fn losses(&self) -> u64;
-}
-
-impl PacketSink for TraceWriter {
-    fn write_packet(&mut self, fields: &[u8]) {
-        Self::write_packet(self, fields);
-    }
-
-    fn losses(&self) -> u64 {
-        self.drop_count()
-    }
-}
-
-impl PacketSink for Vec<Vec<u8>> {
-    fn write_packet(&mut self, fields: &[u8]) {
-        self.push(fields.to_vec());
-    }
-
-    fn losses(&self) -> u64 {
-        0
-    }
-}
 
 /// Writes what one instance of a data source has to tell.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use ferretto_proto::fields::{trace_packet, track_descriptor, track_event};
 use ferretto_shm::{Clock, TraceWriter};
 use ferretto_wire::{Encoder, encode};
 
-use super::packets::PacketSink;
+use super::sink::PacketSink;
 use crate::registration::LINUX_PERF;
 
 /// Category of such instants.

@@ -3,8 +3,8 @@
 use super::{Outcome, Walker, splice};
 use crate::budget::Budget;
 use crate::cfi::Kind;
-use crate::process::Process;
 use crate::registers::Machine;
+use crate::sample::MAX_FRAMES;
 
 /// Addresses from here on are marks between the parts of a chain.
 const FIRST_MARK: u64 = -4095_i64 as u64;
@@ -15,7 +15,7 @@ impl Walker<'_> {
         let call = Machine::NATIVE.call_size();
         let addresses = chain.iter().filter(|&&address| address < FIRST_MARK);
         let mut unmapped = false;
-        for (index, &address) in addresses.take(Process::MAX_FRAMES).enumerate() {
+        for (index, &address) in addresses.take(MAX_FRAMES).enumerate() {
             let inside = if index == 0 {
                 address
             } else {
@@ -54,7 +54,7 @@ impl Walker<'_> {
     pub(super) fn append_chain(&mut self, rest: &[u64]) -> usize {
         let call = Machine::NATIVE.call_size();
         let mut budget = Budget::default();
-        let room = Process::MAX_FRAMES.saturating_sub(self.walk.addresses.len());
+        let room = MAX_FRAMES.saturating_sub(self.walk.addresses.len());
         let mut count = 0;
         for address in rest.iter().take(room) {
             let inside = address.wrapping_sub(call);

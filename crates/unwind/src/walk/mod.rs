@@ -15,8 +15,8 @@ use crate::cfi::{Kind, Rule};
 use crate::error::UnwindError;
 use crate::frame::Frame;
 use crate::memory::{Memory, Pages};
-use crate::process::{Mode, Process, Sample};
 use crate::registers::{Machine, Registers};
+use crate::sample::{MAX_FRAMES, Mode, Sample};
 use crate::space::Space;
 
 /// Memory that walks use again.
@@ -168,7 +168,7 @@ impl Walker<'_> {
         // Where tables say that functions keep no frame pointer, following it may lead anywhere.
         let mut reliable = true;
         loop {
-            if self.frames.len() - first >= Process::MAX_FRAMES {
+            if self.frames.len() - first >= MAX_FRAMES {
                 return Outcome::Ended(Err(UnwindError::MaxFramesExceeded));
             }
             let pc = state.registers.pc();

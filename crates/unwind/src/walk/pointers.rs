@@ -3,8 +3,8 @@
 
 use super::{Step, WalkState};
 use crate::error::UnwindError;
-use crate::process::Mode;
 use crate::registers::Machine;
+use crate::sample::Mode;
 use crate::space::Space;
 
 /// The registers of the caller. With a `limit` frames must lie below it, and where there is no such

@@ -1,0 +1,34 @@
+//! Destinations of packets.
+
+use std::fmt;
+
+use ferretto_shm::TraceWriter;
+
+/// A destination for packets: a trace writer, or a list in tests.
+pub(crate) trait PacketSink: fmt::Debug + Send {
+    /// Writes one packet, given as the encoded fields of a `TracePacket`.
+    fn write_packet(&mut self, fields: &[u8]);
+
+    /// Returns how often packets were lost here.
+    fn losses(&self) -> u64;
+}
+
+impl PacketSink for TraceWriter {
+    fn write_packet(&mut self, fields: &[u8]) {
+        Self::write_packet(self, fields);
+    }
+
+    fn losses(&self) -> u64 {
+        self.drop_count()
+    }
+}
+
+impl PacketSink for Vec<Vec<u8>> {
+    fn write_packet(&mut self, fields: &[u8]) {
+        self.push(fields.to_vec());
+    }
+
+    fn losses(&self) -> u64 {
+        0
+    }
+}
