@@ -13,13 +13,8 @@ const UNDONE: &[&str] = &[
     "crates/capi",
     "crates/engine",
     "crates/ferretto",
-    "crates/format",
-    "crates/probes",
     "crates/protovm",
     "crates/shm",
-    "crates/text",
-    "crates/trace",
-    "crates/tracing",
 ];
 /// Columns of a comment.
 const WIDTH: usize = 100;

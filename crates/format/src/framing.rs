@@ -1,4 +1,4 @@
-//! How a trace file is put together: packets one after the other, each a field of the message `Trace`.
+//! The framing of a trace file: packets one after the other, each a field of the message `Trace`.
 
 use ferretto_wire::{MAX_VARINT_LENGTH, encode_varint};
 

@@ -1,4 +1,4 @@
-//! How writers of track events write timestamps.
+//! Timestamps as writers of track events write them.
 
 use ferretto_proto::fields::{clock_snapshot, trace_packet};
 use ferretto_wire::{Encoder, Sink};

@@ -1,4 +1,4 @@
-//! How fast captured pages become packets: `parse_rate FOLDER [plain]`, with a folder written by
+//! The rate at which captured pages become packets: `parse_rate FOLDER [plain]`, with a folder written by
 //! the example `capture`. Prints events per second, once per round.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What this machine and user do not allow.
+//! Limits of this machine and user.
 
 use std::fs;
 use std::io;
@@ -10,9 +10,9 @@ use crate::ftrace::{Tracefs, TracefsError};
 pub struct Unavailable {
     /// Name of the data source.
     pub source: &'static str,
-    /// What is in the way, as half a sentence.
+    /// The obstacle, as half a sentence.
     pub reason: String,
-    /// What to do about it, as a command or half a sentence.
+    /// The way to remove it, as a command or half a sentence.
     pub how_to_allow: String,
 }
 

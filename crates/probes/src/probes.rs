@@ -43,7 +43,7 @@ pub struct Probes {
     pause: Option<Timer>,
     instances: BTreeMap<InstanceId, Instance>,
     boost: ThreadBoost,
-    /// What this thread does itself.
+    /// The activities of this thread itself.
     metatrace: Collector<InstanceId>,
     /// Recordings of that which are to end, after the others that end with them.
     ending: Vec<InstanceId>,
@@ -54,7 +54,7 @@ pub struct Probes {
 struct Instance {
     session: u64,
     started: bool,
-    /// What its config wants this thread to run at.
+    /// The priority that its config wants for this thread.
     priority: Option<Priority>,
     source: Source,
     poll: Option<Timer>,
@@ -238,7 +238,7 @@ impl Probes {
         }
     }
 
-    /// What the config asks for. Recording goes on without what makes no sense, or is refused.
+    /// Returns the priority that the config asks for. Recording goes on without what makes no sense, or is refused.
     fn wanted_priority(&self, config: &DataSourceConfig) -> Option<Priority> {
         let boost = config.priority_boost.as_option()?;
         let wanted = Priority::from_config(boost);

@@ -48,7 +48,7 @@ impl Proc {
         numeric_entries(&self.root.join(format!("{pid}/fd")))
     }
 
-    /// What a file descriptor of a process refers to.
+    /// Returns the file that a descriptor of a process refers to.
     pub(crate) fn fd_target(&self, pid: i32, fd: u64) -> Option<Vec<u8>> {
         use std::os::unix::ffi::OsStringExt;
         let target = fs::read_link(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
@@ -89,7 +89,7 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
-/// What the process tree needs of `/proc/<id>/status`.
+/// The part that the process tree needs of `/proc/<id>/status`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Status {
     pub(crate) name: Vec<u8>,

@@ -1,4 +1,4 @@
-//! How the data sources present themselves to the service.
+//! The descriptors by which the data sources register with the service.
 
 use ferretto_proto::{DataSourceDescriptor, FtraceDescriptor, Message};
 

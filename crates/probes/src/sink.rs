@@ -1,4 +1,4 @@
-//! Where data sources put their packets.
+//! The destination of data sources' packets.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the probes tell a service, in which order: a scripted service at the other end of the socket.
+//! The messages of the probes to a service, and their order: a scripted service at the other end of the socket.
 
 mod common;
 

@@ -52,7 +52,7 @@ fn parse(name: &str, cpu: u32, config: &FtraceConfig) -> (Packets, Metadata) {
     (packets, metadata)
 }
 
-/// How many events of each kind, by the field number of their message.
+/// Counts the events of each kind, by the field number of their message.
 fn kinds(bundles: &[FtraceEventBundle], packets: &Packets) -> BTreeMap<u32, usize> {
     let mut kinds = BTreeMap::new();
     for packet in packets.raw() {
@@ -264,7 +264,7 @@ fn known_events_are_those_of_the_schema() {
     assert_eq!(missing, ["generic", "kprobe_event"]);
 }
 
-/// What the test needs of the descriptor set.
+/// The part of the descriptor set that the test needs.
 struct Schema(BTreeMap<String, Vec<SchemaField>>);
 
 struct SchemaField {

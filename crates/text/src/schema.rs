@@ -34,7 +34,7 @@ pub enum SchemaError {
     },
 }
 
-/// How deeply messages may be declared inside each other.
+/// The depth to which messages may be declared inside each other.
 const MAX_DEPTH: usize = 32;
 
 /// Names a message of one [`Schema`].
@@ -74,11 +74,11 @@ pub struct FieldType<'a> {
     pub number: u32,
     /// The type.
     pub kind: Kind,
-    /// Whether there may be many.
+    /// True if there may be many.
     pub repeated: bool,
-    /// Whether many numbers are written as one byte string.
+    /// True if many numbers are written as one byte string.
     pub packed: bool,
-    /// Which oneof of the message it belongs to, if any.
+    /// The oneof of the message it belongs to, if any.
     pub oneof: Option<u32>,
 }
 

@@ -111,7 +111,7 @@ fn add(out: &mut impl Write, packet: &[u8]) -> std::io::Result<()> {
     out.write_all(packet)
 }
 
-/// What the service says of a packet.
+/// Adds the service's own fields to a packet.
 fn trust(packet: &mut ferretto_wire::Encoder<'_, Vec<u8>>, sequence: u64) {
     packet.varint(trace_packet::TRUSTED_UID, 1000);
     packet.varint(trace_packet::TRUSTED_PID, 4711);

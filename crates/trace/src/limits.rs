@@ -1,4 +1,4 @@
-//! How much memory reading may take.
+//! The memory that reading may take.
 
 pub(crate) use ferretto_format::budget::{Budget, entry_bytes};
 

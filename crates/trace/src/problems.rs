@@ -1,8 +1,8 @@
-//! How often something was wrong.
+//! Counts of problems.
 
 use std::collections::BTreeMap;
 
-/// How often there was each problem of one kind, such as [`events::Problem`](crate::events::Problem).
+/// The number of times that there was each problem of one kind, such as [`events::Problem`](crate::events::Problem).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems<P>(BTreeMap<P, u64>);
 
@@ -13,12 +13,12 @@ impl<P> Default for Problems<P> {
 }
 
 impl<P: Ord + Copy> Problems<P> {
-    /// How often there was this problem.
+    /// Returns the number of times that there was this problem.
     pub fn count(&self, problem: P) -> u64 {
         self.0.get(&problem).copied().unwrap_or(0)
     }
 
-    /// Whether all is well.
+    /// Returns true if there was no problem.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Who the threads of the trace are, and how long each ran.
+//! The threads of a trace, and how long each ran.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,7 +33,7 @@ pub struct ProcessSummary {
     pub name: String,
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
-    /// How many of its threads ran.
+    /// The number of its threads that ran.
     pub threads: usize,
 }
 
@@ -236,7 +236,7 @@ impl Threads {
         (cpu_ns, count)
     }
 
-    /// How many threads the trace knows.
+    /// Returns the number of threads that the trace knows.
     pub(crate) fn len(&self) -> usize {
         self.threads.len()
     }

@@ -15,12 +15,12 @@ use ferretto_trace::{Limits, TraceReader, summarize_within};
 use ferretto_wire::encode;
 use flate2::Compression;
 
-/// What readers may take unless they are told otherwise.
+/// The memory that readers may take unless they are told otherwise.
 const DEFAULT: u64 = 256 << 20;
 /// As little as they get by on.
 const SMALL: u64 = Limits::MIN_MEMORY;
 const READERS: [&str; 4] = ["text", "summary", "events", "profile"];
-/// What the program takes itself.
+/// The memory that the program takes itself.
 const PROGRAM_BYTES: u64 = 12 << 20;
 
 /// A packet of packets: these bytes, and then a million of them at a time one byte that is repeated.

@@ -1,4 +1,4 @@
-//! What a span costs: with the registry of `tracing-subscriber` alone, and with the layer.
+//! The cost of a span: with the registry of `tracing-subscriber` alone, and with the layer.
 //!
 //! Prints nanoseconds, the best of many runs, for a span without fields, with one and with three, and for an event. Each
 //! run of one kind is followed by one of the next, so that what disturbs the machine disturbs all. Recordings are made in the

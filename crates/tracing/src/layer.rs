@@ -23,7 +23,7 @@ use crate::write::{self, Instant, Slice};
 const KEPT: usize = 4096;
 
 thread_local! {
-    /// Where the texts of events are put together.
+    /// Memory in which the texts of events are put together.
     static TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
@@ -71,7 +71,7 @@ impl FerrettoLayer {
         }
     }
 
-    /// Where the slices of all spans are.
+    /// Chooses where the slices of all spans are.
     #[must_use]
     pub fn spans(mut self, spans: Spans) -> Self {
         self.options.spans = Arc::new(move |_| spans);
@@ -79,7 +79,7 @@ impl FerrettoLayer {
         self
     }
 
-    /// Where the slices of spans are, for each place that makes some: asked once.
+    /// Chooses where the slices of spans are, for each place that makes some: asked once.
     ///
     /// ```
     /// use tracing_ferretto::{FerrettoLayer, Spans};
@@ -100,7 +100,7 @@ impl FerrettoLayer {
         self
     }
 
-    /// Whether events are messages of a log, too, which viewers list with their levels; Perfetto's lists those of
+    /// Sets whether events are messages of a log, too, which viewers list with their levels; Perfetto's lists those of
     /// spans that have tracks of their own ([`Spans::Tracks`]) nowhere. Off by default.
     #[must_use]
     pub fn log_messages(mut self, on: bool) -> Self {
@@ -108,7 +108,7 @@ impl FerrettoLayer {
         self
     }
 
-    /// Whether slices and instants say which line of source they come from. Off by default.
+    /// Sets whether slices and instants say which line of source they come from. Off by default.
     #[must_use]
     pub fn locations(mut self, on: bool) -> Self {
         self.options.locations = on;
@@ -128,13 +128,13 @@ impl FerrettoLayer {
         site
     }
 
-    /// Whether slices have nothing but a name and so need no look at their span.
+    /// Returns true if slices have nothing but a name and so need no look at their span.
     #[inline]
     fn is_bare(&self, site: &Site) -> bool {
         site.is_bare && !self.sites.has_follows()
     }
 
-    /// Where a span was made.
+    /// Returns the place where a span was made.
     #[inline]
     fn site_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Site>
     where

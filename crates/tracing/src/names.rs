@@ -2,7 +2,7 @@
 
 use ferretto::{CounterTrack, Flow, Unit};
 
-/// What a field's name says.
+/// The meaning of a field, by its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Special {
     /// Nothing: it is an argument.
@@ -15,7 +15,7 @@ pub(crate) enum Special {
     Flow(&'static str, bool),
 }
 
-/// What the name of a field means.
+/// Returns the meaning of a field's name.
 pub(crate) fn special(name: &'static str) -> Special {
     match name.as_bytes().first() {
         Some(b'm') if name == "message" => Special::Message,

@@ -1,11 +1,11 @@
-//! What users choose.
+//! The choices of users.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tracing_core::Metadata;
 
-/// Where the slices of spans are.
+/// The tracks on which the slices of spans are.
 ///
 /// A span that is not async is entered and left once, and looks the same with the first two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum Spans {
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) spans: Arc<dyn Fn(&Metadata<'static>) -> Spans + Send + Sync>,
-    /// Whether spans may have tracks of their own.
+    /// True if spans may have tracks of their own.
     pub(crate) has_tracks: bool,
     pub(crate) log_messages: bool,
     pub(crate) locations: bool,

@@ -1,4 +1,4 @@
-//! What is known about each place that makes spans or events.
+//! The places in programs that make spans or events.
 
 use std::fmt;
 use std::ptr;
@@ -31,16 +31,16 @@ pub(crate) struct Site {
     pub(crate) level: &'static str,
     pub(crate) priority: Priority,
     pub(crate) spans: Spans,
-    /// Whether there are counters or flows among its fields.
+    /// True if there are counters or flows among its fields.
     pub(crate) has_special: bool,
-    /// Whether there are arguments.
+    /// True if there are arguments.
     pub(crate) has_plain: bool,
-    /// Whether there is a text.
+    /// True if there is a text.
     pub(crate) has_message: bool,
     pub(crate) location: Option<&'static SourceLocation>,
     /// Spans have nothing but a name.
     pub(crate) is_bare: bool,
-    /// Whether there are arguments, counters or flows.
+    /// True if there are arguments, counters or flows.
     pub(crate) has_values: bool,
     /// Spans have nothing but a name and values.
     pub(crate) is_plain: bool,
@@ -62,12 +62,12 @@ struct Table {
     places: Box<[(AtomicUsize, OnceLock<&'static Site>)]>,
 }
 
-/// What is needed when a place is seen for the first time.
+/// The part that is needed when a place is seen for the first time.
 #[derive(Debug, Default)]
 struct Rare {
-    /// How many entries each table has.
+    /// The number of entries of each table.
     used: [usize; TABLES],
-    /// What found no room there.
+    /// Places that found no room there.
     more: FxHashMap<usize, &'static Site>,
     /// By target and level.
     categories: FxHashMap<(&'static str, Level), &'static Category>,
@@ -109,7 +109,7 @@ impl Table {
     }
 }
 
-/// Where the search for a key begins, before masking.
+/// Returns the index at which the search for a key begins, before masking.
 #[inline]
 fn start(key: usize) -> usize {
     let mixed = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -125,7 +125,7 @@ impl Sites {
         }
     }
 
-    /// Whether spans without fields may have something stored.
+    /// Returns true if spans without fields may have something stored.
     #[inline]
     pub(crate) fn has_follows(&self) -> bool {
         self.has_follows.load(Ordering::Relaxed)
@@ -135,7 +135,7 @@ impl Sites {
         self.has_follows.store(true, Ordering::Relaxed);
     }
 
-    /// What is known about a place.
+    /// Returns the facts about a place.
     #[inline]
     pub(crate) fn get(
         &self,
@@ -153,7 +153,7 @@ impl Sites {
         self.add(key, metadata, options)
     }
 
-    /// What is known about the place whose metadata is at an address.
+    /// Returns the facts about the place whose metadata is at an address.
     pub(crate) fn find(&self, address: usize) -> Option<&'static Site> {
         let known = self
             .tables

@@ -10,7 +10,7 @@ use crate::sites::Site;
 use crate::spans::{FEW, NUMBER_LENGTH, Shared, Stored, Value};
 use crate::visit::Attach;
 
-/// Where a field will be.
+/// A place in which a field will be.
 const NOTHING: (&str, Value<'_>) = ("", Value::Text(&[]));
 
 /// A slice of a span.
@@ -79,7 +79,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// What a slice has beside values.
+/// The parts of a slice beside values.
 #[derive(Default)]
 struct More {
     flows: Vec<(Flow, bool)>,

@@ -1,4 +1,4 @@
-//! What spans have and where they lie, however many there are and whatever happens to them.
+//! The values and tracks of spans, however many there are and whatever happens to them.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;

@@ -26,7 +26,7 @@ pub(super) struct SequenceClock {
     here: u64,
     there: u64,
     other: u32,
-    /// Where an incremental clock stands.
+    /// The last time of an incremental clock.
     last: u64,
 }
 
@@ -62,7 +62,7 @@ impl SequenceClocks {
 /// Clocks of all sequences.
 #[derive(Debug)]
 pub struct Clocks {
-    /// How far boot time is ahead of each of the clocks with the lowest ids, and of others.
+    /// The nanoseconds by which boot time is ahead of each of the clocks with the lowest ids, and of others.
     ahead_of_builtin: [Option<u64>; BUILTIN],
     ahead_of_others: BTreeMap<u32, u64>,
     /// The clock of packets that name none.

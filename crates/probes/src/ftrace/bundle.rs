@@ -18,7 +18,7 @@ use crate::PacketSink;
 /// Field number of `FtraceEvent.generic`.
 const GENERIC: u32 = ftrace_event::GENERIC;
 
-/// What one data source does with records of one event id.
+/// The treatment that one data source gives records of one event id.
 #[derive(Debug, Clone, Default)]
 pub enum Action {
     /// Not asked for: stepped over.
@@ -41,7 +41,7 @@ pub struct Plan {
     pub commit_size: usize,
     /// Offset of `common_pid` in every record.
     pub common_pid: Option<usize>,
-    /// What to do with each event id; ids beyond the end are skipped.
+    /// The action for each event id; ids beyond the end are skipped.
     pub actions: Vec<Action>,
     /// Layout for the compact actions.
     pub compact: Option<CompactFormat>,
@@ -94,7 +94,7 @@ pub struct ClockSnapshot {
     pub boot_ns: i64,
 }
 
-/// What a data source remembers between the batches of one CPU.
+/// The state of a data source between the batches of one CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuState {
     /// Time of the last event written.

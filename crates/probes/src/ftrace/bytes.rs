@@ -1,4 +1,4 @@
-//! What is read from kernel records and written from them, as bytes.
+//! Bytes of kernel records, read and written.
 
 use ferretto_wire::Encoder;
 

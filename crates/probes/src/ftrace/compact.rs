@@ -17,7 +17,7 @@ pub const NAME_THRESHOLD: usize = 64;
 /// Width of a task name in scheduling records.
 const COMM: u16 = 16;
 
-/// Where the compact fields lie in this kernel's records.
+/// The places of the compact fields in this kernel's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactFormat {
     /// Event id of `sched_switch`.
@@ -197,7 +197,7 @@ fn extended(value: i32) -> u64 {
 }
 
 impl CompactBuffer {
-    /// Whether there are enough names that looking one up is no longer cheap.
+    /// Returns true if there are enough names that looking one up is no longer cheap.
     pub(super) fn past_threshold(&self) -> bool {
         self.names.list.len() > NAME_THRESHOLD
     }

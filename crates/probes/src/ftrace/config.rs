@@ -84,7 +84,7 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Whether any is used.
+    /// Returns true if any is used.
     pub fn is_used(&self) -> bool {
         *self != Self::default()
     }
@@ -97,11 +97,11 @@ pub struct FunctionGraph {
     pub filters: Vec<String>,
     /// Functions at which graphs begin.
     pub roots: Vec<String>,
-    /// How deep to go; 0 for no limit.
+    /// The depth to go to; 0 for no limit.
     pub max_depth: u32,
 }
 
-/// Which way a kernel probe fires.
+/// The moment at which a kernel probe fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KprobeKind {
     /// On entry.
@@ -119,7 +119,7 @@ pub struct FtraceOptions {
     pub events: Vec<EventPattern>,
     /// Atrace categories asked for.
     pub categories: Vec<String>,
-    /// Whether any atrace category or app was asked for.
+    /// True if any atrace category or app was asked for.
     pub atrace: bool,
     /// Categories do not bring their kernel events.
     pub userspace_only: bool,

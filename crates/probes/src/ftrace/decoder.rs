@@ -46,7 +46,7 @@ pub(super) struct FieldDecoder {
     kernel_type: KernelType,
 }
 
-/// How the fields of an event are laid out in its message.
+/// The layout of an event's fields in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// Field by field.
@@ -227,7 +227,7 @@ impl EventDecoder {
             .map(|field| field.offset)
     }
 
-    /// Whether this is `task/task_rename`, after which a process has another name.
+    /// Returns true if this is `task/task_rename`, after which a process has another name.
     pub(crate) fn renames_task(&self) -> bool {
         self.number == TASK_RENAME
     }
@@ -309,7 +309,7 @@ impl EventDecoder {
     }
 }
 
-/// What the fields of a record need besides its bytes.
+/// The context that the fields of a record need besides its bytes.
 #[derive(Debug)]
 pub(crate) struct Env<'a> {
     pub(crate) strings: &'a StringTable,

@@ -1,4 +1,4 @@
-//! How a kernel field becomes a message field.
+//! Kernel fields as message fields.
 //!
 //! A kernel declaration is classified once ([`KernelType::infer`]), paired with the type of the
 //! message field of the same name, and yields the operation run for each record ([`Op`]).
@@ -6,7 +6,7 @@
 use super::format::FormatField;
 use super::table::MessageType;
 
-/// What a kernel declaration means on the wire of the ring buffer.
+/// The meaning of a kernel declaration in the ring buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KernelType {
     /// Unsigned integer of that many bytes.

@@ -15,7 +15,7 @@ pub struct FormatField {
     pub offset: u16,
     /// Size in bytes; 0 for a trailing flexible array.
     pub size: u16,
-    /// Whether the kernel treats the value as signed.
+    /// True if the kernel treats the value as signed.
     pub signed: bool,
 }
 

@@ -62,7 +62,7 @@ pub enum KernelError {
     File {
         /// File under the instance's directory.
         path: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         error: io::Error,
     },
 }
@@ -72,7 +72,7 @@ fn failed(path: &str) -> impl FnOnce(io::Error) -> KernelError {
     move |error| KernelError::File { path, error }
 }
 
-/// What the instance was like before, so that it can be given back.
+/// The state of the instance before, so that it can be given back.
 #[derive(Debug)]
 pub(super) struct Taken {
     fs: Tracefs,

@@ -1,4 +1,4 @@
-//! What one read pass over the ring buffers learnt besides the events themselves.
+//! Facts that one read pass over the ring buffers learnt besides the events themselves.
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ pub struct Metadata {
     fds: Vec<(i32, u64)>,
     addresses: FxHashMap<u64, u32>,
     address_list: Vec<u64>,
-    /// How many addresses have had their name written in this pass.
+    /// The number of addresses that have had their name written in this pass.
     pub(crate) symbols_written: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Which `ftrace/print` records a data source wants.
+//! The `ftrace/print` records that a data source wants.
 
 use super::bytes::until_nul;
 
-/// How a rule recognises a text.
+/// The way a rule recognises a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
     /// The text begins with this.
@@ -11,7 +11,7 @@ pub enum Match {
     Marker {
         /// The letter, for example `B` or `C`.
         kind: Vec<u8>,
-        /// What follows the process id.
+        /// The text that follows the process id.
         prefix: Vec<u8>,
     },
 }
@@ -19,9 +19,9 @@ pub enum Match {
 /// One rule: the first one that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What it recognises.
+    /// The texts it recognises.
     pub matches: Match,
-    /// Whether to keep such records.
+    /// True if such records are kept.
     pub allow: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct PrintFilter {
 }
 
 impl PrintFilter {
-    /// Whether to keep the record. A text no rule matches is kept.
+    /// Returns true if the record is kept. A text no rule matches is kept.
     pub fn allows(&self, record: &[u8]) -> bool {
         let text = until_nul(record.get(self.text_offset..).unwrap_or(&[]));
         self.rules

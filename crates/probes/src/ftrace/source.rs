@@ -43,7 +43,7 @@ impl Source {
     }
 }
 
-/// What enabling the events of a config led to.
+/// The outcome of enabling the events of a config.
 #[derive(Debug)]
 pub(crate) struct Enabled {
     pub(crate) plan: Plan,

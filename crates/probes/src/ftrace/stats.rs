@@ -35,7 +35,7 @@ pub(super) struct Sample {
     pub configured_pages: usize,
 }
 
-/// What could not be set up.
+/// The parts of a config that could not be set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SetupReport {
     /// Events this kernel does not have.

@@ -35,7 +35,7 @@ pub(super) fn opening() -> Vec<i64> {
     OPENING.iter().filter_map(|name| number_of(name)).collect()
 }
 
-/// Which system calls one data source, or all of them together, want.
+/// The system calls that one data source, or all of them together, want.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Wanted {
     /// Does not record system calls.
@@ -48,7 +48,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What both together want.
+    /// Returns the calls that both together want.
     pub fn union(self, other: &Self) -> Self {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::mount::MountFlags;
 
-/// Where tracefs is mounted, in order of preference.
+/// The folders where tracefs is mounted, in order of preference.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Why tracefs cannot be used.
@@ -22,7 +22,7 @@ pub enum TracefsError {
     NotPermitted {
         /// The file that could not be opened.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's answer.
         error: io::Error,
     },
     /// The name of an instance is not a plain directory name.
@@ -231,7 +231,7 @@ impl Tracefs {
             .map(drop)
     }
 
-    /// Whether the file can be opened for writing.
+    /// Returns true if the file can be opened for writing.
     pub fn is_writable(&self, path: &str) -> bool {
         OpenOptions::new()
             .write(true)

@@ -22,7 +22,7 @@ const PRINT_FORMAT: &str = "name: print\nID: 5\nformat:\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
     \tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n";
 
-/// What is known about an event that was asked for.
+/// The facts about an event that was asked for.
 #[derive(Debug, Clone)]
 pub(super) enum Lookup {
     /// It can be translated.
@@ -65,7 +65,7 @@ impl Translator {
         }
     }
 
-    /// How to translate `group/name`.
+    /// Returns the translation of `group/name`.
     pub(super) fn lookup(&mut self, group: &str, name: &str, refuse_generic: bool) -> Lookup {
         let key = (group.to_owned(), name.to_owned());
         if let Some(known) = self.decoders.get(&key) {

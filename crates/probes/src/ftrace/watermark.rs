@@ -31,7 +31,7 @@ impl Watermark {
         }
     }
 
-    /// Whether the kernel wakes us at a level that we have set.
+    /// Returns true if the kernel wakes us at a level that we have set.
     pub(super) fn is_set(&self) -> bool {
         self.percent.is_some()
     }
@@ -90,7 +90,7 @@ impl Watermark {
     }
 }
 
-/// Whether a raw pipe can be read now, which is from the fill level on.
+/// Returns true if a raw pipe can be read now, which is from the fill level on.
 ///
 /// # Errors
 ///

@@ -30,7 +30,7 @@ const MEMORY: [(&str, u32); 14] = [
     ("SwapPss", process::SMR_SWAP_PSS_KB),
 ];
 
-/// What was last written about a process.
+/// The counters that were last written of a process.
 #[derive(Debug, Default)]
 pub(super) struct Cached {
     values: HashMap<u32, u64>,
@@ -79,7 +79,7 @@ impl ProcessStats {
         self.cache.retain(|pid, _| alive.contains(pid));
     }
 
-    /// Whether anything could be read.
+    /// Writes the counters of a process. Returns true if anything could be read.
     fn write_counters(&mut self, pid: i32, out: &mut Vec<u8>) -> bool {
         let mut found = false;
         if self.options.runtime {

@@ -151,7 +151,7 @@ impl ProcessStats {
         }
     }
 
-    /// Whether the config wants file descriptors resolved.
+    /// Returns true if the config wants file descriptors resolved.
     pub fn resolves_fds(&self) -> bool {
         self.options.fds
     }

@@ -80,7 +80,7 @@ fn key_values(text: &[u8], keys: &Keys, fields: (u32, u32, u32), out: &mut Out<'
     }
 }
 
-/// Which parts of `/proc/stat` to write.
+/// The parts of `/proc/stat` that are written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StatParts {
     pub(super) cpu_times: bool,

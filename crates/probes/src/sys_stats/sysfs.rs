@@ -10,7 +10,7 @@ use crate::procfs::{number, words};
 
 type Out<'a> = Encoder<'a, Vec<u8>>;
 
-/// What to read and every how many ticks; 0 for never.
+/// The ticks between two readings of each kind; 0 for never.
 #[derive(Debug)]
 pub(super) struct Sysfs {
     pub(super) root: PathBuf,

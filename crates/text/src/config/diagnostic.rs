@@ -21,19 +21,19 @@ const MAX_MESSAGE: usize = 1000;
 /// A remark about a place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What the text is called.
+    /// The name of the text.
     pub name: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is to be said.
+    /// The sentence.
     pub message: String,
     /// The line of the text, or the part of it around the place.
     source: String,
     /// Characters of the line before that part.
     skipped: usize,
-    /// How many characters of the line it is about.
+    /// The number of characters of the line it is about.
     width: usize,
 }
 
@@ -68,7 +68,7 @@ impl Diagnostic {
     }
 }
 
-/// Where the next character begins.
+/// Returns the place where the next character begins.
 fn boundary(text: &[u8], at: usize) -> usize {
     let rest = text[at..].iter();
     at + rest.take_while(|byte| **byte & 0xc0 == 0x80).count()
@@ -142,9 +142,9 @@ pub enum ConfigError {
     Text(Vec<Diagnostic>),
     /// It is no text, and not an encoded config either.
     Binary {
-        /// What the config is called.
+        /// The name of the config.
         name: String,
-        /// What is wrong with its encoding.
+        /// The fault of its encoding.
         error: DecodeError,
     },
 }

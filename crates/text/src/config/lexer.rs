@@ -12,7 +12,7 @@ pub(super) struct Token<'a> {
 pub(super) enum Kind<'a> {
     /// Letters, digits and underscores, not beginning with a digit.
     Word(&'a str),
-    /// What begins with a digit or a point, whether it is a number or not.
+    /// A word that begins with a digit or a point, whether it is a number or not.
     Number(&'a str),
     /// One string literal, without quotes and escapes.
     Literal(Vec<u8>),

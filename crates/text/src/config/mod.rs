@@ -31,7 +31,7 @@ pub use diagnostic::{ConfigError, Diagnostic};
 /// The message that a config is.
 const ROOT: &str = "perfetto.protos.TraceConfig";
 
-/// What to do with what the schema does not know.
+/// The treatment of what the schema does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
     /// Unknown fields, extensions and enum values are errors.
@@ -46,7 +46,7 @@ pub enum Unknown {
 pub struct Parsed {
     /// The encoded `TraceConfig`.
     pub bytes: Vec<u8>,
-    /// What is probably not meant.
+    /// Parts that are probably not meant.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -87,7 +87,7 @@ pub fn load(name: &str, bytes: &[u8], unknown: Unknown) -> Result<Parsed, Config
     }
 }
 
-/// Whether there are no control characters but blank ones: a binary config
+/// Returns true if there are no control characters but blank ones: a binary config
 /// has some in its first bytes.
 fn looks_like_text(bytes: &[u8]) -> bool {
     bytes

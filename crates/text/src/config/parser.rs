@@ -82,7 +82,7 @@ struct Key<'a> {
     end: usize,
 }
 
-/// What ends the message that is being read.
+/// The end of the message that is being read.
 #[derive(Clone, Copy)]
 enum Closer {
     End,
@@ -547,7 +547,7 @@ fn encode(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {
     }
 }
 
-/// Whether what follows digits was meant as a unit, such as `ms`.
+/// Returns true if what follows digits was meant as a unit, such as `ms`.
 fn is_unit(rest: &str) -> bool {
     !rest.starts_with(['x', 'X']) && rest.bytes().all(|b| b.is_ascii_alphabetic())
 }

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::schema::{EnumType, Kind, MessageId, Schema};
 
-/// What to say of a name that is no field of `message`, such as
+/// Returns the advice on a name that is no field of `message`, such as
 /// `; did you mean "duration_ms"?`, or nothing.
 pub(super) fn field(
     schema: &Schema<'_>,
@@ -41,7 +41,7 @@ pub(super) fn field(
         .unwrap_or_default()
 }
 
-/// What to say of a name that is no value of an enum.
+/// Returns the advice on a name that is no value of an enum.
 pub(super) fn value(enumeration: &EnumType<'_>, name: &str) -> String {
     if let Some((near, _)) = nearest(name, enumeration.values.iter().map(|(name, _)| *name)) {
         return format!("; did you mean {near}?");

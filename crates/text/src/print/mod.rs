@@ -143,7 +143,7 @@ impl<W: io::Write> Text<W> {
         }
     }
 
-    /// Whether the value fits the type that the schema gives; prints it then.
+    /// Prints the value if it fits the type that the schema gives. Returns true if it does.
     fn known(&mut self, known: &FieldType<'_>, field: &Field<'_>) -> bool {
         match (known.kind, field.value) {
             (Kind::Message(id), Value::Bytes(bytes)) => {

@@ -48,7 +48,7 @@ impl<W: io::Write> Text<W> {
     }
 }
 
-/// Whether bytes are more likely a message than a string: they are well-formed
+/// Returns true if bytes are more likely a message than a string: they are well-formed
 /// and are not plain text.
 fn looks_like_a_message(bytes: &[u8]) -> bool {
     let printable = |c: char| !c.is_control() || matches!(c, '\n' | '\t');

@@ -17,7 +17,7 @@ const CATEGORIES: u32 = 1;
 const NAMES: u32 = 2;
 const CORRELATION_IDS: u32 = 43;
 
-/// What an event says of its track.
+/// The kind of an event: what it says of its track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A slice begins.
@@ -43,7 +43,7 @@ pub enum Number {
     Double(f64),
 }
 
-/// What belongs to an event besides its track.
+/// The other events that an event belongs to.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Correlation {
     /// Nothing.
@@ -63,7 +63,7 @@ pub struct Event {
     pub time: Option<u64>,
     /// The writer.
     pub sequence: u32,
-    /// What kind of event.
+    /// The kind of event.
     pub kind: Kind,
     /// The number of its track; 0 is the track of the whole trace.
     pub track: u64,
@@ -86,7 +86,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// What it takes in a list that grows.
+    /// Returns the memory that it takes in a list that grows.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.categories.iter().chain(&self.name);
         let texts: usize = texts.map(|text| text.len() + size_of::<String>()).sum();
@@ -106,10 +106,10 @@ pub(super) enum OldTime {
     Absolute(i64),
 }
 
-/// What an event says, before it is known what kind of track it is on.
+/// A track event before it is known what kind of track it is on.
 pub(super) struct Parsed {
     pub(super) event: Event,
-    /// Whether the event names its track itself.
+    /// True if the event names its track itself.
     pub(super) has_track: bool,
     pub(super) old_time: Option<OldTime>,
     pub(super) extras: Extras,

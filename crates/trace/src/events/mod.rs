@@ -47,7 +47,7 @@ pub struct Events {
     pub events: Vec<Event>,
     /// The tracks they are on.
     pub tracks: Tracks,
-    /// What is wrong with them.
+    /// The problems with them.
     pub problems: Problems,
 }
 
@@ -96,7 +96,7 @@ pub struct EventReader {
     problems: Problems,
 }
 
-/// What a packet is about.
+/// The fields of a packet that concern track events.
 #[derive(Default)]
 struct Content<'a> {
     event: Option<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! What can be wrong with track events.
+//! Problems with track events.
 
 use std::fmt;
 
@@ -129,7 +129,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// How often there was each problem.
+/// The number of times that there was each problem.
 pub type Problems = crate::Problems<Problem>;
 
 impl From<Fault> for Problem {

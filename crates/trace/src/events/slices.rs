@@ -1,4 +1,4 @@
-//! Whether slices nest.
+//! A check of how slices nest.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Slices {
     budget: Budget,
 }
 
-/// What the table has for a track.
+/// The memory that a track takes in the table.
 const TRACK_BYTES: usize = entry_bytes::<(u64, Vec<(u64, bool)>)>();
 /// A beginning or an end, in a list that grows.
 const EDGE_BYTES: usize = 2 * size_of::<(u64, bool)>();

@@ -1,4 +1,4 @@
-//! What the packets of one writer mean together.
+//! The incremental state of a sequence of track events.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,28 +13,28 @@ use crate::limits::{Budget, entry_bytes};
 
 /// Bytes of the largest event, with all that it names put in.
 const MAX_EVENT: usize = 16 << 20;
-/// What a part of an event takes beside its text.
+/// The memory that a part of an event takes beside its text.
 const ENTRY_BYTES: usize = 128;
 /// Further counters of an event that are looked at; no viewer shows as many.
 pub(super) const MAX_EXTRA: usize = 64;
 
-/// What the packets of one writer left behind.
+/// The incremental state of a sequence of track events.
 #[derive(Debug)]
 pub(crate) struct State {
     budget: Budget,
-    /// What the sums of counters take.
+    /// The memory that the sums of counters take.
     taken: usize,
     interned: InternedStrings,
-    /// What the event at hand may still take.
+    /// The memory that the event at hand may still take.
     room: Cell<usize>,
-    /// What holds until the next new start.
+    /// The defaults and sums that hold until the next new start.
     pub(super) incremental: Incremental,
-    /// What the old `ThreadDescriptor` packet said: the thread's number, and the base of times in microseconds.
+    /// The facts of the old `ThreadDescriptor` packet: the thread's number, and the base of times in microseconds.
     pub(super) thread: Option<(i32, i64)>,
     pub(super) old_time_us: i64,
 }
 
-/// What holds until the next new start.
+/// The defaults and sums that hold until the next new start.
 #[derive(Debug, Default)]
 pub(crate) struct Incremental {
     pub(super) track: Option<u64>,

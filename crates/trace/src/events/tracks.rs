@@ -28,27 +28,27 @@ pub struct Track {
     pub process: Option<i32>,
     /// Numbers of the process and the thread that it stands for.
     pub thread: Option<(i32, i64)>,
-    /// Whether its values are counted.
+    /// The way its values are counted, if they are.
     pub counter: Option<Counter>,
-    /// Whether its events are states.
+    /// True if its events are states.
     pub is_state: bool,
     /// The order of its children: 1 by name, 2 by time, 3 by rank.
     pub child_ordering: u64,
     /// Its rank among its siblings.
     pub rank: i32,
-    /// How it is merged with siblings: 1 by name, 2 never, 3 by key.
+    /// The way it is merged with siblings: 1 by name, 2 never, 3 by key.
     pub merging: u64,
     /// The key by which it is merged.
     pub merge_key: Option<String>,
 }
 
-/// How the values of a counter are meant.
+/// The meaning of a counter's values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counter {
-    /// Whether they are differences.
+    /// True if they are differences.
     pub is_incremental: bool,
-    /// What they have to be multiplied by.
+    /// The factor that they have to be multiplied by.
     pub multiplier: i64,
     /// The unit: 1 nanoseconds, 2 a number, 3 bytes.
     pub unit: u64,
@@ -63,7 +63,7 @@ pub struct Tracks {
     budget: Budget,
 }
 
-/// What the table has for a track, its name not included, and what is needed to find its way to the root.
+/// The memory that a track takes in the table, its name not included, and what is needed to find its way to the root.
 const TRACK_BYTES: usize = entry_bytes::<(u64, Track)>() + entry_bytes::<(u64, u64)>();
 
 impl Tracks {
@@ -107,7 +107,7 @@ impl Tracks {
         names.join("/")
     }
 
-    /// Whether the track is a counter, and if so whether values are differences.
+    /// Returns true if the values of a counter are differences; `None` if the track is no counter.
     pub(super) fn is_counter(&self, uuid: u64) -> Option<bool> {
         let counter = self.get(uuid)?.counter.as_ref()?;
         Some(counter.is_incremental)
@@ -225,7 +225,7 @@ impl Track {
         Ok(track)
     }
 
-    /// Whether `other` may not be said of the same track.
+    /// Returns true if `other` may not be said of the same track.
     fn conflicts(&self, other: &Self) -> bool {
         // Unspecified acts as merging by name.
         let merging = |track: &Self| track.merging.max(1);

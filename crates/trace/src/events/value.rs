@@ -42,7 +42,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What it takes.
+    /// Returns the memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {

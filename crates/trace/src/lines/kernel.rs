@@ -19,7 +19,7 @@ const MAX_COMPACT: usize = 1 << 18;
 pub(super) struct KernelEvent<'a> {
     pub(super) time: u64,
     pub(super) cpu: u32,
-    /// Who ran.
+    /// The thread that ran.
     pub(super) tid: i32,
     /// Its name and fields.
     pub(super) text: &'a [u8],
@@ -27,7 +27,7 @@ pub(super) struct KernelEvent<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    /// Who runs on each CPU, by machine and CPU. The compact encoding leaves it out.
+    /// The thread that runs on each CPU, by machine and CPU. The compact encoding leaves it out.
     running: HashMap<(u32, u32), i32>,
     text: Vec<u8>,
 }

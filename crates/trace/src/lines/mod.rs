@@ -39,7 +39,7 @@ pub enum LinesError {
     Write(#[from] io::Error),
 }
 
-/// What was printed of a trace, and what was not.
+/// The outcome of printing a trace: what was printed, and what was not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Printed {
@@ -49,11 +49,11 @@ pub struct Printed {
     pub unordered: u64,
     /// The part of the file that could not be read.
     pub damage: Damage,
-    /// How much was left out because there was no memory allowed for it.
+    /// The number of entries left out because there was no memory allowed for them.
     pub left_out: u64,
 }
 
-/// What names stand for, as far as the trace tells at all; symbols come last in it.
+/// The names of a trace, as far as the trace tells at all; symbols come last in it.
 #[derive(Debug)]
 pub struct Resolver {
     profile: Profile,

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use crate::limits::Limits;
 
-/// What a line takes beside its text.
+/// The memory that a line takes beside its text.
 const LINE_BYTES: usize = 96;
 
 /// Holds lines back until they are the earliest of so many that earlier ones cannot be expected.

@@ -8,12 +8,12 @@ use super::function::FunctionId;
 use super::label::{By, Label};
 use crate::limits::{Budget, entry_bytes};
 
-/// How callstacks become a tree.
+/// Options of the tree that callstacks become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeOptions {
     /// The labels before the functions.
     pub by: By,
-    /// What is counted.
+    /// The quantity that is counted.
     pub value: Value,
     /// The innermost functions first, then what called them.
     pub inverted: bool,
@@ -32,9 +32,9 @@ pub struct LabelId(u32);
 pub struct CallNode {
     /// The function, or the process or thread; `None` for the root.
     pub label: Option<LabelId>,
-    /// What ends here.
+    /// The samples that end here.
     pub own: u64,
-    /// What goes through here.
+    /// The samples that go through here.
     pub total: u64,
     /// The nodes that go on from here, in no particular order.
     pub children: Vec<NodeId>,

@@ -13,7 +13,7 @@ const MAX_KEYS: usize = 1 << 23;
 /// A combination, also in what is made of all of them.
 const KEY_BYTES: usize = 2 * entry_bytes::<(StackKey, Count)>();
 
-/// Which samples are of interest; by default all but those of idle CPUs.
+/// The samples that are of interest; by default all but those of idle CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Of these processes; of all if there are none.
@@ -28,7 +28,7 @@ pub struct Selection {
     pub off_cpu: Option<bool>,
 }
 
-/// What is told apart.
+/// The properties by which samples are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackKey {
     /// The profiler.
@@ -45,16 +45,16 @@ pub struct StackKey {
     pub truncated: Option<UnwindError>,
 }
 
-/// How often.
+/// A count of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
     /// Samples.
     pub samples: u64,
-    /// What the samples stand for, such as nanoseconds.
+    /// The quantity that the samples stand for, such as nanoseconds.
     pub weight: u64,
 }
 
-/// What is counted.
+/// The quantity that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Value {
     /// Each sample is one.
@@ -167,7 +167,7 @@ impl StackCounts {
         self.selection.off_cpu = off_cpu;
     }
 
-    /// What was selected, in no particular order.
+    /// Returns the selected callstacks, in no particular order.
     pub fn iter<'a>(
         &'a self,
         profile: &'a Profile,
@@ -180,7 +180,7 @@ impl StackCounts {
             .map(|(key, count)| (key, *count))
     }
 
-    /// Whether they are times of waiting.
+    /// Returns true if they are times of waiting.
     pub fn is_off_cpu(&self, profile: &Profile) -> bool {
         self.selection.off_cpu.unwrap_or_else(|| {
             let mut keys = self.counts.keys();

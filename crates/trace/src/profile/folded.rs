@@ -13,12 +13,12 @@ const LINE_COPIES: usize = 4;
 /// Bytes of a line after which functions further in are left out.
 const MAX_LINE: usize = 1 << 20;
 
-/// How callstacks are written.
+/// Options of how callstacks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FoldOptions {
     /// The labels before the functions.
     pub by: By,
-    /// What is counted.
+    /// The quantity that is counted.
     pub value: Value,
     /// Marks functions by what they are, as tools that draw them expect: `_[k]` for the kernel, `_[i]` for inlined ones,
     /// `_[j]` for code compiled at run time.

@@ -13,7 +13,7 @@ use super::unwind::UnwindError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub(super) u32);
 
-/// What sort of function it is.
+/// The kind of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
     /// Of a program or library.
@@ -41,7 +41,7 @@ pub struct Function {
     pub module: Arc<str>,
     /// Its source file.
     pub source: Option<Arc<str>>,
-    /// What sort it is.
+    /// The kind of function.
     pub origin: Origin,
 }
 
@@ -50,9 +50,9 @@ pub struct Function {
 pub struct Line {
     /// The function.
     pub function: FunctionId,
-    /// Where in its source; 0 is unknown.
+    /// The line in its source; 0 is unknown.
     pub line: u32,
-    /// Whether it was inlined into the next one.
+    /// True if it was inlined into the next one.
     pub is_inlined: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which functions, processes and threads the samples fall on.
+//! The functions, processes and threads that samples fall on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

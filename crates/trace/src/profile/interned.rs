@@ -1,4 +1,4 @@
-//! What the numbers in the samples of one writer stand for.
+//! The interned data of one sequence of samples.
 
 use std::sync::Arc;
 

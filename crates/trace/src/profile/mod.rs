@@ -115,12 +115,12 @@ impl ProfileReader {
         self.samples.clocks().start()
     }
 
-    /// What a session is known to be so far.
+    /// Returns a session as far as it is known.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.samples.decoder.sessions.get(id.0 as usize)
     }
 
-    /// What the samples mean.
+    /// Returns the meaning of the samples.
     pub fn finish(self) -> Profile {
         let (decoder, clocks) = self.samples.finish();
         Profile::new(decoder, clocks, self.threads)
@@ -161,7 +161,7 @@ pub fn read_profile_within(
     Ok((reader.finish(), counts, damage))
 }
 
-/// What the numbers in the samples of a trace mean.
+/// The meaning of the ids in the samples of a trace.
 #[derive(Debug)]
 pub struct Profile {
     decoder: Decoder,
@@ -177,9 +177,9 @@ pub struct Module {
     pub path: Arc<str>,
     /// The bytes of its GNU build id.
     pub build_id: Arc<[u8]>,
-    /// What an address of the ELF is ahead of its place in the file, as the profiler saw it.
+    /// The number of bytes by which an address of the ELF is ahead of its place in the file, as the profiler saw it.
     pub load_bias: u64,
-    /// Where in the ELF a mapping of it begins.
+    /// The place in the ELF where a mapping of it begins.
     pub offset: u64,
     /// Addresses inside the file, in order.
     pub rel_pcs: Vec<u64>,
@@ -253,12 +253,12 @@ impl Profile {
         self.threads.thread_name(machine, tid)
     }
 
-    /// How much was left out because there was no room for it.
+    /// Returns the number of entries left out because there was no memory for them.
     pub fn left_out(&self) -> u64 {
         self.decoder.budget.refused()
     }
 
-    /// What is wrong with the samples.
+    /// Returns the problems with the samples.
     pub fn problems(&self) -> &Problems {
         &self.decoder.problems
     }
@@ -298,7 +298,7 @@ impl Decoder {
     }
 }
 
-/// Whether a mapping is of a file, and not of the kernel or of memory.
+/// Returns true if a mapping is of a file, and not of the kernel or of memory.
 fn is_file(mapping: &Mapping) -> bool {
     !mapping.is_kernel() && !mapping.path.is_empty() && !mapping.path.starts_with("//anon")
 }

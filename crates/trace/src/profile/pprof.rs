@@ -104,7 +104,7 @@ struct Writer<'a> {
     mappings: Numbers<MappingId>,
 }
 
-/// What a thread's samples with one callstack are told apart by.
+/// The properties by which a thread's samples with one callstack are told apart.
 type Row = (u32, i32, i32, super::StackId);
 
 impl Writer<'_> {

@@ -1,4 +1,4 @@
-//! What can be wrong with the samples of a trace.
+//! Problems with the samples of a trace.
 
 use std::fmt;
 
@@ -64,5 +64,5 @@ impl fmt::Display for Problem {
     }
 }
 
-/// How often there was each problem.
+/// The number of times that there was each problem.
 pub type Problems = crate::Problems<Problem>;

@@ -13,7 +13,7 @@ use super::unwind::{SkipReason, UnwindError};
 /// Frames of a callstack that is written out beyond this number are left out.
 const MAX_DEPTH: usize = 1 << 13;
 
-/// What a CPU was doing.
+/// The mode of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// It is not said.
@@ -47,9 +47,9 @@ pub struct Sample {
     pub pid: Option<i32>,
     /// The thread.
     pub tid: Option<i32>,
-    /// What the CPU was doing.
+    /// The mode of the CPU.
     pub mode: Mode,
-    /// How much of the session's event it stands for, such as nanoseconds, if known.
+    /// The amount of the session's event that it stands for, such as nanoseconds, if known.
     pub weight: Option<u64>,
     /// Its callstack.
     pub stack: Option<StackId>,
@@ -88,7 +88,7 @@ impl Session {
     }
 }
 
-/// What a sample is to be understood by.
+/// The tables that a sample is read by.
 pub(super) struct Context<'a> {
     pub(super) interned: &'a mut Interned,
     pub(super) tables: &'a mut Tables,

@@ -1,4 +1,4 @@
-//! What one profiler recorded: its event, and what it could not keep.
+//! The recording of one profiler: its event, and what it could not keep.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -44,14 +44,14 @@ pub struct Event {
     pub name: String,
     /// Of its values, for example `ns`; empty if unknown.
     pub unit: String,
-    /// Whether each CPU counts for itself; its values mean nothing without a CPU.
+    /// True if each CPU counts for itself; its values mean nothing without a CPU.
     pub is_per_cpu: bool,
 }
 
-/// What one profiler wrote: one packet sequence.
+/// A profiler that wrote samples: one packet sequence.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
-    /// Who wrote it, for example `linux.perf`.
+    /// The name of its data source, for example `linux.perf`.
     pub source: String,
     /// The event that samples are taken by.
     pub event: Event,
@@ -74,7 +74,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether its samples are times of waiting and not of running.
+    /// Returns true if its samples are times of waiting and not of running.
     pub fn is_off_cpu(&self) -> bool {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// How far a counter that only grows has come since the sample before on this CPU.
+    /// Returns the growth of a counter since the sample before on this CPU.
     pub(super) fn count(&mut self, cpu: u32, count: u64) -> u64 {
         if self.counts.len() >= MAX_CPUS && !self.counts.contains_key(&cpu) {
             return 0;
@@ -149,7 +149,7 @@ impl Session {
     }
 }
 
-/// Where the parts of an event are: name, counter, tracepoint, raw event, modifiers.
+/// The field numbers of an event's parts: name, counter, tracepoint, raw event, modifiers.
 struct EventFields {
     name: u32,
     counter: u32,

@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 1 << 22;
 const MAX_TEXT: usize = 1 << 16;
 /// Longest build id that is kept, in bytes.
 const MAX_BUILD_ID: usize = 1 << 10;
-/// What an allocation takes beside its bytes.
+/// The memory that an allocation takes beside its bytes.
 const ALLOCATION_BYTES: usize = 32;
 /// A frame, its functions, and what is made of these for those who ask.
 const FRAME_BYTES: usize = 800;
@@ -43,16 +43,16 @@ pub struct Mapping {
     pub start: u64,
     /// The address behind the last one.
     pub end: u64,
-    /// Where in the file the mapping begins.
+    /// The place in the file where the mapping begins.
     pub exact_offset: u64,
-    /// Where in the file the ELF begins.
+    /// The place in the file where the ELF begins.
     pub start_offset: u64,
-    /// What an address of the ELF is ahead of its place in the file.
+    /// The number of bytes by which an address of the ELF is ahead of its place in the file.
     pub load_bias: u64,
 }
 
 impl Mapping {
-    /// Whether it stands for the kernel.
+    /// Returns true if it stands for the kernel.
     pub fn is_kernel(&self) -> bool {
         let is_kernel_path = &*self.path == "/kernel" || self.path.contains("[kernel.kallsyms]");
         is_kernel_path && self.start == 0 && self.end == 0
@@ -80,11 +80,11 @@ pub struct Frame {
     pub source: Option<Arc<str>>,
     /// Line in the source file; 0 is unknown.
     pub line: u32,
-    /// What sort of code it is in.
+    /// The kind of code it is in.
     pub kind: FrameKind,
 }
 
-/// What sort of code a frame is in, as far as its writer says.
+/// The kind of code a frame is in, as far as its writer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FrameKind {
     /// It is not said.

@@ -66,7 +66,7 @@ impl UnwindError {
             .map_or("UNKNOWN", |error| error.0)
     }
 
-    /// What it means, in a few words.
+    /// Returns its meaning in a few words.
     pub fn as_str(self) -> &'static str {
         ERRORS
             .get(usize::from(self.0))

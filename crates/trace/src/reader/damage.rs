@@ -1,13 +1,13 @@
-//! What of a file could not be read.
+//! The parts of a file that could not be read.
 
 use std::fmt;
 
 use super::error::{ReadError, Truncated};
 
-/// What of a file was left out by a reader that goes on with the rest. Offsets are in bytes, of the unpacked file.
+/// The parts of a file that were left out by a reader that goes on with the rest. Offsets are in bytes, of the unpacked file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Where the part that could be read ends, if that is not the end of the file.
+    /// The end of the part that could be read, if that is not the end of the file.
     end: Option<End>,
     /// Compressed packets that do not unpack.
     compressed: Places,
@@ -23,7 +23,7 @@ enum End {
     Truncated(u64),
 }
 
-/// How many, and where the first one is.
+/// A number of places, and the first one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Places {
     count: u64,
@@ -72,7 +72,7 @@ impl Damage {
         *self == Self::default()
     }
 
-    /// Where the part that could be read ends, if that is not the end of the file.
+    /// Returns the end of the part that could be read, if that is not the end of the file.
     pub fn end(&self) -> Option<u64> {
         self.end.map(|end| match end {
             End::Damaged(offset) | End::Truncated(offset) => offset,
@@ -84,7 +84,7 @@ impl Damage {
         self.large.count > 0 || self.windows.count > 0
     }
 
-    /// What was left out, and where, one sentence each.
+    /// Returns what was left out, and where, one sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         let kinds = [

@@ -5,7 +5,7 @@ use std::{fmt, io};
 /// A last record that the file does not hold completely, as a killed recorder leaves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncated {
-    /// Where the incomplete record begins, in bytes.
+    /// The place where the incomplete record begins, in bytes.
     pub offset: u64,
 }
 
@@ -15,24 +15,24 @@ pub enum ReadError {
     /// Reading the file failed.
     #[error("reading failed at byte {offset}")]
     Io {
-        /// How far reading got.
+        /// The number of bytes that were read.
         offset: u64,
-        /// What the system said.
+        /// The answer of the system.
         source: io::Error,
     },
     /// The file begins with something that no trace begins with.
     #[error("this is not a Perfetto trace{}", Hint(.0))]
     NotATrace([u8; 4]),
-    /// What stands at this offset is not a record of a trace. Everything before it has been delivered.
+    /// The bytes at this offset are no record of a trace. Everything before it has been delivered.
     #[error("the trace is damaged at byte {offset}; what follows cannot be read")]
     Damaged {
-        /// Where the damage begins.
+        /// The place where the damage begins.
         offset: u64,
     },
     /// A compressed packet does not unpack. Reading may go on behind it.
     #[error("the compressed packet at byte {offset} is damaged")]
     DamagedCompression {
-        /// Where the compressed packet begins.
+        /// The place where the compressed packet begins.
         offset: u64,
     },
     /// A packet is larger than [`Limits`](crate::Limits) allow. Reading may go on behind it.
@@ -40,23 +40,23 @@ pub enum ReadError {
         "the packet at byte {offset} is left out: it has {bytes} bytes, and {limit} of one fit into memory"
     )]
     PacketTooLarge {
-        /// Where it begins, or the compressed packet it is in.
+        /// The place where it begins, or the compressed packet it is in.
         offset: u64,
-        /// How large it is.
+        /// Its size in bytes.
         bytes: u64,
-        /// How large it may be.
+        /// The size it may have.
         limit: u64,
     },
-    /// What is compressed cannot be unpacked within [`Limits`](crate::Limits). Reading may go on behind it, if it is a packet.
+    /// Compressed bytes that cannot be unpacked within [`Limits`](crate::Limits). Reading may go on behind it, if it is a packet.
     #[error(
         "what is compressed at byte {offset} is left out: unpacking it takes {bytes} bytes, and {limit} are allowed"
     )]
     WindowTooLarge {
         /// The place where it begins.
         offset: u64,
-        /// How much memory it takes.
+        /// The memory it takes.
         bytes: u64,
-        /// How much it may.
+        /// The memory it may take.
         limit: u64,
         /// True if it is the whole file.
         is_file: bool,
@@ -64,7 +64,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether the next call of [`TraceReader::next_packet`](super::TraceReader::next_packet) continues behind the damage.
+    /// Returns true if the next call of [`TraceReader::next_packet`](super::TraceReader::next_packet) continues behind the damage.
     pub fn is_recoverable(&self) -> bool {
         match self {
             Self::DamagedCompression { .. } | Self::PacketTooLarge { .. } => true,

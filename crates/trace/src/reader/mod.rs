@@ -28,7 +28,7 @@ const READ_BYTES: usize = 1 << 18;
 pub struct Packet<'a> {
     /// The encoded `TracePacket`.
     pub bytes: &'a [u8],
-    /// Where the record begins in the file, in bytes. For a packet out of a compressed one, where that one begins; in a
+    /// The place where the record begins in the file, in bytes. For a packet out of a compressed one, where that one begins; in a
     /// compressed file, where it begins in the unpacked one.
     pub offset: u64,
 }
@@ -135,12 +135,12 @@ impl<R: Read> TraceReader<R> {
         self.truncated
     }
 
-    /// How many bytes of the trace were read so far; of a compressed file, how many came out of it.
+    /// Returns the number of bytes of the trace that were read so far; of a compressed file, those that came out of it.
     pub fn bytes_read(&self) -> u64 {
         self.outer.offset
     }
 
-    /// How the file is compressed and how many bytes of it were read, if it is.
+    /// Returns the compression of the file and the number of its bytes that were read, if it is compressed.
     pub fn compression(&self) -> Option<(Compression, u64)> {
         let input = self.outer.window.input();
         Some((input.compression()?, input.bytes_read()))
@@ -290,7 +290,7 @@ impl<R: Read> TraceReader<R> {
     }
 }
 
-/// What one packet holds in place of data.
+/// The compressed packets that one packet holds in place of data.
 struct Packed<'a> {
     kind: Kind,
     bytes: &'a [u8],

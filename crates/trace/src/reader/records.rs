@@ -30,7 +30,7 @@ pub(super) struct Records<R> {
     pub(super) window: Window<R>,
     /// Bytes of the records that were read.
     pub(super) offset: u64,
-    /// Where the record that was read last begins.
+    /// The place where the record that was read last begins.
     pub(super) start: u64,
     /// Bytes of the largest packet that is read.
     limit: u64,

@@ -15,7 +15,7 @@ pub(super) const UNPACK_BYTES: usize = 1 << 16;
 /// Bytes that tell how a file is compressed.
 const MAGIC_BYTES: usize = 4;
 
-/// How a whole file is compressed.
+/// The compression of a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// As by `gzip`.
@@ -25,7 +25,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What its programs are called.
+    /// Returns the name of its programs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -108,7 +108,7 @@ impl<R: Read> Unpacking<R> {
         }
     }
 
-    /// How the file is compressed, once something was read.
+    /// Returns the compression of the file, once something was read.
     pub fn compression(&self) -> Option<Compression> {
         match &self.form {
             Form::Start(_) | Form::Plain(_) => None,
@@ -117,7 +117,7 @@ impl<R: Read> Unpacking<R> {
         }
     }
 
-    /// How many bytes of the file itself were read.
+    /// Returns the number of bytes of the file itself that were read.
     pub fn bytes_read(&self) -> u64 {
         let used =
             |source: &BufReader<Source<R>>| source.get_ref().bytes - source.buffer().len() as u64;
@@ -195,7 +195,7 @@ pub(super) fn needed_window(error: &io::Error) -> Option<u64> {
     }
 }
 
-/// How the packets inside a packet are compressed.
+/// The compression of the packets inside a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Deflate,

@@ -24,7 +24,7 @@ const TOP: usize = 256;
 /// Slices of one track that may be open at a time.
 const MAX_OPEN: usize = 512;
 
-/// What a command, and the processes that it started, did while it was recorded.
+/// The work of a command, and of the processes that it started, while it was recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandSummary {
     /// The command with its arguments.
@@ -41,7 +41,7 @@ pub struct CommandSummary {
     pub events: u64,
     /// Their slices by name, those that took longest in all first.
     pub slices: Vec<SliceSummary>,
-    /// How many names there are besides those.
+    /// The number of names besides those.
     pub more_slices: usize,
 }
 
@@ -50,9 +50,9 @@ pub struct CommandSummary {
 pub struct SliceSummary {
     /// Their name.
     pub name: String,
-    /// How many began.
+    /// The number that began.
     pub count: u64,
-    /// How many of these did not end.
+    /// The number of these that did not end.
     pub unfinished: u64,
     /// The time of all that ended, in nanoseconds; slices inside others of the same name count again.
     pub total_ns: u64,
@@ -60,7 +60,7 @@ pub struct SliceSummary {
     pub max_ns: u64,
 }
 
-/// What the trace says of its command, and, once it is known that there is one, the track events of all processes.
+/// The command of a trace, and, once it is known that there is one, the track events of all processes.
 #[derive(Debug)]
 pub(super) struct Command {
     budget: Budget,
@@ -108,7 +108,7 @@ impl Command {
         }
     }
 
-    /// What the command did; `has_switches` says whether times on a CPU are known.
+    /// Returns what the command did; `has_switches` says whether times on a CPU are known.
     pub(super) fn finish(self, threads: &Threads, has_switches: bool) -> Option<CommandSummary> {
         let command = self.words?;
         let pid = self.pid.or_else(|| threads.process_named(&command));

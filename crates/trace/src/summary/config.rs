@@ -16,7 +16,7 @@ pub(super) struct BufferConfig {
     pub(super) name: String,
 }
 
-/// What the summary keeps of a `TraceConfig`.
+/// The part of a `TraceConfig` that the summary keeps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Config {
     pub(super) buffers: Vec<BufferConfig>,
@@ -66,7 +66,7 @@ impl PerfConfig {
         config
     }
 
-    /// What to do about rings that are too small.
+    /// Returns the advice on rings that are too small.
     pub(super) fn ring_advice(&self, is_off_cpu: bool) -> String {
         // Waits are as many as they are.
         let less = match is_off_cpu {
@@ -114,7 +114,7 @@ impl Config {
         config
     }
 
-    /// How a buffer is named to the user, for example `buffer 0 "kernel"`.
+    /// Returns the name of a buffer for users, for example `buffer 0 "kernel"`.
     pub(super) fn buffer_name(&self, index: usize) -> String {
         match self.buffers.get(index) {
             Some(buffer) if !buffer.name.is_empty() => {

@@ -10,9 +10,9 @@ const MAX_SERIES: usize = 1 << 14;
 /// A group of counters that are sampled together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CounterSummary {
-    /// What is counted, for example `memory (meminfo)`.
+    /// The quantity that is counted, for example `memory (meminfo)`.
     pub name: &'static str,
-    /// How many different counters: kinds, CPUs, processes, devices.
+    /// The number of different counters: kinds, CPUs, processes, devices.
     pub series: usize,
     /// Samples over all of them.
     pub samples: u64,

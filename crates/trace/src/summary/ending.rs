@@ -1,4 +1,4 @@
-//! How a recording ended, and whether the trace shows that nothing of it is missing.
+//! The end of a recording, and whether the trace shows that nothing of it is missing.
 
 use ferretto_proto::fields::tracing_service_event as event;
 use ferretto_wire::Fields;
@@ -8,7 +8,7 @@ use crate::printable::printable;
 /// Data sources that are told by name.
 const MAX_SLOW: usize = 32;
 
-/// What the service itself says of the recording.
+/// The events of a recording, as the service tells of them.
 ///
 /// At the end of a recording it hands out what is left, says that it did, and adds its statistics. So only statistics
 /// that follow that are final; those of any time before tell nothing of what came later.

@@ -55,7 +55,7 @@ pub(super) struct Ftrace {
 }
 
 impl Ftrace {
-    /// How many events there are in all.
+    /// Returns the number of events in all.
     pub(super) fn total(&self) -> u64 {
         self.events
             .values()
@@ -192,12 +192,12 @@ impl Ftrace {
         &self.missing
     }
 
-    /// Whether the kernel's counters were recorded, so that silence means no loss.
+    /// Returns true if the kernel's counters were recorded, so that silence means no loss.
     pub(super) fn has_stats(&self) -> bool {
         !self.end.is_empty()
     }
 
-    /// How many nanoseconds before `asked`, when it was asked for what it had for the last time, there was the last word of
+    /// Returns the number of nanoseconds before `asked`, when it was asked for what it had for the last time, there was the last word of
     /// who recorded kernel events, if it did not answer.
     pub(super) fn missing_at_the_end(&self, asked: Option<u64>) -> Option<u64> {
         let end_at = self.end_at.filter(|_| !self.foreign_clock)?;
@@ -206,7 +206,7 @@ impl Ftrace {
             .filter(|missing| *missing > LAST_FLUSH_NS)
     }
 
-    /// What the kernel's buffers lost.
+    /// Returns what the kernel's buffers lost.
     pub(super) fn losses(&self, config: &Config) -> Vec<Loss> {
         let mut losses = Vec::new();
         let lost = |cpu: &(u32, u32)| {

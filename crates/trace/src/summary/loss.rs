@@ -1,4 +1,4 @@
-//! What a recording lost, why, and which setting would have kept it.
+//! Losses of a recording, their causes, and which setting would have kept it.
 
 use std::fmt;
 
@@ -71,11 +71,11 @@ impl fmt::Display for Cause {
 pub struct Loss {
     /// Why.
     pub cause: Cause,
-    /// Where: a buffer, a producer, a CPU. Ready to be shown.
+    /// The place: a buffer, a producer, a CPU. Ready to be shown.
     pub place: String,
-    /// How much, ready to be shown.
+    /// The amount, ready to be shown.
     pub amount: String,
-    /// Which setting would have prevented it.
+    /// The setting that would have prevented it.
     pub advice: String,
 }
 

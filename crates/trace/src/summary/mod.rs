@@ -1,4 +1,4 @@
-//! What a trace holds: events by source, CPU time by process, counters, and what was lost.
+//! The contents of a trace: events by source, CPU time by process, counters, and what was lost.
 //!
 //! One pass over the packets; memory grows with the number of threads, CPUs and writers in the trace and not with
 //! its length, and each of these is capped, so that a hostile file cannot exhaust it.
@@ -57,7 +57,7 @@ use crate::threads::Threads;
 /// Packet kinds beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_KINDS: usize = 1 << 12;
 
-/// What the packets of one data source amount to.
+/// The packets of one data source, summed up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSummary {
     /// Name of the data source, or of the packet kind where the trace does not tell the source.
@@ -70,17 +70,17 @@ pub struct SourceSummary {
     pub kinds: Vec<(String, u64)>,
 }
 
-/// What a trace holds.
+/// The contents of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Size of the trace, in bytes.
     pub bytes: u64,
-    /// How the file is compressed, and its size in bytes, if it is.
+    /// The compression of the file, and its size in bytes, if it is compressed.
     pub compressed: Option<(Compression, u64)>,
     /// The part of the file that could not be read.
     pub damage: Damage,
-    /// How much was left out because there was no memory allowed for it.
+    /// The number of entries left out because there was no memory allowed for them.
     pub left_out: u64,
     /// Packets, those inside compressed ones included.
     pub packets: u64,
@@ -102,7 +102,7 @@ pub struct Summary {
     pub counters: Vec<CounterSummary>,
     /// Track events.
     pub track_events: TrackEventCounts,
-    /// What was lost.
+    /// The losses.
     pub losses: Vec<Loss>,
     /// Why there may be other losses that the trace does not tell of, one sentence each. Only if this is empty are
     /// `losses` all there were.
@@ -210,7 +210,7 @@ pub struct Summarizer {
     span: Option<(u64, u64)>,
 }
 
-/// What one sequence says for all its packets, and what is known of its writer.
+/// The incremental state of one sequence, and what is known of its writer.
 #[derive(Debug)]
 struct SequenceSummary {
     writer: Writer,

@@ -12,7 +12,7 @@ pub(super) fn field_name(message: &str, number: u32) -> String {
     }
 }
 
-/// Which data source writes a packet of this kind, as far as the kind alone tells.
+/// Returns the data source that writes a packet of this kind, as far as the kind alone tells.
 pub(super) fn source_of(kind: u32) -> Option<&'static str> {
     Some(match kind {
         1 | 34 => "linux.ftrace",
@@ -30,5 +30,5 @@ pub(super) fn source_of(kind: u32) -> Option<&'static str> {
     })
 }
 
-/// What the packets are filed under that the tracing service itself writes.
+/// The name under which packets are filed that the tracing service itself writes.
 pub(super) const SERVICE: &str = "tracing service";

@@ -12,12 +12,12 @@ use crate::profile::{
 /// Functions, processes and threads told by name.
 const TOP: usize = 32;
 
-/// What the callstack samples of one kind amount to: of running, or of waiting.
+/// The callstack samples of one kind, summed up: of running, or of waiting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileSummary {
-    /// Whether they tell where threads waited, and not where they ran.
+    /// True if they tell where threads waited, and not where they ran.
     pub is_off_cpu: bool,
-    /// What samples were taken by.
+    /// The event that samples were taken by.
     pub event: Event,
     /// When samples were taken.
     pub interval: Interval,
@@ -38,7 +38,7 @@ pub struct ProfileSummary {
 }
 
 impl ProfileSummary {
-    /// What its samples are counted by.
+    /// Returns the quantity that its samples are counted by.
     pub fn value(&self) -> Value {
         match self.is_off_cpu {
             true => Value::Weight,
@@ -101,7 +101,7 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
     Some(summary)
 }
 
-/// What is wrong with samples, one sentence each.
+/// Returns the problems with samples, one sentence each.
 pub(super) fn notes(profile: &Profile) -> Vec<String> {
     let problems = profile.problems().iter();
     problems

@@ -1,4 +1,4 @@
-//! What programs have to say about their recording: instants of a category made for that.
+//! Remarks of programs about their recording: instants of a category made for that.
 
 use std::collections::BTreeSet;
 

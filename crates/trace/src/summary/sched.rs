@@ -12,7 +12,7 @@ const MAX_CPUS: usize = 1 << 14;
 /// Context switches of one bundle beyond this number are left out; a bundle is of some pages of the kernel's buffer.
 const MAX_COMPACT: usize = 1 << 18;
 
-/// What one CPU did.
+/// The work of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSummary {
     /// The machine; 0 is the one of the tracing service.
@@ -145,7 +145,7 @@ impl Cpu {
     }
 }
 
-/// What a compact bundle held.
+/// The contents of a compact bundle.
 #[derive(Debug, Default)]
 pub(super) struct Compact {
     pub(super) switches: u64,

@@ -8,7 +8,7 @@ use super::loss::{Cause, Loss, human_bytes, plural};
 /// Buffers and writers beyond this number are ignored; the service has fewer.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// What the summary keeps of a `TraceStats`; the counters only grow, so the last one of a session counts.
+/// The part of a `TraceStats` that the summary keeps; the counters only grow, so the last one of a session counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stats {
     pub(super) buffers: Vec<BufferStats>,
@@ -76,7 +76,7 @@ impl Stats {
         self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0
     }
 
-    /// Whether the service itself counted anything that shows as a gap in a sequence.
+    /// Returns true if the service itself counted anything that shows as a gap in a sequence.
     pub(super) fn explains_gaps(&self) -> bool {
         self.chunks_discarded > 0
             || self.patches_discarded > 0

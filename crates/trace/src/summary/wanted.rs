@@ -18,7 +18,7 @@ const MAX_NAMES: usize = 64;
 /// The name of a timebase that asks for time off the CPU.
 const OFF_CPU: &[u8] = b"off-cpu";
 
-/// What a recording was asked for and what of it was there.
+/// The parts of a config, and which of them were recorded.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     sources: BTreeSet<String>,
@@ -87,7 +87,7 @@ impl Wanted {
         }
     }
 
-    /// What came to nothing, one sentence each. `kinds` are the fields of `TracePacket` that packets had, `has_reason` says
+    /// Returns what came to nothing, one sentence each. `kinds` are the fields of `TracePacket` that packets had, `has_reason` says
     /// that data sources told themselves why they took no samples.
     pub(super) fn notes(&self, kinds: &[u32], profile: &Profile, has_reason: bool) -> Vec<String> {
         let missing = self.sources.iter().filter(|name| is_missing(name, kinds));

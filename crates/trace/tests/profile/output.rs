@@ -1,4 +1,4 @@
-//! What is made of samples.
+//! The outputs that are made of samples.
 
 use ferretto_trace::profile::{
     By, FoldOptions, Selection, Value, folded, hottest, pprof, processes, threads,

@@ -1,4 +1,4 @@
-//! What samples say.
+//! Samples as they are read.
 
 use ferretto_trace::profile::{Interval, Mode, Problem, SkipReason};
 

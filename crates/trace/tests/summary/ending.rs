@@ -1,4 +1,4 @@
-//! Whether the trace shows how the recording ended.
+//! The end of recordings, as traces show it.
 
 use ferretto_trace::summary::Cause;
 

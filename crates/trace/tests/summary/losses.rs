@@ -1,4 +1,4 @@
-//! What was lost between producers and the file.
+//! Losses between producers and the file.
 
 use ferretto_trace::summary::Cause;
 

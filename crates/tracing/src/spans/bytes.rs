@@ -7,7 +7,7 @@ const ROOM: usize = 56;
 #[derive(Debug)]
 pub(crate) struct Bytes {
     few: [u8; ROOM],
-    /// How many of them are used, as long as there are no more.
+    /// The number of them that is used, as long as there are no more.
     used: usize,
     /// All of them, once they are many.
     many: Vec<u8>,

@@ -21,7 +21,7 @@ thread_local! {
 
 /// The outermost spans. It has no destructor, so that threads can use it for as long as they run.
 struct Stack {
-    /// How many of the places are in use. There are others elsewhere only if all are.
+    /// The number of places in use. There are others elsewhere only if all are.
     depth: Cell<usize>,
     places: [Cell<Option<Entered>>; NEAR],
 }
@@ -33,11 +33,11 @@ pub(crate) struct Entered {
     pub(crate) layer: usize,
     pub(crate) span: u64,
     pub(crate) site: &'static Site,
-    /// Who has the beginning of the slice.
+    /// The recordings that have the beginning of the slice.
     pub(crate) listeners: Listeners,
     /// There is more for its end.
     pub(crate) has_more: bool,
-    /// How many bytes of the span's values the beginning of the slice had.
+    /// The number of bytes of the span's values that the beginning of the slice had.
     pub(crate) written: usize,
 }
 

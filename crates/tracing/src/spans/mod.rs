@@ -1,4 +1,4 @@
-//! What is known of spans between their creation and their end: where they were made, their values, and which of them
+//! Facts about spans between their creation and their end: where they were made, their values, and which of them
 //! a thread is in.
 //!
 //! [`SpanStore`] alone knows where each fact is:

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::numbers::{Numbers, Shared};
 use super::stored::Stored;
 
-/// How many spans can have their values here at the same time, if their numbers fall on different places.
+/// The number of spans that can have their values here at the same time, if their numbers fall on different places.
 const PLACES: usize = 256;
 
 /// Stands for a span in a place that is being filled.
@@ -109,7 +109,7 @@ impl Near {
         self.place_for(span).fill(span, fill)
     }
 
-    /// What a span has, if that is here and only numbers.
+    /// Returns the values of a span, if that is here and only numbers.
     #[inline]
     pub(crate) fn numbers(&self, span: u64) -> Option<&Shared> {
         let numbers = &self.place_of(span)?.numbers;

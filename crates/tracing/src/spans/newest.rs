@@ -19,7 +19,7 @@ struct Newest {
     layer: Cell<usize>,
     /// Its number, 0 if it is gone.
     span: Cell<u64>,
-    /// Where it was made; still known when it is gone, since the next one is likely to be made there, too.
+    /// The place where it was made; still known when it is gone, since the next one is likely to be made there, too.
     site: Cell<Option<&'static Site>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn set(layer: usize, span: u64, site: &'static Site) {
     });
 }
 
-/// Where a span was made, if this thread has made it not long ago.
+/// Returns the place where a span was made, if this thread has made it not long ago.
 #[inline]
 pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Site> {
     with(span, |newest| newest.site_of(layer, span))

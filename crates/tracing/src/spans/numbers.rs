@@ -41,7 +41,7 @@ impl Numbers {
         self.count == 0 && !self.is_more
     }
 
-    /// Whether there is something that has no room here.
+    /// Returns true if there is something that has no room here.
     pub(crate) fn is_more(&self) -> bool {
         self.is_more
     }

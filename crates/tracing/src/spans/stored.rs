@@ -1,4 +1,4 @@
-//! What a span is remembered by between its creation and its slices.
+//! The values of a span between its creation and its slices.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -11,7 +11,7 @@ use tracing_subscriber::registry::ExtensionsMut;
 use super::bytes::Bytes;
 use crate::names::{self, Special};
 
-/// How many bytes of [`Stored`] a number or truth value takes.
+/// The number of bytes of [`Stored`] that a number or truth value takes.
 pub(crate) const NUMBER_LENGTH: usize = 10;
 
 /// The values of a span's fields and more; in [`Near`](super::near::Near) or in the extensions of the span.
@@ -25,7 +25,7 @@ pub(crate) struct Stored {
     pub(crate) flows: Vec<(ferretto::Flow, bool)>,
     /// The flow through all slices of the span.
     pub(crate) own_flow: Option<ferretto::Flow>,
-    /// Where the slice of the span is, if it has a track of its own.
+    /// The place of the span's slice, if it has a track of its own.
     pub(crate) lane: Option<Lane>,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Lane {
     pub(crate) is_shared: bool,
     /// A span within this one has its slice here.
     pub(crate) is_taken: bool,
-    /// How many of the bytes the beginning of the slice had.
+    /// The number of the bytes that the beginning of the slice had.
     pub(crate) written: usize,
 }
 
-/// What follows the index of a field.
+/// The kinds of values: what follows the index of a field.
 pub(crate) mod tag {
     pub(crate) const INT: u8 = 0;
     pub(crate) const UINT: u8 = 1;
@@ -132,7 +132,7 @@ impl Stored {
             .get_or_insert_with(|| ferretto::Flow::process(ferretto::track_event::unique()));
     }
 
-    /// How much there is.
+    /// Returns the number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.get().len()
     }
