@@ -22,7 +22,8 @@ impl Budget {
         }))
     }
 
-    /// Takes room for an entry that is about to be kept. If there is none, that is counted, and it must be left out.
+    /// Takes room for an entry that is about to be kept. If there is none, that is counted, and it
+    /// must be left out.
     pub fn take(&self, bytes: usize) -> bool {
         let left = &self.0.left;
         let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -45,7 +46,8 @@ impl Budget {
     }
 }
 
-/// Returns the bytes of an entry of a hash table, that of a table that is growing included, without what it points to.
+/// Returns the bytes of an entry of a hash table, that of a table that is growing included, without
+/// what it points to.
 pub const fn entry_bytes<T>() -> usize {
     3 * (size_of::<T>() + 1)
 }

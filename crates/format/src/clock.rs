@@ -1,6 +1,7 @@
 //! The ids of clocks, as in `timestamp_clock_id` and `ClockSnapshot`.
 //!
-//! Ids below 64 are those of `BuiltinClock`; the ids of a [sequence](SEQUENCE) mean something within it alone.
+//! Ids below 64 are those of `BuiltinClock`; the ids of a [sequence](SEQUENCE) mean something
+//! within it alone.
 
 use std::ops::RangeInclusive;
 

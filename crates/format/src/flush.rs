@@ -1,7 +1,7 @@
 //! Why a flush was asked for, and by whom.
 
-/// The reason and initiator of a flush: reason in bits 0 to 3, initiator in 4 to 7, and in bits 8 to 11 the purpose of
-/// a clone. Unknown bits are kept.
+/// The reason and initiator of a flush: reason in bits 0 to 3, initiator in 4 to 7, and in bits 8
+/// to 11 the purpose of a clone. Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushFlags(pub u64);
 

@@ -1,6 +1,7 @@
 //! The hash function of the protocol.
 
-/// A running 64-bit FNV-1a hash, by which track uuids, machine ids and the checksums of trace filters are made.
+/// A running 64-bit FNV-1a hash, by which track uuids, machine ids and the checksums of trace
+/// filters are made.
 ///
 /// ```
 /// use ferretto_format::Fnv1a;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// The reasons why packets of a sequence are missing before a packet: the bits of `TracePacket.DataLossReason`, which
-/// `previous_packet_dropped` holds.
+/// The reasons why packets of a sequence are missing before a packet: the bits of
+/// `TracePacket.DataLossReason`, which `previous_packet_dropped` holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Loss(u32);
 

@@ -1,5 +1,5 @@
-//! The rate at which captured pages become packets: `parse_rate FOLDER [plain]`, with a folder written by
-//! the example `capture`. Prints events per second, once per round.
+//! The rate at which captured pages become packets: `parse_rate FOLDER [plain]`, with a folder
+//! written by the example `capture`. Prints events per second, once per round.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -7,15 +7,16 @@
 //! - `linux.system_info`: its processors and interrupts.
 //! - `perfetto.metatrace`: when all this is read, and how long it takes.
 //!
-//! The two types to know: [`Probes`] is the producer that offers these data sources to a service and
-//! runs them on one thread; [`Unavailable`] says what this machine or user does not allow, and how to
-//! allow it.
+//! The two types to know: [`Probes`] is the producer that offers these data sources to a service
+//! and runs them on one thread; [`Unavailable`] says what this machine or user does not allow, and
+//! how to allow it.
 //!
 //! # What it promises
 //!
 //! * The packets are those of upstream's `traced_probes`, and so are the configs.
-//! * The kernel's tracing is given back as it was found: clock, buffer size, enabled events, whether
-//!   it was on. Only a process that is killed cannot do so; [`ftrace::hard_reset`] is for after that.
+//! * The kernel's tracing is given back as it was found: clock, buffer size, enabled events,
+//!   whether it was on. Only a process that is killed cannot do so; [`ftrace::hard_reset`] is for
+//!   after that.
 //! * No bytes from the kernel make it panic.
 #![forbid(unsafe_code)]
 

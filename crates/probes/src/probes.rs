@@ -21,7 +21,8 @@ use crate::source::{DataSource, Kind};
 
 /// Name under which the producer is known.
 const PRODUCER_NAME: &str = "perfetto.traced_probes";
-/// Shared memory: enough for what a drain of busy kernel buffers yields before the service has read it.
+/// Shared memory: enough for what a drain of busy kernel buffers yields before the service has read
+/// it.
 const MEMORY_SIZE: u32 = 2 << 20;
 /// Page size of the shared memory.
 const PAGE_SIZE: u32 = 32 << 10;
@@ -32,8 +33,8 @@ const FILLED_PAUSE_MS: u32 = 1;
 /// Runs the data sources for whatever recordings the service starts.
 ///
 /// One thread does it all: it waits for the service and for timers, reads the kernel and writes
-/// packets. A service that goes away is tried again; meanwhile nothing is recorded and the kernel is
-/// left as it was found.
+/// packets. A service that goes away is tried again; meanwhile nothing is recorded and the kernel
+/// is left as it was found.
 #[derive(Debug)]
 pub struct Probes {
     daemon: Daemon,
@@ -106,7 +107,8 @@ impl Probes {
             name: PRODUCER_NAME.to_owned(),
             memory_size_hint: MEMORY_SIZE,
             page_size_hint: PAGE_SIZE,
-            // Upstream's probes forbid it, and lose what lies in unfinished chunks when they are killed.
+            // Upstream's probes forbid it, and lose what lies in unfinished chunks when they are
+            // killed.
             scraping: Scraping::Enabled,
             ..ProducerOptions::default()
         };
@@ -238,7 +240,8 @@ impl Probes {
         }
     }
 
-    /// Returns the priority that the config asks for. Recording goes on without what makes no sense, or is refused.
+    /// Returns the priority that the config asks for. Recording goes on without what makes no
+    /// sense, or is refused.
     fn wanted_priority(&self, config: &DataSourceConfig) -> Option<Priority> {
         let boost = config.priority_boost.as_option()?;
         let wanted = Priority::from_config(boost);

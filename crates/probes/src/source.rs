@@ -1,6 +1,7 @@
 //! The data sources that read files: how they are made, and what the producer asks of them.
 //!
-//! `linux.ftrace` and `perfetto.metatrace` are not among them: what they read belongs to all recordings together.
+//! `linux.ftrace` and `perfetto.metatrace` are not among them: what they read belongs to all
+//! recordings together.
 
 use std::fmt;
 
@@ -12,13 +13,14 @@ use crate::ftrace::Metadata;
 
 /// An instance of a data source, made for one recording and dropped when that ends.
 ///
-/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) as often as the instance wants it, and
-/// [`flush`](Self::flush) whenever the service asks and at the end.
+/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) as often as the
+/// instance wants it, and [`flush`](Self::flush) whenever the service asks and at the end.
 pub trait DataSource: fmt::Debug + Send {
     /// Begins: writes what is recorded once.
     fn start(&mut self) {}
 
-    /// Returns the time between calls of [`poll`](Self::poll) in milliseconds; `None` if it is not to be called.
+    /// Returns the time between calls of [`poll`](Self::poll) in milliseconds; `None` if it is not
+    /// to be called.
     fn poll_period_ms(&self) -> Option<u32> {
         None
     }
@@ -29,7 +31,8 @@ pub trait DataSource: fmt::Debug + Send {
     /// Hands everything written so far to the service.
     fn flush(&mut self);
 
-    /// Forgets what was written, so that a reader who begins here learns all that later packets rely on.
+    /// Forgets what was written, so that a reader who begins here learns all that later packets
+    /// rely on.
     fn clear_incremental_state(&mut self) {}
 
     /// Learns of the processes that kernel events of the same recording were about.
@@ -57,7 +60,8 @@ pub(crate) struct Kind {
     pub(crate) starting: Option<Activity>,
     /// The activity that polling an instance is in the metatrace.
     pub(crate) polling: Option<Activity>,
-    /// The activity that learning of processes from kernel events is in the metatrace, for kinds that do.
+    /// The activity that learning of processes from kernel events is in the metatrace, for kinds
+    /// that do.
     pub(crate) on_metadata: Option<Activity>,
     /// Packets rely on earlier ones.
     pub(crate) has_incremental_state: bool,

@@ -1,4 +1,5 @@
-//! The messages of the probes to a service, and their order: a scripted service at the other end of the socket.
+//! The messages of the probes to a service, and their order: a scripted service at the other end of
+//! the socket.
 
 mod common;
 
@@ -25,7 +26,8 @@ use ferretto_proto::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A service that does nothing of its own accord. Chunks travel in commits, as without shared memory.
+/// A service that does nothing of its own accord. Chunks travel in commits, as without shared
+/// memory.
 struct Script {
     stream: UnixStream,
     connection: Connection,

@@ -393,6 +393,7 @@ fn the_probes_tell_what_they_do() {
             _ => None,
         })
         .collect();
-    // READ_SYS_STATS, PS_WRITE_ALL_PROCESSES and PS_WRITE_ALL_PROCESS_STATS of upstream's `metatrace_events.h`.
+    // READ_SYS_STATS, PS_WRITE_ALL_PROCESSES and PS_WRITE_ALL_PROCESS_STATS of upstream's
+    // `metatrace_events.h`.
     assert_eq!(told, [12, 13, 16].into());
 }

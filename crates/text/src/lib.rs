@@ -2,7 +2,8 @@
 //!
 //! - [`schema`]: the descriptors of all messages, as tables.
 //! - [`print`]: messages as protobuf text format.
-//! - [`config`]: trace configs in text format, with diagnostics that name the place and the nearest name.
+//! - [`config`]: trace configs in text format, with diagnostics that name the place and the nearest
+//!   name.
 //! - [`terminal`]: text of others on a terminal.
 //!
 //! All input is treated as hostile.

@@ -1,8 +1,9 @@
-//! Reads a trace again and again, and prints the nanoseconds that a packet takes: `read_rate WHAT FILE [TIMES]`, where WHAT is
-//! `packets`, `events`, `profile`, `summary`, or `make` to write a trace of track events and context switches to FILE.
+//! Reads a trace again and again, and prints the nanoseconds that a packet takes: `read_rate WHAT
+//! FILE [TIMES]`, where WHAT is `packets`, `events`, `profile`, `summary`, or `make` to write a
+//! trace of track events and context switches to FILE.
 //!
-//! Made for `valgrind --tool=none` and `--tool=callgrind` with one pass, too: instruction counts do not depend on what
-//! else the machine does.
+//! Made for `valgrind --tool=none` and `--tool=callgrind` with one pass, too: instruction counts do
+//! not depend on what else the machine does.
 
 use std::error::Error;
 use std::fs::File;
@@ -85,7 +86,8 @@ const NAMES: u64 = 40;
 /// Context switches of a bundle; there is a bundle for each run of events.
 const SWITCHES: u64 = 16;
 
-/// A trace as the service writes it: runs of track events with incremental timestamps, kernel events between them.
+/// A trace as the service writes it: runs of track events with incremental timestamps, kernel
+/// events between them.
 fn make(path: &str) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(File::create(path)?);
     let mut now = 1_000_000_000;

@@ -4,8 +4,8 @@
 //!
 //! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets
 //!   and whole files, stays within its [`Limits`], and reports a truncated end instead of failing.
-//! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process, counters, and what was
-//!   lost with the setting that would have kept it.
+//! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process,
+//!   counters, and what was lost with the setting that would have kept it.
 //! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
 //! - [`lines`] prints one line for each event.
 //! - [`events`] decodes track events, and tells what is wrong with them.

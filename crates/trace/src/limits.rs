@@ -7,8 +7,8 @@ pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
 /// Memory that one reader may take, whatever the file holds.
 ///
-/// A part of it is for the packet at hand, a part for unpacking, and what tables may hold is the largest part. What is
-/// beyond is left out and counted.
+/// A part of it is for the packet at hand, a part for unpacking, and what tables may hold is the
+/// largest part. What is beyond is left out and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     memory: u64,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// The number of times that there was each problem of one kind, such as [`events::Problem`](crate::events::Problem).
+/// The number of times that there was each problem of one kind, such as
+/// [`events::Problem`](crate::events::Problem).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems<P>(BTreeMap<P, u64>);
 

@@ -18,7 +18,8 @@ fn packed(values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Kernel events, a slice with its name and thread told apart from it, and a sample whose function is named at the end.
+/// Kernel events, a slice with its name and thread told apart from it, and a sample whose function
+/// is named at the end.
 fn trace() -> Vec<u8> {
     let mut trace = Vec::new();
     packet(&mut trace, |p| {

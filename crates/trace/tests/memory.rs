@@ -1,6 +1,7 @@
 //! Readers stay within their memory whatever a file holds.
 //!
-//! Each reader runs in a process of its own, this test again, which says at its end how much memory it took.
+//! Each reader runs in a process of its own, this test again, which says at its end how much memory
+//! it took.
 
 use std::env;
 use std::fs::File;
@@ -23,7 +24,8 @@ const READERS: [&str; 4] = ["text", "summary", "events", "profile"];
 /// The memory that the program takes itself.
 const PROGRAM_BYTES: u64 = 12 << 20;
 
-/// A packet of packets: these bytes, and then a million of them at a time one byte that is repeated.
+/// A packet of packets: these bytes, and then a million of them at a time one byte that is
+/// repeated.
 fn bomb(bytes: &[u8], millions: usize) -> Vec<u8> {
     let block = |kind: u32, length: usize| (kind << 1 | (length as u32) << 3).to_le_bytes();
     // A frame of Zstandard with a window of 8 MiB.

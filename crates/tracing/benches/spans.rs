@@ -1,8 +1,8 @@
 //! The cost of a span: with the registry of `tracing-subscriber` alone, and with the layer.
 //!
-//! Prints nanoseconds, the best of many runs, for a span without fields, with one and with three, and for an event. Each
-//! run of one kind is followed by one of the next, so that what disturbs the machine disturbs all. Recordings are made in the
-//! process, into a ring.
+//! Prints nanoseconds, the best of many runs, for a span without fields, with one and with three,
+//! and for an event. Each run of one kind is followed by one of the next, so that what disturbs the
+//! machine disturbs all. Recordings are made in the process, into a ring.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! A program that uses `tracing`, with tasks that several threads take part in.
 //!
-//! Run it with `ferretto record -- cargo run -p tracing-ferretto --example tracing_layer`, then `ferretto open`.
+//! Run it with `ferretto record -- cargo run -p tracing-ferretto --example tracing_layer`, then
+//! `ferretto open`.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;

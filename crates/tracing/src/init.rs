@@ -47,8 +47,8 @@ impl From<ferretto::InitError> for InitError {
     }
 }
 
-/// Makes this process part of recordings by the service of this machine, with all its spans and events. See
-/// [`FerrettoLayer::init`] for options.
+/// Makes this process part of recordings by the service of this machine, with all its spans and
+/// events. See [`FerrettoLayer::init`] for options.
 ///
 /// # Errors
 ///
@@ -59,8 +59,9 @@ pub fn init() -> Result<(), InitError> {
 }
 
 impl FerrettoLayer {
-    /// Makes this layer, alone, the global default for spans and events, and with the feature `log` for messages of the
-    /// crate `log`. How the process takes part in recordings is for [`ferretto::init`] or [`ferretto::Options`].
+    /// Makes this layer, alone, the global default for spans and events, and with the feature `log`
+    /// for messages of the crate `log`. How the process takes part in recordings is for
+    /// [`ferretto::init`] or [`ferretto::Options`].
     ///
     /// # Errors
     ///

@@ -27,7 +27,8 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanR
     let stored = Stored::of(&mut extensions);
     let lane = parent.unwrap_or_else(|| Lane {
         name: site.metadata.name(),
-        // Nothing else is there as long as the span lives; and when it is gone the track is used again.
+        // Nothing else is there as long as the span lives; and when it is gone the track is used
+        // again.
         number: std::ptr::from_ref::<Stored>(stored).addr() as u64,
         is_shared: false,
         is_taken: false,

@@ -100,8 +100,9 @@ impl FerrettoLayer {
         self
     }
 
-    /// Sets whether events are messages of a log, too, which viewers list with their levels; Perfetto's lists those of
-    /// spans that have tracks of their own ([`Spans::Tracks`]) nowhere. Off by default.
+    /// Sets whether events are messages of a log, too, which viewers list with their levels;
+    /// Perfetto's lists those of spans that have tracks of their own ([`Spans::Tracks`]) nowhere.
+    /// Off by default.
     #[must_use]
     pub fn log_messages(mut self, on: bool) -> Self {
         self.options.log_messages = on;
@@ -194,7 +195,8 @@ impl FerrettoLayer {
         self.store.enter(entered);
     }
 
-    /// Writes the beginning of a slice on the thread's track; returns how much it has of the span's values.
+    /// Writes the beginning of a slice on the thread's track; returns how much it has of the span's
+    /// values.
     #[inline(never)]
     fn begin_with_any<S>(
         &self,
@@ -222,7 +224,8 @@ impl FerrettoLayer {
         self.store.read(id, context, has_flow, begin)
     }
 
-    /// Ends the slice of a span that was left. Slices that began later end before it and begin again.
+    /// Ends the slice of a span that was left. Slices that began later end before it and begin
+    /// again.
     #[inline(never)]
     fn leave<S>(&self, id: &Id, context: Context<'_, S>)
     where
@@ -424,7 +427,8 @@ where
         }
     }
 
-    // What follows is done for each span: what most need in registers alone, and the rest elsewhere.
+    // What follows is done for each span: what most need in registers alone, and the rest
+    // elsewhere.
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let span = id.into_u64();
@@ -464,7 +468,8 @@ where
 }
 
 impl FerrettoLayer {
-    /// The category of an event. The target of messages of the crate `log` is known at run time only.
+    /// The category of an event. The target of messages of the crate `log` is known at run time
+    /// only.
     #[cfg(feature = "log")]
     fn category(&self, event: &Event<'_>, site: &Site) -> &'static Category {
         use tracing_log::NormalizeEvent;

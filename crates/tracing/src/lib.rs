@@ -14,8 +14,8 @@
 //! }
 //! ```
 //!
-//! Run such a program under `ferretto record -- PROGRAM` and open what was recorded with `ferretto open`: each thread has
-//! a line with its spans.
+//! Run such a program under `ferretto record -- PROGRAM` and open what was recorded with `ferretto
+//! open`: each thread has a line with its spans.
 //!
 //! # What becomes what
 //!
@@ -31,8 +31,8 @@
 //! | `flow.end = 7`, `flow.NAME.end = 7` | the last one of the flow |
 //! | `follows_from` | an arrow from one span's slice to the other's, if the first is running or begins later |
 //!
-//! A recording chooses by category and tag. Spans and events of the levels `DEBUG` and `TRACE` are recorded only if it asks
-//! for them:
+//! A recording chooses by category and tag. Spans and events of the levels `DEBUG` and `TRACE` are
+//! recorded only if it asks for them:
 //!
 //! ```text
 //! track_event_config { enabled_tags: "debug" enabled_categories: "my_crate::*" }
@@ -40,13 +40,15 @@
 //!
 //! # What it costs
 //!
-//! While nobody records a category, its spans and events are switched off where they are made: `tracing` sees that
-//! nobody is interested and does nothing but look at that. Nothing is formatted or allocated.
+//! While nobody records a category, its spans and events are switched off where they are made:
+//! `tracing` sees that nobody is interested and does nothing but look at that. Nothing is formatted
+//! or allocated.
 //!
-//! While it is recorded, a span costs what the registry takes for it and what `ferretto::slice!` takes for the same slice,
-//! which is about as much again, and little more where it is entered on the thread that made it. Up to four numbers and
-//! truth values are kept without locks and memory of their own; a span with other values, or more of them, costs more.
-//! `cargo bench -p tracing-ferretto` measures it.
+//! While it is recorded, a span costs what the registry takes for it and what `ferretto::slice!`
+//! takes for the same slice, which is about as much again, and little more where it is entered on
+//! the thread that made it. Up to four numbers and truth values are kept without locks and memory
+//! of their own; a span with other values, or more of them, costs more. `cargo bench -p
+//! tracing-ferretto` measures it.
 //!
 //! # Beside other layers
 //!
@@ -62,8 +64,8 @@
 //! # }
 //! ```
 //!
-//! [`FerrettoLayer::recorded`] makes the layer ask for nothing that nobody records; whatever other layers ask for is none
-//! of its concern.
+//! [`FerrettoLayer::recorded`] makes the layer ask for nothing that nobody records; whatever other
+//! layers ask for is none of its concern.
 #![forbid(unsafe_code)]
 
 mod init;

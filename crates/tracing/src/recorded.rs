@@ -30,8 +30,8 @@ impl<S> Filter<S> for Recorded {
 }
 
 impl FerrettoLayer {
-    /// The layer, for use beside others: it asks for nothing that nobody records, so that spans and events that no
-    /// other layer wants either cost next to nothing.
+    /// The layer, for use beside others: it asks for nothing that nobody records, so that spans and
+    /// events that no other layer wants either cost next to nothing.
     pub fn recorded<S>(self) -> Filtered<Self, Recorded, S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,

@@ -228,7 +228,8 @@ impl Rare {
     }
 }
 
-/// The tags of the category of a level. Categories with the tags `slow` and `debug` are off unless asked for.
+/// The tags of the category of a level. Categories with the tags `slow` and `debug` are off unless
+/// asked for.
 fn tags(level: Level) -> &'static [&'static str] {
     match level {
         Level::ERROR => &["error"],

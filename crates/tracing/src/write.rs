@@ -99,8 +99,8 @@ fn arguments<'a>(values: &'a [(&'static str, Value<'_>); FEW]) -> [Field<'a>; FE
     fields.map(|(name, value)| Field::Argument(name, value))
 }
 
-/// Writes the beginning of a slice on the thread's track that has nothing but numbers; returns how many bytes these take
-/// among the values of a span, 0 if they are no longer there.
+/// Writes the beginning of a slice on the thread's track that has nothing but numbers; returns how
+/// many bytes these take among the values of a span, 0 if they are no longer there.
 #[inline]
 pub(crate) fn begin_with(listeners: Listeners, site: &'static Site, numbers: &Shared) -> usize {
     let Some((index, tag, bits)) = numbers.single() else {

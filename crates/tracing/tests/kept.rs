@@ -99,7 +99,8 @@ fn numbers() {
     far.in_scope(|| {});
 }
 
-/// More spans at the same time than there are places for their values, each closed on another thread.
+/// More spans at the same time than there are places for their values, each closed on another
+/// thread.
 fn many() {
     let spans: Vec<_> = (0..600).map(|n| info_span!("many", n)).collect();
     spans.iter().for_each(|span| span.in_scope(|| {}));

@@ -39,7 +39,8 @@ struct Reading {
     unit: u64,
 }
 
-/// The clocks of a sequence alone: hardly ever more than two, and no more than there are [ids](SEQUENCE).
+/// The clocks of a sequence alone: hardly ever more than two, and no more than there are
+/// [ids](SEQUENCE).
 #[derive(Debug, Default)]
 pub(super) struct SequenceClocks(Vec<(u32, SequenceClock)>);
 
@@ -62,7 +63,8 @@ impl SequenceClocks {
 /// Clocks of all sequences.
 #[derive(Debug)]
 pub struct Clocks {
-    /// The nanoseconds by which boot time is ahead of each of the clocks with the lowest ids, and of others.
+    /// The nanoseconds by which boot time is ahead of each of the clocks with the lowest ids, and
+    /// of others.
     ahead_of_builtin: [Option<u64>; BUILTIN],
     ahead_of_others: BTreeMap<u32, u64>,
     /// The clock of packets that name none.
@@ -72,7 +74,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Returns clocks of which nothing is known. Times are converted to boot time, or else left as they were written.
+    /// Returns clocks of which nothing is known. Times are converted to boot time, or else left as
+    /// they were written.
     pub(super) fn new(is_converting: bool) -> Self {
         Self {
             ahead_of_builtin: [None; BUILTIN],
@@ -83,7 +86,8 @@ impl Clocks {
         }
     }
 
-    /// Returns the clock of packets that name none, and whose sequence names none: that of the whole trace.
+    /// Returns the clock of packets that name none, and whose sequence names none: that of the
+    /// whole trace.
     pub fn default_clock(&self) -> u32 {
         self.default.unwrap_or(BOOTTIME)
     }
@@ -179,7 +183,8 @@ impl Clocks {
         Some(ns.wrapping_sub(ahead))
     }
 
-    /// A time on any clock, as a packet of the sequence with these clocks says it, in nanoseconds of boot time.
+    /// A time on any clock, as a packet of the sequence with these clocks says it, in nanoseconds
+    /// of boot time.
     pub(super) fn packet_to_boot(
         &self,
         value: u64,

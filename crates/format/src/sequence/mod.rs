@@ -1,8 +1,10 @@
-//! Reading sequences of packets: the incremental state that earlier packets of a sequence leave for its later ones, what
-//! a lost packet makes void, and times converted to one clock. The rules are those of upstream's trace processor.
+//! Reading sequences of packets: the incremental state that earlier packets of a sequence leave for
+//! its later ones, what a lost packet makes void, and times converted to one clock. The rules are
+//! those of upstream's trace processor.
 //!
-//! A reader of some kind of packets brings a [`SequenceState`], the incremental state of its kind. For each packet
-//! [`SequenceReader::read`] returns that state and the packet's time, or the [`Fault`] that makes the packet void.
+//! A reader of some kind of packets brings a [`SequenceState`], the incremental state of its kind.
+//! For each packet [`SequenceReader::read`] returns that state and the packet's time, or the
+//! [`Fault`] that makes the packet void.
 
 mod clock;
 mod fault;
@@ -94,12 +96,14 @@ impl<'a, S> PacketContext<'a, S> {
 }
 
 impl<S: SequenceState> SequenceReader<S> {
-    /// Returns a reader that has seen nothing, and whose tables take from `budget`. It converts times to boot time.
+    /// Returns a reader that has seen nothing, and whose tables take from `budget`. It converts
+    /// times to boot time.
     pub fn new(budget: &Budget) -> Self {
         Self::with_clocks(Clocks::new(true), budget)
     }
 
-    /// Returns a reader that leaves times on the clocks by which they were written, where these are not those of a sequence.
+    /// Returns a reader that leaves times on the clocks by which they were written, where these are
+    /// not those of a sequence.
     pub fn without_conversion(budget: &Budget) -> Self {
         Self::with_clocks(Clocks::new(false), budget)
     }
@@ -135,8 +139,8 @@ impl<S: SequenceState> SequenceReader<S> {
         self.all.get_mut(place).map(|one| &mut one.state)
     }
 
-    /// Converts the timestamp of a packet of which [`read`](Self::read) could make nothing, if it is on a clock that
-    /// all sequences share.
+    /// Converts the timestamp of a packet of which [`read`](Self::read) could make nothing, if it
+    /// is on a clock that all sequences share.
     pub fn shared_time(&self, packet: &PacketHeader<'_>) -> Option<Result<u64, Fault>> {
         let default = (packet.sequence == 0).then(|| self.clocks.default_clock());
         let clock = packet.clock.or(default)?;
@@ -144,8 +148,9 @@ impl<S: SequenceState> SequenceReader<S> {
         Some(self.clocks.to_boot(timestamp, clock))
     }
 
-    /// Takes in what a packet says for later ones, and returns the context to read it in. `None` for a clock snapshot:
-    /// whatever else is in it is not looked at. Faults that leave the rest of the packet valid go to `faults`.
+    /// Takes in what a packet says for later ones, and returns the context to read it in. `None`
+    /// for a clock snapshot: whatever else is in it is not looked at. Faults that leave the rest of
+    /// the packet valid go to `faults`.
     ///
     /// # Errors
     ///

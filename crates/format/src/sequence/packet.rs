@@ -38,15 +38,16 @@ pub struct PacketHeader<'a> {
 }
 
 impl<'a> PacketHeader<'a> {
-    /// Reads an encoded `TracePacket`, and gives all other fields to `content`. `None` if the packet is not well-formed.
+    /// Reads an encoded `TracePacket`, and gives all other fields to `content`. `None` if the
+    /// packet is not well-formed.
     #[inline]
     pub fn read(bytes: &'a [u8], content: impl FnMut(Field<'a>)) -> Option<Self> {
         let (header, is_whole) = Self::read_prefix(bytes, content);
         is_whole.then_some(header)
     }
 
-    /// Reads what of an encoded `TracePacket` is well-formed, and gives all other fields to `content`. Returns true if that
-    /// is all of it.
+    /// Reads what of an encoded `TracePacket` is well-formed, and gives all other fields to
+    /// `content`. Returns true if that is all of it.
     #[inline]
     pub fn read_prefix(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> (Self, bool) {
         let mut header = Self::default();
@@ -80,7 +81,8 @@ impl<'a> PacketHeader<'a> {
         (header, is_whole)
     }
 
-    /// Returns true if it says something for later packets of its sequence, or relies on earlier ones.
+    /// Returns true if it says something for later packets of its sequence, or relies on earlier
+    /// ones.
     pub fn concerns_sequence(&self) -> bool {
         self.is_cleared || self.needs_state || self.interned.is_some() || self.defaults.is_some()
     }

@@ -98,7 +98,8 @@ impl Controller {
         more
     }
 
-    /// Returns the descriptors that become readable when a kernel buffer has filled up to the level a data source wants.
+    /// Returns the descriptors that become readable when a kernel buffer has filled up to the level
+    /// a data source wants.
     pub fn watched(&self) -> Vec<BorrowedFd<'_>> {
         self.instances
             .values()
@@ -145,7 +146,8 @@ impl Controller {
         }
     }
 
-    /// Returns the time between calls of [`Controller::read`] in milliseconds; `None` while nothing runs.
+    /// Returns the time between calls of [`Controller::read`] in milliseconds; `None` while nothing
+    /// runs.
     pub fn drain_period_ms(&self) -> Option<u32> {
         self.instances
             .values()

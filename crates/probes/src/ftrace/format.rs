@@ -140,7 +140,8 @@ fn declared_name(declaration: &str) -> Option<&str> {
     let without_bounds = declaration
         .split_once('[')
         .map_or(declaration, |(before, after)| {
-            // `__data_loc char[] name` has its bounds in the middle: the name follows the last space.
+            // `__data_loc char[] name` has its bounds in the middle: the name follows the last
+            // space.
             if after.contains(' ') {
                 declaration
             } else {

@@ -90,7 +90,8 @@ impl Instance {
         running.map(|source| source.options.period_ms(woken)).min()
     }
 
-    /// Returns the descriptors that can be read when a buffer has filled up to the level the data sources want.
+    /// Returns the descriptors that can be read when a buffer has filled up to the level the data
+    /// sources want.
     pub(crate) fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let readers = self.readers.iter().filter(|_| self.watermark.is_set());
         readers.map(|(_, file)| file.as_fd())

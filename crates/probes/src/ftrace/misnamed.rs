@@ -20,7 +20,8 @@ pub struct Misnamed {
     pub kind: &'static str,
 }
 
-/// The events and categories of a config that this machine does not have; none where tracefs cannot be read.
+/// The events and categories of a config that this machine does not have; none where tracefs cannot
+/// be read.
 pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
     let (Ok(options), Ok(tracefs)) = (FtraceOptions::new(config), Tracefs::find()) else {
         return Vec::new();

@@ -10,9 +10,9 @@ const PREFIX: &str = "ferretto-";
 
 /// A tracefs instance made by this process, removed when dropped.
 ///
-/// Its buffers and settings are its own, so neither another recording nor anybody else who uses the kernel's tracing
-/// takes events away or is disturbed (kernel documentation: ftrace, "Instances"). What programs write to
-/// `trace_marker` goes to the top level only.
+/// Its buffers and settings are its own, so neither another recording nor anybody else who uses the
+/// kernel's tracing takes events away or is disturbed (kernel documentation: ftrace, "Instances").
+/// What programs write to `trace_marker` goes to the top level only.
 #[derive(Debug)]
 pub struct OwnInstance {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub struct OwnInstance {
 }
 
 impl OwnInstance {
-    /// Makes the instance; tracefs is mounted first if it is nowhere. What a killed process has left behind is
-    /// removed.
+    /// Makes the instance; tracefs is mounted first if it is nowhere. What a killed process has
+    /// left behind is removed.
     ///
     /// # Errors
     ///

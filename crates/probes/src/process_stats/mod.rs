@@ -156,8 +156,8 @@ impl ProcessStats {
         self.options.fds
     }
 
-    /// Describes those of `pids` that have not been described yet. To be called with the ids seen in
-    /// kernel events.
+    /// Describes those of `pids` that have not been described yet. To be called with the ids seen
+    /// in kernel events.
     pub fn on_pids(&mut self, pids: &[i32]) {
         if self.options.on_demand {
             self.describe(pids);

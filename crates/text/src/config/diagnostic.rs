@@ -51,7 +51,8 @@ impl Diagnostic {
             .position(|b| *b == b'\n')
             .map_or(text.len(), |n| start + n);
         let end = end.clamp(start, line_end);
-        // Of a very long line no more is kept than can be shown; a character has at most four bytes.
+        // Of a very long line no more is kept than can be shown; a character has at most four
+        // bytes.
         let shown_start = boundary(text, line_start.max(start.saturating_sub(4 * MAX_COLUMN)));
         let shown_end = line_end.min(start.saturating_add(4 * MAX_COLUMN));
         Self {

@@ -98,7 +98,8 @@ fn float32(out: &mut Vec<u8>, value: f32) -> std::io::Result<()> {
     write!(out, "{value}")
 }
 
-/// The length of the first part of a string: at most `most` bytes, and no letter of UTF-8 is cut in two.
+/// The length of the first part of a string: at most `most` bytes, and no letter of UTF-8 is cut in
+/// two.
 pub(super) fn part_length(bytes: &[u8], most: usize) -> usize {
     if bytes.len() <= most {
         return bytes.len();

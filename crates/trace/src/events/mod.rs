@@ -1,5 +1,5 @@
-//! Track events, decoded: names looked up in the dictionaries of their writers, times converted to one clock, counters
-//! added up, and everything counted that a viewer would drop or show otherwise.
+//! Track events, decoded: names looked up in the dictionaries of their writers, times converted to
+//! one clock, counters added up, and everything counted that a viewer would drop or show otherwise.
 //!
 //! ```
 //! use ferretto_trace::events::{Problem, read_events};
@@ -13,7 +13,8 @@
 //! # Ok::<(), ferretto_trace::ReadError>(())
 //! ```
 //!
-//! The rules are those of upstream's trace processor, so that a trace without [`Problem`]s is shown whole.
+//! The rules are those of upstream's trace processor, so that a trace without [`Problem`]s is shown
+//! whole.
 
 mod event;
 mod problem;
@@ -43,7 +44,8 @@ use crate::reader::{ReadError, TraceReader};
 /// The track events of a trace.
 #[derive(Debug)]
 pub struct Events {
-    /// In the order of the file; those of one [sequence](Event::sequence) are in the order in which they were written.
+    /// In the order of the file; those of one [sequence](Event::sequence) are in the order in which
+    /// they were written.
     pub events: Vec<Event>,
     /// The tracks they are on.
     pub tracks: Tracks,
@@ -51,7 +53,8 @@ pub struct Events {
     pub problems: Problems,
 }
 
-/// Reads all track events of a trace. To read more than there is memory for, use an [`EventReader`], which keeps none.
+/// Reads all track events of a trace. To read more than there is memory for, use an
+/// [`EventReader`], which keeps none.
 ///
 /// # Errors
 ///

@@ -12,13 +12,15 @@ pub enum Problem {
     MalformedPacket,
     /// A packet that needs what earlier ones said, which is lost; it is skipped.
     StateInvalid,
-    /// A packet that needs what earlier ones said or says it for later ones, without the number of a sequence.
+    /// A packet that needs what earlier ones said or says it for later ones, without the number of
+    /// a sequence.
     NoSequence,
     /// A packet of a sequence beyond the number that are told apart; it is skipped.
     TooManySequences,
     /// An entry of the dictionary without a number.
     EntryWithoutIid,
-    /// A number of the dictionary that is defined again as something else; the first definition holds.
+    /// A number of the dictionary that is defined again as something else; the first definition
+    /// holds.
     Redefined,
     /// A number that the dictionary does not have.
     NotDefined,
@@ -40,7 +42,8 @@ pub enum Problem {
     BadArgument,
     /// An argument with more nested values than are looked at.
     ArgumentTooDeep,
-    /// An event with more, or larger, arguments than there is memory for; the rest of them is left out.
+    /// An event with more, or larger, arguments than there is memory for; the rest of them is left
+    /// out.
     EventTooLarge,
     /// Tracks, events or dictionary entries that there is no memory for.
     NoMemory,

@@ -47,8 +47,8 @@ impl Slices {
         has_room
     }
 
-    /// Counts slices that end without having begun and those inside too many others. Packets of several writers on
-    /// one track are in no order.
+    /// Counts slices that end without having begun and those inside too many others. Packets of
+    /// several writers on one track are in no order.
     pub(super) fn check(self, problems: &mut Problems) {
         for mut edges in self.edges.into_values() {
             edges.sort_by_key(|(time, _)| *time);

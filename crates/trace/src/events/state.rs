@@ -29,7 +29,8 @@ pub(crate) struct State {
     room: Cell<usize>,
     /// The defaults and sums that hold until the next new start.
     pub(super) incremental: Incremental,
-    /// The facts of the old `ThreadDescriptor` packet: the thread's number, and the base of times in microseconds.
+    /// The facts of the old `ThreadDescriptor` packet: the thread's number, and the base of times
+    /// in microseconds.
     pub(super) thread: Option<(i32, i64)>,
     pub(super) old_time_us: i64,
 }
@@ -132,8 +133,8 @@ impl State {
         self.room.set(MAX_EVENT);
     }
 
-    /// Returns true if something of so many bytes, and an entry for it, may be a part of the event. A few bytes of a trace can name
-    /// many of the dictionary.
+    /// Returns true if something of so many bytes, and an entry for it, may be a part of the event.
+    /// A few bytes of a trace can name many of the dictionary.
     pub(super) fn take_room(&self, bytes: usize, problems: &mut Problems) -> bool {
         match self.room.get().checked_sub(bytes + ENTRY_BYTES) {
             Some(left) => {

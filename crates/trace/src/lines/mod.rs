@@ -1,5 +1,5 @@
-//! One line for each event of a trace, in the order of time: kernel events, track events and callstack samples, with
-//! threads, names and times put in.
+//! One line for each event of a trace, in the order of time: kernel events, track events and
+//! callstack samples, with threads, names and times put in.
 //!
 //! ```text
 //!             make-4711    [002]   1234.000001000: sched_waking: comm="cc" pid=4712 prio=120
@@ -45,7 +45,8 @@ pub enum LinesError {
 pub struct Printed {
     /// Lines.
     pub lines: u64,
-    /// Lines that stand behind later ones, because there was no memory to put more of them in order.
+    /// Lines that stand behind later ones, because there was no memory to put more of them in
+    /// order.
     pub unordered: u64,
     /// The part of the file that could not be read.
     pub damage: Damage,

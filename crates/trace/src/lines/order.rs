@@ -63,7 +63,8 @@ impl<'a, W: Write> Order<'a, W> {
         self.error.is_none()
     }
 
-    /// Writes the rest. Returns how many lines there were, and how many of them stand behind later ones.
+    /// Writes the rest. Returns how many lines there were, and how many of them stand behind later
+    /// ones.
     pub(super) fn finish(mut self) -> io::Result<(u64, u64)> {
         while !self.waiting.is_empty() {
             self.write_one();

@@ -24,7 +24,8 @@ pub struct Selection {
     pub from: Option<u64>,
     /// Before this time, in nanoseconds from the start of the trace.
     pub to: Option<u64>,
-    /// Of waiting, or of running; if this is not said, of waiting only if the trace has nothing else.
+    /// Of waiting, or of running; if this is not said, of waiting only if the trace has nothing
+    /// else.
     pub off_cpu: Option<bool>,
 }
 
@@ -156,7 +157,8 @@ impl StackCounts {
         });
     }
 
-    /// The selected part of a trace that begins at `start`, until the last sample, in nanoseconds of boot time.
+    /// The selected part of a trace that begins at `start`, until the last sample, in nanoseconds
+    /// of boot time.
     pub(super) fn span(&self, start: Option<u64>) -> Option<(u64, u64)> {
         let begin = start?.saturating_add(self.selection.from.unwrap_or(0));
         Some((begin, self.last?.max(begin)))

@@ -230,7 +230,8 @@ impl SampleReader {
         self.sequences.clocks()
     }
 
-    /// Reads an encoded `TracePacket` and returns the sample in it. Its other fields are given to `also`.
+    /// Reads an encoded `TracePacket` and returns the sample in it. Its other fields are given to
+    /// `also`.
     pub(crate) fn add<'a>(
         &mut self,
         packet: &'a [u8],

@@ -20,12 +20,13 @@ pub struct FoldOptions {
     pub by: By,
     /// The quantity that is counted.
     pub value: Value,
-    /// Marks functions by what they are, as tools that draw them expect: `_[k]` for the kernel, `_[i]` for inlined ones,
-    /// `_[j]` for code compiled at run time.
+    /// Marks functions by what they are, as tools that draw them expect: `_[k]` for the kernel,
+    /// `_[i]` for inlined ones, `_[j]` for code compiled at run time.
     pub annotate: bool,
 }
 
-/// Lines of folded callstacks, the outermost function first, each callstack once, in the order of the text.
+/// Lines of folded callstacks, the outermost function first, each callstack once, in the order of
+/// the text.
 pub fn folded(profile: &Profile, counts: &StackCounts, options: &FoldOptions) -> Vec<String> {
     let is_off_cpu = counts.is_off_cpu(profile);
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();

@@ -32,9 +32,9 @@ pub struct Share {
     pub count: Count,
 }
 
-/// Functions by their own samples, the hottest first. A function that calls itself counts once for each sample; where no
-/// name is known the addresses of one file count together. Time off the CPU is that of what waited, and not of the kernel's
-/// scheduler.
+/// Functions by their own samples, the hottest first. A function that calls itself counts once for
+/// each sample; where no name is known the addresses of one file count together. Time off the CPU
+/// is that of what waited, and not of the kernel's scheduler.
 pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
     let mut by_stack: HashMap<_, Count> = HashMap::new();
     for (key, count) in counts.iter(profile) {

@@ -12,7 +12,8 @@ use crate::limits::Budget;
 
 /// Frames of a callstack beyond this number are left out.
 const MAX_DEPTH: usize = 1 << 13;
-/// Longest path of a mapping, in bytes. Its parts are named by numbers, so that it could be far longer than the trace.
+/// Longest path of a mapping, in bytes. Its parts are named by numbers, so that it could be far
+/// longer than the trace.
 const MAX_PATH: usize = 1 << 14;
 
 /// Longest text, in bytes; longer ones are cut.
@@ -52,14 +53,16 @@ pub(super) struct Interned {
     budget: Budget,
     /// The memory that entries take other than strings.
     taken: usize,
-    /// Build ids, paths, source files and functions; contexts and descriptions of the common format, encoded.
+    /// Build ids, paths, source files and functions; contexts and descriptions of the common
+    /// format, encoded.
     strings: InternedStrings,
     mappings: InternedTable<Defined<RawMapping, MappingId>>,
     frames: InternedTable<Defined<RawFrame, FrameId>>,
     callstacks: InternedTable<Defined<Box<[u64]>, StackId>>,
 }
 
-/// Notes a definition; the first one holds. `bytes` is what the value takes beside itself. Returns what was taken.
+/// Notes a definition; the first one holds. `bytes` is what the value takes beside itself. Returns
+/// what was taken.
 fn define<T: PartialEq, I>(
     table: &mut InternedTable<Defined<T, I>>,
     iid: u64,

@@ -78,7 +78,8 @@ impl Label {
     }
 }
 
-/// The functions by which the kernel switches to another thread. A thread waits in what called these.
+/// The functions by which the kernel switches to another thread. A thread waits in what called
+/// these.
 const SWITCHING: [&str; 18] = [
     "__traceiter_sched_switch",
     "perf_trace_sched_switch",
@@ -118,8 +119,8 @@ impl Profile {
         }
     }
 
-    /// The frames of a callstack, the outermost first. One of waiting ends with what waited, without the functions by which
-    /// the kernel's scheduler then switched to another thread.
+    /// The frames of a callstack, the outermost first. One of waiting ends with what waited,
+    /// without the functions by which the kernel's scheduler then switched to another thread.
     pub(super) fn shown_stack(&self, stack: StackId, is_off_cpu: bool) -> &[FrameId] {
         let frames = self.stack(stack);
         if !is_off_cpu {
@@ -136,7 +137,8 @@ impl Profile {
 
     fn is_switching(&self, id: FunctionId) -> bool {
         self.function(id).is_some_and(|function| {
-            // Compilers add to the names of what they have split off, as in `finish_task_switch.isra.0`.
+            // Compilers add to the names of what they have split off, as in
+            // `finish_task_switch.isra.0`.
             let name = function.name.split('.').next().unwrap_or_default();
             function.origin == Origin::Kernel && SWITCHING.contains(&name)
         })

@@ -1,8 +1,10 @@
-//! Callstack samples of a trace, decoded: numbers looked up in the dictionaries of their writers, functions named by the
-//! profiler or by the symbols in the trace, and everything counted that a viewer would drop.
+//! Callstack samples of a trace, decoded: numbers looked up in the dictionaries of their writers,
+//! functions named by the profiler or by the symbols in the trace, and everything counted that a
+//! viewer would drop.
 //!
-//! [`ProfileReader`] gives the samples one by one, in the order of the file; what the stacks in them are is known at the
-//! end, because symbols come last. [`StackCounts`] adds samples up in between.
+//! [`ProfileReader`] gives the samples one by one, in the order of the file; what the stacks in
+//! them are is known at the end, because symbols come last. [`StackCounts`] adds samples up in
+//! between.
 //!
 //! ```
 //! use ferretto_trace::profile::{Selection, read_profile};
@@ -15,7 +17,8 @@
 //! # Ok::<(), ferretto_trace::ReadError>(())
 //! ```
 //!
-//! Samples may be in the format of `linux.perf` or in the common one. The rules are those of upstream's trace processor.
+//! Samples may be in the format of `linux.perf` or in the common one. The rules are those of
+//! upstream's trace processor.
 
 mod call_tree;
 mod counts;
@@ -177,7 +180,8 @@ pub struct Module {
     pub path: Arc<str>,
     /// The bytes of its GNU build id.
     pub build_id: Arc<[u8]>,
-    /// The number of bytes by which an address of the ELF is ahead of its place in the file, as the profiler saw it.
+    /// The number of bytes by which an address of the ELF is ahead of its place in the file, as the
+    /// profiler saw it.
     pub load_bias: u64,
     /// The place in the ELF where a mapping of it begins.
     pub offset: u64,
@@ -233,7 +237,8 @@ impl Profile {
         self.functions.functions.get(id.0 as usize)
     }
 
-    /// The functions of a callstack, the outermost first, inlined ones inside those that they are inlined into.
+    /// The functions of a callstack, the outermost first, inlined ones inside those that they are
+    /// inlined into.
     pub fn functions(&self, stack: StackId) -> impl Iterator<Item = Line> + '_ {
         self.lines(self.stack(stack))
     }
@@ -263,7 +268,8 @@ impl Profile {
         &self.decoder.problems
     }
 
-    /// The files that samples hit where the trace has no symbols yet: what a symbolizer has to look up.
+    /// The files that samples hit where the trace has no symbols yet: what a symbolizer has to look
+    /// up.
     pub fn modules(&self) -> Vec<Module> {
         self.decoder.modules()
     }

@@ -201,8 +201,8 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
     sample
 }
 
-/// A weight says something if it is told of what, by the sample or else by the defaults, and, for a counter of each CPU, on
-/// which one.
+/// A weight says something if it is told of what, by the sample or else by the defaults, and, for a
+/// counter of each CPU, on which one.
 fn weigh(
     weight: Option<u64>,
     event: Option<Event>,

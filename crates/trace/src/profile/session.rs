@@ -61,7 +61,8 @@ pub struct Session {
     pub followers: Vec<Event>,
     /// Samples with a callstack.
     pub samples: u64,
-    /// Samples without one that were not skipped, such as those of processes that were not to be unwound.
+    /// Samples without one that were not skipped, such as those of processes that were not to be
+    /// unwound.
     pub without_stack: u64,
     /// Samples that were skipped, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
@@ -79,7 +80,8 @@ impl Session {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
 
-    /// One of the profiler that `defaults` tell about, encoded; `is_perf` says whether it writes `PerfSample`s.
+    /// One of the profiler that `defaults` tell about, encoded; `is_perf` says whether it writes
+    /// `PerfSample`s.
     pub(super) fn of_profiler(is_perf: bool, defaults: &[u8]) -> Self {
         let mut session = Self::default();
         session.source.push_str("linux.perf");

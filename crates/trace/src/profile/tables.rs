@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::limits::{Budget, entry_bytes};
 
-/// Entries of one table beyond this number are not told apart, so that memory stays bounded on any input.
+/// Entries of one table beyond this number are not told apart, so that memory stays bounded on any
+/// input.
 const MAX_ENTRIES: usize = 1 << 22;
 
 /// Longest text, in bytes; longer ones are cut.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::error::{ReadError, Truncated};
 
-/// The parts of a file that were left out by a reader that goes on with the rest. Offsets are in bytes, of the unpacked file.
+/// The parts of a file that were left out by a reader that goes on with the rest. Offsets are in
+/// bytes, of the unpacked file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Damage {
     /// The end of the part that could be read, if that is not the end of the file.
@@ -79,7 +80,8 @@ impl Damage {
         })
     }
 
-    /// Returns true if something was left out that a reader with higher [`Limits`](crate::Limits) would read.
+    /// Returns true if something was left out that a reader with higher [`Limits`](crate::Limits)
+    /// would read.
     pub fn is_limit(&self) -> bool {
         self.large.count > 0 || self.windows.count > 0
     }

@@ -47,7 +47,8 @@ pub enum ReadError {
         /// The size it may have.
         limit: u64,
     },
-    /// Compressed bytes that cannot be unpacked within [`Limits`](crate::Limits). Reading may go on behind it, if it is a packet.
+    /// Compressed bytes that cannot be unpacked within [`Limits`](crate::Limits). Reading may go on
+    /// behind it, if it is a packet.
     #[error(
         "what is compressed at byte {offset} is left out: unpacking it takes {bytes} bytes, and {limit} are allowed"
     )]
@@ -64,7 +65,8 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns true if the next call of [`TraceReader::next_packet`](super::TraceReader::next_packet) continues behind the damage.
+    /// Returns true if the next call of
+    /// [`TraceReader::next_packet`](super::TraceReader::next_packet) continues behind the damage.
     pub fn is_recoverable(&self) -> bool {
         match self {
             Self::DamagedCompression { .. } | Self::PacketTooLarge { .. } => true,

@@ -28,8 +28,8 @@ const READ_BYTES: usize = 1 << 18;
 pub struct Packet<'a> {
     /// The encoded `TracePacket`.
     pub bytes: &'a [u8],
-    /// The place where the record begins in the file, in bytes. For a packet out of a compressed one, where that one begins; in a
-    /// compressed file, where it begins in the unpacked one.
+    /// The place where the record begins in the file, in bytes. For a packet out of a compressed
+    /// one, where that one begins; in a compressed file, where it begins in the unpacked one.
     pub offset: u64,
 }
 
@@ -42,8 +42,9 @@ impl<'a> Packet<'a> {
 
 /// Reads the packets of a trace one after another, in the order of the file.
 ///
-/// Any bytes are accepted: memory stays bounded by the largest packet (and by [`MAX_PACKET_BYTES`](crate::MAX_PACKET_BYTES)), compressed
-/// packets are unpacked on the way, and a record cut off by the end of the file ends the trace and is reported by
+/// Any bytes are accepted: memory stays bounded by the largest packet (and by
+/// [`MAX_PACKET_BYTES`](crate::MAX_PACKET_BYTES)), compressed packets are unpacked on the way, and
+/// a record cut off by the end of the file ends the trace and is reported by
 /// [`truncated`](Self::truncated).
 #[derive(Debug)]
 pub struct TraceReader<R: Read> {
@@ -135,19 +136,22 @@ impl<R: Read> TraceReader<R> {
         self.truncated
     }
 
-    /// Returns the number of bytes of the trace that were read so far; of a compressed file, those that came out of it.
+    /// Returns the number of bytes of the trace that were read so far; of a compressed file, those
+    /// that came out of it.
     pub fn bytes_read(&self) -> u64 {
         self.outer.offset
     }
 
-    /// Returns the compression of the file and the number of its bytes that were read, if it is compressed.
+    /// Returns the compression of the file and the number of its bytes that were read, if it is
+    /// compressed.
     pub fn compression(&self) -> Option<(Compression, u64)> {
         let input = self.outer.window.input();
         Some((input.compression()?, input.bytes_read()))
     }
 
-    /// Reads up to the next packet. Returns the offset of its record, and where its bytes are: in the records of the
-    /// compressed packet that is read, if there is one, or else in those of the file.
+    /// Reads up to the next packet. Returns the offset of its record, and where its bytes are: in
+    /// the records of the compressed packet that is read, if there is one, or else in those of the
+    /// file.
     fn advance(&mut self) -> Result<Option<(u64, Range<usize>)>, ReadError> {
         loop {
             if let Some(inner) = &mut self.inner {
@@ -244,7 +248,8 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// Reading the file, or unpacking it, failed. A compressed file that is cut off is a trace that is.
+    /// Reading the file, or unpacking it, failed. A compressed file that is cut off is a trace that
+    /// is.
     fn failed(&mut self, source: io::Error) -> Result<(), ReadError> {
         let (offset, is_packed) = (self.outer.start, self.compression().is_some());
         if let Some(bytes) = needed_window(&source) {
@@ -304,7 +309,8 @@ fn packed(packet: &[u8]) -> Option<Packed<'_>> {
     }
 }
 
-/// Returns false if the first byte of neither tag is anywhere in a packet, which takes less time to see than its fields.
+/// Returns false if the first byte of neither tag is anywhere in a packet, which takes less time to
+/// see than its fields.
 #[inline]
 fn may_be_packed(packet: &[u8]) -> bool {
     const MANY: usize = 256;

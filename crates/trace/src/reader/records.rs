@@ -24,7 +24,8 @@ pub(super) enum Record {
     Damaged(u64),
 }
 
-/// The records of a stream. A packet is read where it lies in the buffer, and is gone with the next call.
+/// The records of a stream. A packet is read where it lies in the buffer, and is gone with the next
+/// call.
 #[derive(Debug)]
 pub(super) struct Records<R> {
     pub(super) window: Window<R>,

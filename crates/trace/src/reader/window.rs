@@ -40,7 +40,8 @@ impl<R: Read> Window<R> {
         self.buffer.get(range).unwrap_or_default()
     }
 
-    /// Passes over bytes that are there. They stay where they are until the next [`fill`](Self::fill).
+    /// Passes over bytes that are there. They stay where they are until the next
+    /// [`fill`](Self::fill).
     #[inline]
     pub(super) fn consume(&mut self, bytes: usize) -> Range<usize> {
         let start = self.start;

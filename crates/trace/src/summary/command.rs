@@ -54,13 +54,15 @@ pub struct SliceSummary {
     pub count: u64,
     /// The number of these that did not end.
     pub unfinished: u64,
-    /// The time of all that ended, in nanoseconds; slices inside others of the same name count again.
+    /// The time of all that ended, in nanoseconds; slices inside others of the same name count
+    /// again.
     pub total_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
-/// The command of a trace, and, once it is known that there is one, the track events of all processes.
+/// The command of a trace, and, once it is known that there is one, the track events of all
+/// processes.
 #[derive(Debug)]
 pub(super) struct Command {
     budget: Budget,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_wire::Fields;
 
-/// Series beyond this number of one group are not told apart, so that memory stays bounded on any input.
+/// Series beyond this number of one group are not told apart, so that memory stays bounded on any
+/// input.
 const MAX_SERIES: usize = 1 << 14;
 
 /// A group of counters that are sampled together.
@@ -61,7 +62,8 @@ impl Counters {
                 18 => "kernel memory (slabinfo)",
                 _ => continue,
             };
-            // The key where there is a numeric one; else the position among its like, which is stable.
+            // The key where there is a numeric one; else the position among its like, which is
+            // stable.
             let key = match field.number {
                 1 | 2 | 3 | 14 => field
                     .as_bytes()

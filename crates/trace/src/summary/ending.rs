@@ -10,8 +10,9 @@ const MAX_SLOW: usize = 32;
 
 /// The events of a recording, as the service tells of them.
 ///
-/// At the end of a recording it hands out what is left, says that it did, and adds its statistics. So only statistics
-/// that follow that are final; those of any time before tell nothing of what came later.
+/// At the end of a recording it hands out what is left, says that it did, and adds its statistics.
+/// So only statistics that follow that are final; those of any time before tell nothing of what
+/// came later.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) started: Option<u64>,
@@ -72,7 +73,8 @@ impl Ending {
         }
     }
 
-    /// There are statistics; `has_outcome` says whether they tell how the flush at the end came out.
+    /// There are statistics; `has_outcome` says whether they tell how the flush at the end came
+    /// out.
     pub(super) fn statistics(&mut self, has_outcome: bool) {
         self.statistics = match self.is_drained || (!self.has_events && has_outcome) {
             true => Statistics::Final,

@@ -20,7 +20,8 @@ const EVENT_TASK_NEWTASK: u32 = 235;
 /// First number of events that the recorder described at run time.
 pub(super) const FIRST_GENERIC: u32 = 65536;
 
-/// Kinds, CPUs and names beyond these numbers are not told apart, so that memory stays bounded on any input.
+/// Kinds, CPUs and names beyond these numbers are not told apart, so that memory stays bounded on
+/// any input.
 const MAX_KINDS: usize = 1 << 12;
 const MAX_CPUS: usize = 1 << 14;
 const MAX_NAMES: usize = 1 << 10;
@@ -29,8 +30,8 @@ const MAX_NAMES: usize = 1 << 10;
 const PHASE_START: u64 = 1;
 const PHASE_END: u64 = 2;
 
-/// The kernel's counters are read with every flush; those that are older than the last one by more than clocks may differ
-/// were not read for it.
+/// The kernel's counters are read with every flush; those that are older than the last one by more
+/// than clocks may differ were not read for it.
 const LAST_FLUSH_NS: u64 = 10_000_000;
 
 /// Everything learnt from kernel events.
@@ -45,7 +46,8 @@ pub(super) struct Ftrace {
     /// Overwritten events by (machine, CPU) at the start and at the end of the recording.
     start: BTreeMap<(u32, u32), u64>,
     end: BTreeMap<(u32, u32), u64>,
-    /// When the counters at the end were read on the service's machine, on the kernel buffers' clock, in nanoseconds.
+    /// When the counters at the end were read on the service's machine, on the kernel buffers'
+    /// clock, in nanoseconds.
     end_at: Option<u64>,
     /// Kernel events are on another clock than the trace.
     foreign_clock: bool,
@@ -70,7 +72,8 @@ impl Ftrace {
         sched: &mut Sched,
         threads: &mut Threads,
     ) {
-        // The CPU, the clock and the gap come before or after the events, depending on who wrote the bundle.
+        // The CPU, the clock and the gap come before or after the events, depending on who wrote
+        // the bundle.
         let (mut cpu, mut gap, mut foreign_clock) = (0, false, false);
         for field in Fields::new(bytes).map_while(Result::ok) {
             match field.number {
@@ -197,8 +200,8 @@ impl Ftrace {
         !self.end.is_empty()
     }
 
-    /// Returns the number of nanoseconds before `asked`, when it was asked for what it had for the last time, there was the last word of
-    /// who recorded kernel events, if it did not answer.
+    /// Returns the number of nanoseconds before `asked`, when it was asked for what it had for the
+    /// last time, there was the last word of who recorded kernel events, if it did not answer.
     pub(super) fn missing_at_the_end(&self, asked: Option<u64>) -> Option<u64> {
         let end_at = self.end_at.filter(|_| !self.foreign_clock)?;
         asked?

@@ -1,7 +1,8 @@
 //! The contents of a trace: events by source, CPU time by process, counters, and what was lost.
 //!
-//! One pass over the packets; memory grows with the number of threads, CPUs and writers in the trace and not with
-//! its length, and each of these is capped, so that a hostile file cannot exhaust it.
+//! One pass over the packets; memory grows with the number of threads, CPUs and writers in the
+//! trace and not with its length, and each of these is capped, so that a hostile file cannot
+//! exhaust it.
 
 mod command;
 mod config;
@@ -104,8 +105,8 @@ pub struct Summary {
     pub track_events: TrackEventCounts,
     /// The losses.
     pub losses: Vec<Loss>,
-    /// Why there may be other losses that the trace does not tell of, one sentence each. Only if this is empty are
-    /// `losses` all there were.
+    /// Why there may be other losses that the trace does not tell of, one sentence each. Only if
+    /// this is empty are `losses` all there were.
     pub unknown: Vec<String>,
     /// Other things worth knowing, one sentence each.
     pub notes: Vec<String>,
@@ -132,8 +133,9 @@ pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
     summarize_and_complete(input, |_| Vec::new())
 }
 
-/// The same for a trace that is not complete: `complete` is told which files samples hit that the trace has no symbols of,
-/// and returns what is to follow in the trace, encoded `Trace.packet` fields. It is called at the end of a whole trace.
+/// The same for a trace that is not complete: `complete` is told which files samples hit that the
+/// trace has no symbols of, and returns what is to follow in the trace, encoded `Trace.packet`
+/// fields. It is called at the end of a whole trace.
 ///
 /// # Errors
 ///
@@ -339,7 +341,8 @@ impl Summarizer {
         }
     }
 
-    /// Reads what a packet of a sequence says for later ones, and what only earlier ones explain. Returns its boot time.
+    /// Reads what a packet of a sequence says for later ones, and what only earlier ones explain.
+    /// Returns its boot time.
     fn sequence_packet(&mut self, header: &PacketHeader<'_>, content: &Content<'_>) -> Option<u64> {
         let samples = &mut self.samples;
         let mut context = self

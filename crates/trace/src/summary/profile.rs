@@ -25,7 +25,8 @@ pub struct ProfileSummary {
     pub total: Count,
     /// Samples of idle CPUs, which are not among them.
     pub idle: u64,
-    /// Of them, those whose callstack does not reach the outermost function, by reason, the most frequent first.
+    /// Of them, those whose callstack does not reach the outermost function, by reason, the most
+    /// frequent first.
     pub truncated: Vec<(UnwindError, u64)>,
     /// Of them, those in a function whose name is not known.
     pub unnamed: Count,

@@ -9,7 +9,8 @@ use crate::threads::Threads;
 /// CPUs beyond this number are not told apart, so that memory stays bounded on any input.
 const MAX_CPUS: usize = 1 << 14;
 
-/// Context switches of one bundle beyond this number are left out; a bundle is of some pages of the kernel's buffer.
+/// Context switches of one bundle beyond this number are left out; a bundle is of some pages of the
+/// kernel's buffer.
 const MAX_COMPACT: usize = 1 << 18;
 
 /// The work of one CPU.
@@ -21,7 +22,8 @@ pub struct CpuSummary {
     pub cpu: u32,
     /// Context switches seen.
     pub switches: u64,
-    /// Time between the first and the last switch in which something other than the idle task ran, in nanoseconds.
+    /// Time between the first and the last switch in which something other than the idle task ran,
+    /// in nanoseconds.
     pub busy_ns: u64,
     /// Time in which nothing ran, in nanoseconds.
     pub idle_ns: u64,
@@ -44,7 +46,8 @@ pub(super) struct Sched {
 }
 
 impl Sched {
-    /// Forgets who ran: events are missing here, so the time up to the next switch belongs to nobody known.
+    /// Forgets who ran: events are missing here, so the time up to the next switch belongs to
+    /// nobody known.
     pub(super) fn gap(&mut self, machine: u32, cpu: u32) {
         if let Some(cpu) = self.cpus.get_mut(&(machine, cpu)) {
             cpu.running = None;
@@ -65,8 +68,8 @@ impl Sched {
         cpu.running = Some((at, next));
     }
 
-    /// Reads the context switches of a `FtraceEventBundle.CompactSched`. Returns how many there were, the number of
-    /// wakeups, and the time of the last switch.
+    /// Reads the context switches of a `FtraceEventBundle.CompactSched`. Returns how many there
+    /// were, the number of wakeups, and the time of the last switch.
     pub(super) fn compact(
         &mut self,
         threads: &mut Threads,

@@ -8,7 +8,8 @@ use super::loss::{Cause, Loss, human_bytes, plural};
 /// Buffers and writers beyond this number are ignored; the service has fewer.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// The part of a `TraceStats` that the summary keeps; the counters only grow, so the last one of a session counts.
+/// The part of a `TraceStats` that the summary keeps; the counters only grow, so the last one of a
+/// session counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stats {
     pub(super) buffers: Vec<BufferStats>,

@@ -76,7 +76,8 @@ impl TrackEvents {
     }
 }
 
-/// Reads a `ProcessDescriptor`. The process tree, where there is one, has the command line and knows better.
+/// Reads a `ProcessDescriptor`. The process tree, where there is one, has the command line and
+/// knows better.
 fn name_process(machine: u32, bytes: &[u8], threads: &mut Threads) {
     let pid = Fields::find(1, bytes)
         .and_then(|f| f.as_u64())

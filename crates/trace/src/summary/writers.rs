@@ -55,9 +55,9 @@ impl Writer {
     }
 }
 
-/// Gaps by producer and cause, of writers by sequence id. A gap in the buffer that the statistics already account for is not
-/// told twice; one without cause bits counts only if the statistics saw a loss or are absent, because older services flag
-/// sequences that lost nothing.
+/// Gaps by producer and cause, of writers by sequence id. A gap in the buffer that the statistics
+/// already account for is not told twice; one without cause bits counts only if the statistics saw
+/// a loss or are absent, because older services flag sequences that lost nothing.
 pub(super) fn losses<'a>(
     writers: impl Iterator<Item = (u32, &'a Writer)>,
     stats: Option<&Stats>,

@@ -147,7 +147,8 @@ impl Trace {
         })
     }
 
-    /// A sample of thread `tid` of process 100 on CPU 1, `after` nanoseconds after the start, when the counter stood there.
+    /// A sample of thread `tid` of process 100 on CPU 1, `after` nanoseconds after the start, when
+    /// the counter stood there.
     pub(crate) fn sample(self, after: u64, tid: u64, stack: u64) -> Self {
         self.perf(after, |sample| {
             sample.varint(1, 1);

@@ -37,7 +37,8 @@ fn functions_processes_and_cut_callstacks_are_told() {
     assert!(summary.notes.is_empty(), "{:?}", summary.notes);
 }
 
-/// A trace that was recorded with this `PerfEventConfig`, and of which `write` tells in one `PerfSample`.
+/// A trace that was recorded with this `PerfEventConfig`, and of which `write` tells in one
+/// `PerfSample`.
 fn losses(
     config: impl FnOnce(&mut crate::made::Packet<'_>),
     write: impl FnOnce(&mut crate::made::Packet<'_>),

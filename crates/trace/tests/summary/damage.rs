@@ -29,7 +29,8 @@ fn a_file_that_is_cut_anywhere_promises_nothing() {
     // Names that a symbolizer appended are no part of the recording.
     let whole = whole.packet(|p| p.nested(61, |symbols| symbols.string(1, "/bin/true")));
     assert!(whole.summary().is_complete(), "{:?}", whole.summary());
-    // A damaged byte in the middle does not go unnoticed either, nor does an incomplete packet behind the statistics.
+    // A damaged byte in the middle does not go unnoticed either, nor does an incomplete packet
+    // behind the statistics.
     let mut damaged = whole.0.clone();
     damaged.extend([0x0a, 5, 1]);
     let summary = summarize(&damaged[..]).unwrap();

@@ -184,7 +184,8 @@ fn kernel_overruns_are_the_difference_over_the_recording() {
     );
 }
 
-/// With every flush the counters are written as those of the end; a recorder that is killed leaves old ones behind.
+/// With every flush the counters are written as those of the end; a recorder that is killed leaves
+/// old ones behind.
 #[test]
 fn kernel_counters_that_are_too_old_promise_nothing() {
     let recorded_until = |second: f64, asked: u64| {

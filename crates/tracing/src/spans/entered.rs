@@ -52,7 +52,8 @@ impl Entered {
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) entered: Entered,
-    /// Those that were entered later, which are no longer noted: their slices lie in that of this one.
+    /// Those that were entered later, which are no longer noted: their slices lie in that of this
+    /// one.
     pub(crate) inner: Vec<Entered>,
 }
 
@@ -106,8 +107,8 @@ pub(crate) fn push(entered: Entered) {
     }
 }
 
-/// Notes that a span was left, if it is the one that the thread has entered last, and there is nothing more for its end.
-/// Returns who is to have that.
+/// Notes that a span was left, if it is the one that the thread has entered last, and there is
+/// nothing more for its end. Returns who is to have that.
 #[inline]
 pub(crate) fn pop_plain(layer: usize, span: u64) -> Option<Listeners> {
     NEAR_STACK.with(|stack| {

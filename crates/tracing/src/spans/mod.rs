@@ -1,5 +1,5 @@
-//! Facts about spans between their creation and their end: where they were made, their values, and which of them
-//! a thread is in.
+//! Facts about spans between their creation and their end: where they were made, their values, and
+//! which of them a thread is in.
 //!
 //! [`SpanStore`] alone knows where each fact is:
 //!
@@ -56,8 +56,8 @@ impl SpanStore {
         }
     }
 
-    /// Notes a new span. Returns the place where it was made if that is the one where the span before it in the same
-    /// place of the thread was made; else [`add`](Self::add) is to be called.
+    /// Notes a new span. Returns the place where it was made if that is the one where the span
+    /// before it in the same place of the thread was made; else [`add`](Self::add) is to be called.
     #[inline]
     pub(crate) fn add_again(
         &self,
@@ -78,7 +78,8 @@ impl SpanStore {
         newest::get(self.layer, span)
     }
 
-    /// Keeps the values of a new span where no lock is needed. Returns false if they are not of that kind.
+    /// Keeps the values of a new span where no lock is needed. Returns false if they are not of
+    /// that kind.
     #[inline]
     pub(crate) fn keep_numbers(&self, attributes: &Attributes<'_>, span: u64) -> bool {
         let mut numbers = Numbers::default();
@@ -86,7 +87,8 @@ impl SpanStore {
         numbers.is_empty() || !numbers.is_more() && self.near.put_numbers(span, &numbers)
     }
 
-    /// Keeps the values of a new span. Those of a span with a track of its own are with what is known of that.
+    /// Keeps the values of a new span. Those of a span with a track of its own are with what is
+    /// known of that.
     pub(crate) fn keep<S>(
         &self,
         id: &Id,
@@ -108,7 +110,8 @@ impl SpanStore {
         self.near.numbers(span)
     }
 
-    /// Calls `act` with the values of a span, or with none. If it has none, what `act` adds is kept only if `is_kept`.
+    /// Calls `act` with the values of a span, or with none. If it has none, what `act` adds is kept
+    /// only if `is_kept`.
     pub(crate) fn read<S, R>(
         &self,
         id: &Id,
@@ -193,8 +196,8 @@ impl SpanStore {
         entered::push(entered);
     }
 
-    /// Notes that a span was left, if it is the one that the thread has entered last, and there is nothing more for its
-    /// end. Returns who is to have that.
+    /// Notes that a span was left, if it is the one that the thread has entered last, and there is
+    /// nothing more for its end. Returns who is to have that.
     #[inline]
     pub(crate) fn leave_last(&self, span: u64) -> Option<Listeners> {
         entered::pop_plain(self.layer, span)

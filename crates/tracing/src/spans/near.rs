@@ -1,5 +1,5 @@
-//! The values of most spans, where they are found without asking the registry: that takes two locks and a hash table for
-//! each question, and memory for each span.
+//! The values of most spans, where they are found without asking the registry: that takes two locks
+//! and a hash table for each question, and memory for each span.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,24 +8,26 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::numbers::{Numbers, Shared};
 use super::stored::Stored;
 
-/// The number of spans that can have their values here at the same time, if their numbers fall on different places.
+/// The number of spans that can have their values here at the same time, if their numbers fall on
+/// different places.
 const PLACES: usize = 256;
 
 /// Stands for a span in a place that is being filled.
 const FILLING: u64 = u64::MAX;
 
-/// Places for values, by the number of their span. A span whose place is taken has them in its extensions.
+/// Places for values, by the number of their span. A span whose place is taken has them in its
+/// extensions.
 #[derive(Default)]
 pub(crate) struct Near(OnceLock<Box<[Place; PLACES]>>);
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Place {
-    /// The span whose values are here, 0 for none. Whoever knows a span has learnt of it from the thread that made it, and
-    /// so sees its number and its values here.
+    /// The span whose values are here, 0 for none. Whoever knows a span has learnt of it from the
+    /// thread that made it, and so sees its number and its values here.
     span: AtomicU64,
-    /// The values, if they are a few numbers and nothing has been added. They are the same until the span ends or they move
-    /// to the others.
+    /// The values, if they are a few numbers and nothing has been added. They are the same until
+    /// the span ends or they move to the others.
     numbers: Shared,
     /// Nobody runs code of programs while holding it.
     stored: Mutex<Stored>,
@@ -62,9 +64,10 @@ impl Place {
     }
 }
 
-/// The place for the values of a span. Spans that a thread has open at the same time have different ones, mostly, and so
-/// have those of different threads. One that follows another has the same again, which is in the cache: registries count
-/// in the low bits, and in the middle ones have the thread.
+/// The place for the values of a span. Spans that a thread has open at the same time have different
+/// ones, mostly, and so have those of different threads. One that follows another has the same
+/// again, which is in the cache: registries count in the low bits, and in the middle ones have the
+/// thread.
 #[inline]
 fn at(places: &[Place; PLACES], span: u64) -> &Place {
     let thread = span >> 38;

@@ -1,4 +1,5 @@
-//! The spans that a thread has made last, which it mostly enters next and again: that spares looking for them.
+//! The spans that a thread has made last, which it mostly enters next and again: that spares
+//! looking for them.
 
 use std::cell::Cell;
 use std::ptr;
@@ -19,7 +20,8 @@ struct Newest {
     layer: Cell<usize>,
     /// Its number, 0 if it is gone.
     span: Cell<u64>,
-    /// The place where it was made; still known when it is gone, since the next one is likely to be made there, too.
+    /// The place where it was made; still known when it is gone, since the next one is likely to be
+    /// made there, too.
     site: Cell<Option<&'static Site>>,
 }
 
@@ -44,8 +46,8 @@ fn with<R>(span: u64, act: impl FnOnce(&Newest) -> R) -> R {
     NEWEST.with(|newest| act(&newest[span as usize % PLACES]))
 }
 
-/// Notes a new span, if it was made where the last one was that is noted there, and returns what is known about that
-/// place. If not, [`set`] is to be called.
+/// Notes a new span, if it was made where the last one was that is noted there, and returns what is
+/// known about that place. If not, [`set`] is to be called.
 #[inline]
 pub(crate) fn set_again(
     layer: usize,
@@ -77,8 +79,9 @@ pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Site> {
     with(span, |newest| newest.site_of(layer, span))
 }
 
-/// The span is gone, and its number may be given to another; returns what [`get`] would have. Registries do that on the
-/// thread that made the span, which notes the other one here; so it does no harm that other threads forget nothing.
+/// The span is gone, and its number may be given to another; returns what [`get`] would have.
+/// Registries do that on the thread that made the span, which notes the other one here; so it does
+/// no harm that other threads forget nothing.
 #[inline]
 pub(crate) fn forget(layer: usize, span: u64) -> Option<&'static Site> {
     with(span, |newest| {

@@ -14,7 +14,8 @@ pub(crate) const FEW: usize = 4;
 /// Numbers and truth values, and which fields have them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Numbers {
-    /// For each, in 16 bits and the first one lowest: one more than eight times the index of its field and its [`tag`].
+    /// For each, in 16 bits and the first one lowest: one more than eight times the index of its
+    /// field and its [`tag`].
     fields: u64,
     values: [u64; FEW],
     count: usize,
@@ -97,7 +98,8 @@ impl Visit for Numbers {
     }
 }
 
-/// A place for numbers that is read without a lock. Who writes to it sees to it that nobody reads meanwhile.
+/// A place for numbers that is read without a lock. Who writes to it sees to it that nobody reads
+/// meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// 0 for nothing.

@@ -14,10 +14,12 @@ use crate::names::{self, Special};
 /// The number of bytes of [`Stored`] that a number or truth value takes.
 pub(crate) const NUMBER_LENGTH: usize = 10;
 
-/// The values of a span's fields and more; in [`Near`](super::near::Near) or in the extensions of the span.
+/// The values of a span's fields and more; in [`Near`](super::near::Near) or in the extensions of
+/// the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
-    /// For each field that has a value: its index, a [`tag`] and the value. If a field is there twice the last one counts.
+    /// For each field that has a value: its index, a [`tag`] and the value. If a field is there
+    /// twice the last one counts.
     bytes: Bytes,
     /// There may be fields that are there twice.
     has_repeats: bool,
@@ -156,7 +158,8 @@ impl Stored {
         }
     }
 
-    /// The values behind the first `from` bytes with their names, if they fit into `fields`; how many they are.
+    /// The values behind the first `from` bytes with their names, if they fit into `fields`; how
+    /// many they are.
     #[inline]
     pub(crate) fn few<'a>(
         &'a self,
