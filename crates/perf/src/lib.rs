@@ -17,6 +17,9 @@
 //! - Each process belongs to one unwinder (`unwinding`), which so needs no locks for what it knows
 //!   of the process. Unwinders wait for the writer if it falls behind.
 //! - The writer (`output`) alone waits for room in shared memory.
+//! - A sample is a `SampleRecord` as long as it lies in its ring, and from then on one
+//!   `output::Sample`. While it waits for its callstack it is part of an `unwinding::Unwindable`,
+//!   which has the copies of registers and stack.
 //! - Flushes and stops follow the samples: a `barrier` passes through every queue, and the last to
 //!   see it acts.
 

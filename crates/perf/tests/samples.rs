@@ -6,13 +6,13 @@ use std::cell::Cell;
 
 use common::{at, burn, follower, observe, opened, plan, with_callstacks};
 use ferretto_perf::event::Scope;
-use ferretto_perf::record::{Record, Sample};
+use ferretto_perf::record::{Record, SampleRecord};
 use ferretto_proto::perf_event_config::UnwindMode;
 use ferretto_proto::perf_events::Counter;
 use ferretto_proto::perf_events::timebase::Interval;
 
 /// Looks at samples of this process until `wanted` said yes.
-fn look(opened: &mut ferretto_perf::event::Opened, wanted: impl Fn(&Sample<'_>) -> bool) {
+fn look(opened: &mut ferretto_perf::event::Opened, wanted: impl Fn(&SampleRecord<'_>) -> bool) {
     let found = Cell::new(false);
     let own = std::process::id();
     observe(

@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::time::Instant;
 
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
-use ferretto_format::{EventClocks, Preamble};
+use ferretto_format::{Preamble, SequenceClocks};
 use ferretto_proto::fields::{
     ftrace_event, ftrace_event_bundle, interned_data, interned_string, sched_switch_ftrace_event,
     trace_packet, trace_packet_defaults, track_descriptor, track_event, track_event_defaults,
@@ -91,7 +91,7 @@ const SWITCHES: u64 = 16;
 fn make(path: &str) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(File::create(path)?);
     let mut now = 1_000_000_000;
-    let mut clocks = vec![EventClocks::new(1, true, ferretto_format::clock::BOOTTIME); 9];
+    let mut clocks = vec![SequenceClocks::new(1, true, ferretto_format::clock::BOOTTIME); 9];
     for run in 0..EVENTS / RUN {
         let sequence = run % SEQUENCES + 1;
         let clock = &mut clocks[sequence as usize];
@@ -122,7 +122,7 @@ fn trust(packet: &mut ferretto_wire::Encoder<'_, Vec<u8>>, sequence: u64) {
 
 fn begin_sequence(
     out: &mut impl Write,
-    clock: &mut EventClocks,
+    clock: &mut SequenceClocks,
     sequence: u64,
     now: u64,
 ) -> std::io::Result<()> {
@@ -163,7 +163,7 @@ fn begin_sequence(
 
 fn add_event(
     out: &mut impl Write,
-    clock: &mut EventClocks,
+    clock: &mut SequenceClocks,
     sequence: u64,
     event: u64,
     now: u64,

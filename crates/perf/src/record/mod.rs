@@ -21,7 +21,7 @@ pub use words::Words;
 #[non_exhaustive]
 pub enum Record<'a> {
     /// A sample.
-    Sample(Sample<'a>),
+    Sample(SampleRecord<'a>),
     /// Records that did not fit into the ring, samples or others, since the last such record.
     Lost {
         /// Their number.
@@ -90,9 +90,9 @@ pub enum Record<'a> {
     },
 }
 
-/// One sample.
+/// A sample as the kernel wrote it, in the memory of its ring.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample<'a> {
+pub struct SampleRecord<'a> {
     /// When, in nanoseconds of the plan's clock.
     pub time: u64,
     /// Process; -1 as a number if it has just exited.

@@ -1,7 +1,8 @@
 //! From the bytes of a record to its parts.
 
 use super::{
-    Abi, Callchain, CpuMode, Record, Sample, SwitchRecord, TaskRecord, Totals, UserRegisters, Words,
+    Abi, Callchain, CpuMode, Record, SampleRecord, SwitchRecord, TaskRecord, Totals, UserRegisters,
+    Words,
 };
 
 const RECORD_LOST: u32 = 2;
@@ -115,7 +116,7 @@ fn sample<'a>(
     misc: u16,
     mut fields: Fields<'a>,
     totals: &'a mut Totals,
-) -> Option<Sample<'a>> {
+) -> Option<SampleRecord<'a>> {
     let pid = fields.u32()?;
     let tid = fields.u32()?;
     let time = fields.u64()?;
@@ -132,7 +133,7 @@ fn sample<'a>(
         (stack, stack_maxed) = fields.stack()?;
     }
     // Newer kernels may pad the record.
-    Some(Sample {
+    Some(SampleRecord {
         time,
         pid,
         tid,

@@ -16,8 +16,8 @@ use crate::output::{Content, Sample, SkipReason, Task};
 use crate::process::{
     Histories, Identity, LookupError, Mapped, Process, ProcessFolder, ProcessTable, Stage,
 };
-use crate::record::{self, Abi, CpuMode, Record, UserRegisters, Words};
-use crate::unwinding::{self, Job, RawSample, Unwinders};
+use crate::record::{Abi, CpuMode, Record, SampleRecord, UserRegisters, Words};
+use crate::unwinding::{self, Job, Unwindable, Unwinders};
 
 /// In samples of a task that has no number any more.
 const NO_PROCESS: u32 = u32::MAX;
@@ -197,7 +197,7 @@ impl RecordDispatch {
         }
     }
 
-    fn sample(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) {
+    fn sample(&mut self, sample: &SampleRecord<'_>, helpers: &mut Helpers<'_>) {
         if !self.callstacks.sampled() {
             return self.finish(sample, Content::Counters);
         }
@@ -235,45 +235,47 @@ impl RecordDispatch {
 
     /// Drops all pending samples.
     pub(super) fn purge(&mut self, unwinders: &Unwinders) {
-        for raw in self.pending.all() {
-            unwinders.stacks.give_back(raw.stack);
+        for unwindable in self.pending.all() {
+            unwinders.stacks.give_back(unwindable.stack);
         }
     }
 
     /// Has samples unwound that are no longer pending: their programs are known by now.
-    fn unwind_pending(&mut self, waited: Vec<RawSample>, unwinders: &mut Unwinders) {
+    fn unwind_pending(&mut self, waited: Vec<Unwindable>, unwinders: &mut Unwinders) {
         // By process and the time at which its program began.
-        let mut gone: FxHashMap<(u32, u64), Vec<RawSample>> = FxHashMap::default();
-        for raw in waited {
-            let time = raw.sample.time;
-            let pid = raw.pid();
+        let mut gone: FxHashMap<(u32, u64), Vec<Unwindable>> = FxHashMap::default();
+        for unwindable in waited {
+            let time = unwindable.sample.time;
+            let pid = unwindable.pid();
             let process = self.processes.get(pid);
             let process = process.filter(|process| process.since <= time);
             match process.map(|process| process.stage) {
                 Some(Stage::Accepted | Stage::Resolving { .. }) => {
-                    self.hand_over(Box::new(raw), unwinders);
+                    self.hand_over(Box::new(unwindable), unwinders);
                 }
                 Some(Stage::TimedOut | Stage::Rejected) => {
-                    self.skip(raw, SkipReason::ReadStage, unwinders);
+                    self.skip(unwindable, SkipReason::ReadStage, unwinders);
                 }
                 Some(Stage::Gone) | None => {
                     let begun = self.histories.begun_at(pid, time);
-                    gone.entry((pid, begun)).or_default().push(raw);
+                    gone.entry((pid, begun)).or_default().push(unwindable);
                 }
             }
         }
-        for ((pid, _), raws) in gone {
-            self.unwind_gone(pid, raws, unwinders);
+        for ((pid, _), unwindables) in gone {
+            self.unwind_gone(pid, unwindables, unwinders);
         }
     }
 
     /// Has samples unwound of a program that can no longer be looked at, all of the same.
-    fn unwind_gone(&mut self, pid: u32, raws: Vec<RawSample>, unwinders: &mut Unwinders) {
-        let time = raws.first().map_or(0, |raw| raw.sample.time);
+    fn unwind_gone(&mut self, pid: u32, unwindables: Vec<Unwindable>, unwinders: &mut Unwinders) {
+        let time = unwindables
+            .first()
+            .map_or(0, |unwindable| unwindable.sample.time);
         let code = self.histories.code_at(pid, time).unwrap_or_default();
         let program = code.iter().find(|map| map.inode != 0);
         let cmdline = program.map(|map| CommandLine::of_program(&map.name));
-        let has_frames = raws.iter().any(RawSample::has_program);
+        let has_frames = unwindables.iter().any(Unwindable::has_program);
         let is_wanted =
             (has_frames || self.callstacks.kernel) && self.filter.keeps(pid, cmdline.as_ref());
         let reason = match () {
@@ -282,37 +284,37 @@ impl RecordDispatch {
             () => None,
         };
         if let Some(reason) = reason {
-            for raw in raws {
-                self.skip(raw, reason, unwinders);
+            for unwindable in unwindables {
+                self.skip(unwindable, reason, unwinders);
             }
             return;
         }
         let process = Unwound::gone(pid, code, self.histories.roots(pid));
-        for mut sample in unwinders.enqueue_gone(&self.source, pid, process, raws) {
+        for mut sample in unwinders.enqueue_gone(&self.source, pid, process, unwindables) {
             sample.content = Content::Skipped(SkipReason::UnwindEnqueue);
             self.done.push(sample);
         }
     }
 
-    fn skip(&mut self, raw: RawSample, reason: SkipReason, unwinders: &Unwinders) {
-        unwinders.stacks.give_back(raw.stack);
+    fn skip(&mut self, unwindable: Unwindable, reason: SkipReason, unwinders: &Unwinders) {
+        unwinders.stacks.give_back(unwindable.stack);
         if self.absences.is_some() && reason == SkipReason::NotInScope {
             return;
         }
-        let mut sample = raw.sample;
+        let mut sample = unwindable.sample;
         sample.content = Content::Skipped(reason);
         self.done.push(sample);
     }
 
-    fn hand_over(&mut self, raw: Box<RawSample>, unwinders: &mut Unwinders) {
-        if let Err(mut sample) = unwinders.enqueue(&self.source, raw) {
+    fn hand_over(&mut self, unwindable: Box<Unwindable>, unwinders: &mut Unwinders) {
+        if let Err(mut sample) = unwinders.enqueue(&self.source, unwindable) {
             self.has_lost = true;
             sample.content = Content::Skipped(SkipReason::UnwindEnqueue);
             self.done.push(sample);
         }
     }
 
-    fn finish(&mut self, sample: &record::Sample<'_>, content: Content) {
+    fn finish(&mut self, sample: &SampleRecord<'_>, content: Content) {
         let is_unwanted = matches!(content, Content::Skipped(SkipReason::NotInScope));
         let done = self.told(sample, content);
         if self.absences.is_some() && is_unwanted {
@@ -325,7 +327,7 @@ impl RecordDispatch {
     }
 
     /// Returns the sample with what is known of it whatever its content.
-    fn told(&mut self, sample: &record::Sample<'_>, content: Content) -> Sample {
+    fn told(&mut self, sample: &SampleRecord<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);
         self.share.0 += 1;
@@ -348,7 +350,7 @@ impl RecordDispatch {
     /// Has a sample unwound, or kept until it is known what program it is of.
     fn enqueue(
         &mut self,
-        sample: &record::Sample<'_>,
+        sample: &SampleRecord<'_>,
         may_be_earlier: bool,
         helpers: &mut Helpers<'_>,
     ) {
@@ -357,7 +359,7 @@ impl RecordDispatch {
             return self.finish(sample, Content::Skipped(SkipReason::UnwindEnqueue));
         }
         let stack = stacks.copy(sample.stack);
-        let raw = RawSample {
+        let unwindable = Unwindable {
             sample: self.told(sample, Content::Counters),
             registers: sample.registers.as_ref().and_then(registers),
             stack,
@@ -374,15 +376,15 @@ impl RecordDispatch {
             absences.left(sample.tid, sample.time);
         }
         if !may_be_earlier {
-            return self.hand_over(Box::new(raw), helpers.unwinders);
+            return self.hand_over(Box::new(unwindable), helpers.unwinders);
         }
-        if let Err(raw) = self.pending.put(raw) {
-            self.skip(*raw, SkipReason::UnwindEnqueue, helpers.unwinders);
+        if let Err(unwindable) = self.pending.put(unwindable) {
+            self.skip(*unwindable, SkipReason::UnwindEnqueue, helpers.unwinders);
         }
     }
 
     /// Returns the stage of this sample's process; decides it now if the sample is its first.
-    fn decide(&mut self, sample: &record::Sample<'_>, helpers: &mut Helpers<'_>) -> Process {
+    fn decide(&mut self, sample: &SampleRecord<'_>, helpers: &mut Helpers<'_>) -> Process {
         if let Some(process) = self.processes.get(sample.pid) {
             return *process;
         }
@@ -403,7 +405,7 @@ impl RecordDispatch {
 
     fn first_look(
         &mut self,
-        sample: &record::Sample<'_>,
+        sample: &SampleRecord<'_>,
         helpers: &mut Helpers<'_>,
     ) -> (Stage, Option<Identity>) {
         let pid = sample.pid;
@@ -456,7 +458,7 @@ impl RecordDispatch {
     }
 
     /// Returns whether a sample that should have the state of a program lacks it.
-    fn lacks_user_state(&self, sample: &record::Sample<'_>) -> bool {
+    fn lacks_user_state(&self, sample: &SampleRecord<'_>) -> bool {
         match self.callstacks.user {
             UserFrames::Dwarf | UserFrames::FramePointer => sample.registers.is_none(),
             UserFrames::KernelFramePointer => sample.callchain.user.is_none(),

@@ -4,7 +4,7 @@
 //! that may be in the ring of another CPU. So its samples wait until every ring has been read once
 //! more.
 
-use crate::unwinding::RawSample;
+use crate::unwinding::Unwindable;
 
 /// The most samples that wait.
 const MAX_WAITING: usize = 1024;
@@ -12,28 +12,28 @@ const MAX_WAITING: usize = 1024;
 /// The waiting samples: those of this round and those of the round before.
 #[derive(Debug, Default)]
 pub(super) struct PendingExec {
-    rounds: [Vec<RawSample>; 2],
+    rounds: [Vec<Unwindable>; 2],
 }
 
 impl PendingExec {
     /// Keeps a sample, or gives it back if too many are waiting.
-    pub(super) fn put(&mut self, raw: RawSample) -> Result<(), Box<RawSample>> {
+    pub(super) fn put(&mut self, unwindable: Unwindable) -> Result<(), Box<Unwindable>> {
         if self.rounds.iter().map(Vec::len).sum::<usize>() >= MAX_WAITING {
-            return Err(Box::new(raw));
+            return Err(Box::new(unwindable));
         }
-        self.rounds[0].push(raw);
+        self.rounds[0].push(unwindable);
         Ok(())
     }
 
     /// Ends a round, in which every ring has been read. Returns the samples that have waited long
     /// enough.
-    pub(super) fn end_of_round(&mut self) -> Vec<RawSample> {
+    pub(super) fn end_of_round(&mut self) -> Vec<Unwindable> {
         self.rounds.swap(0, 1);
         std::mem::take(&mut self.rounds[0])
     }
 
     /// Takes all samples.
-    pub(super) fn all(&mut self) -> Vec<RawSample> {
+    pub(super) fn all(&mut self) -> Vec<Unwindable> {
         let mut all = self.end_of_round();
         all.append(&mut self.rounds[1]);
         all

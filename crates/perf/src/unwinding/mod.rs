@@ -30,14 +30,14 @@ use crate::process::Descriptors;
 /// Something for an unwinder, of one data source.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Sample(Box<RawSample>),
+    Sample(Box<Unwindable>),
     /// The access to a process.
     Adopt(u32, Box<Process>),
     /// It has mapped code since.
     Mapped(u32, Box<Map>),
     /// A process that is gone, or what one was before it executed another program, and all samples
     /// of that.
-    Gone(Box<Process>, Vec<RawSample>),
+    Gone(Box<Process>, Vec<Unwindable>),
     /// The descriptors of a process have not come.
     TimedOut(u32),
     /// Nothing but kernel frames is wanted of this process, or it has no others.
@@ -51,9 +51,9 @@ pub(crate) enum Job {
     End,
 }
 
-/// A sample that is to be unwound.
+/// A sample that waits for its callstack, with the registers and the stack that this is made of.
 #[derive(Debug)]
-pub(crate) struct RawSample {
+pub(crate) struct Unwindable {
     /// Its content is what comes of it here.
     pub(crate) sample: Sample,
     pub(crate) registers: Option<Registers>,
@@ -66,7 +66,7 @@ pub(crate) struct RawSample {
     pub(crate) user_chain: Box<[u64]>,
 }
 
-impl RawSample {
+impl Unwindable {
     /// The process it is of.
     pub(crate) fn pid(&self) -> u32 {
         self.sample.task.map_or(0, |task| task.pid)
@@ -133,13 +133,17 @@ impl Unwinders {
 
     /// Has a sample unwound with the next [`hand_over`](Self::hand_over); gives it back if too many
     /// wait.
-    pub(crate) fn enqueue(&mut self, source: &Source, raw: Box<RawSample>) -> Result<(), Sample> {
+    pub(crate) fn enqueue(
+        &mut self,
+        source: &Source,
+        unwindable: Box<Unwindable>,
+    ) -> Result<(), Sample> {
         if !source.take_place() {
-            self.stacks.give_back(raw.stack);
-            return Err(raw.sample);
+            self.stacks.give_back(unwindable.stack);
+            return Err(unwindable.sample);
         }
-        let pid = raw.sample.task.map_or(0, |task| task.pid);
-        self.of_process(pid).push(Job::Sample(raw));
+        let pid = unwindable.sample.task.map_or(0, |task| task.pid);
+        self.of_process(pid).push(Job::Sample(unwindable));
         Ok(())
     }
 
@@ -150,16 +154,19 @@ impl Unwinders {
         source: &Source,
         pid: u32,
         process: Process,
-        mut raws: Vec<RawSample>,
+        mut unwindables: Vec<Unwindable>,
     ) -> Vec<Sample> {
-        let places = raws.iter().take_while(|_| source.take_place()).count();
-        let refused = raws.drain(places..).map(|raw| {
-            self.stacks.give_back(raw.stack);
-            raw.sample
+        let places = unwindables
+            .iter()
+            .take_while(|_| source.take_place())
+            .count();
+        let refused = unwindables.drain(places..).map(|unwindable| {
+            self.stacks.give_back(unwindable.stack);
+            unwindable.sample
         });
         let refused = refused.collect();
-        if !raws.is_empty() {
-            let job = Job::Gone(Box::new(process), raws);
+        if !unwindables.is_empty() {
+            let job = Job::Gone(Box::new(process), unwindables);
             self.of_process(pid).push(job);
         }
         refused

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::panics::caught;
 use super::queue::{Queue, Source, Taken};
-use super::{Job, RawSample, StackPool};
+use super::{Job, StackPool, Unwindable};
 use crate::barrier::SourceKey;
 use crate::config::UserFrames;
 use crate::output::{Content, Frame, Mailbox, Message, Sample, SkipReason, Stack};
@@ -22,12 +22,12 @@ const MAX_TOLD: usize = 16;
 
 /// The function that finds the callstack of a sample, of a process that can be looked at.
 type Unwind =
-    fn(&Source, &mut Process, &Cache, &RawSample, &mut Vec<ferretto_unwind::Frame>) -> Content;
+    fn(&Source, &mut Process, &Cache, &Unwindable, &mut Vec<ferretto_unwind::Frame>) -> Content;
 
 /// The state of a process in an unwinder.
 enum ProcessState {
     /// Descriptors may come; until then its samples wait here.
-    Waiting(Vec<RawSample>),
+    Waiting(Vec<Unwindable>),
     Known(Box<Process>),
     /// Its samples are skipped.
     TimedOut,
@@ -52,14 +52,14 @@ impl Unwinder {
         &mut self,
         source: &Source,
         process: &mut Process,
-        raw: &RawSample,
+        unwindable: &Unwindable,
     ) -> Result<Content, String> {
-        let pid = raw.pid();
+        let pid = unwindable.pid();
         let current = Counter::ProfilerUnwindCurrentPid;
         self.recorder.counter(current, || pid as i32);
         let scope = self.recorder.scope(Event::ProfilerUnwindSample);
         let (cache, frames, unwind) = (&self.cache, &mut self.frames, self.unwind);
-        let unwound = caught(pid, || unwind(source, process, cache, raw, frames));
+        let unwound = caught(pid, || unwind(source, process, cache, unwindable, frames));
         drop(scope);
         self.recorder.counter(current, || 0);
         unwound
@@ -129,7 +129,7 @@ impl Worker {
 
     fn handle(&mut self, source: &Source, job: Job) {
         match job {
-            Job::Sample(raw) => self.sample(source, *raw),
+            Job::Sample(unwindable) => self.sample(source, *unwindable),
             Job::Adopt(pid, process) => self.set_state(source, pid, ProcessState::Known(process)),
             Job::Mapped(pid, map) => {
                 let processes = self.processes.get_mut(&source.key);
@@ -138,7 +138,7 @@ impl Worker {
                     process.mapped(*map);
                 }
             }
-            Job::Gone(process, raws) => self.gone(source, *process, raws),
+            Job::Gone(process, unwindables) => self.gone(source, *process, unwindables),
             Job::TimedOut(pid) => self.set_state(source, pid, ProcessState::TimedOut),
             Job::NoUserspace(pid) => self.set_state(source, pid, ProcessState::NoUserspace),
             Job::Forget(pid) => {
@@ -164,21 +164,21 @@ impl Worker {
     fn set_state(&mut self, source: &Source, pid: u32, state: ProcessState) {
         let processes = self.processes.entry(source.key).or_default();
         if let Some(ProcessState::Waiting(waiting)) = processes.insert(pid, state) {
-            for raw in waiting {
-                self.sample(source, raw);
+            for unwindable in waiting {
+                self.sample(source, unwindable);
             }
         }
     }
 
     /// Samples of a process that is gone, or of what it was before.
-    fn gone(&mut self, source: &Source, mut process: Process, raws: Vec<RawSample>) {
+    fn gone(&mut self, source: &Source, mut process: Process, unwindables: Vec<Unwindable>) {
         let mut is_spoilt = false;
-        for raw in raws {
-            let content = match raw.has_program() {
+        for unwindable in unwindables {
+            let content = match unwindable.has_program() {
                 _ if is_spoilt || source.is_purged() => Content::Skipped(SkipReason::UnwindStage),
-                false => only_kernel(&raw),
+                false => only_kernel(&unwindable),
                 true => {
-                    let unwound = self.unwinder.callstack(source, &mut process, &raw);
+                    let unwound = self.unwinder.callstack(source, &mut process, &unwindable);
                     unwound.unwrap_or_else(|sentence| {
                         is_spoilt = true;
                         tell(&mut self.told, &self.mailbox, source.key, sentence);
@@ -186,44 +186,44 @@ impl Worker {
                     })
                 }
             };
-            self.finish(source, raw, content);
+            self.finish(source, unwindable, content);
         }
     }
 
-    fn sample(&mut self, source: &Source, raw: RawSample) {
+    fn sample(&mut self, source: &Source, unwindable: Unwindable) {
         if source.is_purged() {
-            return self.finish(source, raw, Content::Counters);
+            return self.finish(source, unwindable, Content::Counters);
         }
-        let pid = raw.pid();
+        let pid = unwindable.pid();
         let processes = self.processes.entry(source.key).or_default();
         let state = processes
             .entry(pid)
             .or_insert_with(|| ProcessState::Waiting(Vec::new()));
         if let ProcessState::Waiting(waiting) = state {
-            waiting.push(raw);
+            waiting.push(unwindable);
             return;
         }
         let content = match state {
             ProcessState::Known(process) => {
-                let unwound = self.unwinder.callstack(source, process, &raw);
+                let unwound = self.unwinder.callstack(source, process, &unwindable);
                 unwound.unwrap_or_else(|sentence| {
                     *state = ProcessState::TimedOut;
                     tell(&mut self.told, &self.mailbox, source.key, sentence);
                     Content::Skipped(SkipReason::UnwindStage)
                 })
             }
-            ProcessState::NoUserspace => only_kernel(&raw),
+            ProcessState::NoUserspace => only_kernel(&unwindable),
             ProcessState::Waiting(_) | ProcessState::TimedOut => {
                 Content::Skipped(SkipReason::UnwindStage)
             }
         };
-        self.finish(source, raw, content);
+        self.finish(source, unwindable, content);
     }
 
-    fn finish(&mut self, source: &Source, raw: RawSample, content: Content) {
-        let RawSample {
+    fn finish(&mut self, source: &Source, unwindable: Unwindable, content: Content) {
+        let Unwindable {
             mut sample, stack, ..
-        } = raw;
+        } = unwindable;
         self.stacks.give_back(stack);
         source.give_place_back();
         sample.content = content;
@@ -246,8 +246,12 @@ impl Worker {
         self.send(source.key);
         for (_, state) in self.processes.remove(&source.key).unwrap_or_default() {
             if let ProcessState::Waiting(waiting) = state {
-                for raw in waiting {
-                    self.finish(source, raw, Content::Skipped(SkipReason::UnwindStage));
+                for unwindable in waiting {
+                    self.finish(
+                        source,
+                        unwindable,
+                        Content::Skipped(SkipReason::UnwindStage),
+                    );
                 }
             }
         }
@@ -266,15 +270,16 @@ fn tell(told: &mut usize, mailbox: &Mailbox, key: SourceKey, sentence: String) {
     }
 }
 
-fn only_kernel(raw: &RawSample) -> Content {
+fn only_kernel(unwindable: &Unwindable) -> Content {
     Content::Stack(Stack {
-        frames: kernel_frames(raw),
+        frames: kernel_frames(unwindable),
         error: None,
     })
 }
 
-fn kernel_frames(raw: &RawSample) -> Vec<Frame> {
-    raw.kernel_chain
+fn kernel_frames(unwindable: &Unwindable) -> Vec<Frame> {
+    unwindable
+        .kernel_chain
         .iter()
         .map(|&address| Frame::Kernel(address))
         .collect()
@@ -285,7 +290,7 @@ fn unwind(
     source: &Source,
     process: &mut Process,
     cache: &Cache,
-    raw: &RawSample,
+    unwindable: &Unwindable,
     frames: &mut Vec<ferretto_unwind::Frame>,
 ) -> Content {
     let mode = match source.callstacks.user {
@@ -293,19 +298,19 @@ fn unwind(
         UserFrames::KernelFramePointer => Mode::KernelChain,
         UserFrames::Dwarf | UserFrames::None => Mode::Dwarf,
     };
-    if raw.registers.is_none() && source.callstacks.user.copies_stack() {
+    if unwindable.registers.is_none() && source.callstacks.user.copies_stack() {
         // A kernel thread has the number of the process now.
         return Content::Skipped(SkipReason::UnwindStage);
     }
     frames.clear();
     let copy = StackCopy {
-        registers: raw.registers.as_ref(),
-        stack: &raw.stack,
-        stack_full: raw.stack_full,
-        user_chain: &raw.user_chain,
+        registers: unwindable.registers.as_ref(),
+        stack: &unwindable.stack,
+        stack_full: unwindable.stack_full,
+        user_chain: &unwindable.user_chain,
     };
     let result: Result<(), UnwindError> = process.unwind(cache, &copy, mode, frames);
-    let mut all = kernel_frames(raw);
+    let mut all = kernel_frames(unwindable);
     all.extend(frames.drain(..).map(Frame::User));
     Content::Stack(Stack {
         frames: all,
@@ -322,8 +327,8 @@ mod tests {
     use crate::record::CpuMode;
 
     /// A sample without registers, as those of kernel threads are.
-    fn of_kernel_thread(pid: u32) -> RawSample {
-        RawSample {
+    fn of_kernel_thread(pid: u32) -> Unwindable {
+        Unwindable {
             sample: Sample {
                 time: 1,
                 cpu: 0,
@@ -373,7 +378,7 @@ mod tests {
         let source = Source::new(SourceKey(1), Callstacks::default());
         let mailbox = Arc::<Mailbox>::default();
         let mut worker = worker(&mailbox);
-        worker.unwinder.unwind = |_, _, _, raw, _| match raw.sample.task {
+        worker.unwinder.unwind = |_, _, _, unwindable, _| match unwindable.sample.task {
             Some(Task { pid: 1, .. }) => panic!("a broken table"),
             _ => Content::Stack(Stack::default()),
         };
