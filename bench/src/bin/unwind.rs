@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, Sample};
+use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy};
 use nix::sys::{ptrace, signal, wait};
 use nix::unistd::Pid;
 
@@ -118,8 +118,8 @@ fn measure(
     Ok(())
 }
 
-fn sample<'a>(registers: &'a Registers, stack: &'a [u8]) -> Sample<'a> {
-    Sample {
+fn sample<'a>(registers: &'a Registers, stack: &'a [u8]) -> StackCopy<'a> {
+    StackCopy {
         registers: Some(registers),
         stack,
         stack_full: false,

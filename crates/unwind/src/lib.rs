@@ -39,4 +39,4 @@ pub use frame::{Frame, Mapping};
 pub use maps::Map;
 pub use process::Process;
 pub use registers::{Machine, Registers};
-pub use sample::{Mode, Sample};
+pub use sample::{Mode, StackCopy};

@@ -11,7 +11,7 @@ use crate::files::Target;
 use crate::frame::Frame;
 use crate::maps::{self, Map};
 use crate::memory::Pages;
-use crate::sample::{MAX_FRAMES, Mode, Sample};
+use crate::sample::{MAX_FRAMES, Mode, StackCopy};
 use crate::space::Space;
 use crate::walk::{self, Walk};
 
@@ -125,7 +125,7 @@ impl Process {
     pub fn unwind(
         &mut self,
         cache: &Cache,
-        sample: &Sample<'_>,
+        sample: &StackCopy<'_>,
         mode: Mode,
         frames: &mut Vec<Frame>,
     ) -> Result<(), UnwindError> {

@@ -19,7 +19,7 @@ pub enum Mode {
 
 /// The copy of a thread's state at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
+pub struct StackCopy<'a> {
     /// The registers; not needed for [`Mode::KernelChain`].
     pub registers: Option<&'a Registers>,
     /// The stack, from the stack pointer on.

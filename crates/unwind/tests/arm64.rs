@@ -8,7 +8,7 @@ mod target;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 
-use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, Sample};
+use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy};
 use target::cc;
 
 /// Tables of three functions in DWARF's numbers of arm64; what the code would be does not matter.
@@ -72,7 +72,7 @@ fn perf_049_signed_return_addresses_and_both_ways_to_callers() {
         0,
     ];
     let stack: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-    let sample = Sample {
+    let sample = StackCopy {
         registers: Some(&registers),
         stack: &stack,
         stack_full: false,

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, Sample, UnwindError};
+use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy, UnwindError};
 use target::{Target, cc, names, unwind};
 
 const RECURSION: &str = r#"
@@ -114,7 +114,7 @@ fn any_stack_and_any_registers_are_survived() {
             }
         }
         stack.truncate(numbers.next() as usize % stack.len());
-        let sample = Sample {
+        let sample = StackCopy {
             registers: Some(&registers),
             stack: &stack,
             stack_full: round % 2 == 0,
@@ -172,7 +172,7 @@ fn unwind_in(
     size: u64,
 ) -> (Vec<Frame>, Result<(), UnwindError>) {
     let (registers, stack) = sample_at(offset, size);
-    let sample = Sample {
+    let sample = StackCopy {
         registers: Some(&registers),
         stack: &stack,
         stack_full: false,

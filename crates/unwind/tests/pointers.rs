@@ -5,7 +5,7 @@
 
 mod target;
 
-use ferretto_unwind::{Cache, Frame, Mode, Sample};
+use ferretto_unwind::{Cache, Frame, Mode, StackCopy};
 use target::{Target, cc, names, unwind};
 
 const POINTERS: &str = "-fno-omit-frame-pointer";
@@ -114,7 +114,7 @@ fn perf_050_the_kernels_chain_is_named_by_the_maps() {
     let target = Target::c(SMALL, &["-O1", POINTERS]);
     let stopped = target.stop_in("third");
     let chain = stopped.chain(127);
-    let sample = Sample {
+    let sample = StackCopy {
         registers: None,
         stack: &[],
         stack_full: false,
@@ -139,7 +139,7 @@ fn perf_050_the_kernels_chain_is_named_by_the_maps() {
 #[test]
 fn perf_050_addresses_that_are_nowhere_are_frames_without_mapping() {
     let target = Target::c(SMALL, &["-O1", POINTERS]);
-    let sample = Sample {
+    let sample = StackCopy {
         registers: None,
         stack: &[],
         stack_full: false,
@@ -188,7 +188,7 @@ fn perf_050_the_kernels_chain_through_a_library_loaded_later() {
     );
     let mut target = Target::start(folder, &program);
     let mut process = target.process();
-    let chain = |chain| Sample {
+    let chain = |chain| StackCopy {
         registers: None,
         stack: &[],
         stack_full: false,
@@ -238,12 +238,12 @@ fn perf_034_where_the_copied_stack_ends_the_kernels_chain_continues() {
     let mut target = Target::c(DEEP, &["-O1", POINTERS]);
     let stopped = target.stop_in("bottom");
     let chain = stopped.chain(127);
-    let cut = Sample {
+    let cut = StackCopy {
         stack: &stopped.stack[..COPIED],
         stack_full: true,
         ..stopped.sample()
     };
-    let spliced = Sample {
+    let spliced = StackCopy {
         user_chain: &chain,
         ..cut
     };
@@ -287,7 +287,7 @@ fn perf_034_the_chain_continues_when_the_process_is_gone() {
     let mut process = target.process();
     let _ = unwind(&mut process, &stopped.sample(), Mode::Dwarf);
     drop(target);
-    let spliced = Sample {
+    let spliced = StackCopy {
         stack: &stopped.stack[..COPIED],
         stack_full: true,
         user_chain: &chain,

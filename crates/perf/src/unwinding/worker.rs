@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_metatrace::{Counter, Event, Recorder};
-use ferretto_unwind::{Cache, Mode, Process, Sample as StackCopy, UnwindError};
+use ferretto_unwind::{Cache, Mode, Process, StackCopy, UnwindError};
 use rustc_hash::FxHashMap;
 
 use super::panics::caught;

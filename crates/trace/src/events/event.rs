@@ -1,7 +1,7 @@
 //! One track event.
 
 use ferretto_proto::fields::track_event as field;
-use ferretto_wire::Fields;
+use ferretto_wire::{Field, Fields};
 
 use super::problem::{Problem, Problems};
 use super::state::{MAX_EXTRA, State, text};
@@ -112,16 +112,38 @@ pub(super) struct Parsed {
     /// True if the event names its track itself.
     pub(super) has_track: bool,
     pub(super) old_time: Option<OldTime>,
-    pub(super) extras: Extras,
+    extras: Option<Box<Extras>>,
 }
 
 /// Further counters: tracks that the event names, and values.
 #[derive(Default)]
-pub(super) struct Extras {
-    pub(super) tracks: Vec<u64>,
-    pub(super) values: Vec<i64>,
-    pub(super) double_tracks: Vec<u64>,
-    pub(super) double_values: Vec<f64>,
+struct Extras {
+    tracks: Vec<u64>,
+    values: Vec<i64>,
+    double_tracks: Vec<u64>,
+    double_values: Vec<f64>,
+}
+
+impl Extras {
+    /// Reads a field of a `TrackEvent`.
+    fn read(&mut self, part: &Field<'_>) {
+        match part.number {
+            field::EXTRA_COUNTER_TRACK_UUIDS if self.tracks.len() < MAX_EXTRA => {
+                self.tracks.extend(part.as_varints().take(MAX_EXTRA));
+            }
+            field::EXTRA_COUNTER_VALUES if self.values.len() < MAX_EXTRA => {
+                let values = part.as_varints().map(|value| value as i64);
+                self.values.extend(values.take(MAX_EXTRA));
+            }
+            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS if self.double_tracks.len() < MAX_EXTRA => {
+                self.double_tracks.extend(part.as_varints().take(MAX_EXTRA));
+            }
+            field::EXTRA_DOUBLE_COUNTER_VALUES if self.double_values.len() < MAX_EXTRA => {
+                self.double_values.extend(part.as_f64());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Reads a `TrackEvent`. `None` if it has no type.
@@ -136,7 +158,7 @@ pub(super) fn parse(
     let mut phase = None;
     let mut track = None;
     let mut old_time = None;
-    let mut extras = Extras::default();
+    let mut extras = None;
     let (mut old_flows, mut old_ending_flows) = (Vec::new(), Vec::new());
     let mut event = Event {
         time: None,
@@ -182,20 +204,12 @@ pub(super) fn parse(
                 let value = part.as_f64().map(Number::Double);
                 event.value = event.value.or(value);
             }
-            field::EXTRA_COUNTER_TRACK_UUIDS if extras.tracks.len() < MAX_EXTRA => {
-                extras.tracks.extend(part.as_varints().take(MAX_EXTRA));
-            }
-            field::EXTRA_COUNTER_VALUES if extras.values.len() < MAX_EXTRA => {
-                let values = part.as_varints().map(|value| value as i64);
-                extras.values.extend(values.take(MAX_EXTRA));
-            }
-            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS if extras.double_tracks.len() < MAX_EXTRA => {
-                extras
-                    .double_tracks
-                    .extend(part.as_varints().take(MAX_EXTRA));
-            }
-            field::EXTRA_DOUBLE_COUNTER_VALUES if extras.double_values.len() < MAX_EXTRA => {
-                extras.double_values.extend(part.as_f64());
+            field::EXTRA_COUNTER_TRACK_UUIDS
+            | field::EXTRA_COUNTER_VALUES
+            | field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS
+            | field::EXTRA_DOUBLE_COUNTER_VALUES => {
+                let extras: &mut Box<Extras> = extras.get_or_insert_default();
+                extras.read(&part);
             }
             field::FLOW_IDS if event.flows.len() < MAX_FLOWS => event.flows.extend(part.as_u64()),
             field::TERMINATING_FLOW_IDS if event.ending_flows.len() < MAX_FLOWS => {
@@ -275,7 +289,9 @@ impl Parsed {
                 event.value = Some(Number::Integer(state.sum(event.track, value)));
             }
         }
-        let extras = std::mem::take(&mut self.extras);
+        let Some(extras) = self.extras.take() else {
+            return;
+        };
         let tracks = first(extras.tracks, &state.incremental.extra_tracks);
         let double_tracks = first(extras.double_tracks, &state.incremental.extra_double_tracks);
         let values = extras.values.into_iter().map(Number::Integer);

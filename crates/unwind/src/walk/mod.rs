@@ -16,7 +16,7 @@ use crate::error::UnwindError;
 use crate::frame::Frame;
 use crate::memory::{Memory, Pages};
 use crate::registers::{Machine, Registers};
-use crate::sample::{MAX_FRAMES, Mode, Sample};
+use crate::sample::{MAX_FRAMES, Mode, StackCopy};
 use crate::space::Space;
 
 /// Memory that walks use again.
@@ -86,7 +86,7 @@ struct Beyond<'s> {
 }
 
 impl Walker<'_> {
-    pub(crate) fn run(&mut self, sample: &Sample<'_>, mode: Mode) -> Outcome {
+    pub(crate) fn run(&mut self, sample: &StackCopy<'_>, mode: Mode) -> Outcome {
         self.walk.addresses.clear();
         if mode == Mode::KernelChain {
             return self.chain(sample.user_chain);
@@ -101,7 +101,12 @@ impl Walker<'_> {
         }
     }
 
-    fn by_registers(&mut self, sample: &Sample<'_>, registers: Registers, mode: Mode) -> Outcome {
+    fn by_registers(
+        &mut self,
+        sample: &StackCopy<'_>,
+        registers: Registers,
+        mode: Mode,
+    ) -> Outcome {
         // The kernel's chain is of the moment of the sample; memory is as it is now.
         let beyond = !sample.stack_full || sample.user_chain.is_empty();
         let mut pages = std::mem::take(self.pages);
@@ -129,7 +134,7 @@ impl Walker<'_> {
     }
 
     /// Walks, and lets the kernel's chain continue where that ends too early.
-    fn walk_and_splice(&mut self, sample: &Sample<'_>, state: &mut WalkState<'_>) -> Outcome {
+    fn walk_and_splice(&mut self, sample: &StackCopy<'_>, state: &mut WalkState<'_>) -> Outcome {
         let mut beyond = None;
         let first = self.frames.len();
         let outcome = self.frames_of(sample, state, first, &mut beyond);
@@ -159,7 +164,7 @@ impl Walker<'_> {
 
     fn frames_of<'s>(
         &mut self,
-        sample: &Sample<'s>,
+        sample: &StackCopy<'s>,
         state: &mut WalkState<'_>,
         first: usize,
         beyond: &mut Option<Beyond<'s>>,
@@ -276,7 +281,7 @@ impl Walker<'_> {
     /// There is no code where the walk has come to. `None` if it goes on nevertheless.
     fn unmapped(
         &mut self,
-        sample: &Sample<'_>,
+        sample: &StackCopy<'_>,
         state: &mut WalkState<'_>,
         first: usize,
         reliable: bool,

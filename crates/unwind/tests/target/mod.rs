@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, Sample, UnwindError};
+use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy, UnwindError};
 use nix::sys::{ptrace, signal, wait};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -257,8 +257,8 @@ impl Stopped {
         chain
     }
 
-    pub(crate) fn sample(&self) -> Sample<'_> {
-        Sample {
+    pub(crate) fn sample(&self) -> StackCopy<'_> {
+        StackCopy {
             registers: Some(&self.registers),
             stack: &self.stack,
             stack_full: false,
@@ -270,7 +270,7 @@ impl Stopped {
 /// The frames of a sample.
 pub(crate) fn unwind(
     process: &mut Process,
-    sample: &Sample<'_>,
+    sample: &StackCopy<'_>,
     mode: Mode,
 ) -> (Vec<Frame>, Result<(), UnwindError>) {
     let mut frames = Vec::new();
