@@ -1,6 +1,13 @@
 //! Numbers and strings in bytes that may be too short.
 
-use crate::header::Class;
+/// The size of addresses: 32 or 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `ELFCLASS32`.
+    Bits32,
+    /// `ELFCLASS64`.
+    Bits64,
+}
 
 /// A number of 16 bits at `at`.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

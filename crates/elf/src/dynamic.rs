@@ -1,7 +1,7 @@
 //! The dynamic section, which holds a library's own name.
 
-use crate::bytes::{string_at, word_at};
-use crate::header::{Class, Image, Segment};
+use crate::bytes::{Class, string_at, word_at};
+use crate::header::{Image, Segment};
 use crate::read_at::ReadAt;
 
 const PT_DYNAMIC: u32 = 2;

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::ElfError;
+use crate::bytes::Class;
 use crate::dynamic;
-use crate::header::{Class, Headers, Image, SectionHeader, Segment};
+use crate::header::{Headers, Image, SectionHeader, Segment};
 use crate::notes;
 use crate::part::Part;
 use crate::read_at::ReadAt;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::ElfError;
-use crate::bytes::{u16_at, u32_at, word_at};
+use crate::bytes::{Class, u16_at, u32_at, word_at};
 use crate::read_at::ReadAt;
 
 /// Segments and sections beyond these are not believed.
@@ -16,15 +16,6 @@ const PT_LOAD: u32 = 1;
 const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
-
-/// The size of addresses: 32 or 64 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// `ELFCLASS32`.
-    Bits32,
-    /// `ELFCLASS64`.
-    Bits64,
-}
 
 /// A program header: a part of the file, and where it lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,9 +31,10 @@ mod read_at;
 mod section;
 mod symbols;
 
+pub use bytes::Class;
 pub use elf::Elf;
 pub use error::ElfError;
-pub use header::{Class, SectionHeader, Segment};
+pub use header::{SectionHeader, Segment};
 pub use open::{open_regular, open_regular_within};
 pub use part::Part;
 pub use read_at::ReadAt;

@@ -5,8 +5,8 @@ use std::io::Read;
 use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::ElfError;
-use crate::bytes::{string_at, u32_at, word_at};
-use crate::header::{Class, Image, SectionHeader};
+use crate::bytes::{Class, string_at, u32_at, word_at};
+use crate::header::{Image, SectionHeader};
 use crate::read_at::ReadAt;
 
 /// The file that holds the debug information, as `.gnu_debuglink` names it.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ElfError;
-use crate::bytes::{string_at, u16_at, u32_at, word_at};
-use crate::header::{Class, Headers, Image, SectionHeader};
+use crate::bytes::{Class, string_at, u16_at, u32_at, word_at};
+use crate::header::{Headers, Image, SectionHeader};
 use crate::mini;
 use crate::part::Part;
 use crate::read_at::ReadAt;
