@@ -1,13 +1,14 @@
 //! The life of a writer's incremental state.
 
-/// Bytes after which a sequence begins anew by itself: what is left of it in a ring buffer can be read then, whatever
-/// was overwritten. Beginning anew takes a few hundred bytes.
+/// Bytes after which a sequence begins anew by itself: what is left of it in a ring buffer can be
+/// read then, whatever was overwritten. Beginning anew takes a few hundred bytes.
 const RENEWAL: u64 = 64 << 10;
 
 /// The validity of a writer's incremental state: what later packets may rely on.
 ///
-/// It is void at the beginning, when a recording clears it, after a packet was lost, and each 64 KiB. The writer then
-/// [restarts](Self::restart): it forgets what it interned and described, and writes its first packet again, with
+/// It is void at the beginning, when a recording clears it, after a packet was lost, and each 64
+/// KiB. The writer then [restarts](Self::restart): it forgets what it interned and described, and
+/// writes its first packet again, with
 /// [`INCREMENTAL_STATE_CLEARED`](crate::sequence_flags::INCREMENTAL_STATE_CLEARED).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncrementalState {
@@ -39,7 +40,8 @@ impl IncrementalState {
         self.is_stale || self.drop_count != drop_count
     }
 
-    /// Returns true if the writer has to restart before its next packet, given its counts of lost packets and of bytes.
+    /// Returns true if the writer has to restart before its next packet, given its counts of lost
+    /// packets and of bytes.
     #[inline]
     pub(crate) fn must_restart(&self, drop_count: u64, written: u64) -> bool {
         self.is_void(drop_count) || written >= self.renew_at
@@ -51,9 +53,9 @@ impl IncrementalState {
         self.renew_at = written + RENEWAL;
     }
 
-    /// Ends a restart after its first packet, given whether the writer drops packets now. Returns false if the packet
-    /// was dropped: the state stays void, and the next event tries again. What followed now could find room, and be of
-    /// no use.
+    /// Ends a restart after its first packet, given whether the writer drops packets now. Returns
+    /// false if the packet was dropped: the state stays void, and the next event tries again. What
+    /// followed now could find room, and be of no use.
     pub(crate) fn restarted(&mut self, is_dropping: bool) -> bool {
         self.is_stale = is_dropping;
         !is_dropping

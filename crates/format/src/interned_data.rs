@@ -18,7 +18,8 @@ impl InternedData {
         }
     }
 
-    /// Adds a text, under an iid in the table that is a field of `InternedData`. All entries of texts have the same fields.
+    /// Adds a text, under an iid in the table that is a field of `InternedData`. All entries of
+    /// texts have the same fields.
     pub fn add_text(&mut self, table: u32, iid: u64, text: &[u8]) {
         self.add(table, iid, |entry| entry.bytes(event_name::NAME, text));
     }

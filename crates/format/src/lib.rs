@@ -7,8 +7,8 @@
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
 //! - [`budget`]: memory that the tables of a reader may take together.
-//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; when one has to restart and how, timestamps,
-//!   and what packets refer to by iid.
+//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; when one has
+//!   to restart and how, timestamps, and what packets refer to by iid.
 //! - [`Process`] and [`Thread`]: the tracks of those who write track events.
 //! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]

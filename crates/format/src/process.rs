@@ -26,8 +26,8 @@ pub struct Thread {
 }
 
 impl Process {
-    /// Returns the uuid of a process's track, given when it started in clock ticks since boot: the same in every library
-    /// that a process may contain.
+    /// Returns the uuid of a process's track, given when it started in clock ticks since boot: the
+    /// same in every library that a process may contain.
     pub fn uuid_of(start_time: u64, pid: i32) -> u64 {
         let hash = Fnv1a::new().update(&start_time.to_le_bytes());
         hash.update(&pid.to_le_bytes()).finish()

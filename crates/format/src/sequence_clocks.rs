@@ -7,8 +7,8 @@ use crate::clock::{INCREMENTAL, SCALED};
 
 /// The clocks of a sequence of track events.
 ///
-/// Timestamps are differences to the packet before ([`INCREMENTAL`]), or absolute: on the base clock, or in units other
-/// than nanoseconds ([`SCALED`]).
+/// Timestamps are differences to the packet before ([`INCREMENTAL`]), or absolute: on the base
+/// clock, or in units other than nanoseconds ([`SCALED`]).
 #[derive(Clone, Copy, Debug)]
 pub struct SequenceClocks {
     /// Nanoseconds per unit, at least 1.
@@ -21,8 +21,8 @@ pub struct SequenceClocks {
 }
 
 impl SequenceClocks {
-    /// The clocks of a sequence whose timestamps count `unit` nanoseconds each, as differences if `is_incremental`; its
-    /// times are read from the clock `base`.
+    /// The clocks of a sequence whose timestamps count `unit` nanoseconds each, as differences if
+    /// `is_incremental`; its times are read from the clock `base`.
     pub fn new(unit: u64, is_incremental: bool, base: u32) -> Self {
         Self {
             unit: unit.max(1),
@@ -32,7 +32,8 @@ impl SequenceClocks {
         }
     }
 
-    /// Lets differences refer to `now`. To be followed by a packet with a [snapshot](Self::write_snapshot).
+    /// Lets differences refer to `now`. To be followed by a packet with a
+    /// [snapshot](Self::write_snapshot).
     pub fn restart(&mut self, now: u64) {
         self.last = now;
     }
@@ -57,8 +58,8 @@ impl SequenceClocks {
         }
     }
 
-    /// Returns the timestamp of a packet at `now` if clocks are [plain](Self::is_plain); `None` if time ran back. To be
-    /// followed by [`advance`](Self::advance) if the packet is written.
+    /// Returns the timestamp of a packet at `now` if clocks are [plain](Self::is_plain); `None` if
+    /// time ran back. To be followed by [`advance`](Self::advance) if the packet is written.
     #[inline(always)]
     pub fn difference(&self, now: u64) -> Option<u64> {
         now.checked_sub(self.last)
@@ -70,8 +71,8 @@ impl SequenceClocks {
         self.last = now;
     }
 
-    /// Writes the timestamp of a packet, and its clock where it is not the default one. A time on the clock
-    /// [`INCREMENTAL`] is one of the base clock, to be written as the sequence does.
+    /// Writes the timestamp of a packet, and its clock where it is not the default one. A time on
+    /// the clock [`INCREMENTAL`] is one of the base clock, to be written as the sequence does.
     pub fn write_timestamp<S: Sink>(&mut self, packet: &mut Encoder<'_, S>, clock: u32, time: u64) {
         let default = self.default_clock();
         let clock = if clock == INCREMENTAL { default } else { clock };
@@ -93,7 +94,8 @@ impl SequenceClocks {
         }
     }
 
-    /// Writes a `ClockSnapshot` that relates the clocks of the sequence at the base clock's `now`, if it has any.
+    /// Writes a `ClockSnapshot` that relates the clocks of the sequence at the base clock's `now`,
+    /// if it has any.
     pub fn write_snapshot<S: Sink>(&self, packet: &mut Encoder<'_, S>, now: u64) {
         if self.default_clock() == self.base {
             return;

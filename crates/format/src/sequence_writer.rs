@@ -7,11 +7,13 @@ use crate::incremental::IncrementalState;
 use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use crate::{SequenceClocks, clock};
 
-/// A packet sequence as its writer keeps it: whether what packets rely on is still valid, and how their times are written.
+/// A packet sequence as its writer keeps it: whether what packets rely on is still valid, and how
+/// their times are written.
 ///
-/// Before each packet a writer asks [`must_restart`](Self::must_restart). If so, it forgets what it interned and described, and
-/// writes the first packet of the sequence again: [`restart`](Self::restart), then [`restarted`](Self::restarted). All
-/// other packets start with [`begin_packet`](Self::begin_packet).
+/// Before each packet a writer asks [`must_restart`](Self::must_restart). If so, it forgets what it
+/// interned and described, and writes the first packet of the sequence again:
+/// [`restart`](Self::restart), then [`restarted`](Self::restarted). All other packets start with
+/// [`begin_packet`](Self::begin_packet).
 #[derive(Clone, Copy, Debug)]
 pub struct SequenceWriter {
     state: IncrementalState,
@@ -19,7 +21,8 @@ pub struct SequenceWriter {
 }
 
 impl SequenceWriter {
-    /// Returns a sequence of which nothing is written yet, given the writer's count of lost packets.
+    /// Returns a sequence of which nothing is written yet, given the writer's count of lost
+    /// packets.
     pub fn new(clocks: SequenceClocks, drop_count: u64) -> Self {
         Self {
             state: IncrementalState::new(drop_count),
@@ -44,8 +47,9 @@ impl SequenceWriter {
         self.state.is_void(drop_count)
     }
 
-    /// Returns true if the sequence has to restart before its next packet, given the writer's counts of lost packets and of
-    /// bytes: what was written is void, or is so much that it may have been overwritten.
+    /// Returns true if the sequence has to restart before its next packet, given the writer's
+    /// counts of lost packets and of bytes: what was written is void, or is so much that it may
+    /// have been overwritten.
     #[inline]
     pub fn must_restart(&self, drop_count: u64, written: u64) -> bool {
         self.state.must_restart(drop_count, written)
@@ -57,7 +61,8 @@ impl SequenceWriter {
         self.state.renew_at()
     }
 
-    /// Lets the next difference between timestamps refer to `now`, for writers that encode one themselves.
+    /// Lets the next difference between timestamps refer to `now`, for writers that encode one
+    /// themselves.
     #[inline(always)]
     pub fn advance(&mut self, now: u64) {
         self.clocks.advance(now);
@@ -70,9 +75,10 @@ impl SequenceWriter {
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
     }
 
-    /// Writes the first packet of the sequence: a time, the flag, the defaults of all that follow and how the clocks relate
-    /// to each other. `defaults` appends further fields of `TracePacketDefaults`; `counts` are the writer's of lost packets
-    /// and of bytes. To be followed by [`restarted`](Self::restarted) once the packet is written.
+    /// Writes the first packet of the sequence: a time, the flag, the defaults of all that follow
+    /// and how the clocks relate to each other. `defaults` appends further fields of
+    /// `TracePacketDefaults`; `counts` are the writer's of lost packets and of bytes. To be
+    /// followed by [`restarted`](Self::restarted) once the packet is written.
     pub fn restart<S: Sink>(
         &mut self,
         packet: &mut Encoder<'_, S>,
@@ -92,8 +98,8 @@ impl SequenceWriter {
         self.clocks.write_snapshot(packet, start.now);
     }
 
-    /// Ends a restart, given whether the writer drops packets now. Returns false if the first packet was dropped: what follows
-    /// would be of no use, and the next event tries again.
+    /// Ends a restart, given whether the writer drops packets now. Returns false if the first
+    /// packet was dropped: what follows would be of no use, and the next event tries again.
     pub fn restarted(&mut self, is_dropping: bool) -> bool {
         self.state.restarted(is_dropping)
     }

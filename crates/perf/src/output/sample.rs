@@ -38,8 +38,8 @@ impl SkipReason {
     }
 }
 
-/// One sample, or one reading of counters: made of a record, completed by an unwinder, and written as
-/// a packet.
+/// One sample, or one reading of counters: made of a record, completed by an unwinder, and written
+/// as a packet.
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// In the clock of the data source.
