@@ -3,7 +3,8 @@
 use ferretto_protovm::{Outcome, Program, Vm};
 use ferretto_wire::Fields;
 
-/// A program (field 1), the state it begins with (2) and any number of patches (3), of one size of memory (4).
+/// A program (field 1), the state it begins with (2) and any number of patches (3), of one size of
+/// memory (4).
 pub fn protovm(data: &[u8]) {
     let fields = || Fields::new(data).map_while(Result::ok);
     let bytes = |number| {
@@ -28,7 +29,8 @@ pub fn protovm(data: &[u8]) {
         assert_eq!(twin.state(), state);
         let program_size = program.as_bytes().len() as u64;
         assert!(vm.memory_usage() <= limit + program_size);
-        // Of the numbers no more than the entries that are counted, of the rest no more than the bytes; and the lengths.
+        // Of the numbers no more than the entries that are counted, of the rest no more than the
+        // bytes; and the lengths.
         assert!(state.len() as u64 <= 2 * limit + 16);
         let other = Vm::with_state(program.clone(), limit, &state);
         let expected = if state.len() as u64 <= limit {

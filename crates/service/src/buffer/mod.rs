@@ -260,7 +260,8 @@ impl TraceBuffer {
 
     /// An empty buffer to take the place of this one, for `transfer_on_clone` and
     /// `clear_before_clone`: with the same settings, and going on where this one was written last.
-    /// Packets that were not read from this one are reported as lost, and applied to the states of machines.
+    /// Packets that were not read from this one are reported as lost, and applied to the states of
+    /// machines.
     ///
     /// # Errors
     /// If the memory is not there.

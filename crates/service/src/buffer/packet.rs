@@ -22,8 +22,8 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Returns the bytes: one slice for each chunk the packet is spread over, in order, none empty unless
-    /// the producer made an empty fragment.
+    /// Returns the bytes: one slice for each chunk the packet is spread over, in order, none empty
+    /// unless the producer made an empty fragment.
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments {
             ring: self.ring,

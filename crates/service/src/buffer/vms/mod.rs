@@ -103,7 +103,8 @@ impl TraceBuffer {
         machines.map_or_else(Vec::new, |machines| machines.take_aborts())
     }
 
-    /// Returns machines for a buffer that takes the place of this one: their states are those behind all that is in it.
+    /// Returns machines for a buffer that takes the place of this one: their states are those
+    /// behind all that is in it.
     ///
     /// # Errors
     /// If the memory is not there.
