@@ -28,51 +28,45 @@ impl Daemon for Traced {
     const ABOUT: &'static str = "The tracing service. It needs no privileges.";
     const COLUMN: usize = 36;
     const OPTIONS: &'static [DaemonOption<Self>] = &[
-        DaemonOption {
-            name: "set-socket-permissions",
-            value: "PG:PM:CG:CM",
-            meaning: "\ngroup and mode of the producer and of the\n\
+        DaemonOption(
+            "set-socket-permissions PG:PM:CG:CM",
+            "\ngroup and mode of the producer and of the\n\
                       consumer sockets, e.g. traced:0660:tracing:0660",
-            take: Self::take_permissions,
-        },
-        DaemonOption {
-            name: "output-folder",
-            value: "DIR",
-            meaning: "folder below which configs of other users than root and the\n\
+            Self::take_permissions,
+        ),
+        DaemonOption(
+            "output-folder DIR",
+            "folder below which configs of other users than root and the\n\
                       service's own may have files created (output_path);\n\
                       none without; may be repeated",
-            take: Self::take_output_folder,
-        },
-        DaemonOption {
-            name: "enable-relay-endpoint",
-            value: "",
-            meaning: "let relays of other machines compare clocks, on every\nproducer socket",
-            take: |daemon, _| {
+            Self::take_output_folder,
+        ),
+        DaemonOption(
+            "enable-relay-endpoint",
+            "let relays of other machines compare clocks, on every\nproducer socket",
+            |daemon, _| {
                 daemon.relays = RelayEndpoints::Everywhere;
                 Ok(Taken::Known)
             },
-        },
-        DaemonOption {
-            name: "enable-relay-endpoint-on",
-            value: "SOCKET",
-            meaning: "the same, on this producer socket only; may be repeated",
-            take: Self::take_relay,
-        },
-        DaemonOption {
-            name: "user-cpu",
-            value: "PERCENT",
-            meaning: "share of one CPU that the programs of one user may make the\n\
+        ),
+        DaemonOption(
+            "enable-relay-endpoint-on SOCKET",
+            "the same, on this producer socket only; may be repeated",
+            Self::take_relay,
+        ),
+        DaemonOption(
+            "user-cpu PERCENT",
+            "share of one CPU that the programs of one user may make the\n\
                       service use for long, 80 unless given; 0 for any",
-            take: Self::take_user_cpu,
-        },
-        DaemonOption {
-            name: "watchdog",
-            value: "own|process",
-            meaning: "when the service ends itself: for faults of its own (own, the\n\
+            Self::take_user_cpu,
+        ),
+        DaemonOption(
+            "watchdog own|process",
+            "when the service ends itself: for faults of its own (own, the\n\
                       default), or, as upstream's, also when programs make the process\n\
                       use 90 % of a CPU for ten minutes or 64 MiB more than it should",
-            take: Self::take_watchdog,
-        },
+            Self::take_watchdog,
+        ),
     ];
     const ENVIRONMENT: &'static [Row<'static>] = &[
         Row {

@@ -32,35 +32,32 @@ The callstack profiler: the data source linux.perf. Samples every process for ro
 with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config names.";
     const COLUMN: usize = 30;
     const OPTIONS: &'static [DaemonOption<Self>] = &[
-        DaemonOption {
-            name: "stack-samples",
-            value: "",
-            meaning: "write StackSample packets instead of PerfSample",
-            take: |daemon, _| {
+        DaemonOption(
+            "stack-samples",
+            "write StackSample packets instead of PerfSample",
+            |daemon, _| {
                 daemon.stack_samples = true;
                 Ok(Taken::Known)
             },
-        },
-        DaemonOption {
-            name: "stack-bytes",
-            value: "N",
-            meaning: "copy so much of each stack (default 65280, or less where memory\n\
+        ),
+        DaemonOption(
+            "stack-bytes N",
+            "copy so much of each stack (default 65280, or less where memory\n\
                       for rings is short); less is cheaper at high rates",
-            take: |daemon, parser| {
+            |daemon, parser| {
                 daemon.stack_bytes = Some(stack_bytes(parser)?);
                 Ok(Taken::Known)
             },
-        },
+        ),
         DaemonOption::SERVICE_UID,
-        DaemonOption {
-            name: "descriptor-socket",
-            value: "PATH",
-            meaning: "where processes may hand over their maps and memory",
-            take: |daemon, parser| {
+        DaemonOption(
+            "descriptor-socket PATH",
+            "where processes may hand over their maps and memory",
+            |daemon, parser| {
                 daemon.descriptor_socket = Some(parser.value()?.into());
                 Ok(Taken::Known)
             },
-        },
+        ),
     ];
     const ENVIRONMENT: &'static [Row<'static>] = &environment(NOTIFY_FD);
 

@@ -24,21 +24,19 @@ tracefs for kernel events; the others work for every user.";
     const COLUMN: usize = 26;
     const OPTIONS: &'static [DaemonOption<Self>] = &[
         DaemonOption::SERVICE_UID,
-        DaemonOption {
-            name: "reset-ftrace",
-            value: "",
-            meaning: "reset the kernel's tracing first",
-            take: |daemon, _| {
+        DaemonOption(
+            "reset-ftrace",
+            "reset the kernel's tracing first",
+            |daemon, _| {
                 daemon.reset = true;
                 Ok(Taken::Known)
             },
-        },
-        DaemonOption {
-            name: "cleanup-after-crash",
-            value: "",
-            meaning: "reset the kernel's tracing and end",
-            take: |_, _| Ok(Taken::Instead(reset)),
-        },
+        ),
+        DaemonOption(
+            "cleanup-after-crash",
+            "reset the kernel's tracing and end",
+            |_, _| Ok(Taken::Instead(reset)),
+        ),
     ];
     const ENVIRONMENT: &'static [Row<'static>] = &environment(NOTIFY_FD);
 

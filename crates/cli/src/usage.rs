@@ -25,15 +25,6 @@ pub(crate) fn add<'a>(text: &mut String, column: usize, rows: impl IntoIterator<
     }
 }
 
-/// Returns what is typed for an option: its long name, and what stands for its value if it takes
-/// one.
-pub(crate) fn long(name: &str, value: &str) -> String {
-    match value {
-        "" => format!("--{name}"),
-        value => format!("--{name} {value}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,7 +43,5 @@ mod tests {
             text,
             "  -a    one\n        two\n  --long  three\n  --longer\n        four\n"
         );
-        assert_eq!(long("size", "N"), "--size N");
-        assert_eq!(long("quiet", ""), "--quiet");
     }
 }

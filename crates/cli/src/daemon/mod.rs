@@ -35,13 +35,18 @@ pub(crate) trait Daemon: Default + 'static {
     fn serve(self) -> Result<()>;
 }
 
-/// An option of a daemon.
-pub(crate) struct DaemonOption<D> {
-    pub(crate) name: &'static str,
-    /// The placeholder of its value in the usage text; empty if it takes none.
-    pub(crate) value: &'static str,
-    pub(crate) meaning: &'static str,
-    pub(crate) take: fn(&mut D, &mut Parser) -> Result<Taken, Complaint>,
+/// An option of a daemon: its name with a placeholder of its value, its meaning, and a function that
+/// takes it.
+pub(crate) struct DaemonOption<D>(
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+    pub(crate) fn(&mut D, &mut Parser) -> Result<Taken, Complaint>,
+);
+
+impl<D> DaemonOption<D> {
+    fn is(&self, name: &str) -> bool {
+        self.0.split(' ').next() == Some(name)
+    }
 }
 
 /// The result of taking an option.
@@ -119,25 +124,15 @@ const ENVIRONMENT_COLUMN: usize = 32;
 
 fn usage<D: Daemon>() -> String {
     let mut text = format!("Usage: {} [OPTIONS]\n{}\n\n", D::NAME, D::ABOUT);
-    let options = D::OPTIONS
-        .iter()
-        .map(|option| (option.name, option.value, option.meaning));
-    let all = [(
+    let own = D::OPTIONS.iter().map(|option| (option.0, option.1));
+    let first = [(
         "background",
-        "",
         "go on in the background, print the process id",
-    )]
-    .into_iter();
-    let all = all
-        .chain(options)
-        .chain([("version", "", "show the version")]);
-    for (name, value, meaning) in all {
-        let typed = usage::long(name, value);
-        let row = Row {
-            typed: &typed,
-            meaning,
-        };
-        usage::add(&mut text, D::COLUMN, [row]);
+    )];
+    let last = [("version", "show the version")];
+    for (name, meaning) in first.into_iter().chain(own).chain(last) {
+        let typed = &format!("--{name}");
+        usage::add(&mut text, D::COLUMN, [Row { typed, meaning }]);
     }
     text += "\nEnvironment:\n";
     let column = D::COLUMN.max(ENVIRONMENT_COLUMN);
@@ -165,10 +160,10 @@ fn parse<D: Daemon>(args: Vec<OsString>) -> Result<Action<D>, Complaint> {
             Arg::Long(name) => name.to_owned(),
             other => return Err(other.unexpected().into()),
         };
-        let Some(option) = D::OPTIONS.iter().find(|option| option.name == name) else {
+        let Some(option) = D::OPTIONS.iter().find(|option| option.is(&name)) else {
             return Err(Arg::Long(&name).unexpected().into());
         };
-        if let Taken::Instead(action) = (option.take)(&mut daemon, &mut parser)? {
+        if let Taken::Instead(action) = (option.2)(&mut daemon, &mut parser)? {
             return Ok(Action::Instead(action));
         }
     }

@@ -41,13 +41,12 @@ pub(crate) trait Offers: Daemon {
 }
 
 impl<D: Offers> DaemonOption<D> {
-    pub(crate) const SERVICE_UID: Self = Self {
-        name: "service-uid",
-        value: "UID",
-        meaning: "let a tracing service of this user have what is recorded, not only\n\
+    pub(crate) const SERVICE_UID: Self = Self(
+        "service-uid UID",
+        "let a tracing service of this user have what is recorded, not only\n\
                   one of root or this user; may be repeated",
-        take: |daemon, parser| daemon.service().trust(parser),
-    };
+        |daemon, parser| daemon.service().trust(parser),
+    );
 }
 
 /// Returns the environment variables of a daemon that offers data sources, one of which is for

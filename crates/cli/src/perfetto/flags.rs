@@ -4,48 +4,6 @@ use std::fmt;
 
 use crate::usage::{self, Row};
 
-/// The meaning of an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flag {
-    Config,
-    Out,
-    NoClobber,
-    Txt,
-    TxtLossy,
-    Background,
-    BackgroundWait,
-    NotifyFd,
-    Time,
-    Buffer,
-    Size,
-    App,
-    Query,
-    QueryLong,
-    QueryRaw,
-    AddAttribute,
-    Version,
-    Help,
-    ResetGuardrails,
-    /// Takes a value that is kept in the config for statistics.
-    AlertId,
-    ConfigId,
-    ConfigUid,
-    SubscriptionId,
-    /// Android only; upstream refuses it elsewhere, too.
-    Upload,
-    Dropbox,
-    NoGuardrails,
-    Clone,
-    CloneByName,
-    CloneForBugreport,
-    SaveForBugreport,
-    SaveAllForBugreport,
-    Detach,
-    Attach,
-    Stop,
-    IsDetached,
-}
-
 /// Why a command line is refused. All of them end with exit code 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -64,249 +22,83 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// One option.
-struct Entry {
-    long: &'static str,
-    short: Option<char>,
-    flag: Flag,
-    /// The placeholder of its value, if it takes one, and the options that go with it.
-    value: &'static str,
-    /// Empty for those that are only taken for the sake of scripts.
-    meaning: &'static str,
-}
-
-const fn entry(
-    long: &'static str,
-    short: Option<char>,
-    flag: Flag,
-    value: &'static str,
-    meaning: &'static str,
-) -> Entry {
-    Entry {
-        long,
-        short,
-        flag,
-        value,
-        meaning,
-    }
-}
-
-/// Options that go together in the usage text.
+/// The options that go together in the usage text.
 struct Section {
     heading: &'static str,
-    entries: &'static [Entry],
+    options: &'static [(Flag, &'static str, &'static str)],
     /// The arguments without the name of an option.
     operands: &'static [Row<'static>],
 }
 
-const SECTIONS: &[Section] = &[
-    Section {
-        heading: "",
-        entries: &[
-            entry(
-                "config",
-                Some('c'),
-                Flag::Config,
-                "FILE",
-                "the trace config; - is standard input,\n:test a built-in one of two seconds",
-            ),
-            entry(
-                "out",
-                Some('o'),
-                Flag::Out,
-                "FILE",
-                "where the trace goes; - is standard output",
-            ),
-            entry(
-                "no-clobber",
-                None,
-                Flag::NoClobber,
-                "",
-                "fail if that file exists",
-            ),
-            entry("txt", None, Flag::Txt, "", "the config is in text form"),
-            entry(
-                "txt-lossy",
-                None,
-                Flag::TxtLossy,
-                "",
-                "the same, leaving out what is unknown",
-            ),
-            entry(
-                "add-attribute",
-                None,
-                Flag::AddAttribute,
-                "K=V",
-                "note K=V in the trace; can be repeated",
-            ),
-            entry(
-                "background",
-                Some('d'),
-                Flag::Background,
-                "",
-                "go on in the background, print the process id",
-            ),
-            entry(
-                "background-wait",
-                Some('D'),
-                Flag::BackgroundWait,
-                "",
-                "the same, after all data sources have started",
-            ),
-            entry(
-                "notify-fd",
-                None,
-                Flag::NotifyFd,
-                "FD",
-                "stay, but write a byte to FD when they have: 0, or 1 for\na recording that failed before",
-            ),
-            entry(
-                "query",
-                None,
-                Flag::Query,
-                "",
-                "show the state of the tracing service",
-            ),
-            entry(
-                "long",
-                None,
-                Flag::QueryLong,
-                "",
-                "with --query: do not shorten the last column",
-            ),
-            entry(
-                "query-raw",
-                None,
-                Flag::QueryRaw,
-                "",
-                "write that state to standard output in binary",
-            ),
-            entry("version", None, Flag::Version, "", "show the version"),
-            entry("help", Some('h'), Flag::Help, "", ""),
-            entry("reset-guardrails", None, Flag::ResetGuardrails, "", ""),
-            entry("alert-id", None, Flag::AlertId, "N", ""),
-            entry("config-id", None, Flag::ConfigId, "N", ""),
-            entry("config-uid", None, Flag::ConfigUid, "N", ""),
-            entry("subscription-id", None, Flag::SubscriptionId, "N", ""),
-            entry("upload", None, Flag::Upload, "", ""),
-            entry("dropbox", None, Flag::Dropbox, "", ""),
-            entry("no-guardrails", None, Flag::NoGuardrails, "", ""),
-        ],
-        operands: &[],
-    },
-    Section {
-        heading: "Without a config:",
-        entries: &[
-            entry(
-                "time",
-                Some('t'),
-                Flag::Time,
-                "N{ms,s,m,h}",
-                "how long (default 10s)",
-            ),
-            entry(
-                "buffer",
-                Some('b'),
-                Flag::Buffer,
-                "N{kb,mb,gb}",
-                "size of the buffer (default 32mb)",
-            ),
-            entry(
-                "size",
-                Some('s'),
-                Flag::Size,
-                "N{kb,mb,gb}",
-                "stream into the file, up to this size",
-            ),
-            entry(
-                "app",
-                Some('a'),
-                Flag::App,
-                "NAME",
-                "trace this Android app",
-            ),
-        ],
-        operands: &[
-            Row {
-                typed: "GROUP/EVENT",
-                meaning: "kernel events, for example sched/sched_switch",
-            },
-            Row {
-                typed: "CATEGORY",
-                meaning: "atrace categories, for example sched, freq",
-            },
-        ],
-    },
-    Section {
-        heading: "Copies of sessions that run:",
-        entries: &[
-            entry(
-                "clone",
-                None,
-                Flag::Clone,
-                "ID",
-                "write what the session of this number holds into -o",
-            ),
-            entry(
-                "clone-by-name",
-                None,
-                Flag::CloneByName,
-                "NAME",
-                "the same for the session of this name",
-            ),
-            entry(
-                "clone-for-bugreport",
-                None,
-                Flag::CloneForBugreport,
-                "",
-                "with either: do not apply its filter",
-            ),
-            entry(
-                "save-for-bugreport",
-                None,
-                Flag::SaveForBugreport,
-                "",
-                "clone the one with the highest bugreport_score, into -o or\nsystrace.pftrace in the folder for temporary files",
-            ),
-            entry(
-                "save-all-for-bugreport",
-                None,
-                Flag::SaveAllForBugreport,
-                "",
-                "clone each with a bugreport_score, into files there",
-            ),
-        ],
-        operands: &[],
-    },
-    Section {
-        heading: "Sessions that go on without this process (they write into their file):",
-        entries: &[
-            entry(
-                "detach",
-                None,
-                Flag::Detach,
-                "KEY",
-                "start one and leave it under this key",
-            ),
-            entry(
-                "is_detached",
-                None,
-                Flag::IsDetached,
-                "KEY",
-                "return 0 if there is one, 2 if not, 1 after an error",
-            ),
-            entry(
-                "attach",
-                None,
-                Flag::Attach,
-                "KEY [--stop]",
-                "wait for its end, or end it; 2 if there is none",
-            ),
-            entry("stop", None, Flag::Stop, "", ""),
-        ],
-        operands: &[],
-    },
-];
+macro_rules! flags {
+    ($($heading:literal {
+        $($flag:ident $typed:literal $meaning:literal)*
+        $(; $($operand:literal $of_operand:literal)*)?
+    })*) => {
+        /// An option.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Flag {
+            $($($flag,)*)*
+        }
+
+        const SECTIONS: &[Section] = &[$(Section {
+            heading: $heading,
+            options: &[$((Flag::$flag, $typed, $meaning),)*],
+            operands: &[$($(Row { typed: $operand, meaning: $of_operand },)*)?],
+        },)*];
+    };
+}
+
+// Each option as it is typed, with a placeholder of its value, and its meaning. Those without a
+// meaning are not shown: they are taken for the sake of scripts, or to be refused, as by upstream.
+flags! {
+    "" {
+        Config "-c, --config FILE" "the trace config; - is standard input,\n:test a built-in one of two seconds"
+        Out "-o, --out FILE" "where the trace goes; - is standard output"
+        NoClobber "    --no-clobber" "fail if that file exists"
+        Txt "    --txt" "the config is in text form"
+        TxtLossy "    --txt-lossy" "the same, leaving out what is unknown"
+        AddAttribute "    --add-attribute K=V" "note K=V in the trace; can be repeated"
+        Background "-d, --background" "go on in the background, print the process id"
+        BackgroundWait "-D, --background-wait" "the same, after all data sources have started"
+        NotifyFd "    --notify-fd FD" "stay, but write a byte to FD when they have: 0, or 1 for\na recording that failed before"
+        Query "    --query" "show the state of the tracing service"
+        QueryLong "    --long" "with --query: do not shorten the last column"
+        QueryRaw "    --query-raw" "write that state to standard output in binary"
+        Version "    --version" "show the version"
+        Help "-h, --help" ""
+        ResetGuardrails "    --reset-guardrails" ""
+        AlertId "    --alert-id N" ""
+        ConfigId "    --config-id N" ""
+        ConfigUid "    --config-uid N" ""
+        SubscriptionId "    --subscription-id N" ""
+        Upload "    --upload" ""
+        Dropbox "    --dropbox" ""
+        NoGuardrails "    --no-guardrails" ""
+    }
+    "Without a config:" {
+        Time "-t, --time N{ms,s,m,h}" "how long (default 10s)"
+        Buffer "-b, --buffer N{kb,mb,gb}" "size of the buffer (default 32mb)"
+        Size "-s, --size N{kb,mb,gb}" "stream into the file, up to this size"
+        App "-a, --app NAME" "trace this Android app"
+        ;
+        "GROUP/EVENT" "kernel events, for example sched/sched_switch"
+        "CATEGORY" "atrace categories, for example sched, freq"
+    }
+    "Copies of sessions that run:" {
+        Clone "    --clone ID" "write what the session of this number holds into -o"
+        CloneByName "    --clone-by-name NAME" "the same for the session of this name"
+        CloneForBugreport "    --clone-for-bugreport" "with either: do not apply its filter"
+        SaveForBugreport "    --save-for-bugreport" "clone the one with the highest bugreport_score, into -o or\nsystrace.pftrace in the folder for temporary files"
+        SaveAllForBugreport "    --save-all-for-bugreport" "clone each with a bugreport_score, into files there"
+    }
+    "Sessions that go on without this process (they write into their file):" {
+        Detach "    --detach KEY" "start one and leave it under this key"
+        IsDetached "    --is_detached KEY" "return 0 if there is one, 2 if not, 1 after an error"
+        Attach "    --attach KEY [--stop]" "wait for its end, or end it; 2 if there is none"
+        Stop "    --stop" ""
+    }
+}
 
 /// The column that meanings begin at.
 const COLUMN: usize = 27;
@@ -339,47 +131,42 @@ pub(super) fn usage() -> String {
             text += section.heading;
             text.push('\n');
         }
-        let shown = section
-            .entries
-            .iter()
-            .filter(|entry| !entry.meaning.is_empty());
-        let typed: Vec<(String, &str)> = shown
-            .map(|entry| {
-                let short = entry
-                    .short
-                    .map_or_else(|| "   ".to_owned(), |short| format!("-{short},"));
-                (
-                    format!("{short} {}", usage::long(entry.long, entry.value)),
-                    entry.meaning,
-                )
-            })
-            .collect();
-        let rows = typed.iter().map(|(typed, meaning)| Row { typed, meaning });
+        let shown = section.options.iter();
+        let shown = shown.filter(|(_, _, meaning)| !meaning.is_empty());
+        let rows = shown.map(|&(_, typed, meaning)| Row { typed, meaning });
         usage::add(&mut text, COLUMN, rows);
         usage::add(&mut text, COLUMN, section.operands.iter().copied());
     }
     text + ENDING
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
-    SECTIONS.iter().flat_map(|section| section.entries)
+/// Returns short name, long name and flag of all options.
+fn all() -> impl Iterator<Item = (Option<char>, &'static str, Flag)> {
+    let options = SECTIONS.iter().flat_map(|section| section.options);
+    options.filter_map(|&(flag, typed, _)| {
+        let (before, long) = typed.split_once("--")?;
+        let short = before
+            .strip_prefix('-')
+            .and_then(|rest| rest.chars().next());
+        Some((short, long.split(' ').next()?, flag))
+    })
 }
 
 pub(super) fn by_short(short: char) -> Result<(&'static str, Flag), Refusal> {
-    entries()
-        .find(|entry| entry.short == Some(short))
-        .map(|entry| (entry.long, entry.flag))
+    all()
+        .find(|(name, ..)| *name == Some(short))
+        .map(|(_, long, flag)| (long, flag))
         .ok_or_else(|| Refusal::Usage(Some(format!("unknown option -{short}"))))
 }
 
 /// Finds a long option. It may be shortened as long as it stays unambiguous.
 pub(super) fn by_long(long: &str) -> Result<(&'static str, Flag), Refusal> {
-    if let Some(entry) = entries().find(|entry| entry.long == long) {
-        return Ok((entry.long, entry.flag));
+    if let Some((_, name, flag)) = all().find(|(_, name, _)| *name == long) {
+        return Ok((name, flag));
     }
-    let mut candidates = entries().filter(|entry| entry.long.starts_with(long));
+    let mut candidates = all().filter(|(_, name, _)| name.starts_with(long));
     match (candidates.next(), candidates.next()) {
-        (Some(entry), None) => Ok((entry.long, entry.flag)),
+        (Some((_, name, flag)), None) => Ok((name, flag)),
         (Some(_), Some(_)) => Err(Refusal::Usage(Some(format!(
             "option --{long} is ambiguous"
         )))),

@@ -141,79 +141,54 @@ impl CallId {
     }
 }
 
-/// A [`Call`] without its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)] // As those of `Call`.
-pub enum CallKind {
-    Connect,
-    Observe,
-    SetUp,
-    Enable,
-    Start,
-    WaitForStart,
-    WaitForEnd,
-    Flush,
-    Stop,
-    Finish,
-    Detach,
-    Attach,
-    Watch,
-    Clone,
-    Read,
-    Stats,
-    Capabilities,
-    ServiceState,
-    ChangeConfig,
-    Other(&'static str),
+macro_rules! kinds {
+    ($($kind:ident: $method:literal,)*) => {
+        /// A [`Call`] without its arguments.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs)] // As those of `Call`.
+        pub enum CallKind {
+            $($kind,)*
+            Other(&'static str),
+        }
+
+        impl CallKind {
+            fn of(call: &Call) -> Self {
+                match call {
+                    $(Call::$kind { .. } => Self::$kind,)*
+                    Call::Other(request, _) => Self::Other(request.method_name()),
+                }
+            }
+
+            fn method(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $method,)*
+                    Self::Other(method) => method,
+                }
+            }
+        }
+    };
 }
 
-impl CallKind {
-    fn of(call: &Call) -> Self {
-        match call {
-            Call::Connect => Self::Connect,
-            Call::Observe(_) => Self::Observe,
-            Call::SetUp { .. } => Self::SetUp,
-            Call::Enable { .. } => Self::Enable,
-            Call::Start => Self::Start,
-            Call::WaitForStart => Self::WaitForStart,
-            Call::WaitForEnd => Self::WaitForEnd,
-            Call::Flush(_) => Self::Flush,
-            Call::Stop => Self::Stop,
-            Call::Finish { .. } => Self::Finish,
-            Call::Detach { .. } => Self::Detach,
-            Call::Attach { .. } => Self::Attach,
-            Call::Watch => Self::Watch,
-            Call::Clone { .. } => Self::Clone,
-            Call::Read { .. } => Self::Read,
-            Call::Stats => Self::Stats,
-            Call::Capabilities => Self::Capabilities,
-            Call::ServiceState => Self::ServiceState,
-            Call::ChangeConfig(_) => Self::ChangeConfig,
-            Call::Other(request, _) => Self::Other(request.method_name()),
-        }
-    }
-
-    fn method(self) -> &'static str {
-        match self {
-            Self::Connect => "BindService",
-            Self::Observe => "ObserveEvents",
-            Self::SetUp | Self::Enable | Self::Watch | Self::WaitForStart | Self::WaitForEnd => {
-                "EnableTracing"
-            }
-            Self::Start => "StartTracing",
-            Self::Flush => "Flush",
-            Self::Stop | Self::Finish => "DisableTracing",
-            Self::Detach => "Detach",
-            Self::Attach => "Attach",
-            Self::Clone => "CloneSession",
-            Self::Read => "ReadBuffers",
-            Self::Stats => "GetTraceStats",
-            Self::Capabilities => "QueryCapabilities",
-            Self::ServiceState => "QueryServiceState",
-            Self::ChangeConfig => "ChangeTraceConfig",
-            Self::Other(method) => method,
-        }
-    }
+kinds! {
+    Connect: "BindService",
+    Observe: "ObserveEvents",
+    SetUp: "EnableTracing",
+    Enable: "EnableTracing",
+    Start: "StartTracing",
+    WaitForStart: "EnableTracing",
+    WaitForEnd: "EnableTracing",
+    Flush: "Flush",
+    Stop: "DisableTracing",
+    Finish: "DisableTracing",
+    Detach: "Detach",
+    Attach: "Attach",
+    Watch: "EnableTracing",
+    Clone: "CloneSession",
+    Read: "ReadBuffers",
+    Stats: "GetTraceStats",
+    Capabilities: "QueryCapabilities",
+    ServiceState: "QueryServiceState",
+    ChangeConfig: "ChangeTraceConfig",
 }
 
 /// A flush that a program asks for, waiting for its answer as long as `limit`.
