@@ -35,8 +35,8 @@ pub(crate) trait Daemon: Default + 'static {
     fn serve(self) -> Result<()>;
 }
 
-/// An option of a daemon: its name with a placeholder of its value, its meaning, and a function that
-/// takes it.
+/// An option of a daemon: its name with a placeholder of its value, its meaning, and a function
+/// that takes it.
 pub(crate) struct DaemonOption<D>(
     pub(crate) &'static str,
     pub(crate) &'static str,
