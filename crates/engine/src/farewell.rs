@@ -1,16 +1,10 @@
-//! The end of the process: what is written reaches the service, or is counted as lost.
-//!
-//! What lies in shared memory the service fetches by itself. Left are the lengths that long packets get afterwards, and
-//! losses that nobody has told of yet.
+//! The agreement of the thread that ends the process and the background thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use ferretto_shm::at_exit;
-
 use super::primitive::lock;
-use super::queue;
 
 /// What the thread that ends the process and the background thread know of each other.
 #[derive(Debug, Default)]
@@ -48,7 +42,7 @@ impl Farewell {
     }
 
     /// Waits until all is handed over. `wake` has the background thread look.
-    fn wait(&self, wake: impl FnOnce()) {
+    pub(super) fn wait(&self, wake: impl FnOnce()) {
         let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
         if !self.is_busy.load(Ordering::Acquire) || patience.is_zero() {
             return;
@@ -61,20 +55,5 @@ impl Farewell {
             .done
             .wait_timeout_while(is_done, patience, |done| !*done);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// Has the end of this process and of its forked children wait for what is still to be handed over.
-pub(super) fn prepare() {
-    static IS_PREPARED: AtomicBool = AtomicBool::new(false);
-    if !IS_PREPARED.swap(true, Ordering::Relaxed) {
-        at_exit(leave);
-    }
-}
-
-extern "C" fn leave() {
-    // A forked child that does not trace has none. The background thread must not wait for itself.
-    if let Some(queue) = queue::queue().filter(|queue| !queue.is_served_here()) {
-        queue.farewell.wait(|| queue.wake());
     }
 }

@@ -12,7 +12,9 @@ mod completion;
 mod connections;
 mod driver;
 mod event_buffer;
+mod exit;
 mod farewell;
+mod instances;
 mod interceptor;
 #[cfg(all(loom, test))]
 mod model;
@@ -30,6 +32,7 @@ mod startup;
 pub use backend::{Backend, BackendKind, Way};
 pub use completion::Completion;
 pub use event_buffer::{EventBuffer, EventEncoder};
+pub use instances::{MAX_INSTANCES, UNKNOWN, bits};
 pub use interceptor::{InterceptorFactory, provide_interceptor, register_interceptor};
 pub use outlet::Outlet;
 pub use process::{current_process, current_thread};
@@ -38,7 +41,7 @@ pub use runtime::{
     wait_for_recordings,
 };
 pub use settings::{Settings, settings, settle};
-pub use slots::{MAX_INSTANCES, Opened, Slots, Target, UNKNOWN, bits};
+pub use slots::{Opened, Slots, Target};
 pub use source::{
     FlushFlags, FlushReason, MAX_SOURCES, RegisterError, Registration, Setup, Source, register,
     update,

@@ -6,8 +6,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
+use super::instances::bits;
 use super::point;
-use super::slots::{Slots, Target, bits};
+use super::slots::{Slots, Target};
 use crate::outlet::Outlet;
 
 /// What a thread keeps: the epoch it belongs to, the clears seen, and which instance it is of.

@@ -9,7 +9,7 @@ use ferretto_shm::fork::{self, PerProcess};
 use super::backend::{self, Backend, BackendKind};
 use super::connections::Progress;
 use super::driver::Driver;
-use super::farewell;
+use super::exit;
 use super::point;
 use super::primitive::lock;
 use super::queue::{self, Command, Synced};
@@ -35,7 +35,7 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
             .all(|known| known.kind != backend.kind)
         {
             connect(&backend, false)?;
-            farewell::prepare();
+            exit::prepare();
             backend::add(backend);
         }
     }

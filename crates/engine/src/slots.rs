@@ -2,15 +2,10 @@
 
 use ferretto_client::TraceWriter;
 
+use super::instances::{MAX_INSTANCES, UNKNOWN};
 use super::outlet::Outlet;
 use super::primitive::{AtomicU32, AtomicU64, Mutex, Ordering, lock_shown};
 use super::{point, runtime};
-
-/// Most instances of one data source at a time.
-pub const MAX_INSTANCES: usize = 8;
-
-/// Among the active bits: this is a forked child, which has not looked yet whether somebody wants to record it.
-pub const UNKNOWN: u32 = 1 << 31;
 
 /// What a thread needs to record into an instance. `T` is particular to the data source.
 #[derive(Clone, Debug)]
@@ -246,15 +241,4 @@ impl<T> Targets<T> {
     fn at(&self, place: usize) -> &Mutex<Option<Target<T>>> {
         &self.0[place]
     }
-}
-
-/// The indices of the bits set, of those that stand for places.
-#[inline]
-pub fn bits(set: u32) -> impl Iterator<Item = usize> {
-    let mut set = set & ((1 << MAX_INSTANCES) - 1);
-    std::iter::from_fn(move || {
-        let index = set.trailing_zeros();
-        set &= set.wrapping_sub(1);
-        (index < 32).then_some(index as usize)
-    })
 }

@@ -44,6 +44,13 @@
 //! memory. [`flush`] makes sure of those, too.
 #![forbid(unsafe_code)]
 
+/// The parts that the macros name in programs, and nobody else: they change without notice.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::track_event::category::is_valid_name;
+    pub use crate::track_event::emit::{AsSelector, emit_short, emit_short_slice};
+    pub use crate::track_event::track::{AsCounter, AsState};
+}
 mod data_source;
 mod decode;
 mod flush;

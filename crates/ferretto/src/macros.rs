@@ -41,7 +41,7 @@ macro_rules! slice {
         $crate::__slice!(CATEGORY, $($event)+)
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::selector(&$category) {
+        match $crate::__private::AsSelector::selector(&$category) {
             category => $crate::__slice!(category, $($event)+),
         }
     };
@@ -60,7 +60,7 @@ macro_rules! begin {
         $crate::__named!(CATEGORY, Begin, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::selector(&$category) {
+        match $crate::__private::AsSelector::selector(&$category) {
             category => $crate::__named!(category, Begin, $($event)+),
         }
     };
@@ -88,7 +88,7 @@ macro_rules! end {
         }
     }};
     ($category:expr $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
-        match $crate::track_event::AsSelector::selector(&$category) {
+        match $crate::__private::AsSelector::selector(&$category) {
             category => if category.is_enabled() {
                 $crate::track_event::emit(
                     category, $crate::track_event::Kind::End, None, &[$($crate::__field!($key $sep $value)),*],
@@ -133,7 +133,7 @@ macro_rules! instant {
         $crate::__named!(CATEGORY, Instant, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::selector(&$category) {
+        match $crate::__private::AsSelector::selector(&$category) {
             category => $crate::__named!(category, Instant, $($event)+),
         }
     };
@@ -162,7 +162,7 @@ macro_rules! counter {
         $crate::__counter!(CATEGORY, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::selector(&$category) {
+        match $crate::__private::AsSelector::selector(&$category) {
             category => $crate::__counter!(category, $($event)+),
         }
     };
@@ -191,7 +191,7 @@ macro_rules! state {
         $crate::__state!(CATEGORY, $($event)+);
     }};
     ($category:expr, $($event:tt)+) => {
-        match $crate::track_event::AsSelector::selector(&$category) {
+        match $crate::__private::AsSelector::selector(&$category) {
             category => $crate::__state!(category, $($event)+),
         }
     };
@@ -239,7 +239,7 @@ macro_rules! categories {
         $(
             #[doc = concat!("The category `", $text, "`", $(": ", $description,)? ".")]
             $visibility static $name: $crate::Category = {
-                const { assert!($crate::track_event::is_valid_name($text), "not the name of a category") };
+                const { assert!($crate::__private::is_valid_name($text), "not the name of a category") };
                 $crate::Category::new($text)$(.description($description)$(.tags(&[$($tag),*]))?)?
             };
         )+
@@ -253,7 +253,7 @@ macro_rules! categories {
 macro_rules! __slice {
     ($category:ident, $name:literal $(,)?) => {
         if $category.is_enabled() {
-            $crate::track_event::emit_short_slice($category, $name)
+            $crate::__private::emit_short_slice($category, $name)
         } else {
             $crate::track_event::Slice::disabled()
         }
@@ -309,7 +309,7 @@ macro_rules! __slice_field {
 macro_rules! __named {
     ($category:ident, $kind:ident, $name:literal $(,)?) => {
         if $category.is_enabled() {
-            $crate::track_event::emit_short($category, $crate::track_event::Kind::$kind, $name);
+            $crate::__private::emit_short($category, $crate::track_event::Kind::$kind, $name);
         }
     };
     ($category:ident, $kind:ident, $name:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {
@@ -353,7 +353,7 @@ macro_rules! __counter {
             $crate::track_event::emit_counter(
                 $category,
                 ::core::borrow::Borrow::<$crate::CounterTrack<'_>>::borrow(
-                    &$crate::track_event::AsCounter::track($track),
+                    &$crate::__private::AsCounter::track($track),
                 ),
                 $crate::track_event::CounterValue::from($counter),
                 &[$($crate::__field!($key $sep $value)),*],
@@ -376,7 +376,7 @@ macro_rules! __state {
             $crate::__state_on!(
                 $category,
                 ::core::borrow::Borrow::<$crate::StateTrack<'_>>::borrow(
-                    &$crate::track_event::AsState::track($track),
+                    &$crate::__private::AsState::track($track),
                 ),
                 $($state)+
             );
@@ -413,7 +413,7 @@ macro_rules! __category {
         static $name: &$crate::Category = {
             const {
                 assert!(
-                    $crate::track_event::is_valid_name($category),
+                    $crate::__private::is_valid_name($category),
                     "not the name of a category"
                 )
             };

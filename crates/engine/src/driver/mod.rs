@@ -20,11 +20,11 @@ use self::link::Link;
 use self::startups::Startups;
 use super::completion::Completion;
 use super::connections::Progress;
+use super::instances::MAX_INSTANCES;
 use super::interceptor;
 use super::outlet::{Destination, Outlet};
 use super::queue::{Command, Done, Queue, Synced};
 use super::settings::{Settings, settings};
-use super::slots::MAX_INSTANCES;
 use super::source::{FlushFlags, Kind, Setup, kinds};
 
 /// The background thread's state.

@@ -1,16 +1,14 @@
 //! What a thread keeps for data sources, and what a trace point gets.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferretto_client::{FlushCallback, Packet, TraceWriter};
 use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
-use ferretto_shm::fork::AppendList;
 
-use super::handle::Registered;
-use super::{DataSource, DataSourceHandle, Instance};
+use super::registered::Registered;
+use super::{DataSource, Instance};
 
 /// A thread's sequence in one recording, during a trace point.
 pub struct TraceContext<'a, D: DataSource> {
@@ -204,6 +202,11 @@ pub(super) fn trace<D: DataSource>(
 }
 
 /// Has something done with all that this thread keeps.
+/// Gives up what this thread has of recordings that have stopped.
+pub(super) fn collect_thread() {
+    for_all(|kept| kept.collect());
+}
+
 fn for_all(act: impl Fn(&mut dyn Kept)) {
     let _ = THREAD.try_with(|thread| {
         if let Ok(mut thread) = thread.try_borrow_mut() {
@@ -220,37 +223,4 @@ pub(crate) fn flush_thread() {
     if let Some(_point) = point::enter() {
         for_all(|kept| kept.flush());
     }
-}
-
-/// The data sources that there are handles of.
-static HANDLES: AppendList<KnownHandle> = AppendList::new();
-
-struct KnownHandle {
-    type_id: TypeId,
-    name: Vec<u8>,
-    handle: Box<dyn Any + Send + Sync>,
-}
-
-/// The handle of a data source that was registered before.
-pub(super) fn find<D: DataSource>(type_id: TypeId, name: &[u8]) -> Option<DataSourceHandle<D>> {
-    let mut handles = HANDLES.iter();
-    let known = handles.find(|known| known.type_id == type_id && known.name == name)?;
-    known.handle.downcast_ref().copied()
-}
-
-/// Remembers a handle.
-pub(super) fn introduce<D: DataSource>(
-    type_id: TypeId,
-    name: Vec<u8>,
-    handle: DataSourceHandle<D>,
-) {
-    static IS_COLLECTED: AtomicBool = AtomicBool::new(false);
-    if !IS_COLLECTED.swap(true, Ordering::Relaxed) {
-        point::on_collect(|| for_all(|kept| kept.collect()));
-    }
-    HANDLES.push(KnownHandle {
-        type_id,
-        name,
-        handle: Box::new(handle),
-    });
 }

@@ -1,14 +1,16 @@
-//! What the program has of a data source, and what the engine has.
+//! The handle of a data source, by which the program writes packets.
 
+use std::any::{Any, TypeId};
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferretto_engine::{self as engine, Completion, FlushFlags, Setup, Slots, Source, Target, lock};
-use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
-use ferretto_shm::fork::PerProcess;
+use ferretto_engine::{self as engine, point};
+use ferretto_proto::DataSourceDescriptor;
+use ferretto_shm::fork::AppendList;
 
+use super::DataSource;
 use super::context::{self, TraceContext};
-use super::{DataSource, Instance};
+use super::registered::Registered;
 
 /// Writes packets of a data source. Cheap to copy.
 pub struct DataSourceHandle<D: DataSource> {
@@ -44,9 +46,8 @@ impl<D: DataSource> DataSourceHandle<D> {
     /// Has services know the data source by this description from now on. The name stays, whatever it says.
     ///
     /// A forked child starts with the description that was registered.
-    pub fn update(&self, mut descriptor: DataSourceDescriptor) {
-        descriptor.name.clone_from(&self.registered.descriptor.name);
-        *lock(self.registered.updated.get_or_init(Mutex::default)) = Some(descriptor);
+    pub fn update(&self, descriptor: DataSourceDescriptor) {
+        self.registered.set_descriptor(descriptor);
         engine::update(self.number);
     }
 }
@@ -68,81 +69,35 @@ impl<D: DataSource> fmt::Debug for DataSourceHandle<D> {
     }
 }
 
-/// A user's data source and its instances.
-pub(super) struct Registered<D: DataSource> {
-    pub(super) source: D,
-    pub(super) slots: Slots<Instance<D>>,
-    descriptor: DataSourceDescriptor,
-    updated: PerProcess<Mutex<Option<DataSourceDescriptor>>>,
+/// The data sources that there are handles of.
+static HANDLES: AppendList<KnownHandle> = AppendList::new();
+
+struct KnownHandle {
+    type_id: TypeId,
+    name: Vec<u8>,
+    handle: Box<dyn Any + Send + Sync>,
 }
 
-impl<D: DataSource> Registered<D> {
-    pub(super) fn new(source: D, descriptor: DataSourceDescriptor) -> Self {
-        Self {
-            source,
-            slots: Slots::new(),
-            descriptor,
-            updated: PerProcess::new(),
-        }
-    }
-
-    fn with_instance(&self, place: usize, act: impl FnOnce(&D, &Instance<D>)) {
-        if let Some(instance) = self.slots.peek(place) {
-            act(&self.source, &instance);
-        }
-    }
+/// The handle of a data source that was registered before.
+pub(super) fn find<D: DataSource>(type_id: TypeId, name: &[u8]) -> Option<DataSourceHandle<D>> {
+    let mut handles = HANDLES.iter();
+    let known = handles.find(|known| known.type_id == type_id && known.name == name)?;
+    known.handle.downcast_ref().copied()
 }
 
-/// As the engine knows it.
-pub(super) struct Engaged<D: DataSource>(pub(super) &'static Registered<D>);
-
-impl<D: DataSource> Source for Engaged<D> {
-    fn descriptor(&self) -> DataSourceDescriptor {
-        let updated = self.0.updated.get();
-        let updated = updated.and_then(|updated| lock(updated).clone());
-        updated.unwrap_or_else(|| self.0.descriptor.clone())
+/// Remembers a handle.
+pub(super) fn introduce<D: DataSource>(
+    type_id: TypeId,
+    name: Vec<u8>,
+    handle: DataSourceHandle<D>,
+) {
+    static IS_COLLECTED: AtomicBool = AtomicBool::new(false);
+    if !IS_COLLECTED.swap(true, Ordering::Relaxed) {
+        point::on_collect(context::collect_thread);
     }
-
-    fn setup(&self, place: usize, setup: Setup) {
-        let outlet = setup.outlet.clone();
-        let data = self.0.source.setup(&setup.config);
-        let settings = Instance::new(place, setup, data);
-        self.0.slots.prepare(place, Target { outlet, settings });
-    }
-
-    fn start(&self, place: usize) {
-        if self.0.slots.peek(place).is_some() {
-            self.0.slots.start(place);
-            self.0.with_instance(place, D::start);
-        }
-    }
-
-    fn stop(&self, place: usize, completion: Completion) {
-        self.0
-            .with_instance(place, |source, instance| source.stop(instance, completion));
-    }
-
-    fn release(&self, place: usize) {
-        self.0.slots.stop(place);
-        self.0.slots.release(place);
-    }
-
-    fn flush(&self, place: usize, flags: FlushFlags, completion: Completion) {
-        self.0.with_instance(place, |source, instance| {
-            source.flush(instance, flags, completion);
-        });
-    }
-
-    fn clear_incremental_state(&self, place: usize) {
-        self.0.slots.clear(place);
-        self.0.with_instance(place, D::clear_incremental_state);
-    }
-
-    fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
-        self.0.source.can_adopt(startup, config)
-    }
-
-    fn forked(&self) {
-        self.0.slots.forked();
-    }
+    HANDLES.push(KnownHandle {
+        type_id,
+        name,
+        handle: Box::new(handle),
+    });
 }

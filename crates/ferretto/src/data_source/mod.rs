@@ -1,10 +1,12 @@
 //! Data sources of one's own.
 
-use ferretto_engine::{Completion, FlushFlags};
 mod context;
 mod handle;
 mod instance;
 mod options;
+mod registered;
+
+use ferretto_engine::{Completion, FlushFlags};
 
 pub use context::TraceContext;
 pub use handle::DataSourceHandle;

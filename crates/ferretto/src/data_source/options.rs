@@ -8,8 +8,9 @@ use ferretto_engine::{self as engine, RegisterError, Registration, lock};
 use ferretto_proto::DataSourceDescriptor;
 use ferretto_shm::fork::PerProcess;
 
-use super::handle::{DataSourceHandle, Engaged, Registered};
-use super::{DataSource, context};
+use super::DataSource;
+use super::handle::{self, DataSourceHandle};
+use super::registered::{Engaged, Registered};
 
 /// How a data source is offered.
 ///
@@ -107,7 +108,7 @@ impl DataSourceOptions {
         let registering = lock(REGISTERING.get_or_init(Mutex::default));
         let name = self.descriptor.name.clone().unwrap_or_default();
         let type_id = TypeId::of::<D>();
-        if let Some(known) = context::find(type_id, &name) {
+        if let Some(known) = handle::find(type_id, &name) {
             return Ok(known);
         }
         let registered: &'static Registered<D> =
@@ -121,7 +122,7 @@ impl DataSourceOptions {
         })?;
         registered.slots.watch_forks();
         let handle = DataSourceHandle::new(registered, index);
-        context::introduce(type_id, name, handle);
+        handle::introduce(type_id, name, handle);
         drop(registering);
         engine::wait_for_recordings(None);
         Ok(handle)

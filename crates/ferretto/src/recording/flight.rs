@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ferretto_proto::TraceConfig;
 
-use super::panic;
+use super::panic::{self, OnPanic};
 use crate::session::{
     Backend, Buffer, RecordingConfig, Session, SessionError, SessionEvent, TrackEvents, TriggerMode,
 };
@@ -195,15 +195,16 @@ impl FlightRecorderOptions {
     }
 }
 
-impl Inner {
-    /// Writes the trace for a panic that is going on.
-    pub(super) fn dump_for_panic(&self, limit: Duration) {
+impl OnPanic for Inner {
+    fn dump_for_panic(&self, limit: Duration) {
         if let Some(path) = &self.on_panic {
             // Nobody is left to be told.
             let _ = self.dump(path, limit);
         }
     }
+}
 
+impl Inner {
     fn dump_for_trigger(&self, name: &str) {
         for (_, path) in self.on_trigger.iter().filter(|(own, _)| own == name) {
             // Whoever activated it does not wait.

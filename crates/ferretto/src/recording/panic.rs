@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use ferretto_engine::lock;
 
-use super::flight::Inner;
-
 /// How long each step of writing the trace may take; the program has other things to do.
 const LIMIT: Duration = Duration::from_secs(3);
 
+/// A recorder whose trace is written when a thread panics.
+pub(super) trait OnPanic: Send + Sync + 'static {
+    /// Writes the trace; each step may take as long as `limit`.
+    fn dump_for_panic(&self, limit: Duration);
+}
+
 /// The recorders to be written.
-static RECORDERS: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+static RECORDERS: Mutex<Vec<Weak<dyn OnPanic>>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The thread is writing the trace of a panic.
@@ -21,11 +25,12 @@ thread_local! {
 }
 
 /// Has the trace written when a thread panics, after the hook that there was before.
-pub(super) fn watch(recorder: &Arc<Inner>) {
+pub(super) fn watch(recorder: &Arc<impl OnPanic>) {
     static HOOK: Once = Once::new();
     let mut recorders = lock(&RECORDERS);
     recorders.retain(|recorder| recorder.strong_count() > 0);
-    recorders.push(Arc::downgrade(recorder));
+    let recorder = Arc::downgrade(recorder);
+    recorders.push(recorder);
     drop(recorders);
     HOOK.call_once(|| {
         let before = take_hook();

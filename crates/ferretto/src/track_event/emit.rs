@@ -69,10 +69,11 @@ impl<'a> sealed::Sealed<'a> for DynamicCategory<'a> {
 }
 
 /// What the macros make of the category they are given.
-#[doc(hidden)]
 pub trait AsSelector {
+    /// The selector that it stands for.
     type Selector;
 
+    /// Returns the selector.
     fn selector(self) -> Self::Selector;
 }
 
@@ -104,7 +105,6 @@ impl<'a> AsSelector for &DynamicCategory<'a> {
 }
 
 /// Writes the beginning of a slice or an instant with nothing attached and a name known at compile time.
-#[doc(hidden)]
 #[cold]
 #[inline(never)]
 pub fn emit_short<'a>(category: impl Selector<'a>, kind: Kind, name: &'static str) {
@@ -141,7 +141,6 @@ fn short(slots: u32, categories: Categories<'_>, kind: Kind, name: &'static str)
 }
 
 /// The same for a slice that ends by itself.
-#[doc(hidden)]
 #[cold]
 #[inline(never)]
 pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> Slice<'static> {

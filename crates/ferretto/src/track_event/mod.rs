@@ -3,9 +3,9 @@
 //! The macros are the usual way to write them. [`emit`] and its like are for those who find out at run time what an
 //! event consists of.
 
-mod category;
+pub(crate) mod category;
 mod clock;
-mod emit;
+pub(crate) mod emit;
 mod event;
 mod fast;
 mod field;
@@ -22,18 +22,13 @@ mod source;
 mod tests;
 mod thread;
 mod time;
-mod track;
+pub(crate) mod track;
 mod unique;
 mod value;
 
-#[doc(hidden)]
-pub use category::is_valid_name;
-#[doc(hidden)]
 pub use category::registry::on_any_change;
 pub use category::{Category, CategoryChange};
 pub use clock::EventClock;
-#[doc(hidden)]
-pub use emit::{AsSelector, emit_short, emit_short_slice};
 pub use emit::{
     DynamicCategory, Selector, Slice, dynamic, emit, emit_counter, emit_slice, emit_state,
 };
@@ -41,17 +36,13 @@ pub use event::{CounterValue, Kind};
 #[doc(inline)]
 pub use ferretto_engine::{EventBuffer, EventEncoder};
 pub use field::{Correlation, Field, Flow, LogBody, LogMessage, Priority};
-#[doc(hidden)]
 pub use listeners::Listeners;
 pub use location::{Frame, SourceLocation};
 pub use name::Name;
 pub use time::Timestamp;
-#[doc(hidden)]
-pub use track::{AsCounter, AsState};
 pub use track::{ChildOrdering, CounterTrack, StateTrack, Track, Unit};
 pub use unique::unique;
 pub use value::ErrorChain;
-#[doc(hidden)]
 pub use value::Number;
 pub use value::{Annotation, Argument, Arguments, Array, Bytes, Debugged, Dict, Displayed};
 #[cfg(feature = "serde")]

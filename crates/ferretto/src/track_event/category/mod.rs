@@ -158,7 +158,6 @@ pub struct CategoryChange {
 }
 
 /// Whether a name can be that of a category or group in the macros.
-#[doc(hidden)]
 pub const fn is_valid_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut index = 0;

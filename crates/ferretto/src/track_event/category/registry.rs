@@ -152,7 +152,6 @@ pub(in crate::track_event) fn observe(
 
 /// Has a function called after every start and stop of a recording, once all categories know of it. For libraries that
 /// keep what they know about many categories elsewhere; called on ferretto's background thread.
-#[doc(hidden)]
 pub fn on_any_change(listener: fn()) {
     LISTENERS.push(listener);
 }

@@ -249,10 +249,11 @@ macro_rules! placing {
         }
 
         /// What the macros make of the track they are given.
-        #[doc(hidden)]
         pub trait $method {
+            /// The track that it stands for.
             type Track;
 
+            /// Returns the track.
             fn track(self) -> Self::Track;
         }
     };

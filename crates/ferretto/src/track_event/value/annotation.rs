@@ -58,15 +58,14 @@ pub trait Argument {
     /// Writes the value.
     fn write(&self, annotation: &mut Annotation<'_>);
 
-    /// The value, if it is a number of a kind that most are; what [`write`](Self::write) writes is the same.
-    #[doc(hidden)]
+    /// Returns the value if it is an integer or a `bool`, the same that [`write`](Self::write) writes. Events whose
+    /// arguments all return one take less time; implementations need not.
     #[inline]
     fn number(&self) -> Number {
         Number::NONE
     }
 
-    /// Writes a slice of such values. Bytes are not written as arrays of numbers.
-    #[doc(hidden)]
+    /// Writes a slice of such values: an array, unless the type has a better way, as bytes do.
     fn write_slice(items: &[Self], annotation: &mut Annotation<'_>)
     where
         Self: Sized,
@@ -77,8 +76,7 @@ pub trait Argument {
     }
 }
 
-/// A value that is encoded as one integer; or none.
-#[doc(hidden)]
+/// An integer or a `bool` attached to an event, or none. See [`Argument::number`].
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     /// The field of a DebugAnnotation message, 0 if there is none. Two words, which functions return in registers.
@@ -87,20 +85,24 @@ pub struct Number {
 }
 
 impl Number {
-    const NONE: Self = Self { field: 0, value: 0 };
+    /// No number.
+    pub const NONE: Self = Self { field: 0, value: 0 };
 
+    /// Returns a `bool` as a number.
     #[inline]
-    pub(super) fn bool(value: bool) -> Self {
+    pub fn bool(value: bool) -> Self {
         Self::new(field::BOOL_VALUE, value.into())
     }
 
+    /// Returns a signed integer.
     #[inline]
-    pub(super) fn int(value: i64) -> Self {
+    pub fn int(value: i64) -> Self {
         Self::new(field::INT_VALUE, value as u64)
     }
 
+    /// Returns an unsigned integer.
     #[inline]
-    pub(super) fn uint(value: u64) -> Self {
+    pub fn uint(value: u64) -> Self {
         Self::new(field::UINT_VALUE, value)
     }
 

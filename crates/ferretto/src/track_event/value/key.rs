@@ -1,13 +1,31 @@
 //! Keys of maps that `serde` serializes, as text.
 
-use serde_core::ser::{Impossible, Serialize, Serializer};
+use std::fmt;
 
-use super::serialize::Failed;
+use serde_core::ser::{self, Impossible, Serialize, Serializer};
 
 /// Makes text of scalars and variants without fields; refuses the rest.
 pub(super) struct KeySerializer;
 
 /// What is refused.
+/// Why a value could not be serialized: what its implementation says is not used.
+#[derive(Debug)]
+pub(super) struct Failed;
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot be an argument")
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl ser::Error for Failed {
+    fn custom<T: fmt::Display>(_message: T) -> Self {
+        Self
+    }
+}
+
 type Never = Impossible<String, Failed>;
 
 macro_rules! displayed {

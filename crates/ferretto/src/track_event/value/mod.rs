@@ -13,7 +13,6 @@ mod serialize;
 mod text;
 mod wrappers;
 
-#[doc(hidden)]
 pub use annotation::Number;
 pub use annotation::{Annotation, Argument, Array, Dict};
 pub use arguments::Arguments;

@@ -5,12 +5,12 @@ use std::fmt;
 use ferretto_proto::fields::debug_annotation as field;
 use ferretto_wire::Mark;
 use serde_core::ser::{
-    self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
-    SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
+    Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
 use super::annotation::{Annotation, Argument, Array, Dict};
-use super::key::KeySerializer;
+use super::key::{Failed, KeySerializer};
 
 /// Any value that `serde` can serialize: structs and maps as dictionaries, sequences as arrays, variants with fields as
 /// dictionaries with one member. What a failing implementation has written so far stays.
@@ -31,24 +31,6 @@ pub struct Serialized<T>(T);
 impl<T: Serialize> Argument for Serialized<T> {
     fn write(&self, annotation: &mut Annotation<'_>) {
         let _ = self.0.serialize(Target(annotation.again()));
-    }
-}
-
-/// Why a value could not be serialized: what its implementation says is not used.
-#[derive(Debug)]
-pub(super) struct Failed;
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("cannot be an argument")
-    }
-}
-
-impl std::error::Error for Failed {}
-
-impl ser::Error for Failed {
-    fn custom<T: fmt::Display>(_message: T) -> Self {
-        Self
     }
 }
 
@@ -291,7 +273,7 @@ impl<'a> Variant<'a> {
         let begin = |dict: Dict<'a>| {
             let mut member = dict.into_inside();
             let name = member.interner.argument(name);
-            let mark = member.encoder.sink().begin_nested(field::DICT_ENTRIES);
+            let mark = member.encoder.begin_nested(field::DICT_ENTRIES);
             member.encoder.varint(field::NAME_IID, name);
             (member, mark)
         };
@@ -304,7 +286,7 @@ impl<'a> Variant<'a> {
 impl Drop for Variant<'_> {
     fn drop(&mut self) {
         if let Some((member, mark)) = &mut self.member {
-            member.encoder.sink().end_nested(*mark);
+            member.encoder.end_nested(*mark);
         }
     }
 }

@@ -1,0 +1,25 @@
+//! The end of the process: what is written reaches the service, or is counted as lost.
+//!
+//! What lies in shared memory the service fetches by itself. Left are the lengths that long packets get afterwards, and
+//! losses that nobody has told of yet.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferretto_shm::at_exit;
+
+use super::queue;
+
+/// Has the end of this process and of its forked children wait for what is still to be handed over.
+pub(super) fn prepare() {
+    static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+    if !IS_PREPARED.swap(true, Ordering::Relaxed) {
+        at_exit(leave);
+    }
+}
+
+extern "C" fn leave() {
+    // A forked child that does not trace has none. The background thread must not wait for itself.
+    if let Some(queue) = queue::queue().filter(|queue| !queue.is_served_here()) {
+        queue.farewell.wait(|| queue.wake());
+    }
+}

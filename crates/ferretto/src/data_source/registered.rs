@@ -1,0 +1,93 @@
+//! A registered data source, as the engine has it.
+
+use std::sync::Mutex;
+
+use ferretto_engine::{Completion, FlushFlags, Setup, Slots, Source, Target, lock};
+use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
+use ferretto_shm::fork::PerProcess;
+
+use super::{DataSource, Instance};
+
+/// A user's data source and its instances.
+pub(super) struct Registered<D: DataSource> {
+    pub(super) source: D,
+    pub(super) slots: Slots<Instance<D>>,
+    descriptor: DataSourceDescriptor,
+    updated: PerProcess<Mutex<Option<DataSourceDescriptor>>>,
+}
+
+impl<D: DataSource> Registered<D> {
+    pub(super) fn new(source: D, descriptor: DataSourceDescriptor) -> Self {
+        Self {
+            source,
+            slots: Slots::new(),
+            descriptor,
+            updated: PerProcess::new(),
+        }
+    }
+
+    pub(super) fn set_descriptor(&self, mut descriptor: DataSourceDescriptor) {
+        descriptor.name.clone_from(&self.descriptor.name);
+        *lock(self.updated.get_or_init(Mutex::default)) = Some(descriptor);
+    }
+
+    fn with_instance(&self, place: usize, act: impl FnOnce(&D, &Instance<D>)) {
+        if let Some(instance) = self.slots.peek(place) {
+            act(&self.source, &instance);
+        }
+    }
+}
+
+/// As the engine knows it.
+pub(super) struct Engaged<D: DataSource>(pub(super) &'static Registered<D>);
+
+impl<D: DataSource> Source for Engaged<D> {
+    fn descriptor(&self) -> DataSourceDescriptor {
+        let updated = self.0.updated.get();
+        let updated = updated.and_then(|updated| lock(updated).clone());
+        updated.unwrap_or_else(|| self.0.descriptor.clone())
+    }
+
+    fn setup(&self, place: usize, setup: Setup) {
+        let outlet = setup.outlet.clone();
+        let data = self.0.source.setup(&setup.config);
+        let settings = Instance::new(place, setup, data);
+        self.0.slots.prepare(place, Target { outlet, settings });
+    }
+
+    fn start(&self, place: usize) {
+        if self.0.slots.peek(place).is_some() {
+            self.0.slots.start(place);
+            self.0.with_instance(place, D::start);
+        }
+    }
+
+    fn stop(&self, place: usize, completion: Completion) {
+        self.0
+            .with_instance(place, |source, instance| source.stop(instance, completion));
+    }
+
+    fn release(&self, place: usize) {
+        self.0.slots.stop(place);
+        self.0.slots.release(place);
+    }
+
+    fn flush(&self, place: usize, flags: FlushFlags, completion: Completion) {
+        self.0.with_instance(place, |source, instance| {
+            source.flush(instance, flags, completion);
+        });
+    }
+
+    fn clear_incremental_state(&self, place: usize) {
+        self.0.slots.clear(place);
+        self.0.with_instance(place, D::clear_incremental_state);
+    }
+
+    fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
+        self.0.source.can_adopt(startup, config)
+    }
+
+    fn forked(&self) {
+        self.0.slots.forked();
+    }
+}
