@@ -163,5 +163,5 @@ impl FilterCounters {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "regex"))]
 mod tests;

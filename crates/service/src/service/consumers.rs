@@ -8,6 +8,7 @@ use ferretto_proto::{
 
 use super::Service;
 use crate::consumer::{DeferredRequest, ReplySink};
+use crate::context::Context;
 use crate::event::ClientId;
 use crate::ids::SessionId;
 use crate::limits::READ_BATCH;
@@ -41,7 +42,7 @@ impl Service {
                 return;
             }
             Request::Flush(request) => {
-                let flush = |session: &mut Session, cx: &mut _| {
+                let flush = |session: &mut Session, cx: &mut Context| {
                     session.flush_for(cx, client, request_id, &request);
                 };
                 return match self.own_session(session, flush) {
@@ -101,7 +102,7 @@ impl Service {
     fn own_session<R>(
         &mut self,
         session: Option<SessionId>,
-        verb: impl FnOnce(&mut Session, &mut crate::context::Context) -> R,
+        verb: impl FnOnce(&mut Session, &mut Context) -> R,
     ) -> Option<R> {
         self.act(session?, verb)
     }
