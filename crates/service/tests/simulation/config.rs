@@ -104,6 +104,13 @@ fn draw_buffers(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
             plan.gives_away = true;
         }
     }
+    for source in &mut c.data_sources {
+        if cfg!(feature = "protovm") && r.one_in(3) {
+            let config = source.config.get_or_insert_default();
+            let vm = config.protovm_config.get_or_insert_default();
+            vm.memory_limit_kb = Some(r.below(8) as u32);
+        }
+    }
 }
 
 fn draw_pipeline(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {

@@ -138,6 +138,12 @@ impl Life {
         }
         self.world.register_with(producer, name, |descriptor| {
             descriptor.id = (bits & 0x40 != 0).then_some(1 + (bits >> 16 & 3));
+            // Merges all packets, or only loads what they do not have.
+            descriptor.protovm_program = match bits >> 24 & 7 {
+                0 => Some(vec![0x12, 2, 0x1a, 0]),
+                1 => Some(vec![0x12, 2, 0x12, 0]),
+                _ => None,
+            };
             // Old ones know none of these.
             if bits & 0xc0_0000 != 0 {
                 descriptor.will_notify_on_start = Some(bits & 1 != 0);
