@@ -1,15 +1,14 @@
 //! Times and threads.
 
 use ferretto_format::clock::BOOTTIME;
-use rustix::time::{ClockId, clock_gettime};
+use ferretto_shm::Clock;
 
 use crate::abi::{PerfettoDsTimestamp, PerfettoTeTimestamp};
 
 /// Nanoseconds since the machine was started.
 #[inline]
 pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    Clock::Boottime.now()
 }
 
 /// The clock of [`PerfettoDsGetTimestamp`].

@@ -2,6 +2,8 @@
 
 use std::ffi::c_void;
 use std::mem;
+#[cfg(all(not(target_arch = "x86_64"), feature = "v58"))]
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
@@ -348,23 +350,22 @@ unsafe fn clear_incr(ds: &'static PerfettoDsImpl, place: u32, entry: *mut Entry)
     }
 }
 
-/// Starts a packet and describes the memory for it.
+/// Starts a packet and describes the memory for it in `out`, member by member: a copy of the whole would have to wait for
+/// the parts.
 ///
 /// # Safety
 ///
-/// `tracer` is this thread's.
-unsafe fn begin(tracer: *mut Tracer) -> PerfettoStreamWriter {
+/// `tracer` is this thread's, and `out` is memory for a writer.
+#[inline(always)]
+unsafe fn begin(tracer: *mut Tracer, out: *mut PerfettoStreamWriter) {
     // SAFETY: by contract.
     unsafe {
-        let mut writer = PerfettoStreamWriter {
-            backing: &raw mut (*tracer).backing,
-            begin: ptr::null_mut(),
-            end: ptr::null_mut(),
-            write_ptr: ptr::null_mut(),
-            written_previously: 0,
-        };
-        writer.set((*tracer).writer.start_raw_packet());
-        writer
+        let range = (*tracer).writer.start_raw_packet();
+        (&raw mut (*out).backing).write(&raw mut (*tracer).backing);
+        (&raw mut (*out).begin).write(range.begin);
+        (&raw mut (*out).end).write(range.end);
+        (&raw mut (*out).write_ptr).write(range.cursor);
+        (&raw mut (*out).written_previously).write(range.before as usize);
     }
 }
 
@@ -384,13 +385,11 @@ pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     unsafe {
         if Tracer::is(first.cast()) {
             let writer: *mut PerfettoPbMsgWriter = second.cast();
-            (&raw mut (*writer).stream).write(begin(first.cast()));
+            begin(first.cast(), &raw mut (*writer).stream);
             (&raw mut (*writer).encoding).write(0);
             second
         } else {
-            first
-                .cast::<PerfettoStreamWriter>()
-                .write(begin(second.cast()));
+            begin(second.cast(), first.cast());
             first
         }
     }
@@ -405,7 +404,7 @@ pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
 ) {
     // SAFETY: see the crate.
     unsafe {
-        (&raw mut (*writer).stream).write(begin(tracer.cast()));
+        begin(tracer.cast(), &raw mut (*writer).stream);
         (&raw mut (*writer).encoding).write(0);
     }
 }
@@ -416,8 +415,12 @@ pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
 pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     tracer: *mut c_void,
 ) -> PerfettoStreamWriter {
-    // SAFETY: see the crate.
-    unsafe { begin(tracer.cast()) }
+    let mut writer = MaybeUninit::uninit();
+    // SAFETY: see the crate; `begin` writes all members.
+    unsafe {
+        begin(tracer.cast(), writer.as_mut_ptr());
+        writer.assume_init()
+    }
 }
 
 /// Ends a packet.

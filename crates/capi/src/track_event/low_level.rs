@@ -26,35 +26,43 @@ const END: PerfettoTeLlImplIterator = PerfettoTeLlImplIterator {
     tls: ptr::null_mut(),
 };
 
-/// Moves on to the first recording at `from` or behind it; leaves the trace point if there is none.
-fn advance(
-    iterator: &mut PerfettoTeLlImplIterator,
+/// The first recording at `from` or behind it that wants a category, with its place; leaves the trace point if there is
+/// none.
+#[inline(always)]
+fn next(
     category: &PerfettoTeCategoryImpl,
     time: PerfettoTeTimestamp,
     from: usize,
-) {
-    let thread = thread::current();
-    if !thread.is_null() {
-        // SAFETY: this thread's, and nobody else uses it here; nothing here calls the program.
-        let events = unsafe { &mut (*thread).events };
-        for place in bits(category.flag.instances()).filter(|&place| place >= from) {
-            let Some((entry, buffer)) = events.entry(place) else {
-                continue;
-            };
-            // Whether there was room or not, the program may write; what is lost is lost.
-            entry
-                .sequence
-                .prepare(&mut entry.tracer.writer, buffer, time);
-            let entry = ptr::from_mut(entry);
-            iterator.ds.inst_id = place as u32;
-            iterator.ds.tracer = entry.cast();
-            iterator.incr = entry.cast();
-            iterator.tls = entry.cast();
-            return;
+) -> PerfettoTeLlImplIterator {
+    let instances = category.flag.instances() >> from << from;
+    if instances != 0 {
+        let thread = thread::current();
+        if !thread.is_null() {
+            // SAFETY: this thread's, and nobody else uses it here; nothing here calls the program.
+            let events = unsafe { &mut (*thread).events };
+            for place in bits(instances) {
+                let Some((entry, buffer)) = events.entry(place) else {
+                    continue;
+                };
+                // Whether there was room or not, the program may write; what is lost is lost.
+                entry
+                    .sequence
+                    .prepare(&mut entry.tracer.writer, buffer, time);
+                let entry = ptr::from_mut(entry);
+                return PerfettoTeLlImplIterator {
+                    ds: PerfettoDsImplTracerIterator {
+                        inst_id: place as u32,
+                        tls: ptr::null_mut(),
+                        tracer: entry.cast(),
+                    },
+                    incr: entry.cast(),
+                    tls: entry.cast(),
+                };
+            }
         }
     }
-    *iterator = END;
     point::leave();
+    END
 }
 
 /// Enters a trace point and goes to the first recording that wants a category. What its sequence needs first is
@@ -64,21 +72,19 @@ pub unsafe extern "C" fn PerfettoTeLlImplBegin(
     cat: *mut PerfettoTeCategoryImpl,
     ts: PerfettoTeTimestamp,
 ) -> PerfettoTeLlImplIterator {
-    let mut iterator = END;
     // SAFETY: see the crate.
     let Some(category) = (unsafe { cat.as_ref() }) else {
-        return iterator;
+        return END;
     };
     if recording(category) == 0 {
-        return iterator;
+        return END;
     }
     let Some(inside) = point::enter() else {
-        return iterator;
+        return END;
     };
-    // Left by `advance`, sooner or later.
+    // Left by `next`, sooner or later.
     mem::forget(inside);
-    advance(&mut iterator, category, ts, 0);
-    iterator
+    next(category, ts, 0)
 }
 
 /// Goes to the next recording.
@@ -91,8 +97,8 @@ pub unsafe extern "C" fn PerfettoTeLlImplNext(
     // SAFETY: see the crate.
     let (category, iterator) = unsafe { (&*cat, &mut *iterator) };
     if !iterator.ds.tracer.is_null() {
-        let next = iterator.ds.inst_id as usize + 1;
-        advance(iterator, category, ts, next);
+        let from = iterator.ds.inst_id as usize + 1;
+        *iterator = next(category, ts, from);
     }
 }
 
@@ -124,7 +130,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplDynCatEnabled(
 /// Whether a track was described; from now on it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplTrackSeen(incr: *mut c_void, uuid: u64) -> bool {
-    // SAFETY: see the crate; what `advance` put there is an entry.
+    // SAFETY: see the crate; what `next` put there is an entry.
     unsafe { !(*incr.cast::<Entry>()).sequence.described.insert(uuid) }
 }
 
@@ -142,7 +148,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplIntern(
         // SAFETY: see the crate.
         size => unsafe { slice::from_raw_parts(data.cast::<u8>(), size) },
     };
-    // SAFETY: see the crate; what `advance` put there is an entry.
+    // SAFETY: see the crate; what `next` put there is an entry.
     unsafe {
         let (number, is_known) = (*incr.cast::<Entry>())
             .sequence

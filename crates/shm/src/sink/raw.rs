@@ -166,6 +166,7 @@ impl ChunkSink {
     }
 
     /// The range in use.
+    #[inline]
     fn raw_range(&mut self, size: usize) -> RawRange {
         if self.dropping {
             let before = self.position();
@@ -188,6 +189,7 @@ impl ChunkSink {
     }
 
     /// Counts what was written up to `cursor`. An address outside the range counts for nothing.
+    #[inline]
     fn adopt(&mut self, cursor: *mut u8) {
         if !self.dropping {
             let used = (cursor as usize).wrapping_sub(self.chunk.payload() as usize);
@@ -224,6 +226,7 @@ impl ChunkSink {
 
 impl TraceWriter {
     /// Starts a packet to be written by address. It ends with [`end_raw_packet`](Self::end_raw_packet).
+    #[inline]
     pub fn start_raw_packet(&mut self) -> RawRange {
         self.sink.start_packet();
         self.sink.raw_range(1)
@@ -305,6 +308,7 @@ impl TraceWriter {
     /// # Safety
     ///
     /// As for [`advance_raw`](Self::advance_raw).
+    #[inline]
     pub unsafe fn end_raw_packet(&mut self, cursor: *mut u8) {
         self.sink.adopt(cursor);
         self.sink.settle_raw(true);
