@@ -32,6 +32,7 @@ mod ids;
 #[cfg(any(feature = "inherited", test))]
 mod inherited;
 mod layout;
+mod load;
 mod loss;
 #[cfg(all(loom, test))]
 mod model;

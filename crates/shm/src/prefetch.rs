@@ -3,23 +3,29 @@
 /// Bytes that are loaded at once.
 const LINE: usize = 64;
 
+/// Asks the processor to load `length` bytes from an address on into its cache, whatever is there.
+#[inline]
+pub(crate) fn prefetch_at(start: *const u8, length: usize) {
+    for at in (0..length).step_by(LINE) {
+        prefetch_line(start.wrapping_add(at));
+    }
+}
+
 /// Asks the processor to load these bytes into its cache, and does not wait for them. Where it cannot be asked, nothing
 /// happens.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
-    for line in bytes.chunks(LINE) {
-        prefetch_line(line);
-    }
+    prefetch_at(bytes.as_ptr(), bytes.len());
 }
 
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 #[inline]
-fn prefetch_line(line: &[u8]) {
+fn prefetch_line(line: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: the instruction is part of every such processor, accesses nothing, and cannot fail for any address.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
 #[inline]
-fn prefetch_line(_: &[u8]) {}
+fn prefetch_line(_: *const u8) {}

@@ -10,10 +10,12 @@ use rustix::fs::{self, FileType, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::load::load_once;
 use crate::owned::{self, Owned};
+use crate::prefetch::prefetch_at;
 use crate::primitive::{Apart, AtomicU16, AtomicU32, Shadow};
 
 /// The largest region either side accepts: 32 MiB.
@@ -276,24 +278,16 @@ impl Region {
     pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
         assert!(offset <= self.size && self.size - offset >= out.len());
         self.shadow.note_read(offset, out.len());
-        let lead = (offset.next_multiple_of(8) - offset).min(out.len());
-        let (head, rest) = out.split_at_mut(lead);
-        for (index, byte) in head.iter_mut().enumerate() {
-            *byte = self.byte(offset + index);
-        }
-        let mut at = offset + lead;
-        let mut words = rest.chunks_exact_mut(8);
-        for bytes in &mut words {
-            // SAFETY: the range was checked above and `at` is a multiple of eight; the base is page-aligned.
-            // Otherwise as in `word`.
-            let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) };
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-            at += 8;
-        }
-        for byte in words.into_remainder() {
-            *byte = self.byte(at);
-            at += 1;
-        }
+        // SAFETY: in bounds by the assertion, and mapped for as long as `self` lives; `out` is not in the region, as
+        // nothing refers to that.
+        unsafe { load_once(self.base.as_ptr().add(offset), out) };
+    }
+
+    /// Has bytes loaded into the cache, without waiting for them; none outside the region.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: usize, length: usize) {
+        let length = length.min(self.size.saturating_sub(offset));
+        prefetch_at(self.base.as_ptr().wrapping_add(offset), length);
     }
 
     /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: what another process writes meanwhile may
