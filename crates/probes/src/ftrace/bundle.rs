@@ -225,19 +225,28 @@ impl Bundler {
         record: &Record<'_>,
         metadata: &mut Metadata,
     ) -> Result<(), ParseStatus> {
+        let pid_bytes = plan
+            .common_pid
+            .and_then(|at| record.data.get(at..)?.first_chunk());
+        let pid = pid_bytes.map(|bytes| i32::from_le_bytes(*bytes));
+        if let Some(short) = decoder.short()
+            && record.data.len() >= decoder.min_size
+            && let (time, data) = (record.timestamp, record.data)
+            && short
+                .write(time, pid, data, metadata, &mut self.packet)
+                .is_some()
+        {
+            return Ok(());
+        }
         let good = Encoder::new(&mut self.packet).nested(bundle::EVENT, |event| {
             event.varint(ftrace_event::TIMESTAMP, record.timestamp);
             if record.data.len() < decoder.min_size {
                 return false;
             }
-            let mut common_pid = 0;
-            let pid_bytes = plan
-                .common_pid
-                .and_then(|at| record.data.get(at..)?.first_chunk());
-            if let Some(bytes) = pid_bytes {
-                common_pid = i32::from_le_bytes(*bytes);
-                metadata.add_pid(common_pid);
-                event.int(ftrace_event::PID, common_pid.into());
+            let common_pid = pid.unwrap_or(0);
+            if let Some(pid) = pid {
+                metadata.add_pid(pid);
+                event.int(ftrace_event::PID, pid.into());
             }
             let opening_syscalls = &plan.opening_syscalls;
             let mut env = Env {

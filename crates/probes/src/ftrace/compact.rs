@@ -4,12 +4,13 @@
 //! deltas and task names as indices into a table of the same bundle.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
-use ferretto_wire::{encode_varint, varint_length};
+use ferretto_wire::{Sink as _, varint_bits};
 
 use super::bytes::{Out, until_nul};
 use super::field_type::KernelType;
 use super::format::EventFormat;
 use super::metadata::Metadata;
+use super::short::length_until_nul;
 
 /// Once a bundle holds more names than this, the next page starts another bundle.
 pub const NAME_THRESHOLD: usize = 64;
@@ -101,10 +102,8 @@ impl Packed {
             self.0.push(value as u8);
             return;
         }
-        let start = self.0.len();
-        let length = varint_length(value);
-        self.0.resize(start + length, 0);
-        encode_varint(value, &mut self.0[start..]);
+        let (bits, length) = varint_bits(value);
+        self.0.write_short(&bits.to_le_bytes(), length);
     }
 
     fn write(&mut self, field: u32, out: &mut Out<'_>) {
@@ -114,10 +113,20 @@ impl Packed {
 }
 
 /// Task names of the current bundle.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Names {
     list: Vec<u128>,
-    last: usize,
+    /// Where a name may be in the list, by its hash.
+    guesses: [u16; 256],
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            guesses: [0; 256],
+        }
+    }
 }
 
 impl Names {
@@ -125,31 +134,34 @@ impl Names {
     #[inline]
     fn index(&mut self, name: [u8; COMM as usize]) -> usize {
         let name = cut_at_nul(u128::from_le_bytes(name));
-        if self.list.get(self.last) == Some(&name) {
-            return self.last;
+        let mixed = (name as u64 ^ (name >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (mixed >> 56) as u8;
+        let guess = usize::from(self.guesses[usize::from(hash)]);
+        if self.list.get(guess) == Some(&name) {
+            return guess;
         }
-        self.last = match self.list.iter().position(|&known| known == name) {
-            Some(index) => index,
-            None => {
-                self.list.push(name);
-                self.list.len() - 1
-            }
-        };
-        self.last
+        self.look_up(name, hash)
+    }
+
+    #[cold]
+    fn look_up(&mut self, name: u128, hash: u8) -> usize {
+        let known = self.list.iter().position(|&known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.list.push(name);
+            self.list.len() - 1
+        });
+        self.guesses[usize::from(hash)] = index as u16;
+        index
     }
 }
 
 /// Clears the first zero byte's successors.
 #[inline]
 fn cut_at_nul(name: u128) -> u128 {
-    const LOW: u128 = u128::from_le_bytes([0x01; 16]);
-    const HIGH: u128 = u128::from_le_bytes([0x80; 16]);
-    let zeros = name.wrapping_sub(LOW) & !name & HIGH;
-    if zeros == 0 {
-        return name;
+    match length_until_nul(name) {
+        16 => name,
+        length => name & ((1u128 << (8 * length)) - 1),
     }
-    let keep = zeros.trailing_zeros() & !7;
-    name & ((1u128 << keep) - 1)
 }
 
 /// The compact arrays of one bundle. Its memory is kept from bundle to bundle.
@@ -297,7 +309,6 @@ impl CompactBuffer {
         );
         (self.switches, self.wakings) = (0, 0);
         (self.switch_last, self.waking_last) = (0, 0);
-        self.names.last = 0;
     }
 }
 

@@ -10,6 +10,7 @@ use super::bytes::{Out, until_nul};
 use super::field_type::{KernelType, Op};
 use super::format::EventFormat;
 use super::metadata::Metadata;
+use super::short::ShortEvent;
 use super::table::{KnownEvent, MessageType};
 
 /// Kernel string addresses and the text they point at, from `printk_formats`.
@@ -39,10 +40,10 @@ pub enum Mark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldDecoder {
     name: Box<str>,
-    number: u32,
-    offset: usize,
-    size: usize,
-    op: Op,
+    pub(super) number: u32,
+    pub(super) offset: usize,
+    pub(super) size: usize,
+    pub(super) op: Op,
     kernel_type: KernelType,
 }
 
@@ -77,6 +78,7 @@ pub struct EventDecoder {
     pub descriptor: Option<Box<[u8]>>,
     shape: Shape,
     fields: Box<[FieldDecoder]>,
+    short: Option<ShortEvent>,
 }
 
 impl EventDecoder {
@@ -199,7 +201,9 @@ impl EventDecoder {
             .map(|field| usize::from(field.offset + field.size))
             .max();
         let end = fields.iter().map(|field| field.offset + field.size).max();
+        let is_plain = shape == Shape::Plain && descriptor.is_none() && number != TASK_RENAME;
         Self {
+            short: is_plain.then(|| ShortEvent::new(number, &fields)).flatten(),
             group: group.into(),
             name: name.into(),
             id: format.id,
@@ -225,6 +229,12 @@ impl EventDecoder {
             .iter()
             .find(|field| field.op == Op::TrailingString)
             .map(|field| field.offset)
+    }
+
+    /// The quick way of writing records of this event, if there is one.
+    #[inline]
+    pub(super) fn short(&self) -> Option<&ShortEvent> {
+        self.short.as_ref()
     }
 
     /// Returns true if this is `task/task_rename`, after which a process has another name.

@@ -1,0 +1,359 @@
+//! Events whose messages are short, whatever is in a record. They are written straight to where they belong: their lengths
+//! take one byte each, so nothing is moved when they are known.
+
+use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle};
+use ferretto_wire::{MAX_VARINT_LENGTH, varint_bits};
+
+use super::decoder::FieldDecoder;
+use super::field_type::Op;
+use super::metadata::Metadata;
+
+/// The longest message whose length takes one byte.
+const SHORT: usize = 0x7f;
+/// Room for the tag, the length and the message of an event, and for writing sixteen bytes wherever the last of them are.
+const ROOM: usize = 160;
+/// Width of a task's name.
+const COMM: usize = 16;
+
+const VARINT: u32 = 0;
+const LENGTH_DELIMITED: u32 = 2;
+
+/// The tag of a field, as it is written, and its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tag {
+    bits: u64,
+    length: usize,
+}
+
+impl Tag {
+    fn new(number: u32, wire_type: u32) -> Self {
+        let (bits, length) = varint_bits(u64::from(number) << 3 | u64::from(wire_type));
+        // A field number has 29 bits, so that its tag has five bytes at most.
+        Self {
+            bits: bits as u64,
+            length,
+        }
+    }
+}
+
+/// What is read from a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    Pid,
+    Comm,
+}
+
+impl Load {
+    /// `None` if it is something else than a number or a task's name.
+    fn of(op: Op, size: usize) -> Option<Self> {
+        Some(match op {
+            Op::U8 => Self::U8,
+            Op::U16 => Self::U16,
+            Op::U32 => Self::U32,
+            Op::U64 => Self::U64,
+            Op::I8 => Self::I8,
+            Op::I16 => Self::I16,
+            Op::I32 => Self::I32,
+            Op::I64 => Self::I64,
+            Op::Pid => Self::Pid,
+            Op::FixedString if size == COMM => Self::Comm,
+            _ => return None,
+        })
+    }
+
+    /// The most bytes that what is written of it takes, without the tag.
+    fn most(self) -> usize {
+        match self {
+            Self::U8 => 2,
+            Self::U16 => 3,
+            Self::U32 => 5,
+            Self::Comm => 1 + COMM,
+            _ => MAX_VARINT_LENGTH,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Field {
+    tag: Tag,
+    load: Load,
+    offset: usize,
+}
+
+/// Writes the records of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ShortEvent {
+    tag: Tag,
+    fields: Box<[Field]>,
+}
+
+impl ShortEvent {
+    /// For a message with this number and these fields; `None` if it is not always short.
+    pub(super) fn new(number: u32, fields: &[FieldDecoder]) -> Option<Self> {
+        let tag = Tag::new(number, LENGTH_DELIMITED);
+        let fields: Option<Box<[Field]>> = fields
+            .iter()
+            .map(|field| {
+                let load = Load::of(field.op, field.size)?;
+                let wire_type = match load {
+                    Load::Comm => LENGTH_DELIMITED,
+                    _ => VARINT,
+                };
+                Some(Field {
+                    tag: Tag::new(field.number, wire_type),
+                    load,
+                    offset: field.offset,
+                })
+            })
+            .collect();
+        let fields = fields?;
+        let most = fields
+            .iter()
+            .map(|field| field.tag.length + field.load.most());
+        // Time and pid, with their tags.
+        let head = 2 * (1 + MAX_VARINT_LENGTH);
+        (head + tag.length + 1 + most.sum::<usize>() <= SHORT).then_some(Self { tag, fields })
+    }
+
+    /// Appends the event of a record to a bundle; `None`, and nothing, if a field lies outside the record. `pid` is the
+    /// task's that was running.
+    #[inline]
+    pub(super) fn write(
+        &self,
+        time: u64,
+        pid: Option<i32>,
+        record: &[u8],
+        metadata: &mut Metadata,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        const EVENT: u8 = (bundle::EVENT << 3 | LENGTH_DELIMITED) as u8;
+        const TIMESTAMP: u8 = (ftrace_event::TIMESTAMP << 3) as u8;
+        const PID: u8 = (ftrace_event::PID << 3) as u8;
+
+        let start = out.len();
+        out.extend_from_slice(&[0; ROOM]);
+        let mut room = Room {
+            bytes: out[start..].first_chunk_mut()?,
+            at: 2,
+        };
+        room.number(
+            Tag {
+                bits: TIMESTAMP.into(),
+                length: 1,
+            },
+            time,
+        );
+        if let Some(pid) = pid {
+            metadata.add_pid(pid);
+            room.number(
+                Tag {
+                    bits: PID.into(),
+                    length: 1,
+                },
+                i64::from(pid) as u64,
+            );
+        }
+        room.put_word(self.tag.bits, self.tag.length + 1);
+        let body = room.at;
+        for field in &self.fields {
+            if room.field(field, record, metadata).is_none() {
+                out.truncate(start);
+                return None;
+            }
+        }
+        let (bytes, end) = (room.bytes, room.at);
+        bytes[(body - 1) & 0x7f] = (end - body) as u8;
+        bytes[..2].copy_from_slice(&[EVENT, (end - 2) as u8]);
+        out.truncate(start + end);
+        Some(())
+    }
+}
+
+/// Where an event is written.
+struct Room<'a> {
+    bytes: &'a mut [u8; ROOM],
+    at: usize,
+}
+
+impl Room<'_> {
+    /// Writes the lowest `length` bytes.
+    #[inline(always)]
+    fn put(&mut self, bits: u128, length: usize) {
+        if let Some(place) = self.bytes.get_mut(self.at..self.at + 16) {
+            place.copy_from_slice(&bits.to_le_bytes());
+        }
+        self.at += length;
+    }
+
+    /// Writes the lowest `length` bytes.
+    #[inline(always)]
+    fn put_word(&mut self, bits: u64, length: usize) {
+        if let Some(place) = self.bytes.get_mut(self.at..self.at + 8) {
+            place.copy_from_slice(&bits.to_le_bytes());
+        }
+        self.at += length;
+    }
+
+    #[inline(always)]
+    fn number(&mut self, tag: Tag, value: u64) {
+        if value < 0x80 {
+            let bits = tag.bits | value << (8 * tag.length);
+            return self.put_word(bits, tag.length + 1);
+        }
+        let (bits, length) = varint_bits(value);
+        self.put(
+            u128::from(tag.bits) | bits << (8 * tag.length),
+            tag.length + length,
+        );
+    }
+
+    #[inline(always)]
+    fn field(&mut self, field: &Field, record: &[u8], metadata: &mut Metadata) -> Option<()> {
+        let tail = record.get(field.offset..)?;
+        let value = match field.load {
+            Load::U8 => u64::from(*tail.first()?),
+            Load::U16 => u64::from(u16::from_le_bytes(*tail.first_chunk()?)),
+            Load::U32 => u64::from(u32::from_le_bytes(*tail.first_chunk()?)),
+            Load::U64 => u64::from_le_bytes(*tail.first_chunk()?),
+            Load::I8 => i64::from(i8::from_le_bytes(*tail.first_chunk()?)) as u64,
+            Load::I16 => i64::from(i16::from_le_bytes(*tail.first_chunk()?)) as u64,
+            Load::I32 => i64::from(i32::from_le_bytes(*tail.first_chunk()?)) as u64,
+            Load::I64 => u64::from_le_bytes(*tail.first_chunk()?),
+            Load::Pid => {
+                let pid = i32::from_le_bytes(*tail.first_chunk()?);
+                metadata.add_pid(pid);
+                i64::from(pid) as u64
+            }
+            Load::Comm => {
+                let name = u128::from_le_bytes(*tail.first_chunk()?);
+                let length = length_until_nul(name);
+                let tag = field.tag;
+                let bits = tag.bits | (length as u64) << (8 * tag.length);
+                self.put_word(bits, tag.length + 1);
+                self.put(name, length);
+                return Some(());
+            }
+        };
+        self.number(field.tag, value);
+        Some(())
+    }
+}
+
+/// How many of sixteen bytes come before the first zero.
+#[inline]
+pub(super) fn length_until_nul(bytes: u128) -> usize {
+    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    let zeros = |half: u64| half.wrapping_sub(LOW) & !half & HIGH;
+    match zeros(bytes as u64) {
+        0 => match zeros((bytes >> 64) as u64) {
+            0 => 16,
+            zeros => 8 + zeros.trailing_zeros() as usize / 8,
+        },
+        zeros => zeros.trailing_zeros() as usize / 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_wire::Encoder;
+
+    use super::*;
+    use crate::ftrace::decoder::{Env, EventDecoder, StringTable};
+    use crate::ftrace::format::EventFormat;
+    use crate::ftrace::table;
+
+    fn decoder(name: &str, format: &str) -> EventDecoder {
+        let format = EventFormat::parse(format).expect("a format");
+        EventDecoder::known(&table::find("sched", name).expect("an event"), &format)
+    }
+
+    fn switches() -> EventDecoder {
+        let format = include_str!("../../tests/data/sched/events/sched/sched_switch/format");
+        decoder("sched_switch", format)
+    }
+
+    /// As it is written for all other events.
+    fn written(decoder: &EventDecoder, time: u64, pid: i32, record: &[u8]) -> Vec<u8> {
+        let (mut bytes, mut metadata) = (Vec::new(), Metadata::default());
+        let mut env = Env {
+            strings: &StringTable::default(),
+            metadata: &mut metadata,
+            common_pid: pid,
+            opening_syscalls: &[],
+        };
+        Encoder::new(&mut bytes).nested(bundle::EVENT, |event| {
+            event.varint(ftrace_event::TIMESTAMP, time);
+            event.int(ftrace_event::PID, pid.into());
+            event.nested(decoder.number, |body| {
+                assert!(decoder.encode(record, &mut env, body));
+            });
+        });
+        bytes
+    }
+
+    #[test]
+    fn short_events_are_written_as_all_others_are() {
+        let waking = include_str!("../../tests/data/sched/events/sched/sched_waking/format");
+        let mut random = 1u64;
+        for decoder in [switches(), decoder("sched_waking", waking)] {
+            let short = decoder.short().expect("it is short");
+            for round in 0..2000 {
+                let mut record = vec![0; decoder.min_size];
+                for byte in &mut record {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    // Numbers of all lengths, names that end anywhere or nowhere.
+                    *byte = if random >> 60 < round % 16 {
+                        0
+                    } else {
+                        (random >> 33) as u8
+                    };
+                }
+                let (time, pid) = (random >> (random % 64), random as i32);
+                let (mut bytes, mut metadata) = (b"before".to_vec(), Metadata::default());
+                let done = short.write(time, Some(pid), &record, &mut metadata, &mut bytes);
+                assert_eq!(done, Some(()));
+                assert_eq!(
+                    bytes[6..],
+                    written(&decoder, time, pid, &record),
+                    "{record:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_ends_too_early_leaves_no_trace() {
+        let decoder = switches();
+        let short = decoder.short().expect("it is short");
+        let record = vec![7; decoder.min_size - 1];
+        let (mut bytes, mut metadata) = (b"before".to_vec(), Metadata::default());
+        assert_eq!(
+            short.write(1, None, &record, &mut metadata, &mut bytes),
+            None
+        );
+        assert_eq!(bytes, b"before");
+    }
+
+    #[test]
+    fn the_first_zero_of_sixteen_bytes_is_found() {
+        for length in 0..=16 {
+            let mut bytes = [0x01; 16];
+            bytes[length.min(15)..].fill(0x80);
+            if length < 16 {
+                bytes[length] = 0;
+            }
+            assert_eq!(length_until_nul(u128::from_le_bytes(bytes)), length);
+        }
+    }
+}
