@@ -144,7 +144,8 @@ impl Client {
     }
 
     /// The event that tells the service about this client.
-    pub(crate) fn announcement(&self, peer: &host::Peer) -> Event {
+    pub(crate) fn announcement(&self) -> Event {
+        let peer = self.connection.peer();
         let peer = Peer {
             uid: peer.uid,
             pid: Some(peer.pid).filter(|&pid| pid > 0),

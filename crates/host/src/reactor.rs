@@ -14,8 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto_ipc::host::{Action, Incoming, Peer, Request};
+use ferretto_ipc::host::{Action, Incoming, Request};
 use ferretto_ipc::port::PortKind;
+use ferretto_ipc::port::commit::Commit;
 use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
 use ferretto_ipc::{Address, PassedFd};
 use ferretto_priority::ThreadBoost;
@@ -46,8 +47,6 @@ const SETTLED: u64 = 5_000_000;
 const CONSUMER_READ: usize = 4 * 1024;
 /// The memory that a connection takes besides what is held for it.
 const PER_CLIENT: u64 = 8 * 1024;
-/// For how many calls memory is kept from one receive to the next.
-const KEPT_ACTIONS: usize = 256;
 /// The time after the end of a connection, in nanoseconds, at which the memory it took is given
 /// back to the system.
 const RELEASE_AFTER: u64 = 1_000_000_000;
@@ -124,7 +123,8 @@ pub(crate) struct Reactor {
     /// When free memory is given back to the system.
     give_back: Option<Clocks>,
     buffer: Vec<u8>,
-    actions: Vec<(Option<Peer>, Action)>,
+    /// Memory for the commit at hand.
+    commit: Commit,
 }
 
 impl Reactor {
@@ -163,7 +163,7 @@ impl Reactor {
             accept_again: None,
             give_back: None,
             buffer: vec![0; RECEIVE_BUFFER_SIZE.min(READ_PER_TURN)],
-            actions: Vec::new(),
+            commit: Commit::default(),
         }
     }
 
@@ -433,45 +433,51 @@ impl Reactor {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        let mut actions = std::mem::take(&mut self.actions);
-        let mut announced = client.announced;
-        let received = client
-            .connection
-            .receive(&self.buffer[..len], fd, |peer, action| {
-                let first_call = !announced && matches!(action, Action::Invoke(_));
-                announced |= first_call;
-                actions.push((first_call.then(|| peer.clone()), action));
-            });
+        let now = clocks::read();
+        let mut decoder = client.connection.take_decoder();
+        let buffer = std::mem::take(&mut self.buffer);
+        let received = decoder.decode(&buffer[..len], fd, |payload, fd| {
+            self.take_frame(&now, id, payload, fd);
+        });
+        self.buffer = buffer;
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        client.connection.put_back(decoder);
         if let Err(error) = received {
             let client = client.name();
             self.notices.report(&Notice::BadFrame { client, error });
             return self.lose(id);
         }
-        let now = clocks::read();
-        for (newcomer, action) in actions.drain(..) {
-            // An earlier action may have cost the client its connection.
-            if self.clients.get(&id).is_none_or(|client| client.closing) {
-                break;
-            }
-            self.act(&now, id, newcomer, action);
-        }
         self.account(id);
-        actions.clear();
-        actions.shrink_to(KEPT_ACTIONS);
-        self.actions = actions;
     }
 
-    fn act(&mut self, now: &Clocks, id: ClientId, newcomer: Option<Peer>, action: Action) {
-        match action {
-            Action::Send(frame) => self.send(id, frame, None),
-            Action::Invoke(incoming) => {
-                if let (Some(peer), Some(client)) = (newcomer, self.clients.get_mut(&id)) {
-                    client.announced = true;
-                    let event = client.announcement(&peer);
+    fn take_frame(&mut self, now: &Clocks, id: ClientId, payload: &[u8], fd: Option<PassedFd>) {
+        // An earlier frame may have cost the client its connection.
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.closing) else {
+            return;
+        };
+        // What comes most, without the detours that others take.
+        if client.announced
+            && fd.is_none()
+            && let Some(call) = client.connection.commit(payload, &mut self.commit)
+        {
+            let request_id = (!call.drop_reply).then_some(call.request_id);
+            let commit = &self.commit;
+            if self.service.commit_at_once(now, id, request_id, commit) {
+                return self.carry_out(now);
+            }
+        }
+        match client.connection.take_frame(payload, fd) {
+            Some(Action::Send(frame)) => self.send(id, frame, None),
+            Some(Action::Invoke(incoming)) => {
+                if !std::mem::replace(&mut client.announced, true) {
+                    let event = client.announcement();
                     self.tell(now, event);
                 }
                 self.tell(now, request_event(id, incoming));
             }
+            None => {}
         }
     }
 

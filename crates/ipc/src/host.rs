@@ -8,6 +8,7 @@ use ferretto_wire::DecodeError as WireError;
 
 use crate::frame::{self, Frame, FrameDecoder, FrameTooLarge, Identity, Message};
 use crate::passed::PassedFd;
+use crate::port::commit::Commit;
 use crate::port::{self, Method as _, PortKind, PortMessage};
 
 /// The text upstream sends.
@@ -61,6 +62,15 @@ pub struct Incoming {
     pub request: Request,
     /// The descriptor that came with the frame.
     pub fd: Option<PassedFd>,
+}
+
+/// What a reply to a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// To be repeated in each reply.
+    pub request_id: u64,
+    /// Whether the peer wants no reply.
+    pub drop_reply: bool,
 }
 
 /// An action that follows from received bytes. They come in order.
@@ -140,6 +150,52 @@ impl Connection {
         self.decoder.held()
     }
 
+    /// Takes out what cuts received bytes into frames, for someone who goes through them with
+    /// [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it back](Self::put_back).
+    pub fn take_decoder(&mut self) -> FrameDecoder {
+        std::mem::take(&mut self.decoder)
+    }
+
+    /// Puts back what was [taken out](Self::take_decoder).
+    pub fn put_back(&mut self, decoder: FrameDecoder) {
+        self.decoder = decoder;
+    }
+
+    /// Reads a frame into `commit` if it is a [usual](Commit::read) commit of a producer.
+    pub fn commit(&self, payload: &[u8], commit: &mut Commit) -> Option<Call> {
+        let Frame {
+            request_id,
+            message,
+        } = Frame::decode(payload).ok()?;
+        let Message::InvokeMethod {
+            service_id,
+            method_id,
+            args,
+            drop_reply,
+        } = message
+        else {
+            return None;
+        };
+        let is_commit = kind(&self.services, service_id) == Some(PortKind::Producer)
+            && method_id == port::producer::Method::CommitData.id();
+        (is_commit && commit.read(args)).then_some(Call {
+            request_id,
+            drop_reply,
+        })
+    }
+
+    /// Returns what follows from a frame; `None` if it is malformed, or asks for nothing.
+    pub fn take_frame(&mut self, payload: &[u8], fd: Option<PassedFd>) -> Option<Action> {
+        let Self {
+            services,
+            peer,
+            remote,
+            ..
+        } = self;
+        let mut identify = |identity: &Identity<'_>| identify(peer, remote, identity);
+        dispatch(services, payload, fd, &mut identify).ok()?
+    }
+
     /// Takes the bytes and the descriptor of one receive, and calls `act` with
     /// what follows from each frame completed by it.
     ///
@@ -156,18 +212,14 @@ impl Connection {
         fd: Option<PassedFd>,
         mut act: impl FnMut(&Peer, Action),
     ) -> Result<(), FrameTooLarge> {
-        let Self {
-            services,
-            decoder,
-            peer,
-            remote,
-        } = self;
-        decoder.decode(bytes, fd, |payload, fd| {
-            let mut identify = |identity: &Identity<'_>| identify(peer, remote, identity);
-            if let Ok(Some(action)) = dispatch(services, payload, fd, &mut identify) {
-                act(peer, action);
+        let mut decoder = self.take_decoder();
+        let received = decoder.decode(bytes, fd, |payload, fd| {
+            if let Some(action) = self.take_frame(payload, fd) {
+                act(&self.peer, action);
             }
-        })
+        });
+        self.put_back(decoder);
+        received
     }
 }
 
@@ -227,12 +279,17 @@ fn decode_request(
     fn decode<M: PortMessage>(method: u32, args: &[u8]) -> Option<M> {
         M::decode(M::Method::from_id(method)?, args).ok()
     }
-    let index = usize::try_from(service).ok()?.checked_sub(1)?;
-    Some(match services.get(index)? {
+    Some(match kind(services, service)? {
         PortKind::Producer => Request::Producer(decode(method, args)?),
         PortKind::Consumer => Request::Consumer(Box::new(decode(method, args)?)),
         PortKind::Relay => Request::Relay(Box::new(decode(method, args)?)),
     })
+}
+
+/// The service with this id.
+fn kind(services: &[PortKind], id: u32) -> Option<PortKind> {
+    let index = usize::try_from(id).ok()?.checked_sub(1)?;
+    services.get(index).copied()
 }
 
 fn identify(peer: &mut Peer, remote: &mut Option<Remote>, identity: &Identity<'_>) {

@@ -25,7 +25,6 @@ pub(crate) const MAX_PENDING_FLUSHES: usize = 1000;
 pub(crate) const MAX_SLOW_LISTED: usize = 32;
 
 pub(crate) const MAX_PATCHES_PER_CHUNK: usize = 1024;
-pub(crate) const PATCH_SIZE: usize = 4;
 /// Chunk bytes inside a commit: at least the chunk header, and a length that fits 16 bits.
 pub(crate) const INLINE_CHUNK_SIZES: std::ops::RangeInclusive<usize> = 8..=65535;
 

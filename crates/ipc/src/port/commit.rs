@@ -1,100 +1,154 @@
 //! Decoding what producers send most: commits.
 
-use ferretto_proto::DecodeError;
-use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
-use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_proto::fields::commit_data_request as field;
-use ferretto_proto::{CommitDataRequest, Message};
 use ferretto_wire::{Fields, Value};
 
-/// Decodes a commit as the generated code does, only faster.
-pub(super) fn decode(bytes: &[u8]) -> Result<CommitDataRequest, DecodeError> {
-    match usual(bytes) {
-        Some(request) => Ok(request),
-        None => CommitDataRequest::decode_from_slice(bytes),
+/// A complete chunk of the shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The page.
+    pub page: u32,
+    /// The chunk's place in the page.
+    pub chunk: u32,
+    /// The buffer it is meant for.
+    pub target_buffer: u32,
+}
+
+/// The offset in a chunk, and what to put there if that has the right size.
+pub type Patch = (u32, Option<[u8; 4]>);
+
+/// A chunk with patches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatchedChunk {
+    /// The buffer the chunk is in.
+    pub target_buffer: u32,
+    /// Its writer.
+    pub writer_id: u32,
+    /// Its number.
+    pub chunk_id: u32,
+    /// More patches of it will come.
+    pub has_more_patches: bool,
+}
+
+/// A usual commit, laid flat: the memory of one can be used again for the next.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// Chunks to copy out of the shared memory.
+    pub moves: Vec<Move>,
+    /// With how many patches there are up to the end of each.
+    patched: Vec<(PatchedChunk, usize)>,
+    patches: Vec<Patch>,
+    /// A flush that is done.
+    pub flush_request_id: Option<u64>,
+}
+
+/// Entries of each kind that memory is kept for from one commit to the next.
+const KEPT: usize = 1024;
+
+impl Commit {
+    /// Takes over what an encoded commit says. Returns false, and leaves anything, if there is something unusual in it:
+    /// chunks without shared memory, an unknown field, a number out of range, an error.
+    pub fn read(&mut self, bytes: &[u8]) -> bool {
+        self.moves.clear();
+        self.moves.shrink_to(KEPT);
+        self.patched.clear();
+        self.patched.shrink_to(KEPT);
+        self.patches.clear();
+        self.patches.shrink_to(KEPT);
+        self.flush_request_id = None;
+        self.add(bytes).is_some()
+    }
+
+    /// The chunks to change, each with its patches.
+    pub fn patched_chunks(&self) -> impl Iterator<Item = (PatchedChunk, &[Patch])> {
+        let mut start = 0;
+        self.patched.iter().map(move |&(chunk, end)| {
+            let patches = self.patches.get(start..end).unwrap_or_default();
+            start = end;
+            (chunk, patches)
+        })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Option<()> {
+        for field in Fields::new(bytes) {
+            let field = field.ok()?;
+            match (field.number, field.value) {
+                (field::CHUNKS_TO_MOVE, Value::Bytes(bytes)) => self.moves.push(a_move(bytes)?),
+                (field::CHUNKS_TO_PATCH, Value::Bytes(bytes)) => self.add_patched(bytes)?,
+                (field::FLUSH_REQUEST_ID, Value::Varint(id)) => self.flush_request_id = Some(id),
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn add_patched(&mut self, bytes: &[u8]) -> Option<()> {
+        use field::chunk_to_patch as field;
+        let mut chunk = PatchedChunk {
+            target_buffer: 0,
+            writer_id: 0,
+            chunk_id: 0,
+            has_more_patches: false,
+        };
+        for field in Fields::new(bytes) {
+            let field = field.ok()?;
+            match (field.number, field.value) {
+                (field::TARGET_BUFFER, value) => chunk.target_buffer = number(value)?,
+                (field::WRITER_ID, value) => chunk.writer_id = number(value)?,
+                (field::CHUNK_ID, value) => chunk.chunk_id = number(value)?,
+                (field::PATCHES, Value::Bytes(bytes)) => self.patches.push(a_patch(bytes)?),
+                (field::HAS_MORE_PATCHES, value) => chunk.has_more_patches = truth(value)?,
+                _ => return None,
+            }
+        }
+        self.patched.push((chunk, self.patches.len()));
+        Some(())
     }
 }
 
-/// The request, if there is nothing unusual in it: no unknown field, no number out of range, no
-/// error.
-fn usual(bytes: &[u8]) -> Option<CommitDataRequest> {
-    let (mut moves, mut patches) = (0, 0);
-    for field in Fields::new(bytes) {
-        match field.ok()?.number {
-            field::CHUNKS_TO_MOVE => moves += 1,
-            field::CHUNKS_TO_PATCH => patches += 1,
-            _ => {}
-        }
+fn a_move(bytes: &[u8]) -> Option<Move> {
+    use field::chunks_to_move as field;
+    // As producers write it: three numbers below 128.
+    if let &[
+        0x08,
+        page @ ..0x80,
+        0x10,
+        chunk @ ..0x80,
+        0x18,
+        target @ ..0x80,
+    ] = bytes
+    {
+        return Some(Move {
+            page: page.into(),
+            chunk: chunk.into(),
+            target_buffer: target.into(),
+        });
     }
-    let mut request = CommitDataRequest {
-        chunks_to_move: Vec::with_capacity(moves),
-        chunks_to_patch: Vec::with_capacity(patches),
-        ..Default::default()
+    let mut chunk = Move {
+        page: 0,
+        chunk: 0,
+        target_buffer: 0,
     };
     for field in Fields::new(bytes) {
         let field = field.ok()?;
         match (field.number, field.value) {
-            (field::CHUNKS_TO_MOVE, Value::Bytes(bytes)) => {
-                request.chunks_to_move.push(chunk_to_move(bytes)?);
-            }
-            (field::CHUNKS_TO_PATCH, Value::Bytes(bytes)) => {
-                request.chunks_to_patch.push(chunk_to_patch(bytes)?);
-            }
-            (field::FLUSH_REQUEST_ID, Value::Varint(id)) => request.flush_request_id = Some(id),
-            _ => return None,
-        }
-    }
-    Some(request)
-}
-
-fn chunk_to_move(bytes: &[u8]) -> Option<ChunksToMove> {
-    use field::chunks_to_move as field;
-    let mut chunk = ChunksToMove::default();
-    for field in Fields::new(bytes) {
-        let field = field.ok()?;
-        match (field.number, field.value) {
-            (field::PAGE, value) => chunk.page = Some(number(value)?),
-            (field::CHUNK, value) => chunk.chunk = Some(number(value)?),
-            (field::TARGET_BUFFER, value) => chunk.target_buffer = Some(number(value)?),
-            (field::DATA, Value::Bytes(bytes)) => chunk.data = Some(bytes.to_vec()),
-            (field::CHUNK_INCOMPLETE, value) => chunk.chunk_incomplete = Some(truth(value)?),
+            (field::PAGE, value) => chunk.page = number(value)?,
+            (field::CHUNK, value) => chunk.chunk = number(value)?,
+            (field::TARGET_BUFFER, value) => chunk.target_buffer = number(value)?,
             _ => return None,
         }
     }
     Some(chunk)
 }
 
-fn chunk_to_patch(bytes: &[u8]) -> Option<ChunkToPatch> {
-    use field::chunk_to_patch as field;
-    let mut chunk = ChunkToPatch::default();
-    for field in Fields::new(bytes) {
-        let field = field.ok()?;
-        match (field.number, field.value) {
-            (field::TARGET_BUFFER, value) => chunk.target_buffer = Some(number(value)?),
-            (field::WRITER_ID, value) => chunk.writer_id = Some(number(value)?),
-            (field::CHUNK_ID, value) => chunk.chunk_id = Some(number(value)?),
-            (field::PATCHES, Value::Bytes(bytes)) => {
-                if chunk.patches.is_empty() {
-                    // Mostly there is one.
-                    chunk.patches.reserve_exact(1);
-                }
-                chunk.patches.push(patch(bytes)?);
-            }
-            (field::HAS_MORE_PATCHES, value) => chunk.has_more_patches = Some(truth(value)?),
-            _ => return None,
-        }
-    }
-    Some(chunk)
-}
-
-fn patch(bytes: &[u8]) -> Option<Patch> {
+fn a_patch(bytes: &[u8]) -> Option<Patch> {
     use field::chunk_to_patch::patch as field;
-    let mut patch = Patch::default();
+    let mut patch = (0, None);
     for field in Fields::new(bytes) {
         let field = field.ok()?;
         match (field.number, field.value) {
-            (field::OFFSET, value) => patch.offset = Some(number(value)?),
-            (field::DATA, Value::Bytes(bytes)) => patch.data = Some(bytes.to_vec()),
+            (field::OFFSET, value) => patch.0 = number(value)?,
+            (field::DATA, Value::Bytes(bytes)) => patch.1 = bytes.try_into().ok(),
             _ => return None,
         }
     }
@@ -118,6 +172,9 @@ fn truth(value: Value<'_>) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use ferretto_proto::commit_data_request::chunk_to_patch;
+    use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
+    use ferretto_proto::{CommitDataRequest, Message};
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
@@ -125,24 +182,20 @@ mod tests {
     use super::*;
 
     fn a_chunk_to_move() -> impl Strategy<Value = ChunksToMove> {
-        let number = option::of(any::<u32>());
-        let data = option::of(vec(any::<u8>(), 0..9));
-        let incomplete = any::<Option<bool>>();
-        (number.clone(), number.clone(), number, data, incomplete).prop_map(
-            |(page, chunk, target_buffer, data, chunk_incomplete)| ChunksToMove {
+        let number = option::of(prop_oneof![0..200u32, any::<u32>()]);
+        (number.clone(), number.clone(), number).prop_map(|(page, chunk, target_buffer)| {
+            ChunksToMove {
                 page,
                 chunk,
                 target_buffer,
-                data,
-                chunk_incomplete,
                 ..Default::default()
-            },
-        )
+            }
+        })
     }
 
-    fn a_patch() -> impl Strategy<Value = Patch> {
+    fn a_patch() -> impl Strategy<Value = chunk_to_patch::Patch> {
         (any::<Option<u32>>(), option::of(vec(any::<u8>(), 0..6))).prop_map(|(offset, data)| {
-            Patch {
+            chunk_to_patch::Patch {
                 offset,
                 data,
                 ..Default::default()
@@ -172,12 +225,46 @@ mod tests {
             )
     }
 
+    /// The flat form of a commit, made of what the generated code has decoded.
+    fn flat(request: &CommitDataRequest) -> (Vec<Move>, Vec<(PatchedChunk, Vec<Patch>)>) {
+        let moves = request.chunks_to_move.iter().map(|chunk| Move {
+            page: chunk.page.unwrap_or(0),
+            chunk: chunk.chunk.unwrap_or(0),
+            target_buffer: chunk.target_buffer.unwrap_or(0),
+        });
+        let patched = request.chunks_to_patch.iter().map(|chunk| {
+            let head = PatchedChunk {
+                target_buffer: chunk.target_buffer.unwrap_or(0),
+                writer_id: chunk.writer_id.unwrap_or(0),
+                chunk_id: chunk.chunk_id.unwrap_or(0),
+                has_more_patches: chunk.has_more_patches.unwrap_or(false),
+            };
+            let patches = chunk.patches.iter().map(|patch| {
+                let data = patch.data.as_deref().and_then(|data| data.try_into().ok());
+                (patch.offset.unwrap_or(0), data)
+            });
+            (head, patches.collect())
+        });
+        (moves.collect(), patched.collect())
+    }
+
+    fn agree(commit: &Commit, request: &CommitDataRequest) {
+        let (moves, patched) = flat(request);
+        assert_eq!(commit.moves, moves);
+        assert_eq!(commit.flush_request_id, request.flush_request_id);
+        let chunks: Vec<_> = commit.patched_chunks().collect();
+        assert_eq!(chunks.len(), patched.len());
+        for ((chunk, patches), (head, expected)) in chunks.into_iter().zip(&patched) {
+            assert_eq!((chunk, patches), (*head, &expected[..]));
+        }
+    }
+
     proptest! {
         #[test]
-        fn usual_commits_are_decoded_as_the_generated_code_does(
-            chunks_to_move in vec(a_chunk_to_move(), 0..4),
-            chunks_to_patch in vec(a_chunk_to_patch(), 0..4),
-            flush_request_id: Option<u64>,
+        fn commits_decode_as_the_generated_code_does_it(
+            chunks_to_move in vec(a_chunk_to_move(), 0..5),
+            chunks_to_patch in vec(a_chunk_to_patch(), 0..5),
+            flush_request_id in any::<Option<u64>>(),
         ) {
             let request = CommitDataRequest {
                 chunks_to_move,
@@ -185,12 +272,16 @@ mod tests {
                 flush_request_id,
                 ..Default::default()
             };
-            let bytes = request.encode_to_vec();
-            prop_assert_eq!(usual(&bytes), Some(request));
+            let mut commit = Commit::default();
+            // What was in it before does not matter.
+            for _ in 0..2 {
+                prop_assert!(commit.read(&request.encode_to_vec()));
+                agree(&commit, &request);
+            }
         }
 
         #[test]
-        fn damaged_commits_are_decoded_as_the_generated_code_does(
+        fn damaged_commits_do_too_or_are_left_to_it(
             moved in a_chunk_to_move(),
             patched in a_chunk_to_patch(),
             at: prop::sample::Index,
@@ -207,10 +298,22 @@ mod tests {
             let at = at.index(bytes.len());
             bytes[at] = byte;
             bytes.truncate(cut.index(bytes.len()) + 1);
-            prop_assert_eq!(
-                decode(&bytes).ok(),
-                CommitDataRequest::decode_from_slice(&bytes).ok()
-            );
+            let mut commit = Commit::default();
+            if commit.read(&bytes) {
+                agree(&commit, &CommitDataRequest::decode_from_slice(&bytes).unwrap());
+            }
         }
+    }
+
+    #[test]
+    fn chunks_without_shared_memory_are_left_to_the_generated_code() {
+        let request = CommitDataRequest {
+            chunks_to_move: vec![ChunksToMove {
+                data: Some(vec![0; 4096]),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        assert!(!Commit::default().read(&request.encode_to_vec()));
     }
 }

@@ -128,14 +128,13 @@ impl PortKind {
 }
 
 /// Defines the contents of a port module from its method table. The order of
-/// the methods is the order of their ids. A request may be decoded `by` a
-/// function other than the generated one.
+/// the methods is the order of their ids.
 macro_rules! define_port {
     (
         $service:literal {
             $(
                 $(#[doc = $doc:literal])*
-                $method:ident($request:ident $(by $decode:path)?) -> $reply:ident $(as $stream:ident)?;
+                $method:ident($request:ident) -> $reply:ident $(as $stream:ident)?;
             )+
         }
     ) => {
@@ -173,7 +172,7 @@ macro_rules! define_port {
         }
 
         define_port!(@message
-            "What a client asks for.", Request { $($(#[doc = $doc])* $method($request $(by $decode)?),)+ });
+            "What a client asks for.", Request { $($(#[doc = $doc])* $method($request),)+ });
         define_port!(@message
             "What a host answers.", Reply { $($(#[doc = $doc])* $method($reply),)+ });
 
@@ -189,13 +188,10 @@ macro_rules! define_port {
         }
     };
 
-    (@decode $message:ident) => { $message::decode_from_slice };
-    (@decode $message:ident by $decode:path) => { $decode };
-
     (@stream) => { false };
     (@stream stream) => { true };
 
-    (@message $about:literal, $name:ident { $($(#[doc = $doc:literal])* $method:ident($message:ident $(by $decode:path)?),)+ }) => {
+    (@message $about:literal, $name:ident { $($(#[doc = $doc:literal])* $method:ident($message:ident),)+ }) => {
         #[doc = $about]
         #[derive(Clone, Debug, PartialEq)]
         #[allow(clippy::large_enum_variant, reason = "moved a few times, stored rarely")]
@@ -242,7 +238,7 @@ macro_rules! define_port {
                 };
                 match method {
                     $(Method::$method => {
-                        define_port!(@decode $message $(by $decode)?)(bytes)
+                        $message::decode_from_slice(bytes)
                             .map(Self::$method)
                             .map_err(fail)
                     })+
@@ -272,7 +268,7 @@ macro_rules! define_port {
     };
 }
 // After the macro, which is visible only to what follows it.
-mod commit;
+pub mod commit;
 pub mod consumer;
 pub mod producer;
 pub mod relay;

@@ -10,7 +10,7 @@ define_port! {
         /// Withdraws a data source by name.
         UnregisterDataSource(UnregisterDataSourceRequest) -> UnregisterDataSourceResponse;
         /// Announces complete chunks, patches and flush acknowledgements.
-        CommitData(CommitDataRequest by super::commit::decode) -> CommitDataResponse;
+        CommitData(CommitDataRequest) -> CommitDataResponse;
         /// Opens the stream of commands to the producer. A reply may carry the
         /// descriptor of a shared memory buffer.
         GetAsyncCommand(GetAsyncCommandRequest) -> GetAsyncCommandResponse as stream;

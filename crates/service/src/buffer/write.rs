@@ -8,12 +8,17 @@ use super::sequence::{Entry, Place};
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
 impl TraceBuffer {
+    /// Has what a chunk with such a payload will replace loaded into the cache.
+    #[inline]
+    pub fn prefetch(&self, payload: usize) {
+        self.ring.prefetch(self.write.at, units_for(payload) + 1);
+    }
+
     /// Stores a chunk. Whatever is wrong with it shows in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
         self.current = None;
         // What is replaced comes while other things are done.
-        let place = units_for(chunk.payload.len()) + 1;
-        self.ring.prefetch(self.write.at, place);
+        self.prefetch(chunk.payload.len());
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
             self.stats.chunks_discarded += 1;
             return;

@@ -1,23 +1,61 @@
 //! CommitData: chunks from a producer into buffers. Every value here is the producer's claim.
 
+use ferretto_ipc::port::commit::{self, Commit, Move, PatchedChunk};
 use ferretto_proto::CommitDataRequest;
-use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_proto::commit_data_request::ChunksToMove;
 use ferretto_shm::ChunkHeader;
 
 use super::{Discarded, Memory, Producer};
 use crate::buffer::{Chunk, Patch};
 use crate::ids::{BufferId, WriterId};
-use crate::limits::{INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID, PATCH_SIZE};
+use crate::limits::{INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID};
 use crate::pool::BufferPool;
 
+/// Memory to work in.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    payload: Vec<u8>,
+    patches: Vec<Patch>,
+}
+
 impl Producer {
+    /// Moves and patches chunks. Returns false if there is no shared memory to commit from; nothing
+    /// is done then.
+    pub(crate) fn commit_shared(
+        &mut self,
+        buffers: &mut BufferPool,
+        commit: &Commit,
+        scratch: &mut Scratch,
+        discarded: &mut Discarded,
+    ) -> bool {
+        if !matches!(self.memory, Memory::Shared(_)) {
+            return false;
+        }
+        let mut left = self.memory.size();
+        for (index, moved) in commit.moves.iter().enumerate() {
+            if let (Memory::Shared(region), Some(next)) =
+                (&self.memory, commit.moves.get(index + 1))
+            {
+                region.prefetch(next.page);
+            }
+            let payload = &mut scratch.payload;
+            let outcome = move_shared(buffers, self, *moved, payload, &mut left);
+            discarded.chunks += u64::from(outcome == MoveOutcome::Refused);
+        }
+        for (chunk, patches) in commit.patched_chunks() {
+            let patches = patches.iter().copied();
+            discarded.patches += apply_patches(buffers, self, chunk, patches, &mut scratch.patches);
+        }
+        true
+    }
+
     /// Moves and patches chunks. Returns false if there is nowhere to commit from; nothing is done
-    /// then. `scratch` is memory to work in.
+    /// then.
     pub(crate) fn commit(
         &mut self,
         buffers: &mut BufferPool,
         request: &CommitDataRequest,
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
         discarded: &mut Discarded,
     ) -> bool {
         if !matches!(self.memory, Memory::Shared(_) | Memory::Inline) {
@@ -29,13 +67,30 @@ impl Producer {
         for moved in &request.chunks_to_move {
             let accepted = match &moved.data {
                 Some(data) => move_inline(buffers, self, moved, data),
-                None => move_shared(buffers, self, moved, scratch, &mut left),
+                None => {
+                    let moved = Move {
+                        page: moved.page.unwrap_or(0),
+                        chunk: moved.chunk.unwrap_or(0),
+                        target_buffer: moved.target_buffer.unwrap_or(0),
+                    };
+                    move_shared(buffers, self, moved, &mut scratch.payload, &mut left)
+                }
             };
             discarded.chunks += u64::from(accepted == MoveOutcome::Refused);
         }
-        let mut patches = Vec::new();
-        for patched in &request.chunks_to_patch {
-            discarded.patches += apply_patches(buffers, self, patched, &mut patches);
+        for chunk in &request.chunks_to_patch {
+            let patched = PatchedChunk {
+                target_buffer: chunk.target_buffer.unwrap_or(0),
+                writer_id: chunk.writer_id.unwrap_or(0),
+                chunk_id: chunk.chunk_id.unwrap_or(0),
+                has_more_patches: chunk.has_more_patches.unwrap_or(false),
+            };
+            let patches = chunk.patches.iter().map(|patch| {
+                let data = patch.data.as_deref().and_then(|data| data.try_into().ok());
+                (patch.offset.unwrap_or(0), data)
+            });
+            discarded.patches +=
+                apply_patches(buffers, self, patched, patches, &mut scratch.patches);
         }
         true
     }
@@ -55,7 +110,7 @@ enum MoveOutcome {
 fn move_shared(
     buffers: &mut BufferPool,
     producer: &mut Producer,
-    moved: &ChunksToMove,
+    moved: Move,
     payload: &mut Vec<u8>,
     left: &mut u64,
 ) -> MoveOutcome {
@@ -65,14 +120,21 @@ fn move_shared(
     let Memory::Shared(region) = &producer.memory else {
         return MoveOutcome::Nothing;
     };
-    let location = (moved.page.unwrap_or(0), moved.chunk.unwrap_or(0));
+    let location = (moved.page, moved.chunk);
     // Free again when it goes out of scope, whatever is found wrong with it.
     let Some(chunk) = region.try_read(location.0, location.1) else {
         return MoveOutcome::Nothing;
     };
-    let target = moved.target_buffer.unwrap_or(0);
+    let target = moved.target_buffer;
     if producer.copied.take(location, chunk.header(), target) {
         return MoveOutcome::Done;
+    }
+    // Where it is copied to comes while it is copied.
+    if let Some(buffer) = BufferId::try_from(target)
+        .ok()
+        .and_then(|id| buffers.get(id))
+    {
+        buffer.prefetch(chunk.size());
     }
     let payload = chunk.payload(payload);
     *left = left.saturating_sub(payload.len() as u64);
@@ -134,21 +196,21 @@ fn store(
     MoveOutcome::Done
 }
 
-/// Returns how many patches were refused before they reached a buffer. `patches` is memory to work
+/// Returns how many patches were refused before they reached a buffer. `scratch` is memory to work
 /// in.
 fn apply_patches(
     buffers: &mut BufferPool,
     producer: &Producer,
-    patched: &ChunkToPatch,
-    patches: &mut Vec<Patch>,
+    patched: PatchedChunk,
+    patches: impl ExactSizeIterator<Item = commit::Patch>,
+    scratch: &mut Vec<Patch>,
 ) -> u64 {
-    let all = patched.patches.len() as u64;
-    let Ok(target) = BufferId::try_from(patched.target_buffer.unwrap_or(0)) else {
+    let all = patches.len() as u64;
+    let Ok(target) = BufferId::try_from(patched.target_buffer) else {
         return all;
     };
-    let writer = patched.writer_id.unwrap_or(0);
-    if !(1..=MAX_WRITER_ID).contains(&writer)
-        || patched.patches.len() > MAX_PATCHES_PER_CHUNK
+    if !(1..=MAX_WRITER_ID).contains(&patched.writer_id)
+        || patches.len() > MAX_PATCHES_PER_CHUNK
         || !producer.allowed.contains(&target)
     {
         return all;
@@ -156,22 +218,22 @@ fn apply_patches(
     let Some(buffer) = buffers.get_mut(target) else {
         return all;
     };
-    patches.clear();
-    let mut refused = 0;
-    for patch in &patched.patches {
-        let data: Option<[u8; PATCH_SIZE]> =
-            patch.data.as_deref().and_then(|data| data.try_into().ok());
-        match data {
-            Some(data) => patches.push(Patch {
-                offset: patch.offset.unwrap_or(0),
-                data,
-            }),
-            None => refused += 1,
-        }
-    }
-    let more = patched.has_more_patches.unwrap_or(false);
-    let chunk = patched.chunk_id.unwrap_or(0);
+    scratch.clear();
+    scratch.extend(patches.filter_map(|(offset, data)| {
+        Some(Patch {
+            offset,
+            data: data?,
+        })
+    }));
+    let refused = all - scratch.len() as u64;
+    let (writer, chunk) = (patched.writer_id as WriterId, patched.chunk_id);
     // A chunk that is gone already is in the buffer's own counters.
-    let _ = buffer.try_patch(producer.id, writer as WriterId, chunk, patches, more);
+    let _ = buffer.try_patch(
+        producer.id,
+        writer,
+        chunk,
+        scratch,
+        patched.has_more_patches,
+    );
     refused
 }

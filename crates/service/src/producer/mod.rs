@@ -20,6 +20,7 @@ use crate::event::{ClientId, Peer};
 use crate::ids::{BufferId, ProducerId, WriterId};
 use crate::pool::BufferPool;
 use crate::quota::{Quotas, User};
+pub(crate) use commit::Scratch;
 use copied::Copied;
 use outbox::{Outbox, Outgoing};
 use smb_size::SmbSize;

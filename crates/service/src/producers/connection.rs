@@ -92,6 +92,14 @@ impl Producers {
         None
     }
 
+    /// Returns the producer that is initialised on a connection.
+    pub(super) fn initialised(&self, client: ClientId) -> Option<ProducerId> {
+        match self.connections.get(&client)?.phase {
+            Phase::Ready(id) => Some(id),
+            _ => None,
+        }
+    }
+
     fn initialize(
         &mut self,
         commands: &mut Commands,

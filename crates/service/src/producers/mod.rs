@@ -5,6 +5,7 @@ mod connection;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
+use ferretto_ipc::port::commit::Commit;
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::{CommitDataRequest, GetAsyncCommandResponse, RegisterTraceWriterRequest};
 
@@ -14,7 +15,7 @@ use crate::ids::{BufferId, ProducerId, WriterId};
 use crate::limits::MAX_PRODUCERS;
 use crate::options::ServiceOptions;
 use crate::pool::BufferPool;
-use crate::producer::{Discarded, Holdings, Producer, smb_size};
+use crate::producer::{Discarded, Holdings, Producer, Scratch, smb_size};
 use crate::quota::{Quotas, User};
 use connection::Connection;
 
@@ -35,7 +36,7 @@ pub(crate) struct Producers {
     lockdown: bool,
     discarded: Discarded,
     /// Memory that chunks are copied into before they are looked at.
-    scratch: Vec<u8>,
+    scratch: Scratch,
 }
 
 impl Producers {
@@ -49,7 +50,7 @@ impl Producers {
             uid: options.uid,
             lockdown: false,
             discarded: Discarded::default(),
-            scratch: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -222,6 +223,21 @@ impl Producers {
         if let (Ok(writer), Some(producer)) = (WriterId::try_from(writer), self.existing(id)) {
             producer.unregister_writer(buffers, writer);
         }
+    }
+
+    /// Moves and patches chunks of the producer that is initialised on a connection. Returns which
+    /// that is; `None` if there is none with shared memory, and nothing is done then.
+    pub(crate) fn commit_shared(
+        &mut self,
+        buffers: &mut BufferPool,
+        client: ClientId,
+        commit: &Commit,
+    ) -> Option<ProducerId> {
+        let id = self.initialised(client)?;
+        let (scratch, discarded) = (&mut self.scratch, &mut self.discarded);
+        let producer = self.table.get_mut(&id)?;
+        let done = producer.commit_shared(buffers, commit, scratch, discarded);
+        done.then_some(id)
     }
 
     /// Moves and patches chunks. Returns false if the producer has nowhere to commit from; nothing

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ferretto_ipc::PassedFd;
+use ferretto_ipc::port::commit::Commit;
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_ipc::port::relay;
 use ferretto_proto::{CommitDataRequest, DataSourceDescriptor, RegisterDataSourceResponse};
@@ -10,6 +11,7 @@ use ferretto_shm::Region;
 
 use super::Service;
 use super::trigger_history::hash;
+use crate::clocks::Clocks;
 use crate::event::ClientId;
 use crate::ids::ProducerId;
 use crate::producers::MemoryAnswer;
@@ -179,6 +181,35 @@ impl Service {
     fn unregister_data_source(&mut self, id: ProducerId, name: &[u8]) {
         self.each_acts(|session, cx| session.withdraw(cx, id, name));
         self.cx.registry.unregister(id, name);
+    }
+
+    /// Carries out a commit at once, without the detour of an event. Returns false if the producer
+    /// has no shared memory, or is not initialised: nothing is done then, and the request has its
+    /// answer from [`handle`](Self::handle).
+    pub fn commit_at_once(
+        &mut self,
+        now: &Clocks,
+        client: ClientId,
+        request_id: Option<u64>,
+        commit: &Commit,
+    ) -> bool {
+        let cx = &mut self.cx;
+        let Some(id) = cx.producers.commit_shared(&mut cx.buffers, client, commit) else {
+            return false;
+        };
+        cx.now = *now;
+        if let Some(flush @ 1..) = commit.flush_request_id {
+            self.each_acts(|session, cx| session.flush_acked(cx, id, flush));
+        }
+        let cx = &mut self.cx;
+        if request_id.is_some() {
+            let reply = Reply::CommitData(Default::default());
+            cx.commands
+                .reply_to_producer(client, request_id, Some(reply));
+        }
+        cx.report_vm_aborts();
+        cx.deliver_observed();
+        true
     }
 
     /// CommitData: moves and patches chunks, then takes note of a finished flush. Returns false if
