@@ -8,6 +8,7 @@
 #![cfg_attr(not(feature = "upstream"), forbid(unsafe_code))]
 
 pub mod chunks;
+mod cpu_reader;
 mod packet_validator;
 pub mod service;
 mod trace_buffer;
@@ -17,6 +18,8 @@ mod upstream;
 
 use std::fmt;
 use std::time::{Duration, Instant};
+
+use ferretto_shm::Clock;
 
 /// One piece of work.
 #[derive(Debug)]
@@ -58,6 +61,18 @@ impl Row {
         })
     }
 
+    /// A row all of whose work is done by the thread that asks for it. The time is that thread's processor time, so other
+    /// programs do not count.
+    fn of_one_thread(name: &'static str, mut work: impl FnMut() + 'static) -> Self {
+        Self::new(name, move |times| {
+            let start = Clock::ThreadTime.now();
+            for _ in 0..times {
+                work();
+            }
+            Duration::from_nanos(Clock::ThreadTime.now() - start)
+        })
+    }
+
     /// Does the work so many times and returns how long that took.
     pub fn run(&mut self, times: u64) -> Duration {
         (self.run)(times)
@@ -82,6 +97,11 @@ pub const GROUPS: &[fn() -> Group] = &[
     trace_buffer::patch_tenth,
     trace_buffer::patch_missing,
     packet_validator::validate_packets,
+    cpu_reader::switches_1,
+    cpu_reader::switches_8,
+    cpu_reader::switches_64,
+    cpu_reader::compact,
+    cpu_reader::prints,
     trace_writer::one_thread,
     trace_writer::two_threads,
     trace_writer::eight_threads,

@@ -40,9 +40,9 @@ pub(crate) fn validate_packets() -> Group {
     #[cfg(feature = "upstream")]
     let upstream = {
         let packet = crate::upstream::Packet::new(&slices);
-        Row::timed("upstream", move || assert!(packet.validate()))
+        Row::of_one_thread("upstream", move || assert!(packet.validate()))
     };
-    let ours = Row::timed("ours", move || {
+    let ours = Row::of_one_thread("ours", move || {
         assert!(validate(black_box(&slices).iter().map(Vec::as_slice)).is_ok());
     });
     Group {

@@ -95,7 +95,7 @@ fn write(name: &'static str, writers: usize) -> Group {
     let ours = {
         let templates = Rc::clone(&templates);
         let mut buffer = Ours::new(64 * MIB);
-        Row::timed("ours", move || {
+        Row::of_one_thread("ours", move || {
             buffer.write(&templates, writers, CHUNKS_WRITTEN);
         })
     };
@@ -103,7 +103,7 @@ fn write(name: &'static str, writers: usize) -> Group {
     let upstream = |name, engine| {
         let templates = Rc::clone(&templates);
         let mut buffer = Buffer::new(engine, 64 * MIB);
-        Row::timed(name, move || {
+        Row::of_one_thread(name, move || {
             buffer.write(&templates, writers, CHUNKS_WRITTEN);
         })
     };
@@ -126,7 +126,7 @@ fn write(name: &'static str, writers: usize) -> Group {
 fn copied_chunks(templates: Templates) -> Row {
     let mut memory = vec![0u8; 64 * MIB];
     let mut at = 0;
-    Row::timed("memcpy", move || {
+    Row::of_one_thread("memcpy", move || {
         for index in 0..CHUNKS_WRITTEN {
             let payload = &black_box(&templates[index % templates.len()]).payload;
             if at + payload.len() > memory.len() {
@@ -193,7 +193,7 @@ pub(crate) fn read() -> Group {
             upstream("upstream_v1", Engine::V1),
             #[cfg(feature = "upstream")]
             upstream("upstream_v2", Engine::V2),
-            Row::timed("memcpy", move || {
+            Row::of_one_thread("memcpy", move || {
                 to.copy_from_slice(black_box(&from));
                 black_box(&mut to);
             }),
@@ -210,7 +210,7 @@ pub(crate) fn mixed() -> Group {
     let ours = {
         let templates = Rc::clone(&templates);
         let mut buffer = Ours::new(64 * MIB);
-        Row::timed("ours", move || {
+        Row::of_one_thread("ours", move || {
             for _ in 0..drains {
                 buffer.write(&templates, WRITERS, CHUNKS_A_DRAIN);
                 black_box(buffer.read());
@@ -221,7 +221,7 @@ pub(crate) fn mixed() -> Group {
     let upstream = |name, engine| {
         let templates = Rc::clone(&templates);
         let mut buffer = Buffer::new(engine, 64 * MIB);
-        Row::timed(name, move || {
+        Row::of_one_thread(name, move || {
             for _ in 0..drains {
                 buffer.write(&templates, WRITERS, CHUNKS_A_DRAIN);
                 black_box(buffer.read());
@@ -264,7 +264,7 @@ fn patch(name: &'static str, chunk: u32) -> Group {
             offset: OFFSET as u32,
             data: [1, 2, 3, 4],
         };
-        Row::timed("ours", move || {
+        Row::of_one_thread("ours", move || {
             buffer
                 .buffer
                 .try_patch(1, 1, black_box(chunk), &[patch], false);

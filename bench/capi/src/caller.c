@@ -1,9 +1,11 @@
 // What events cost a C program: whichever library it finds as libperfetto_c.so, recorded into a ring in the process.
-// Prints a name and the least of so many turns for each kind of event, in nanoseconds.
+// Prints a name and the least of so many turns for each kind of event, in nanoseconds: of all kinds, or of those whose
+// names contain the second argument.
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "perfetto_c.h"
@@ -48,6 +50,81 @@ static void slice(int times) {
   }
 }
 
+// As upstream's `BM_Shlib_TeLlBasic`: what the macros do, with the packet written by the program itself.
+static void low_level(int times) {
+  for (int i = 0; i < times; i++) {
+    if (!PERFETTO_ATOMIC_LOAD_EXPLICIT(bench.enabled, PERFETTO_MEMORY_ORDER_RELAXED)) continue;
+    struct PerfettoTeTimestamp time = PerfettoTeGetTimestamp();
+    for (struct PerfettoTeLlIterator it = PerfettoTeLlBeginSlowPath(&bench, time); it.impl.ds.tracer;
+         PerfettoTeLlNext(&bench, time, &it)) {
+      struct PerfettoDsRootTracePacket packet;
+      PerfettoTeLlPacketBegin(&it, &packet);
+      PerfettoTeLlWriteTimestamp(&packet.msg, &time);
+      perfetto_protos_TracePacket_set_sequence_flags(&packet.msg,
+                                                     perfetto_protos_TracePacket_SEQ_NEEDS_INCREMENTAL_STATE);
+      struct PerfettoTeLlInternContext interned;
+      PerfettoTeLlInternContextInit(&interned, it.impl.incr, &packet.msg);
+      PerfettoTeLlInternRegisteredCat(&interned, &bench);
+      uint64_t name = PerfettoTeLlInternEventName(&interned, "Event");
+      PerfettoTeLlInternContextDestroy(&interned);
+      struct perfetto_protos_TrackEvent event;
+      perfetto_protos_TracePacket_begin_track_event(&packet.msg, &event);
+      perfetto_protos_TrackEvent_set_type(&event, perfetto_protos_TrackEvent_TYPE_INSTANT);
+      PerfettoTeLlWriteRegisteredCat(&event, &bench);
+      PerfettoTeLlWriteInternedEventName(&event, name);
+      perfetto_protos_TracePacket_end_track_event(&packet.msg, &event);
+      PerfettoTeLlPacketEnd(&it, &packet);
+    }
+  }
+}
+
+// As upstream's `BM_Shlib_TeLlBasicNoIntern`.
+static void low_level_plain(int times) {
+  for (int i = 0; i < times; i++) {
+    if (!PERFETTO_ATOMIC_LOAD_EXPLICIT(bench.enabled, PERFETTO_MEMORY_ORDER_RELAXED)) continue;
+    struct PerfettoTeTimestamp time = PerfettoTeGetTimestamp();
+    for (struct PerfettoTeLlIterator it = PerfettoTeLlBeginSlowPath(&bench, time); it.impl.ds.tracer;
+         PerfettoTeLlNext(&bench, time, &it)) {
+      struct PerfettoDsRootTracePacket packet;
+      PerfettoTeLlPacketBegin(&it, &packet);
+      PerfettoTeLlWriteTimestamp(&packet.msg, &time);
+      perfetto_protos_TracePacket_set_sequence_flags(&packet.msg,
+                                                     perfetto_protos_TracePacket_SEQ_NEEDS_INCREMENTAL_STATE);
+      struct perfetto_protos_TrackEvent event;
+      perfetto_protos_TracePacket_begin_track_event(&packet.msg, &event);
+      perfetto_protos_TrackEvent_set_type(&event, perfetto_protos_TrackEvent_TYPE_INSTANT);
+      PerfettoTeLlWriteRegisteredCat(&event, &bench);
+      PerfettoTeLlWriteEventName(&event, "Event");
+      perfetto_protos_TracePacket_end_track_event(&packet.msg, &event);
+      PerfettoTeLlPacketEnd(&it, &packet);
+    }
+  }
+}
+
+static struct PerfettoDs source = PERFETTO_DS_INIT();
+
+// A packet of a data source with one field, as upstream's `BM_Shlib_DataSource_DifferentPacketSize/1`.
+static void source_packet(int times) {
+  for (int i = 0; i < times; i++) {
+    PERFETTO_DS_TRACE(source, it) {
+      struct PerfettoDsRootTracePacket packet;
+      PerfettoDsTracerPacketBegin(&it, &packet);
+      struct perfetto_protos_TestEvent event;
+      perfetto_protos_TracePacket_begin_for_testing(&packet.msg, &event);
+      struct perfetto_protos_TestEvent_TestPayload payload;
+      perfetto_protos_TestEvent_begin_payload(&event, &payload);
+      perfetto_protos_TestEvent_TestPayload_set_cstr_str(&payload, "ABCDEFGH");
+      perfetto_protos_TestEvent_end_payload(&event, &payload);
+      perfetto_protos_TracePacket_end_for_testing(&packet.msg, &event);
+      PerfettoDsTracerPacketEnd(&it, &packet);
+    }
+  }
+}
+
+static void time_only(int times) {
+  for (int i = 0; i < times; i++) PerfettoTeGetTimestamp();
+}
+
 static const struct {
   const char* name;
   void (*work)(int times);
@@ -57,6 +134,10 @@ static const struct {
     {"instant, 1 integer", one_integer},
     {"instant, 1 text", one_text},
     {"slice", slice},
+    {"low-level instant", low_level},
+    {"low-level instant, nothing interned", low_level_plain},
+    {"packet of a data source", source_packet},
+    {"PerfettoTeGetTimestamp", time_only},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -82,15 +163,20 @@ static struct PerfettoTracingSessionImpl* record(void) {
   perfetto_protos_TraceConfig_end_buffers(&config, &ring);
   struct perfetto_protos_TraceConfig_DataSource data_source;
   perfetto_protos_TraceConfig_begin_data_sources(&config, &data_source);
-  struct perfetto_protos_DataSourceConfig source;
-  perfetto_protos_TraceConfig_DataSource_begin_config(&data_source, &source);
-  perfetto_protos_DataSourceConfig_set_cstr_name(&source, "track_event");
+  struct perfetto_protos_DataSourceConfig source_config;
+  perfetto_protos_TraceConfig_DataSource_begin_config(&data_source, &source_config);
+  perfetto_protos_DataSourceConfig_set_cstr_name(&source_config, "track_event");
   struct perfetto_protos_TrackEventConfig events;
-  perfetto_protos_DataSourceConfig_begin_track_event_config(&source, &events);
+  perfetto_protos_DataSourceConfig_begin_track_event_config(&source_config, &events);
   perfetto_protos_TrackEventConfig_set_cstr_disabled_categories(&events, "*");
   perfetto_protos_TrackEventConfig_set_cstr_enabled_categories(&events, "bench");
-  perfetto_protos_DataSourceConfig_end_track_event_config(&source, &events);
-  perfetto_protos_TraceConfig_DataSource_end_config(&data_source, &source);
+  perfetto_protos_DataSourceConfig_end_track_event_config(&source_config, &events);
+  perfetto_protos_TraceConfig_DataSource_end_config(&data_source, &source_config);
+  perfetto_protos_TraceConfig_end_data_sources(&config, &data_source);
+  perfetto_protos_TraceConfig_begin_data_sources(&config, &data_source);
+  perfetto_protos_TraceConfig_DataSource_begin_config(&data_source, &source_config);
+  perfetto_protos_DataSourceConfig_set_cstr_name(&source_config, "ferretto.bench");
+  perfetto_protos_TraceConfig_DataSource_end_config(&data_source, &source_config);
   perfetto_protos_TraceConfig_end_data_sources(&config, &data_source);
   size_t size = PerfettoPbMsgWriterGetWrittenSize(&writer);
   void* bytes = malloc(size);
@@ -114,6 +200,7 @@ static void count(struct PerfettoTracingSessionImpl* session, const void* data, 
 
 int main(int argc, char** argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 1;
+  const char* wanted = argc > 2 ? argv[2] : "";
   double start = now();
   struct PerfettoProducerInitArgs args = PERFETTO_PRODUCER_INIT_ARGS_INIT();
   args.backends = PERFETTO_BACKEND_IN_PROCESS;
@@ -121,6 +208,7 @@ int main(int argc, char** argv) {
   PerfettoProducerInit(args);
   PerfettoTeInit();
   PERFETTO_TE_REGISTER_CATEGORIES(CATEGORIES);
+  PerfettoDsRegister(&source, "ferretto.bench", PerfettoDsParamsDefault());
   double registered = now();
   struct PerfettoTracingSessionImpl* session = record();
   double recording = now();
@@ -130,6 +218,7 @@ int main(int argc, char** argv) {
   double best[KINDS];
   for (int round = 0; round < rounds; round++) {
     for (int kind = 0; kind < KINDS; kind++) {
+      if (!strstr(kinds[kind].name, wanted)) continue;
       kinds[kind].work(1);
       double begin = now();
       kinds[kind].work(TIMES);
@@ -138,12 +227,13 @@ int main(int argc, char** argv) {
       if (!PerfettoTracingSessionFlushBlocking(session, 30000)) complain("the service does not flush");
     }
   }
-  for (int kind = 0; rounds > 0 && kind < KINDS; kind++) printf("%s\t%.1f\n", kinds[kind].name, best[kind]);
+  for (int kind = 0; rounds > 0 && kind < KINDS; kind++)
+    if (strstr(kinds[kind].name, wanted)) printf("%s\t%.1f\n", kinds[kind].name, best[kind]);
 
   PerfettoTracingSessionStopBlocking(session);
   PerfettoTracingSessionReadTraceBlocking(session, count, NULL);
   // The ring is full of it, or nothing was measured.
-  if (rounds > 0 && recorded < RING_KB * 1024 / 2) complain("little was recorded");
+  if (rounds > 0 && !*wanted && recorded < RING_KB * 1024 / 2) complain("little was recorded");
   PerfettoTracingSessionDestroy(session);
   return 0;
 }

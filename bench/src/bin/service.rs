@@ -1,5 +1,5 @@
-//! Measures whole services under the same load, in turns, and prints the shortest and the middle of
-//! what came out.
+//! Measures whole services under the same load, in turns, and prints the least of what came out, and the middle in
+//! brackets.
 //!
 //! `service [NAME] [ROUNDS] [MB]`: only scenarios whose name contains NAME; 5 rounds and 1000 MB
 //! unless said otherwise.
@@ -36,15 +36,25 @@ fn finish<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
 }
 
 fn run(filter: &str, rounds: u64, megabytes: u64) -> Result<(), StartError> {
-    println!("| scenario | what | ours, least (middle) | upstream | ratio |");
-    println!("|---|---|--:|--:|--:|");
+    let all = Who::all();
+    let mut titles = String::from("| scenario | what |");
+    let mut rule = String::from("|---|---|");
+    for (index, who) in all.iter().enumerate() {
+        titles += &format!(" {} |", who.name());
+        rule += "--:|";
+        if index > 0 {
+            titles += &format!(" ours / {} |", who.name());
+            rule += "--:|";
+        }
+    }
+    println!("{titles}\n{rule}");
     for scenario in SCENARIOS {
         if !scenario.name.contains(filter) {
             continue;
         }
-        let mut results = vec![Vec::new(); Who::all().len()];
+        let mut results = vec![Vec::new(); all.len()];
         for _ in 0..rounds {
-            for (results, &who) in results.iter_mut().zip(Who::all()) {
+            for (results, &who) in results.iter_mut().zip(&all) {
                 results.push((scenario.run)(who, megabytes)?);
             }
         }
@@ -61,6 +71,10 @@ fn values(measured: Measured) -> Vec<(&'static str, &'static str, f64)> {
             ("time per GB", "s", wall.as_secs_f64()),
             ("peak memory", "MiB", peak as f64 / 1_048_576.0),
         ],
+        Measured::PerMessage { cpu, wall } => vec![
+            ("processor per packet", "ns", cpu.as_secs_f64() * 1e9),
+            ("time per packet", "ns", wall.as_secs_f64() * 1e9),
+        ],
         Measured::Memory(bytes) => vec![("memory", "KiB", bytes as f64 / 1024.0)],
     }
 }
@@ -76,14 +90,16 @@ fn print(name: &str, results: &[Vec<Measured>]) {
                 all
             })
             .collect();
-        let shown = |all: &[f64]| format!("{:.3} ({:.3}) {unit}", all[0], all[all.len() / 2]);
-        let (theirs, ratio) = match sorted.get(1) {
-            Some(theirs) => (shown(theirs), format!("{:.2}×", sorted[0][0] / theirs[0])),
-            None => (String::new(), String::new()),
-        };
-        println!(
-            "| {name} | {what} | {} | {theirs} | {ratio} |",
-            shown(&sorted[0])
-        );
+        let mut row = format!("| {name} | {what} |");
+        for (place, all) in sorted.iter().enumerate() {
+            let middle = |all: &[f64]| all[all.len() / 2];
+            row += &format!(" {:.3} ({:.3}) {unit} |", all[0], middle(all));
+            if place > 0 {
+                let ours = &sorted[0];
+                let (least, middle) = (ours[0] / all[0], middle(ours) / middle(all));
+                row += &format!(" {least:.2} ({middle:.2}) |");
+            }
+        }
+        println!("{row}");
     }
 }

@@ -28,9 +28,15 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn connect(address: Address) -> Self {
+        Self::with_memory(address, 0)
+    }
+
+    /// With that much memory shared with the service, in bytes; 0 for its default.
+    pub(super) fn with_memory(address: Address, memory: u32) -> Self {
         let mut producer = Producer::new(ProducerOptions {
             name: "bench".to_owned(),
             address: Some(address),
+            memory_size_hint: memory,
             ..Default::default()
         })
         .expect("descriptors for a producer");
@@ -63,6 +69,24 @@ impl Load {
         self.started
             .recv_timeout(PATIENCE)
             .expect("the data source is started")
+    }
+
+    /// Writes so many packets with `size` bytes of text each, as fast as there is room for them, and returns when the
+    /// service has them.
+    pub(super) fn write_messages(&self, buffer: u32, messages: u64, size: usize) {
+        let text = "x".repeat(size);
+        let mut writer = self
+            .handle
+            .create_writer(buffer, ExhaustedPolicy::StallThenAbort);
+        for number in 0..messages {
+            writer
+                .new_packet()
+                .nested(trace_packet::FOR_TESTING, |event| {
+                    event.varint(test_event::SEQ_VALUE, number);
+                    event.string(test_event::STR, &text);
+                });
+        }
+        flush(&mut writer);
     }
 
     /// Writes packets of `bytes` bytes together from `threads` threads, and returns when the

@@ -1,6 +1,6 @@
 //! A service as a child process, and what the kernel counts of it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use ferretto_client::Address;
 use ferretto_host::HostOptions;
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -18,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The argument that makes the program our service.
 pub const SERVE: &str = "traced";
+
+/// Names another build of this program whose service is measured as well.
+const BEFORE: &str = "FERRETTO_BENCH_BEFORE";
 
 /// Serves as `ferretto traced` does.
 ///
@@ -36,16 +41,21 @@ pub enum Who {
     Ours,
     /// The official core's, if it is built in.
     Official,
+    /// That of another build of this program, which [`BEFORE`] names.
+    Before,
 }
 
 impl Who {
     /// All that are there.
-    pub fn all() -> &'static [Self] {
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Ours];
         if option_env!("OFFICIAL_SERVICE").is_some() {
-            &[Self::Ours, Self::Official]
-        } else {
-            &[Self::Ours]
+            all.push(Self::Official);
         }
+        if std::env::var_os(BEFORE).is_some() {
+            all.push(Self::Before);
+        }
+        all
     }
 
     /// As the report names it.
@@ -53,21 +63,26 @@ impl Who {
         match self {
             Self::Ours => "ours",
             Self::Official => "upstream",
+            Self::Before => "before",
         }
     }
 
     fn command(self) -> Result<Command, StartError> {
         match self {
-            Self::Ours => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.arg(SERVE);
-                Ok(command)
-            }
+            Self::Ours => Ok(serving(std::env::current_exe()?)),
+            Self::Before => Ok(serving(std::env::var_os(BEFORE).unwrap_or_default())),
             Self::Official => Ok(Command::new(
                 option_env!("OFFICIAL_SERVICE").unwrap_or_default(),
             )),
         }
     }
+}
+
+/// Another build of this program, as a service.
+fn serving(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.arg(SERVE);
+    command
 }
 
 /// Why there is no service to measure.
@@ -144,11 +159,8 @@ impl ServiceProcess {
     ///
     /// When it is gone.
     pub(super) fn usage(&self) -> Usage {
-        let read = |name: &str| {
-            fs::read_to_string(format!("/proc/{}/{name}", self.child.id()))
-                .expect("the service is running")
-        };
-        let status = read("status");
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .expect("the service is running");
         let kib = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|rest| rest.split_whitespace().next());
@@ -157,10 +169,19 @@ impl ServiceProcess {
                 .unwrap_or(0)
         };
         Usage {
-            cpu: cpu(&read("stat")),
+            cpu: self.cpu(),
             resident: kib("VmRSS:"),
             peak: kib("VmHWM:"),
         }
+    }
+}
+
+impl ServiceProcess {
+    /// The processor time of all threads, those that ended included, to the nanosecond.
+    fn cpu(&self) -> Duration {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        let clock = clock_getcpuclockid(pid).expect("the service is running");
+        clock.now().expect("the service is running").into()
     }
 }
 
@@ -169,17 +190,4 @@ impl Drop for ServiceProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// `utime` and `stime` of `/proc/PID/stat`, of all threads, those that ended included.
-fn cpu(stat: &str) -> Duration {
-    // The name before it may hold blanks and brackets.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks: u64 = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|text| text.parse::<u64>().ok())
-        .sum();
-    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

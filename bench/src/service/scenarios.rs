@@ -19,6 +19,13 @@ pub enum Measured {
         /// The most memory that was resident meanwhile, in bytes.
         peak: u64,
     },
+    /// For a packet.
+    PerMessage {
+        /// Processor time of the service.
+        cpu: Duration,
+        /// Time on the clock.
+        wall: Duration,
+    },
     /// Bytes of resident memory.
     Memory(u64),
 }
@@ -49,6 +56,16 @@ impl<'a> Watch<'a> {
             peak: usage.peak,
         }
     }
+
+    fn per_message(&self, messages: u64) -> Measured {
+        let wall = self.start.elapsed();
+        let cpu = self.service.usage().cpu - self.before.cpu;
+        let per_message = |time: Duration| time.div_f64(messages as f64);
+        Measured::PerMessage {
+            cpu: per_message(cpu),
+            wall: per_message(wall),
+        }
+    }
 }
 
 /// Something to measure a service by.
@@ -69,6 +86,30 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "commit, 4 writers",
         run: |who, megabytes| commit(who, 4, megabytes),
+    },
+    Scenario {
+        name: "BM_EndToEnd_Producer, 512 bytes, 128 KiB",
+        run: |who, megabytes| end_to_end(who, 512, 128, megabytes),
+    },
+    Scenario {
+        name: "BM_EndToEnd_Producer, 512 bytes, 256 KiB",
+        run: |who, megabytes| end_to_end(who, 512, 256, megabytes),
+    },
+    Scenario {
+        name: "BM_EndToEnd_Producer, 512 bytes, 1024 KiB",
+        run: |who, megabytes| end_to_end(who, 512, 1024, megabytes),
+    },
+    Scenario {
+        name: "BM_EndToEnd_Producer, 2048 bytes, 128 KiB",
+        run: |who, megabytes| end_to_end(who, 2048, 128, megabytes),
+    },
+    Scenario {
+        name: "BM_EndToEnd_Producer, 2048 bytes, 256 KiB",
+        run: |who, megabytes| end_to_end(who, 2048, 256, megabytes),
+    },
+    Scenario {
+        name: "BM_EndToEnd_Producer, 2048 bytes, 1024 KiB",
+        run: |who, megabytes| end_to_end(who, 2048, 1024, megabytes),
     },
     Scenario {
         name: "drain to a file",
@@ -112,6 +153,30 @@ fn commit(who: Who, threads: u64, megabytes: u64) -> Result<Measured, StartError
     let watch = Watch::start(&service);
     let bytes = load.write(buffer, threads, megabytes * 1_000_000);
     Ok(watch.per_gigabyte(bytes))
+}
+
+/// Upstream's end-to-end benchmark of a producer: one thread writes packets of one size, as fast as it can, into a
+/// small ring buffer.
+fn end_to_end(
+    who: Who,
+    size: usize,
+    memory_kib: u32,
+    megabytes: u64,
+) -> Result<Measured, StartError> {
+    let service = ServiceProcess::start(who)?;
+    let load = Load::with_memory(service.producer_address(), memory_kib * 1024);
+    let mut consumer = consumer(&service.consumer_address());
+    let plan = SessionPlan {
+        buffer_kb: 512,
+        ..Default::default()
+    };
+    start_session(&mut consumer, plan, None);
+    let buffer = load.await_start();
+    let messages = megabytes * 1_000_000 / size as u64;
+    load.write_messages(buffer, messages / 20, size);
+    let watch = Watch::start(&service);
+    load.write_messages(buffer, messages, size);
+    Ok(watch.per_message(messages))
 }
 
 /// Bytes that fit the buffer of a scenario that fills it first.
