@@ -1,5 +1,6 @@
-//! Upstream's benchmark of its reader of kernel pages (`src/traced/probes/ftrace/cpu_reader_benchmark.cc`), on pages of a
-//! kernel of today. Upstream's reader is not in the core that is built in.
+//! Upstream's benchmark of its reader of kernel pages
+//! (`src/traced/probes/ftrace/cpu_reader_benchmark.cc`), on pages of a kernel of today. Upstream's
+//! reader is not in the core that is built in.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;

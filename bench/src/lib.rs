@@ -61,8 +61,8 @@ impl Row {
         })
     }
 
-    /// A row all of whose work is done by the thread that asks for it. The time is that thread's processor time, so other
-    /// programs do not count.
+    /// A row all of whose work is done by the thread that asks for it. The time is that thread's
+    /// processor time, so other programs do not count.
     fn of_one_thread(name: &'static str, mut work: impl FnMut() + 'static) -> Self {
         Self::new(name, move |times| {
             let start = Clock::ThreadTime.now();

@@ -1,5 +1,5 @@
-//! Measures whole services under the same load, in turns, and prints the least of what came out, and the middle in
-//! brackets.
+//! Measures whole services under the same load, in turns, and prints the least of what came out,
+//! and the middle in brackets.
 //!
 //! `service [NAME] [ROUNDS] [MB]`: only scenarios whose name contains NAME; 5 rounds and 1000 MB
 //! unless said otherwise.

@@ -71,8 +71,8 @@ impl Load {
             .expect("the data source is started")
     }
 
-    /// Writes so many packets with `size` bytes of text each, as fast as there is room for them, and returns when the
-    /// service has them.
+    /// Writes so many packets with `size` bytes of text each, as fast as there is room for them,
+    /// and returns when the service has them.
     pub(super) fn write_messages(&self, buffer: u32, messages: u64, size: usize) {
         let text = "x".repeat(size);
         let mut writer = self

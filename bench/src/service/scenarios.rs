@@ -155,8 +155,8 @@ fn commit(who: Who, threads: u64, megabytes: u64) -> Result<Measured, StartError
     Ok(watch.per_gigabyte(bytes))
 }
 
-/// Upstream's end-to-end benchmark of a producer: one thread writes packets of one size, as fast as it can, into a
-/// small ring buffer.
+/// Upstream's end-to-end benchmark of a producer: one thread writes packets of one size, as fast as
+/// it can, into a small ring buffer.
 fn end_to_end(
     who: Who,
     size: usize,

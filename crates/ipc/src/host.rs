@@ -151,7 +151,8 @@ impl Connection {
     }
 
     /// Takes out what cuts received bytes into frames, for someone who goes through them with
-    /// [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it back](Self::put_back).
+    /// [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it
+    /// back](Self::put_back).
     pub fn take_decoder(&mut self) -> FrameDecoder {
         std::mem::take(&mut self.decoder)
     }

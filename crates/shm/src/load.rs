@@ -4,12 +4,13 @@
 #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
 const BLOCK: usize = 64;
 
-/// Fills `out` with the bytes from `from` on, each loaded exactly once. What others write meanwhile may be torn.
+/// Fills `out` with the bytes from `from` on, each loaded exactly once. What others write meanwhile
+/// may be torn.
 ///
 /// # Safety
 ///
-/// The bytes are mapped, accessed by this process through atomics or by the one owner of their chunk only, and not those
-/// of `out`.
+/// The bytes are mapped, accessed by this process through atomics or by the one owner of their
+/// chunk only, and not those of `out`.
 pub(crate) unsafe fn load_once(from: *const u8, out: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
     let (from, out) = {
@@ -24,15 +25,16 @@ pub(crate) unsafe fn load_once(from: *const u8, out: &mut [u8]) {
     unsafe { load_words(from, out) };
 }
 
-/// Copies `size` bytes, a multiple of [`BLOCK`] other than 0, sixteen at a time. The compiler does not join atomic loads.
+/// Copies `size` bytes, a multiple of [`BLOCK`] other than 0, sixteen at a time. The compiler does
+/// not join atomic loads.
 ///
 /// # Safety
 ///
 /// As for [`load_once`], and there are `size` bytes at `to`.
 #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
 unsafe fn load_blocks(from: *const u8, to: *mut u8, size: usize) {
-    // SAFETY: the loop goes through both ranges once, from their beginning to their end. It touches nothing else, and
-    // these instructions are part of every such processor.
+    // SAFETY: the loop goes through both ranges once, from their beginning to their end. It touches
+    // nothing else, and these instructions are part of every such processor.
     unsafe {
         std::arch::asm!(
             "2:",

@@ -350,8 +350,8 @@ unsafe fn clear_incr(ds: &'static PerfettoDsImpl, place: u32, entry: *mut Entry)
     }
 }
 
-/// Starts a packet and describes the memory for it in `out`, member by member: a copy of the whole would have to wait for
-/// the parts.
+/// Starts a packet and describes the memory for it in `out`, member by member: a copy of the whole
+/// would have to wait for the parts.
 ///
 /// # Safety
 ///

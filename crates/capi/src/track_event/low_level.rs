@@ -26,8 +26,8 @@ const END: PerfettoTeLlImplIterator = PerfettoTeLlImplIterator {
     tls: ptr::null_mut(),
 };
 
-/// The first recording at `from` or behind it that wants a category, with its place; leaves the trace point if there is
-/// none.
+/// The first recording at `from` or behind it that wants a category, with its place; leaves the
+/// trace point if there is none.
 #[inline(always)]
 fn next(
     category: &PerfettoTeCategoryImpl,
@@ -65,8 +65,8 @@ fn next(
     END
 }
 
-/// Enters a trace point and goes to the first recording that wants a category. What its sequence needs first is
-/// written, with the time given.
+/// Enters a trace point and goes to the first recording that wants a category. What its sequence
+/// needs first is written, with the time given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplBegin(
     cat: *mut PerfettoTeCategoryImpl,

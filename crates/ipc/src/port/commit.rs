@@ -46,8 +46,9 @@ pub struct Commit {
 const KEPT: usize = 1024;
 
 impl Commit {
-    /// Takes over what an encoded commit says. Returns false, and leaves anything, if there is something unusual in it:
-    /// chunks without shared memory, an unknown field, a number out of range, an error.
+    /// Takes over what an encoded commit says. Returns false, and leaves anything, if there is
+    /// something unusual in it: chunks without shared memory, an unknown field, a number out of
+    /// range, an error.
     pub fn read(&mut self, bytes: &[u8]) -> bool {
         self.moves.clear();
         self.moves.shrink_to(KEPT);

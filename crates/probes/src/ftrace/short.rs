@@ -1,5 +1,5 @@
-//! Events whose messages are short, whatever is in a record. They are written straight to where they belong: their lengths
-//! take one byte each, so nothing is moved when they are known.
+//! Events whose messages are short, whatever is in a record. They are written straight to where
+//! they belong: their lengths take one byte each, so nothing is moved when they are known.
 
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle};
 use ferretto_wire::{MAX_VARINT_LENGTH, varint_bits};
@@ -10,7 +10,8 @@ use super::metadata::Metadata;
 
 /// The longest message whose length takes one byte.
 const SHORT: usize = 0x7f;
-/// Room for the tag, the length and the message of an event, and for writing sixteen bytes wherever the last of them are.
+/// Room for the tag, the length and the message of an event, and for writing sixteen bytes wherever
+/// the last of them are.
 const ROOM: usize = 160;
 /// Width of a task's name.
 const COMM: usize = 16;
@@ -123,8 +124,8 @@ impl ShortEvent {
         (head + tag.length + 1 + most.sum::<usize>() <= SHORT).then_some(Self { tag, fields })
     }
 
-    /// Appends the event of a record to a bundle; `None`, and nothing, if a field lies outside the record. `pid` is the
-    /// task's that was running.
+    /// Appends the event of a record to a bundle; `None`, and nothing, if a field lies outside the
+    /// record. `pid` is the task's that was running.
     #[inline]
     pub(super) fn write(
         &self,
