@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::Address;
 use ferretto_proto::DataSourceDescriptor;
 
-use crate::producer::{Event, Producer, ProducerHandle, ProducerOptions};
+use crate::options::ProducerOptions;
+use crate::producer::{Event, Producer, ProducerHandle};
 
 /// Something worth telling whoever runs the data sources.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@
 
 mod consumer;
 mod daemon;
+mod options;
 mod producer;
 pub mod recording;
 pub mod transport;
@@ -31,8 +32,6 @@ pub use ferretto_ipc::port::consumer as consumer_port;
 pub use ferretto_shm::{
     ChunkSink, Deliver, ExhaustedPolicy, FlushCallback, Packet, RawRange, TraceWriter,
 };
-pub use producer::{
-    Event, InstanceId, LostReason, Pauses, Producer, ProducerHandle, ProducerOptions, Scraping,
-    WriterFactory,
-};
+pub use options::{Pauses, ProducerOptions, Scraping};
+pub use producer::{Event, InstanceId, LostReason, Producer, ProducerHandle, WriterFactory};
 pub use recording::{CallError, ClonedSession, PacketTooLarge, ReadError, Recording};

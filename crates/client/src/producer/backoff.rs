@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::options::Pauses;
+
 /// Each pause is longer than the one before by this much.
 const STEP: Duration = Duration::from_secs(1);
 /// The number of pauses that grow.
@@ -11,16 +13,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// The pause where a service is likely to be there in a moment: after a connection that worked, and
 /// after a socket appeared that did not answer yet.
 const SHORT: Duration = Duration::from_millis(100);
-
-/// The growth of pauses between attempts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pauses {
-    /// 1, 2, … 10, then 30 seconds, as the client libraries of upstream have it.
-    #[default]
-    Steps,
-    /// 200, 400, … milliseconds up to 30 seconds, as upstream's daemons of data sources have it.
-    Doubling,
-}
 
 /// Pauses of 1, 2, … 10 and then 30 seconds, as upstream's clients make them, or such that double.
 #[derive(Debug, Default)]

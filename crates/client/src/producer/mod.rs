@@ -3,14 +3,11 @@
 mod backoff;
 mod commit;
 mod event;
-mod options;
 mod shared;
 mod startup;
 mod watch;
 
-pub use backoff::Pauses;
 pub use event::{Event, InstanceId, LostReason};
-pub use options::{ProducerOptions, Scraping};
 pub use shared::{ProducerHandle, WriterFactory};
 
 use std::collections::{BTreeSet, VecDeque};
@@ -35,6 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use self::backoff::Backoff;
 use self::shared::{Shared, SharedOutlet};
 use self::watch::SocketWatch;
+use crate::options::{ProducerOptions, Scraping};
 use crate::transport::{AtAddress, Attachment, Connect, Link, LinkEvent, LinkReply, OverSocket};
 
 /// Size of the memory in which chunks are made where it cannot be shared.

@@ -41,7 +41,7 @@ pub use ferretto_ipc::port::{PortMessage, consumer, producer};
 pub use socket::OverSocket;
 pub use trust::{SERVICE_USER_VARIABLE, Untrusted};
 
-use crate::producer::ProducerOptions;
+use crate::options::ProducerOptions;
 
 pub use crate::wake::WakeFd;
 

@@ -5,8 +5,6 @@ use std::time::Duration;
 use ferretto_ipc::Address;
 use ferretto_shm::ArbiterOptions;
 
-use super::backoff::Pauses;
-
 /// The permission of the service to read chunks that have not been committed, when a flush times
 /// out or the producer dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +16,16 @@ pub enum Scraping {
     Enabled,
     /// No.
     Disabled,
+}
+
+/// The growth of pauses between attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pauses {
+    /// 1, 2, … 10, then 30 seconds, as the client libraries of upstream have it.
+    #[default]
+    Steps,
+    /// 200, 400, … milliseconds up to 30 seconds, as upstream's daemons of data sources have it.
+    Doubling,
 }
 
 /// The options of a producer.
@@ -62,7 +70,7 @@ pub struct ProducerOptions {
 
 impl ProducerOptions {
     /// The settings of chunks: how they are made and announced.
-    pub(super) fn arbiter(&self) -> ArbiterOptions {
+    pub(crate) fn arbiter(&self) -> ArbiterOptions {
         let default = ArbiterOptions::default();
         ArbiterOptions {
             self_scraping: self.scraping == Scraping::Enabled,
