@@ -64,12 +64,12 @@ pub struct Incoming {
     pub fd: Option<PassedFd>,
 }
 
-/// What a reply to a call needs.
+/// The parts of a call that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// To be repeated in each reply.
     pub request_id: u64,
-    /// Whether the peer wants no reply.
+    /// Set if the peer wants no reply.
     pub drop_reply: bool,
 }
 

@@ -116,7 +116,7 @@ impl Packed {
 #[derive(Debug)]
 struct Names {
     list: Vec<u128>,
-    /// Where a name may be in the list, by its hash.
+    /// The index at which a name may be in the list, by its hash.
     guesses: [u16; 256],
 }
 

@@ -37,7 +37,7 @@ impl Tag {
     }
 }
 
-/// What is read from a record.
+/// The value that is read from a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     U8,
@@ -178,7 +178,7 @@ impl ShortEvent {
     }
 }
 
-/// Where an event is written.
+/// The memory that an event is written into.
 struct Room<'a> {
     bytes: &'a mut [u8; ROOM],
     at: usize,
@@ -248,7 +248,7 @@ impl Room<'_> {
     }
 }
 
-/// How many of sixteen bytes come before the first zero.
+/// Returns the number of bytes, of sixteen, before the first zero.
 #[inline]
 pub(super) fn length_until_nul(bytes: u128) -> usize {
     const LOW: u64 = u64::from_le_bytes([0x01; 8]);
