@@ -95,8 +95,7 @@ fn process(
     let ours = Row::of_one_thread("ours", move || {
         let batch = Batch {
             cpu: 0,
-            pages: black_box(&pages),
-            page_size: PAGE,
+            pages: &Page::parse_all(black_box(&pages), PAGE, plan.commit_size),
             clock: None,
         };
         metadata.clear();

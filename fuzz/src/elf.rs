@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use ferretto_elf::Elf;
-use ferretto_unwind::{Cache, Machine, Mode, Process, Registers, Sample};
+use ferretto_unwind::{Cache, Machine, Mode, Process, Registers, StackCopy};
 
 /// An ELF file.
 pub fn elf_file(data: &[u8]) {
@@ -57,7 +57,7 @@ pub fn unwind_tables(data: &[u8]) {
         (0..16).for_each(|number| registers.set(number, STACK + 16 * number as u64));
         registers.set(7, STACK);
         registers.set_pc(BASE + pc);
-        let sample = Sample {
+        let sample = StackCopy {
             registers: Some(&registers),
             stack: &stack,
             stack_full: pc % 2 == 0,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use ferretto_unwind::{Cache, Machine, Mode, Process, Registers, Sample};
+use ferretto_unwind::{Cache, Machine, Mode, Process, Registers, StackCopy};
 
 /// The address of the imaginary code.
 const CODE: u64 = 0x7000_0000;
@@ -47,7 +47,7 @@ fn name(folder: &Path, file: &Path, data: &[u8]) -> std::io::Result<()> {
     let mut registers = Registers::new(Machine::X86_64);
     registers.set_pc(CODE);
     let chain: Vec<u64> = (0..32).map(|index| CODE + index * 0x101).collect();
-    let sample = Sample {
+    let sample = StackCopy {
         registers: Some(&registers),
         stack: &[],
         stack_full: true,
