@@ -13,7 +13,6 @@ const UNDONE: &[&str] = &[
     "crates/capi",
     "crates/engine",
     "crates/ferretto",
-    "crates/protovm",
     "crates/shm",
 ];
 /// Columns of a comment.

@@ -1,8 +1,9 @@
-//! What ends the run of a program early.
+//! The early ends of a program's run.
 
 use std::fmt;
 
-/// What makes a run stop for good: program and data contradict each other, or there is no memory left.
+/// The reason why a run stops for good: program and data contradict each other, or there is no
+/// memory left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -34,9 +35,9 @@ pub enum Reason {
     IndexBehindEnd(u32),
     /// An element has no number in its key field.
     NoKey(u32),
-    /// What is there cannot be replaced by what is in the patch.
+    /// The value that is there cannot be replaced by the one in the patch.
     Incompatible,
-    /// What the state's cursor pointed at was deleted.
+    /// The value that the state's cursor pointed at was deleted.
     Deleted,
     /// The select around a deletion did not move the state's cursor.
     DeleteNotSelected,
@@ -87,7 +88,8 @@ impl Abort {
         self.reason
     }
 
-    /// Returns the index of the instruction in the program, then of those nested in it, down to the one that failed.
+    /// Returns the index of the instruction in the program, then of those nested in it, down to the
+    /// one that failed.
     pub fn path(&self) -> impl Iterator<Item = u32> {
         self.trail.iter().rev().copied()
     }
@@ -106,7 +108,7 @@ impl fmt::Display for Abort {
 
 impl std::error::Error for Abort {}
 
-/// What ends a list of instructions before its end.
+/// The early end of a list of instructions.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The data is not of the expected shape; somebody further out may go on.

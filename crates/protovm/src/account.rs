@@ -1,12 +1,14 @@
-//! What a state may take: memory, and steps of each patch.
+//! The memory that a state may take, and the steps of each patch.
 
 use crate::abort::Reason;
 
-/// Bytes counted for an entry of a message or list: its place and its value. Two elements of 48 bytes in upstream's tree, so
-/// that limits that suit programs there suit them here; what an entry takes here is less.
+/// Bytes counted for an entry of a message or list: its place and its value. Two elements of 48
+/// bytes in upstream's tree, so that limits that suit programs there suit them here; what an entry
+/// takes here is less.
 pub(crate) const ENTRY: u64 = 96;
 
-/// Steps each patch may take for each entry of the state, so that programs may go through all of it.
+/// Steps each patch may take for each entry of the state, so that programs may go through all of
+/// it.
 const STEPS_PER_ENTRY: u64 = 4;
 
 /// Memory and steps, each with its bound.

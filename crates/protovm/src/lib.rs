@@ -1,17 +1,20 @@
 //! ProtoVM: folds packets that patch a large message into one state.
 //!
-//! Some data sources describe a large object (a tree of windows, a table of resources) by one snapshot and small patches
-//! behind it. In a ring buffer the snapshot is overwritten first, and the patches that are left mean nothing. A data source
+//! Some data sources describe a large object (a tree of windows, a table of resources) by one
+//! snapshot and small patches behind it. In a ring buffer the snapshot is overwritten first, and
+//! the patches that are left mean nothing. A data source
 //! of that kind brings a [`Program`]: instructions that say how a patch changes the state. Whoever is about to lose a packet
-//! has a [`Vm`] apply it first, so that the state at the beginning of what is left is always known; a reader begins with
-//! that state and applies the patches that are left.
+//! has a [`Vm`] apply it first, so that the state at the beginning of what is left is always known;
+//! a reader begins with that state and applies the patches that are left.
 //!
-//! The machine knows nothing of the schema. It has a cursor in the patch, one in the state and 32 registers, and instructions
-//! that move the cursors (`select`), load a number (`reg_load`), and write (`set`, `merge`, `del`). There are no jumps and no
-//! arithmetic, and loops only over the elements of fields.
+//! The machine knows nothing of the schema. It has a cursor in the patch, one in the state and 32
+//! registers, and instructions that move the cursors (`select`), load a number (`reg_load`), and
+//! write (`set`, `merge`, `del`). There are no jumps and no arithmetic, and loops only over the
+//! elements of fields.
 //!
-//! Patches and programs may come from anyone: nothing panics. Programs are bounded in size and depth ([`ProgramError`]), the
-//! state by the limit given to [`Vm::new`], and each patch in the number of steps.
+//! Patches and programs may come from anyone: nothing panics. Programs are bounded in size and
+//! depth ([`ProgramError`]), the state by the limit given to [`Vm::new`], and each patch in the
+//! number of steps.
 //!
 //! ```
 //! use ferretto_protovm::{Outcome, Program, Vm};

@@ -9,8 +9,8 @@ use crate::source::{Source, fields};
 use crate::tree::Node;
 
 impl Node {
-    /// Merges a message into this one: fields it has replace those of the same number, repeated fields as a whole; all others
-    /// stay. One level deep.
+    /// Merges a message into this one: fields it has replace those of the same number, repeated
+    /// fields as a whole; all others stay. One level deep.
     pub(crate) fn merge(
         &mut self,
         message: &[u8],

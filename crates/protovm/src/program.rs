@@ -47,8 +47,8 @@ struct Decoded {
 }
 
 impl Program {
-    /// Decodes a `VmProgram`. What is malformed is left out, as protobuf leaves out unknown fields: it shows when the program
-    /// is run.
+    /// Decodes a `VmProgram`. What is malformed is left out, as protobuf leaves out unknown fields:
+    /// it shows when the program is run.
     ///
     /// # Errors
     /// If it is larger than any real program.
@@ -74,7 +74,7 @@ impl Program {
         &self.0.instructions
     }
 
-    /// How many instructions there are, nested ones included.
+    /// Returns the number of instructions, nested ones included.
     pub(crate) fn count(&self) -> usize {
         self.0.count
     }
@@ -87,7 +87,7 @@ pub(crate) struct Instruction {
     pub(crate) nested: Vec<Self>,
 }
 
-/// What becomes of an instruction that failed with an error.
+/// The treatment of an instruction that failed with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnError {
     /// The next one is run.
@@ -107,7 +107,7 @@ pub(crate) enum Operation {
     Unknown,
 }
 
-/// How a message of the patch is merged.
+/// The way a message of the patch is merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Merge {
     /// Messages that were entered before are left alone.
@@ -116,7 +116,7 @@ pub(crate) struct Merge {
     pub(crate) empty_deletes: bool,
 }
 
-/// Which cursor is meant.
+/// The cursor that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Patch,
@@ -151,7 +151,7 @@ pub(crate) enum Step {
     Invalid,
 }
 
-/// What a program may still have.
+/// The size and depth that a program may still have.
 struct Room {
     instructions: usize,
     steps: usize,
@@ -193,7 +193,8 @@ impl Room {
         })
     }
 
-    /// The operation of an instruction. One may come with several, of which the first in this order counts.
+    /// The operation of an instruction. One may come with several, of which the first in this order
+    /// counts.
     fn operation(&mut self, bytes: &[u8]) -> Result<Operation, ProgramError> {
         use vm_instruction::{DEL, MERGE, REG_LOAD, SELECT, SET};
         let of = |field| messages(bytes, field).last();

@@ -11,7 +11,7 @@ pub(crate) const REGISTERS: usize = 32;
 
 type Run = Result<(), Stop>;
 
-/// What instructions work with besides the cursors.
+/// The parts that instructions work with besides the cursors.
 pub(crate) struct Machine<'a> {
     pub(crate) registers: &'a mut [Option<u64>; REGISTERS],
     pub(crate) account: &'a mut Account,

@@ -69,7 +69,8 @@ impl Map {
         let key = self.0.len() as u64;
         match self.find(key) {
             Err(position) => self.insert(position, key, node, account),
-            // Behind a deleted element the number is taken: as with upstream, this one is then lost.
+            // Behind a deleted element the number is taken: as with upstream, this one is then
+            // lost.
             Ok(_) => Ok(()),
         }
     }
@@ -186,8 +187,8 @@ impl Node {
         }
     }
 
-    /// Makes a repeated field one whose elements are found by the number in their field `key`. Of several with the same number
-    /// the first stays.
+    /// Makes a repeated field one whose elements are found by the number in their field `key`. Of
+    /// several with the same number the first stays.
     pub(crate) fn keyed(&mut self, key: u32, account: &mut Account) -> Result<&mut Map, Reason> {
         match self {
             Self::Keyed(_) => {}

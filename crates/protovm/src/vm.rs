@@ -19,14 +19,15 @@ const STEPS_PER_INSTRUCTION: u64 = 4;
 /// ... and for each byte of the patch.
 const STEPS_PER_BYTE: u64 = 64;
 
-/// What became of a patch.
+/// The result of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is in the state now.
     Applied,
     /// It is not for this program. What was written before that showed stays.
     Rejected,
-    /// It contradicts the program, or the state would become too large. What was written before that showed stays.
+    /// It contradicts the program, or the state would become too large. What was written before
+    /// that showed stays.
     Aborted(Box<Abort>),
 }
 
@@ -40,8 +41,8 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Makes a machine whose state is empty, and may take `limit` bytes: its content, and 96 bytes for each field. More than
-    /// [`MAX_STATE`] is that.
+    /// Makes a machine whose state is empty, and may take `limit` bytes: its content, and 96 bytes
+    /// for each field. More than [`MAX_STATE`] is that.
     pub fn new(program: Program, limit: u64) -> Self {
         Self {
             program,
@@ -51,7 +52,8 @@ impl Vm {
         }
     }
 
-    /// Makes a machine that goes on from the state of another. A state larger than the limit is ignored.
+    /// Makes a machine that goes on from the state of another. A state larger than the limit is
+    /// ignored.
     pub fn with_state(program: Program, limit: u64, state: &[u8]) -> Self {
         let mut vm = Self::new(program, limit);
         if vm.account.charge(state.len() as u64).is_ok() && !state.is_empty() {
@@ -84,7 +86,8 @@ impl Vm {
         &self.program
     }
 
-    /// Returns the state, encoded: fields in the order of their numbers, elements in that of their indices or keys.
+    /// Returns the state, encoded: fields in the order of their numbers, elements in that of their
+    /// indices or keys.
     pub fn state(&self) -> Vec<u8> {
         encode(|message| self.root.encode(message))
     }

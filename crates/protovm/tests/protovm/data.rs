@@ -259,7 +259,8 @@ fn protovm_027_what_was_deleted_is_not_used() {
     assert_eq!(vm.apply(&nums(&[(1, 1)])), Outcome::Applied);
 }
 
-/// Elements of field 1 by the id in their field 1: those in field 2 of the patch are deleted, in 3 merged, in 4 replaced.
+/// Elements of field 1 by the id in their field 1: those in field 2 of the patch are deleted, in 3
+/// merged, in 4 replaced.
 fn elements() -> Vec<Instruction> {
     let by_id = |field, create, operation: Instruction| {
         let element = select(2, create, &[Key(1, 1, 0)], &[operation]);

@@ -185,7 +185,7 @@ pub(crate) fn vm_with(instructions: &[Instruction], state: &[u8]) -> Vm {
     Vm::with_state(program(instructions), 1 << 20, state)
 }
 
-/// What became of a patch.
+/// Returns the reason for which a patch was aborted.
 #[track_caller]
 pub(crate) fn aborted(outcome: Outcome) -> Reason {
     match outcome {
