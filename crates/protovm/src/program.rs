@@ -151,7 +151,7 @@ pub(crate) enum Step {
     Invalid,
 }
 
-/// The size and depth that a program may still have.
+/// The instructions and steps that a program may still have.
 struct Room {
     instructions: usize,
     steps: usize,
