@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ferretto::in_process::InProcess;
 use ferretto_client::{ProducerOptions, Scraping};
-use ferretto_engine::{self as engine, Backend, BackendKind, Way};
+use ferretto_engine::{self as engine, Backend, BackendKind, Route};
 
 /// How to become a producer.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct PerfettoProducerBackendInitArgs {
 }
 
 impl PerfettoProducerBackendInitArgs {
-    fn start(&self, kind: BackendKind, way: Way) {
+    fn start(&self, kind: BackendKind, route: Route) {
         let name = std::env::args_os().next().unwrap_or_default();
         let options = ProducerOptions {
             name: name.to_string_lossy().into_owned(),
@@ -27,9 +27,9 @@ impl PerfettoProducerBackendInitArgs {
         };
         let backend = Backend {
             kind,
-            patience: Backend::usual_patience(kind, &options, &way),
+            patience: Backend::usual_patience(kind, &options, &route),
             options,
-            way,
+            route,
         };
         // There is nobody to tell but the user; the program goes on, unrecorded.
         ferretto::interceptor::provide_console();
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn PerfettoProducerBackendInitArgsDestroy(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerSystemInit(args: *const PerfettoProducerBackendInitArgs) {
     // SAFETY: see the crate.
-    unsafe { &*args }.start(BackendKind::System, Way::Socket);
+    unsafe { &*args }.start(BackendKind::System, Route::Socket);
 }
 
 /// Makes this process part of recordings by the service inside it.
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn PerfettoProducerInProcessInit(
     // SAFETY: see the crate.
     let args = unsafe { &*args };
     let service = InProcess::shared().on_machine(args.machine_id);
-    args.start(BackendKind::InProcess, Way::Through(Arc::new(service)));
+    args.start(BackendKind::InProcess, Route::Through(Arc::new(service)));
 }
 
 /// Fires triggers, also at services that this process connects to within some time.

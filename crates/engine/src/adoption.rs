@@ -1,8 +1,8 @@
-//! Whether a recording is the one that startup tracing was begun for.
+//! Matching recordings with the startup tracing that was begun for them.
 
 use ferretto_proto::DataSourceConfig;
 
-/// Whether two configs want the same, apart from what only the service can know.
+/// Returns true if two configs ask for the same, apart from fields that only the service fills in.
 pub fn is_same(startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
     essence(startup) == essence(config)
 }

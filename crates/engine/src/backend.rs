@@ -11,7 +11,7 @@ use ferretto_shm::fork::AppendList;
 
 use super::primitive::lock;
 
-/// Which service.
+/// A kind of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendKind {
@@ -23,22 +23,23 @@ pub enum BackendKind {
     Custom,
 }
 
-/// How to reach a service.
+/// A service and the way to reach it.
 #[derive(Debug)]
 pub struct Backend {
-    /// Which service.
+    /// The kind of the service.
     pub kind: BackendKind,
-    /// How to present oneself.
+    /// The name and other options of this producer.
     pub options: ProducerOptions,
     /// The way there.
-    pub way: Way,
-    /// How long set-up waits for recordings that are running already; see [`usual_patience`](Self::usual_patience).
+    pub route: Route,
+    /// The time that set-up waits for recordings that are running already; see
+    /// [`usual_patience`](Self::usual_patience).
     pub patience: Duration,
 }
 
 /// The way to a service.
 #[derive(Debug)]
-pub enum Way {
+pub enum Route {
     /// The socket of the machine's service, or what the options name.
     Socket,
     /// A connected socket, to be used once.
@@ -47,19 +48,20 @@ pub enum Way {
     Through(Arc<dyn Connect<ProducerPort>>),
 }
 
-/// What this process and its parents have been set up with; the last one comes first.
+/// The backends that this process and its parents have been set up with; the last one comes first.
 static BACKENDS: AppendList<Backend> = AppendList::new();
 
-/// How long a service may take to include this process in recordings that are running.
+/// The time a service may take to include this process in recordings that are running.
 const SERVICE_PATIENCE: Duration = Duration::from_millis(200);
-/// As long, if whoever started the program named the service, as `ferretto record` does: then nothing matters more.
+/// As long, if whoever started the program named the service, as `ferretto record` does: then
+/// nothing matters more.
 const RECORDER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Backend {
-    /// How long set-up usually waits for recordings by a service. Those by a service of the program's own begin when the
-    /// program wants them to.
-    pub fn usual_patience(kind: BackendKind, options: &ProducerOptions, way: &Way) -> Duration {
-        let is_found = matches!(way, Way::Socket) && options.address.is_none();
+    /// Returns the time that set-up usually waits for recordings by a service. Those by a service
+    /// of the program's own begin when the program wants them to.
+    pub fn usual_patience(kind: BackendKind, options: &ProducerOptions, route: &Route) -> Duration {
+        let is_found = matches!(route, Route::Socket) && options.address.is_none();
         match kind {
             BackendKind::System if is_found && AtAddress::is_named_for_producers() => {
                 RECORDER_PATIENCE
@@ -69,7 +71,8 @@ impl Backend {
         }
     }
 
-    /// How long the end of the process may wait until all is handed over, if it is being recorded.
+    /// Returns the time that the end of the process may wait until all is handed over, if it is
+    /// being recorded.
     pub(super) fn farewell_patience(&self) -> Duration {
         match self.kind {
             BackendKind::System => RECORDER_PATIENCE,
@@ -79,19 +82,19 @@ impl Backend {
 
     pub(super) fn producer(&self) -> io::Result<Producer> {
         let options = self.options.clone();
-        match &self.way {
-            Way::Socket => Producer::new(options),
-            Way::Through(connector) => Producer::through(Arc::clone(connector), options),
-            Way::Given(socket) => match lock(socket).take() {
+        match &self.route {
+            Route::Socket => Producer::new(options),
+            Route::Through(connector) => Producer::through(Arc::clone(connector), options),
+            Route::Given(socket) => match lock(socket).take() {
                 Some(socket) => Producer::over_socket(socket, options),
                 None => Err(io::Error::from(io::ErrorKind::NotConnected)),
             },
         }
     }
 
-    /// Whether a forked child can go the same way.
+    /// Returns true if a forked child can use the same route.
     pub(super) fn is_for_children(&self) -> bool {
-        !matches!(self.way, Way::Given(_))
+        !matches!(self.route, Route::Given(_))
     }
 }
 

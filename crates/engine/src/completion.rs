@@ -4,11 +4,11 @@ use ferretto_shm::fork::forks;
 
 use super::queue::{self, Command, Done};
 
-/// What was asked for is done when this is dropped.
+/// An answer that is given when this is dropped.
 ///
-/// Data sources get one with a request to stop or to flush. One that needs longer keeps it, to drop it later from any
-/// thread; until then the service waits, a few seconds at most. An instance goes on recording until its stop is
-/// completed.
+/// Data sources get one with a request to stop or to flush. One that needs longer keeps it, to drop
+/// it later from any thread; until then the service waits, a few seconds at most. An instance goes
+/// on recording until its stop is completed.
 #[derive(Debug)]
 #[must_use = "dropping it says that the work is done"]
 pub struct Completion {

@@ -1,4 +1,4 @@
-//! How far the connections to services are, for those who wait for them.
+//! The progress of connections to services, for threads that wait for them.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use super::primitive::lock;
 /// Longer than any program runs.
 const FOREVER: Duration = Duration::from_secs(1 << 32);
 
-/// How far a connection is.
+/// The progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Connecting,
-    /// What was registered before [`Command::Settle`](super::queue::Command::Settle) with this number takes part in the
-    /// sessions that were running then.
-    Settled(u64),
+    /// Everything registered before [`Command::RoundTrip`](super::queue::Command::RoundTrip) with
+    /// this number takes part in the sessions that were running then.
+    RoundTripped(u64),
     /// There is no service, at present.
     Absent,
 }
@@ -22,7 +22,7 @@ pub(super) enum Progress {
 #[derive(Debug)]
 struct Connection {
     progress: Progress,
-    /// How long it is waited for, if nothing else is said.
+    /// The time to wait for it unless the caller says otherwise.
     patience: Duration,
     /// Somebody went on without it: what begins now begins late.
     is_late: bool,
@@ -32,12 +32,12 @@ impl Connection {
     fn is_awaited(&self, number: u64) -> bool {
         match self.progress {
             Progress::Connecting => true,
-            Progress::Settled(settled) => settled < number,
+            Progress::RoundTripped(answered) => answered < number,
             Progress::Absent => false,
         }
     }
 
-    /// How long it may take. Who has waited in vain does not do so again.
+    /// Returns the time to wait for it: none if somebody has waited in vain before.
     fn patience(&self, limit: Option<Duration>) -> Duration {
         let usual = if self.is_late {
             Duration::ZERO
@@ -81,7 +81,8 @@ impl Connections {
         self.changed.notify_all();
     }
 
-    /// Returns true if somebody has gone on without this one, so that recordings that begin now begin late.
+    /// Returns true if somebody has gone on without this one, so that recordings that begin now
+    /// begin late.
     pub(super) fn is_late(&self, link: usize) -> bool {
         let state = lock(&self.state);
         state.all.get(link).is_some_and(|known| known.is_late)
@@ -103,8 +104,9 @@ impl Connections {
         Some(state.numbers)
     }
 
-    /// Waits until all connections have settled what the number stands for, at most for `limit`, or as long as is usual
-    /// for each, and not for services that are not there. Returns whether there is one.
+    /// Waits until all connections have answered what the number stands for, at most for `limit`,
+    /// or as long as is usual for each, and not for services that are not there. Returns whether
+    /// there is one.
     pub(super) fn wait(&self, number: u64, limit: Option<Duration>) -> bool {
         let begun = Instant::now();
         let mut state = lock(&self.state);
@@ -122,6 +124,6 @@ impl Connections {
             known.is_late |= known.is_awaited(number) && !known.patience(limit).is_zero();
         }
         let mut all = state.all.iter();
-        all.any(|known| matches!(known.progress, Progress::Settled(_)))
+        all.any(|known| matches!(known.progress, Progress::RoundTripped(_)))
     }
 }

@@ -7,10 +7,11 @@ use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
 /// An [`Encoder`] of a part of an event.
 pub type EventEncoder<'a> = Encoder<'a, EventBuffer>;
 
-/// Bytes that are always there behind those written, so that short values are copied without asking.
+/// Bytes that are always there behind those written, so that short values are copied without
+/// asking.
 const SLACK: usize = 16;
 
-/// What is kept between events at most, in bytes.
+/// The most memory that is kept between events, in bytes.
 const KEPT: usize = 64 << 10;
 
 /// Longest body whose length is written as one byte.
@@ -78,7 +79,8 @@ impl Sink for EventBuffer {
         match place.and_then(<[u8]>::first_chunk_mut) {
             Some(place) => {
                 let place: &mut [u8; 16] = place;
-                // In halves: the bytes come from two registers, and waiting for them in memory would take long.
+                // In halves: the bytes come from two registers, and waiting for them in memory
+                // would take long.
                 let value = u128::from_le_bytes(*bytes);
                 let (low, high) = place.split_at_mut(8);
                 low.copy_from_slice(&(value as u64).to_le_bytes());

@@ -1,7 +1,7 @@
 //! The end of the process: what is written reaches the service, or is counted as lost.
 //!
-//! What lies in shared memory the service fetches by itself. Left are the lengths that long packets get afterwards, and
-//! losses that nobody has told of yet.
+//! The service itself fetches all that lies in shared memory. Left are the lengths that long
+//! packets get afterwards, and losses that nobody has told of yet.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

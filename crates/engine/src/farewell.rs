@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::primitive::lock;
 
-/// What the thread that ends the process and the background thread know of each other.
+/// The state shared by the thread that ends the process and the background thread.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
     /// Something is being recorded, or should have been.
     is_busy: AtomicBool,
-    /// How long the process may be held up, in milliseconds.
+    /// The longest time that the process may be held up, in milliseconds.
     patience: AtomicU64,
     is_leaving: AtomicBool,
     is_done: Mutex<bool>,
@@ -24,7 +24,8 @@ impl Farewell {
         self.is_busy.store(is_busy, Ordering::Release);
     }
 
-    /// The process is held up for at most as long as the service that it is most patient with may take.
+    /// The process is held up for at most as long as the service that it is most patient with may
+    /// take.
     pub(super) fn be_patient(&self, patience: Duration) {
         let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         self.patience.fetch_max(patience, Ordering::Relaxed);
@@ -49,7 +50,8 @@ impl Farewell {
         }
         self.is_leaving.store(true, Ordering::Release);
         wake();
-        // Nobody holds this lock for longer than a moment, and nobody who can be interrupted by the end of the process.
+        // Nobody holds this lock for longer than a moment, and nobody who can be interrupted by the
+        // end of the process.
         let is_done = lock(&self.is_done);
         let waited = self
             .done

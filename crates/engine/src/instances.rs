@@ -3,7 +3,8 @@
 /// Most instances of one data source at a time.
 pub const MAX_INSTANCES: usize = 8;
 
-/// Among the active bits: this is a forked child, which has not looked yet whether somebody wants to record it.
+/// Among the active bits: this is a forked child, which has not looked yet whether somebody wants
+/// to record it.
 pub const UNKNOWN: u32 = 1 << 31;
 
 /// The indices of the bits set, of those that stand for places.

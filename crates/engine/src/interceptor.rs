@@ -1,4 +1,5 @@
-//! Interceptors that configs may name: what takes packets where they are written, instead of a buffer.
+//! Interceptors that configs may name: what takes packets where they are written, instead of a
+//! buffer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,8 @@ pub fn register_interceptor(name: &str, factory: InterceptorFactory) {
     registered.entry(name.to_owned()).or_insert(factory);
 }
 
-/// Makes an interceptor known under a name for as long as no other is [registered](register_interceptor) under it.
+/// Makes an interceptor known under a name for as long as no other is
+/// [registered](register_interceptor) under it.
 pub fn provide_interceptor(name: &str, factory: InterceptorFactory) {
     let mut registry = lock(&REGISTRY);
     let provided = &mut registry.get_or_insert_default().provided;

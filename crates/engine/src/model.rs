@@ -9,12 +9,12 @@ use loom::thread;
 use super::instances::bits;
 use super::point;
 use super::slots::{Slots, Target};
-use crate::outlet::Outlet;
+use crate::writer_source::WriterSource;
 
-/// What a thread keeps: the epoch it belongs to, the clears seen, and which instance it is of.
+/// The state a thread keeps: its epoch, the clears seen, and the instance it belongs to.
 type Kept = Option<(u64, u32, u32)>;
 
-/// What collectors do, by hand: a model has statics of its own each time.
+/// Does by hand what collectors do: a model has statics of its own each time.
 fn collect(slots: &Slots<u32>, kept: &mut Kept) {
     if kept.is_some_and(|(epoch, ..)| epoch != slots.epoch(0)) {
         *kept = None;
@@ -41,7 +41,7 @@ fn trace(slots: &Slots<u32>, seen: &mut u32, kept: &mut Kept) -> Option<u32> {
 
 fn target(instance: u32) -> Target<u32> {
     Target {
-        outlet: Outlet::closed(),
+        writers: WriterSource::closed(),
         settings: instance,
     }
 }

@@ -1,7 +1,8 @@
-//! Where a thread enters a trace point.
+//! The entry of trace points.
 //!
-//! Everything here is shared by all kinds of trace points, so that one inside another is noticed whatever they are, and
-//! so that any of them gives up what the thread holds of recordings that have stopped.
+//! Everything here is shared by all kinds of trace points, so that one inside another is noticed
+//! whatever they are, and so that any of them gives up what the thread holds of recordings that
+//! have stopped.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -22,7 +23,8 @@ loom::lazy_static! {
 
 static COLLECTORS: [OnceLock<fn()>; MAX_KINDS] = [const { OnceLock::new() }; MAX_KINDS];
 
-/// What a thread needs to know. It has no destructor, so that it can be used for as long as the thread runs.
+/// The state of a thread. It has no destructor, so that it can be used for as long as the thread
+/// runs.
 struct Point {
     is_inside: Cell<bool>,
     generation: Cell<u32>,
@@ -53,8 +55,8 @@ impl Drop for Guard {
 
 /// Enters a trace point; `None` inside another one of this thread.
 ///
-/// To be called after it was seen that an instance is recording. If that instance has the place of one that stopped
-/// before, what the thread held of that one is gone now.
+/// To be called after it was seen that an instance is recording. If that instance has the place of
+/// one that stopped before, what the thread held of that one is gone now.
 #[inline]
 pub fn enter() -> Option<Guard> {
     POINT.with(|point| {
@@ -73,7 +75,8 @@ pub fn enter() -> Option<Guard> {
     })
 }
 
-/// Leaves a trace point whose guard was forgotten, for those that enter and leave in different functions.
+/// Leaves a trace point whose guard was forgotten, for those that enter and leave in different
+/// functions.
 #[inline]
 pub fn leave() {
     drop(Guard(PhantomData));
@@ -89,8 +92,9 @@ fn collect() {
         .for_each(|collect| collect());
 }
 
-/// Has `collect` called on every thread, inside its next trace point of any kind, after an instance has stopped. It
-/// drops what the thread holds of such instances. To be called once for each kind of trace point.
+/// Has `collect` called on every thread, inside its next trace point of any kind, after an instance
+/// has stopped. It drops what the thread holds of such instances. To be called once for each kind
+/// of trace point.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! The synchronisation primitives of what threads and the background thread share, in one place so that a model checker
-//! can stand in for them.
+//! The synchronisation primitives of what threads and the background thread share, in one place so
+//! that a model checker can stand in for them.
 
 #[cfg(loom)]
 pub(super) use loom::sync::{
@@ -12,8 +12,8 @@ pub(super) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is consistent
-/// between any two statements.
+/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded
+/// here is consistent between any two statements.
 pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()

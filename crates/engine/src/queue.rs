@@ -1,4 +1,4 @@
-//! What other threads ask of the background thread, and what it tells them.
+//! The queue of commands from other threads to the background thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +19,7 @@ use super::farewell::Farewell;
 use super::primitive::lock;
 use super::startup::StartupRequest;
 
-/// What can be asked.
+/// A command.
 pub(super) enum Command {
     /// Let this producer take part, too.
     Connect(BackendKind, Box<Producer>),
@@ -37,11 +37,12 @@ pub(super) enum Command {
     Startup(Box<StartupRequest>),
     /// End the startup tracing with this number.
     AbortStartup(u64),
-    /// Find out when every service has processed everything sent before; the number tells it from other times.
-    Settle(u64),
+    /// Find out when every service has processed everything sent before; the number tells it from
+    /// other times.
+    RoundTrip(u64),
 }
 
-/// What is done.
+/// Work that was postponed and is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
     /// An instance has stopped. The number is the background thread's.
@@ -87,7 +88,8 @@ pub(super) fn open() -> &'static Queue {
     QUEUE.get_or_init(Queue::default)
 }
 
-/// Whether this process is a forked child that has not looked yet who wants to record it.
+/// Returns true if this process is a forked child that has not looked yet for services that record
+/// it.
 pub(super) fn is_undecided() -> bool {
     QUEUE.get().is_none() && QUEUE.is_inherited()
 }
@@ -129,7 +131,7 @@ impl Queue {
         self.server.get() == Some(&std::thread::current().id())
     }
 
-    /// What becomes readable when something is sent.
+    /// Returns the descriptor that becomes readable when a command is sent.
     pub(super) fn wake_fd(&self) -> io::Result<BorrowedFd<'_>> {
         if self.wake.get().is_none() {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -160,7 +162,7 @@ impl fmt::Debug for Command {
             Self::Trigger(..) => "Trigger",
             Self::Startup(_) => "Startup",
             Self::AbortStartup(_) => "AbortStartup",
-            Self::Settle(_) => "Settle",
+            Self::RoundTrip(_) => "RoundTrip",
         })
     }
 }

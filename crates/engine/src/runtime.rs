@@ -16,10 +16,11 @@ use super::queue::{self, Command, Synced};
 use super::source::kinds;
 use super::startup::StartupRequest;
 
-/// Whether the background thread was started, locked by who is about to.
+/// Set once the background thread was started; locked by whoever is about to start it.
 static STARTED: PerProcess<Mutex<bool>> = PerProcess::new();
 
-/// Makes this process part of recordings by what `backends` lead to. Of each kind only the first ever given counts.
+/// Makes this process part of recordings by what `backends` lead to. Of each kind only the first
+/// ever given counts.
 ///
 /// # Errors
 ///
@@ -42,10 +43,11 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
     Ok(())
 }
 
-/// In a forked child whose parent took part in recordings: takes part, too, as a process of its own. Otherwise nothing.
+/// In a forked child whose parent took part in recordings: takes part, too, as a process of its
+/// own. Otherwise nothing.
 ///
-/// Called where a trace point finds that it cannot know whether somebody records. What that would have written is
-/// missing in recordings that are running, which is said there.
+/// Called where a trace point finds that it cannot know whether somebody records. What that would
+/// have written is missing in recordings that are running, which is said there.
 #[cold]
 pub fn revive() {
     revive_with(true);
@@ -68,7 +70,7 @@ fn revive_with(is_late: bool) {
     }
 }
 
-/// Whether this process takes part in recordings.
+/// Returns true if this process takes part in recordings.
 pub fn is_started() -> bool {
     queue::queue().is_some()
 }
@@ -110,9 +112,9 @@ fn connect(backend: &Backend, is_late: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until recordings that are running already include all that is registered, at most for `limit`, or as long as
-/// the [patience](Backend::patience) with each service lasts, and not for services that are not there. Returns whether
-/// there is a service.
+/// Waits until recordings that are running already include all that is registered, at most for
+/// `limit`, or as long as the [patience](Backend::patience) with each service lasts, and not for
+/// services that are not there. Returns whether there is a service.
 ///
 /// Does nothing on the background thread, which calls data sources.
 pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
@@ -125,7 +127,7 @@ pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
     let Some(number) = queue.connections.number(limit) else {
         return false;
     };
-    queue.send(Command::Settle(number));
+    queue.send(Command::RoundTrip(number));
     let is_there = queue.connections.wait(number, limit);
     if queue.connections.is_any_late() {
         queue.farewell.set_busy(true);
@@ -133,8 +135,8 @@ pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
     is_there
 }
 
-/// Waits until every service there is has processed everything sent before, at most for `limit`. Returns whether there
-/// is one and all have.
+/// Waits until every service there is has processed everything sent before, at most for `limit`.
+/// Returns whether there is one and all have.
 pub fn sync(limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let (sender, receiver) = mpsc::channel();
@@ -153,8 +155,8 @@ pub fn sync(limit: Duration) -> bool {
     answered != 0
 }
 
-/// Fires triggers: now at the services that are connected, and at those that connect before `deadline`. Returns whether
-/// this process takes part in recordings at all.
+/// Fires triggers: now at the services that are connected, and at those that connect before
+/// `deadline`. Returns whether this process takes part in recordings at all.
 pub fn trigger(names: &[&str], deadline: Instant) -> bool {
     let names = names.iter().map(|&name| name.to_owned()).collect();
     queue::send(Command::Trigger(names, deadline))

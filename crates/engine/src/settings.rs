@@ -1,19 +1,20 @@
-//! What holds for the whole process, from its first set-up on.
+//! Settings of the whole process, decided by its first set-up.
 
 use std::sync::OnceLock;
 
 use ferretto_client::ExhaustedPolicy;
 
-/// What the first set-up decides; later ones change nothing of it.
+/// The settings of the process: the first set-up decides.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the writers of track events do when memory is full.
+    /// The policy of track events' writers when memory is full.
     pub track_event_policy: ExhaustedPolicy,
-    /// Whether configs may say otherwise.
+    /// Set if configs may choose another policy.
     pub track_event_policy_by_config: bool,
-    /// The number of the process's track, instead of one made from its number and start time.
+    /// The uuid of the process's track, instead of one made from its pid and start time.
     pub process_uuid: Option<u64>,
-    /// Whether readers must keep the tracks of threads apart from those that the kernel's events make.
+    /// Set if readers must keep the tracks of threads apart from those that the kernel's events
+    /// make.
     pub separate_tracks: bool,
     /// At most one instance of every data source at a time.
     pub single_instances: bool,
@@ -33,12 +34,13 @@ impl Default for Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Decides, unless it has been decided. Returns whether it was not.
-pub fn settle(settings: Settings) -> bool {
+/// Decides the settings unless they are decided already. Returns true if it was this call that
+/// decided.
+pub fn decide_settings(settings: Settings) -> bool {
     SETTINGS.set(settings).is_ok()
 }
 
-/// What was decided, or what is usual.
+/// Returns the settings that were decided, or the usual ones.
 pub fn settings() -> Settings {
     SETTINGS.get().cloned().unwrap_or_default()
 }

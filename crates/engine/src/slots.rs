@@ -3,16 +3,16 @@
 use ferretto_client::TraceWriter;
 
 use super::instances::{MAX_INSTANCES, UNKNOWN};
-use super::outlet::Outlet;
 use super::primitive::{AtomicU32, AtomicU64, Mutex, Ordering, lock_shown};
+use super::writer_source::WriterSource;
 use super::{point, runtime};
 
-/// What a thread needs to record into an instance. `T` is particular to the data source.
+/// The things a thread needs to record into an instance. `T` is particular to the data source.
 #[derive(Clone, Debug)]
 pub struct Target<T> {
-    /// Where its writers come from.
-    pub outlet: Outlet,
-    /// What the data source wants to know.
+    /// The source of its writers.
+    pub writers: WriterSource,
+    /// The settings of the instance.
     pub settings: T,
 }
 
@@ -21,15 +21,15 @@ pub struct Target<T> {
 pub struct Opened<T> {
     /// Tells the instances that use a place one after the other apart; never 0.
     pub epoch: u64,
-    /// How often the instance had been told to start its incremental state anew.
+    /// The count of times that the instance had been told to clear its incremental state.
     pub clears: u32,
     /// A sequence of its own.
     pub writer: TraceWriter,
-    /// What the data source wants to know.
+    /// The settings of the instance.
     pub settings: T,
 }
 
-/// What threads look at without a lock.
+/// The part of an instance that threads read without a lock.
 #[derive(Debug)]
 struct Slot {
     /// 0 while nothing is recorded there.
@@ -37,10 +37,11 @@ struct Slot {
     clears: AtomicU32,
 }
 
-/// The places for a data source's instances. Only a thread's first event in an instance takes a lock.
+/// The places for a data source's instances. Only a thread's first event in an instance takes a
+/// lock.
 ///
-/// The background thread calls, for each instance in this order, [`prepare`](Self::prepare), [`start`](Self::start),
-/// [`stop`](Self::stop) and [`release`](Self::release).
+/// The background thread calls, for each instance in this order, [`prepare`](Self::prepare),
+/// [`start`](Self::start), [`stop`](Self::stop) and [`release`](Self::release).
 #[derive(Debug)]
 pub struct Slots<T: 'static> {
     /// Bit `n` is set while slot `n` is recording.
@@ -94,12 +95,14 @@ impl<T: Clone + Send> Slots<T> {
     #[cfg(loom)]
     pub fn watch_forks(&'static self) {}
 
-    /// In a forked child: nothing is recorded any more. Called by [`Source::forked`](super::Source::forked).
+    /// In a forked child: nothing is recorded any more. Called by
+    /// [`Source::forked`](super::Source::forked).
     pub fn forked(&self) {
         for slot in &self.slots {
             slot.epoch.store(0, Ordering::Relaxed);
         }
-        // What was there is not looked at, as the locks may be held by threads that are not there: see `Targets`.
+        // What was there is not looked at, as the locks may be held by threads that are not there:
+        // see `Targets`.
         self.active.store(0, Ordering::Release);
     }
 
@@ -159,7 +162,7 @@ impl<T: Clone + Send> Slots<T> {
         self.slots[place].epoch.load(Ordering::Acquire)
     }
 
-    /// How often the incremental state was cleared.
+    /// Returns the count of times that the incremental state was cleared.
     #[inline]
     pub fn clears(&self, place: usize) -> u32 {
         self.slots[place].clears.load(Ordering::Relaxed)
@@ -170,24 +173,25 @@ impl<T: Clone + Send> Slots<T> {
     pub fn open(&self, place: usize) -> Option<Opened<T>> {
         let slot = &self.slots[place];
         let target = lock_shown(self.targets.at(place));
-        // Under the lock, so that both belong to the same instance: `stop` makes it 0 before `release` takes the lock.
+        // Under the lock, so that both belong to the same instance: `stop` makes it 0 before
+        // `release` takes the lock.
         let epoch = slot.epoch.load(Ordering::Acquire);
         let clears = slot.clears.load(Ordering::Acquire);
         let target = target.as_ref().filter(|_| epoch != 0).cloned()?;
         Some(Opened {
             epoch,
             clears,
-            writer: target.outlet.create_writer(),
+            writer: target.writers.create_writer(),
             settings: target.settings,
         })
     }
 
-    /// What the data source knows of the instance that is recording in a place.
+    /// Returns the settings of the instance that is recording in a place.
     pub fn settings(&self, place: usize) -> Option<T> {
         self.peek(place).filter(|_| self.epoch(place) != 0)
     }
 
-    /// What the data source knows of the instance in a place, whether it is recording or not.
+    /// Returns the settings of the instance in a place, recording or not.
     pub fn peek(&self, place: usize) -> Option<T> {
         let target = lock_shown(self.targets.at(place));
         target.as_ref().map(|target| target.settings.clone())
@@ -209,7 +213,8 @@ fn next_epoch() -> u64 {
 
 type Places<T> = [Mutex<Option<Target<T>>>; MAX_INSTANCES];
 
-/// The targets of all places. Each process makes its own, so that no lock is ever held by a thread of the parent.
+/// The targets of all places. Each process makes its own, so that no lock is ever held by a thread
+/// of the parent.
 #[cfg(not(loom))]
 #[derive(Debug)]
 struct Targets<T: 'static>(ferretto_shm::fork::PerProcess<Places<T>>);

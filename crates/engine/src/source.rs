@@ -12,30 +12,31 @@ use ferretto_shm::fork::{AppendList, PerProcess};
 use super::adoption;
 use super::backend::BackendKind;
 use super::completion::Completion;
-use super::outlet::Outlet;
 use super::primitive::lock;
 use super::queue::{self, Command};
+use super::writer_source::WriterSource;
 
 /// Most data sources of one process.
 pub const MAX_SOURCES: usize = 32;
 
-/// What a recording wants of a data source.
+/// A recording's request for an instance of a data source.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How to record.
+    /// The config.
     pub config: Arc<DataSourceConfig>,
-    /// Which service asks.
+    /// The service that asks.
     pub backend: BackendKind,
-    /// Where the instance's writers come from.
-    pub outlet: Outlet,
+    /// The source of the instance's writers.
+    pub writers: WriterSource,
     /// This is startup tracing: no service has asked yet.
     pub is_startup: bool,
 }
 
-/// A data source, whatever its kind. All but [`descriptor`](Self::descriptor) and [`forked`](Self::forked) is called by
-/// the background thread only, for each place in the order of the life of an instance.
+/// A data source, whatever its kind. All but [`descriptor`](Self::descriptor) and
+/// [`forked`](Self::forked) is called by the background thread only, for each place in the order of
+/// the life of an instance.
 pub trait Source: Send + Sync {
-    /// What the service is told. Names the data source always the same.
+    /// Returns the description that services get. Its name never changes.
     fn descriptor(&self) -> DataSourceDescriptor;
 
     /// Prepares an instance.
@@ -56,13 +57,13 @@ pub trait Source: Send + Sync {
     /// Has the incremental state start anew.
     fn clear_incremental_state(&self, place: usize);
 
-    /// Whether an instance of startup tracing can be what the service now asks for.
+    /// Returns true if an instance of startup tracing can be what the service now asks for.
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
         adoption::is_same(startup, config)
     }
 
-    /// This is a forked child, where nothing is recorded yet. Must not use locks that a thread of the parent may have
-    /// held.
+    /// This is a forked child, where nothing is recorded yet. Must not use locks that a thread of
+    /// the parent may have held.
     fn forked(&self);
 }
 
@@ -70,9 +71,9 @@ pub trait Source: Send + Sync {
 pub struct Registration {
     /// The data source.
     pub source: Box<dyn Source>,
-    /// What a writer does when memory is full.
+    /// The policy of writers when memory is full.
     pub policy: ExhaustedPolicy,
-    /// Whether configs may say otherwise.
+    /// Set if configs may choose another policy.
     pub policy_by_config: bool,
     /// At most one instance at a time.
     pub is_single: bool,
@@ -87,7 +88,7 @@ pub(super) struct Kind {
     pub(super) registration: Registration,
 }
 
-/// Why a data source was not registered.
+/// The error of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -107,8 +108,8 @@ static KINDS: AppendList<Kind> = AppendList::new();
 /// Held while a data source is registered.
 static REGISTERING: PerProcess<Mutex<()>> = PerProcess::new();
 
-/// Offers a data source to the present and all future services of this process, and of its forked children. Returns its
-/// number, which is below 32.
+/// Offers a data source to the present and all future services of this process, and of its forked
+/// children. Returns its number, which is below 32.
 ///
 /// # Errors
 ///
@@ -148,7 +149,7 @@ impl Kind {
         &*self.registration.source
     }
 
-    /// What the service is told, with what is the same for all.
+    /// Returns the description for services, with the fields that all data sources share.
     pub(super) fn descriptor(&self) -> DataSourceDescriptor {
         let mut descriptor = self.source().descriptor();
         // The service wants numbers that differ, also between data sources of the same name.
@@ -162,7 +163,7 @@ impl Kind {
         descriptor
     }
 
-    /// What the writers of an instance do when memory is full.
+    /// Returns the policy of an instance's writers when memory is full.
     pub(super) fn policy(&self, config: &DataSourceConfig) -> ExhaustedPolicy {
         type Wanted = BufferExhaustedPolicy;
         let wanted = config

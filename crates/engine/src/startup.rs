@@ -7,24 +7,24 @@ use ferretto_proto::DataSourceConfig;
 
 use super::backend::BackendKind;
 
-/// What startup tracing is to do.
+/// A request for startup tracing.
 pub struct StartupRequest {
     /// Tells it from others.
     pub number: u64,
-    /// Which service is expected to ask.
+    /// The service that is expected to ask.
     pub backend: BackendKind,
-    /// What it is expected to ask for.
+    /// The configs it is expected to ask for.
     pub configs: Vec<DataSourceConfig>,
-    /// When to give up.
+    /// The time to give up.
     pub deadline: Option<Instant>,
-    /// Who wants to know.
+    /// The function that is told what becomes of it.
     pub observer: Box<dyn FnMut(StartupEvent) + Send>,
 }
 
-/// What becomes of startup tracing.
+/// An event in the life of startup tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupEvent {
-    /// So many data sources are recording.
+    /// The count of data sources that are recording.
     SetUp(usize),
     /// All of them are part of recordings now.
     Adopted,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ferretto_client::transport::{self, Connect, ProducerPort};
 use ferretto_client::{Address, ExhaustedPolicy, ProducerOptions, Scraping};
-use ferretto_engine::{self as engine, Backend, BackendKind, Settings, Way};
+use ferretto_engine::{self as engine, Backend, BackendKind, Route, Settings};
 
 use crate::interceptor;
 use crate::track_event::{self, EventClock};
@@ -248,7 +248,7 @@ impl Options {
     /// See [`InitError`]. The absence of a service is none.
     pub fn init(self) -> Result<(), InitError> {
         let wait = self.wait;
-        if engine::settle(self.settings.clone()) {
+        if engine::decide_settings(self.settings.clone()) {
             track_event::choose_clock(self.clock);
         }
         track_event::register();
@@ -265,43 +265,43 @@ impl Options {
             sdk_version: concat!("ferretto ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..self.producer
         };
-        let backend = |kind, way| Backend {
+        let backend = |kind, route| Backend {
             kind,
             patience: match self.wait {
                 Some(limit) if kind == BackendKind::System => limit,
-                _ => Backend::usual_patience(kind, &options, &way),
+                _ => Backend::usual_patience(kind, &options, &route),
             },
             options: options.clone(),
-            way,
+            route,
         };
         let mut backends = Vec::new();
         if self.backends.contains(Backends::SYSTEM) {
-            let way = match self.socket {
-                Some(socket) => Way::Given(Mutex::new(Some(socket))),
-                None => Way::Socket,
+            let route = match self.socket {
+                Some(socket) => Route::Given(Mutex::new(Some(socket))),
+                None => Route::Socket,
             };
-            backends.push(backend(BackendKind::System, way));
+            backends.push(backend(BackendKind::System, route));
         }
         if self.backends.contains(Backends::IN_PROCESS) {
-            let way = in_process(self.machine_id)?;
-            backends.push(backend(BackendKind::InProcess, way));
+            let route = in_process(self.machine_id)?;
+            backends.push(backend(BackendKind::InProcess, route));
         }
         if self.backends.contains(Backends::CUSTOM) {
             let custom = self.custom.ok_or(InitError::NoCustomBackend)?;
-            backends.push(backend(BackendKind::Custom, Way::Through(custom)));
+            backends.push(backend(BackendKind::Custom, Route::Through(custom)));
         }
         Ok(backends)
     }
 }
 
 #[cfg(feature = "in-process")]
-fn in_process(machine_id: u32) -> Result<Way, InitError> {
+fn in_process(machine_id: u32) -> Result<Route, InitError> {
     let service = crate::in_process::InProcess::shared().on_machine(machine_id);
-    Ok(Way::Through(Arc::new(service)))
+    Ok(Route::Through(Arc::new(service)))
 }
 
 #[cfg(not(feature = "in-process"))]
-fn in_process(_machine_id: u32) -> Result<Way, InitError> {
+fn in_process(_machine_id: u32) -> Result<Route, InitError> {
     Err(InitError::NoInProcessBackend)
 }
 

@@ -83,7 +83,7 @@ impl Source for Life {
     fn setup(&self, place: usize, setup: Setup) {
         thread::mark_engine();
         let target = Target {
-            outlet: setup.outlet,
+            writers: setup.writers,
             settings: (),
         };
         self.0.slots.prepare(place, target);

@@ -44,7 +44,7 @@ impl Source for TrackEvents {
         thread::mark_engine();
         let config = setup.config.track_event_config.as_deref().unwrap_or(&[]);
         let target = Target {
-            outlet: setup.outlet,
+            writers: setup.writers,
             settings: Arc::new(Filter::decode(config)),
         };
         SLOTS.prepare(place, target);

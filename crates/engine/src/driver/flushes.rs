@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// How many parts of each request are still to be done. To acknowledge a request is to acknowledge those before it.
+/// The count of parts of each request that are still to be done. To acknowledge a request is to
+/// acknowledge those before it.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     open: BTreeMap<u64, usize>,

@@ -8,20 +8,21 @@ use ferretto_proto::fields::trace_packet;
 
 use super::guarded;
 use crate::completion::Completion;
-use crate::outlet::Outlet;
 use crate::queue::Done;
 use crate::source::Kind;
+use crate::writer_source::WriterSource;
 
 /// A reason of TracePacket's: something is missing, because its writer gave it up.
 const ABANDONED: u64 = 1 | 128;
 
-/// Says in the recording of a writer that something may be missing: the program has gone on before it could begin.
+/// Says in the recording of a writer that something may be missing: the program has gone on before
+/// it could begin.
 pub(super) fn tell_late(mut writer: TraceWriter) {
     let mut packet = writer.new_packet();
     packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, ABANDONED);
 }
 
-/// How far an instance is.
+/// The stage of an instance's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Prepared,
@@ -43,7 +44,7 @@ pub(super) struct Instance {
     /// The service's number; none while it is startup tracing that no service has asked for.
     pub(super) id: Option<InstanceId>,
     pub(super) config: Arc<DataSourceConfig>,
-    pub(super) outlet: Outlet,
+    pub(super) writers: WriterSource,
     /// If it began as startup tracing.
     pub(super) reservation: Option<u16>,
     pub(super) stage: Stage,
@@ -70,7 +71,7 @@ impl Instance {
         }
     }
 
-    /// Whether the service wants to hear when it has stopped.
+    /// Returns true if the service is to be told when it has stopped.
     pub(super) fn notifies_on_stop(&self) -> bool {
         self.kind.descriptor().will_notify_on_stop != Some(false)
     }

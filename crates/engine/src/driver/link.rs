@@ -18,11 +18,12 @@ pub(super) struct Link {
     pub(super) backend: BackendKind,
     pub(super) producer: Producer,
     pub(super) handle: ProducerHandle,
-    /// Which connection this is, counted.
+    /// The count of connections so far, which tells this one from others.
     pub(super) connection: u64,
     is_connected: bool,
-    /// What was [asked](Self::settle) and answered last, plus one; 0 if that has been [taken](Self::take_settled).
-    settled: Arc<AtomicU64>,
+    /// The number [asked](Self::ask_round_trip) for and answered last, plus one; 0 if that has been
+    /// [taken](Self::take_round_trip).
+    answered: Arc<AtomicU64>,
     flushes: Flushes,
     triggers: Vec<(String, Instant)>,
     /// The number of the next recording that is expected.
@@ -37,17 +38,18 @@ impl Link {
             producer,
             connection: 0,
             is_connected: false,
-            settled: Arc::default(),
+            answered: Arc::default(),
             flushes: Flushes::default(),
             triggers: Vec::new(),
             next_reservation: 1,
         }
     }
 
-    /// There is a connection; data sources have been registered. `number` is the last that was to be settled.
+    /// There is a connection; data sources have been registered. `number` is the last that was to
+    /// be answered.
     pub(super) fn connected(&mut self, number: u64) {
         self.is_connected = true;
-        self.settle(number);
+        self.ask_round_trip(number);
         let now = Instant::now();
         let triggers = std::mem::take(&mut self.triggers);
         let names: Vec<&str> = triggers
@@ -62,7 +64,7 @@ impl Link {
 
     pub(super) fn disconnected(&mut self) {
         self.is_connected = false;
-        self.settled = Arc::default();
+        self.answered = Arc::default();
         // What is completed late belongs to no connection.
         self.connection += 1;
         self.flushes = Flushes::default();
@@ -70,18 +72,19 @@ impl Link {
     }
 
     /// Asks the service to answer when it has processed everything sent before, if it is there.
-    pub(super) fn settle(&mut self, number: u64) {
+    pub(super) fn ask_round_trip(&mut self, number: u64) {
         if self.is_connected {
-            let settled = Arc::clone(&self.settled);
+            let answered = Arc::clone(&self.answered);
             self.handle.sync(move || {
-                settled.fetch_max(number + 1, Ordering::Release);
+                answered.fetch_max(number + 1, Ordering::Release);
             });
         }
     }
 
-    /// What the service has answered since this was called last. What it sent before that answer has been received.
-    pub(super) fn take_settled(&mut self) -> Option<u64> {
-        self.settled.swap(0, Ordering::Acquire).checked_sub(1)
+    /// Takes the number that the service has answered since the last call. All it sent before that
+    /// answer has been received.
+    pub(super) fn take_round_trip(&mut self) -> Option<u64> {
+        self.answered.swap(0, Ordering::Acquire).checked_sub(1)
     }
 
     pub(super) fn begin_flush(&mut self, request: u64, parts: usize) {

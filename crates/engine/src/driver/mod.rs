@@ -22,23 +22,23 @@ use super::completion::Completion;
 use super::connections::Progress;
 use super::instances::MAX_INSTANCES;
 use super::interceptor;
-use super::outlet::{Destination, Outlet};
 use super::queue::{Command, Done, Queue, Synced};
 use super::settings::{Settings, settings};
 use super::source::{FlushFlags, Kind, Setup, kinds};
+use super::writer_source::{Destination, WriterSource};
 
 /// The background thread's state.
 pub(super) struct Driver {
     queue: &'static Queue,
     wake: BorrowedFd<'static>,
     links: Vec<Link>,
-    /// What is offered, in the order of registration.
+    /// The data sources on offer, in the order of registration.
     kinds: Vec<&'static Kind>,
     instances: Vec<Instance>,
     next_instance: u64,
     startups: Startups,
     settings: Settings,
-    /// The last that was to be settled.
+    /// The last that was to be answered.
     number: u64,
 }
 
@@ -57,7 +57,8 @@ impl Driver {
         }
     }
 
-    /// Runs for as long as the process does. Before it ends, [`farewell`](super::farewell) waits for this.
+    /// Runs for as long as the process does. Before it ends, [`farewell`](super::farewell) waits
+    /// for this.
     pub(super) fn run(mut self) {
         loop {
             // In this order: what is asked for after this makes the wait below a short one.
@@ -74,8 +75,8 @@ impl Driver {
                     self.run_commands();
                 }
                 // After the events that came before the answer.
-                if let Some(number) = self.links[link].take_settled() {
-                    let progress = Progress::Settled(number);
+                if let Some(number) = self.links[link].take_round_trip() {
+                    let progress = Progress::RoundTripped(number);
                     self.queue.connections.set_progress(link, progress);
                 }
             }
@@ -144,9 +145,11 @@ impl Driver {
                 }
                 Command::Startup(request) => self.begin_startup(*request),
                 Command::AbortStartup(number) => self.abort_startup(number),
-                Command::Settle(number) => {
+                Command::RoundTrip(number) => {
                     self.number = number.max(self.number);
-                    self.links.iter_mut().for_each(|link| link.settle(number));
+                    self.links
+                        .iter_mut()
+                        .for_each(|link| link.ask_round_trip(number));
                 }
             }
         }
@@ -212,7 +215,8 @@ impl Driver {
         }
     }
 
-    /// The process ends. What data sources use may be gone already, so they are not called any more.
+    /// The process ends. What data sources use may be gone already, so they are not called any
+    /// more.
     fn handle_at_the_end(&mut self, link: usize, event: Event) {
         match event {
             Event::Connected => self.links[link].connected(self.number),
@@ -244,7 +248,7 @@ impl Driver {
         self.abort_startups_of(link);
         for instance in self.instances.iter().filter(|i| i.link == link) {
             // Those whose stop was postponed must not reach the next connection.
-            instance.outlet.close();
+            instance.writers.close();
         }
         self.links[link].disconnected();
     }
@@ -312,11 +316,11 @@ impl Driver {
             Some(writers) => of.handle.with_writers(writers),
             None => of.handle.clone(),
         };
-        let outlet = Outlet::new(handle, destination, kind.policy(&config));
+        let writers = WriterSource::new(handle, destination, kind.policy(&config));
         let setup = Setup {
             config: Arc::clone(&config),
             backend: of.backend,
-            outlet: outlet.clone(),
+            writers: writers.clone(),
             is_startup: id.is_none(),
         };
         self.instances.push(Instance {
@@ -327,7 +331,7 @@ impl Driver {
             connection: of.connection,
             id,
             config,
-            outlet,
+            writers,
             reservation: destination.reservation(),
             stage: Stage::Prepared,
         });
@@ -342,7 +346,7 @@ impl Driver {
         let is_late = self.queue.connections.is_late(link);
         if let Some(instance) = self.find_mut(link, id) {
             if is_late {
-                instance::tell_late(instance.outlet.create_writer());
+                instance::tell_late(instance.writers.create_writer());
             }
             if let Some(reservation) = instance.reservation {
                 handle.bind_startup(reservation, config.target_buffer.unwrap_or(0));
@@ -414,7 +418,8 @@ impl Driver {
     }
 }
 
-/// Calls what users may have written. If it panics, the panic has been reported, and tracing goes on.
+/// Calls what users may have written. If it panics, the panic has been reported, and tracing goes
+/// on.
 fn guarded(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

@@ -8,8 +8,8 @@ use ferretto_proto::DataSourceConfig;
 
 use super::instance::Stage;
 use super::{Driver, guarded};
-use crate::outlet::Destination;
 use crate::startup::{StartupEvent, StartupRequest};
+use crate::writer_source::Destination;
 
 /// Startup tracing that is not over.
 #[derive(Debug, Default)]
@@ -80,7 +80,8 @@ impl Driver {
         begun
     }
 
-    /// Takes an instance that is recording already for what the service asks for. Returns whether there is one.
+    /// Takes an instance that is recording already for what the service asks for. Returns whether
+    /// there is one.
     pub(super) fn adopt(
         &mut self,
         link: usize,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
-use ferretto_engine::{BackendKind, Outlet};
+use ferretto_engine::{BackendKind, WriterSource};
 use ferretto_proto::DataSourceConfig;
 
 use super::DataSource;
@@ -17,7 +17,7 @@ struct Inner<D: DataSource> {
     config: Arc<DataSourceConfig>,
     backend: BackendKind,
     is_startup: bool,
-    outlet: Outlet,
+    writers: WriterSource,
     data: D::Instance,
 }
 
@@ -28,7 +28,7 @@ impl<D: DataSource> Instance<D> {
             config: setup.config,
             backend: setup.backend,
             is_startup: setup.is_startup,
-            outlet: setup.outlet,
+            writers: setup.writers,
             data,
         }))
     }
@@ -61,7 +61,7 @@ impl<D: DataSource> Instance<D> {
     /// A writer into the recording, a sequence of its own, for any one thread. It discards everything once the
     /// connection is lost.
     pub fn create_writer(&self) -> TraceWriter {
-        self.0.outlet.create_writer()
+        self.0.writers.create_writer()
     }
 }
 

@@ -49,10 +49,10 @@ impl<D: DataSource> Source for Engaged<D> {
     }
 
     fn setup(&self, place: usize, setup: Setup) {
-        let outlet = setup.outlet.clone();
+        let writers = setup.writers.clone();
         let data = self.0.source.setup(&setup.config);
         let settings = Instance::new(place, setup, data);
-        self.0.slots.prepare(place, Target { outlet, settings });
+        self.0.slots.prepare(place, Target { writers, settings });
     }
 
     fn start(&self, place: usize) {

@@ -50,7 +50,7 @@ impl Source for TrackEvents {
     fn setup(&self, place: usize, setup: Setup) {
         let config = setup.config.track_event_config.as_deref();
         let target = Target {
-            outlet: setup.outlet,
+            writers: setup.writers,
             settings: Arc::new(Filter::decode(config.unwrap_or(&[]))),
         };
         SLOTS.prepare(place, target);

@@ -1,4 +1,4 @@
-//! Where the writers of an instance come from.
+//! The source of an instance's writers.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,19 +9,19 @@ use super::primitive::lock;
 
 /// Makes writers into the buffer of one instance, for as long as its connection lasts.
 #[derive(Clone, Debug)]
-pub struct Outlet {
-    way: Arc<Mutex<Option<Way>>>,
+pub struct WriterSource {
+    opened: Arc<Mutex<Option<Opened>>>,
     forks: u32,
 }
 
 #[derive(Debug)]
-struct Way {
+struct Opened {
     handle: ProducerHandle,
     destination: Destination,
     policy: ExhaustedPolicy,
 }
 
-/// What the writers write to.
+/// The buffer that writers write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     /// A central buffer.
@@ -30,14 +30,14 @@ pub(super) enum Destination {
     Reserved(u16),
 }
 
-impl Outlet {
+impl WriterSource {
     pub(super) fn new(
         handle: ProducerHandle,
         destination: Destination,
         policy: ExhaustedPolicy,
     ) -> Self {
         Self {
-            way: Arc::new(Mutex::new(Some(Way {
+            opened: Arc::new(Mutex::new(Some(Opened {
                 handle,
                 destination,
                 policy,
@@ -49,31 +49,32 @@ impl Outlet {
     /// Leads nowhere.
     pub fn closed() -> Self {
         Self {
-            way: Arc::default(),
+            opened: Arc::default(),
             forks: forks(),
         }
     }
 
-    /// A writer, a sequence of its own, for any one thread. It discards everything if the connection is lost, or in a
-    /// forked child.
+    /// A writer, a sequence of its own, for any one thread. It discards everything if the
+    /// connection is lost, or in a forked child.
     pub fn create_writer(&self) -> TraceWriter {
         if self.forks != forks() {
             return TraceWriter::null();
         }
-        // Under the lock, so that no writer of a later connection gets the buffer number of this one.
-        match &*lock(&self.way) {
-            Some(way) => way.create_writer(),
+        // Under the lock, so that no writer of a later connection gets the buffer number of this
+        // one.
+        match &*lock(&self.opened) {
+            Some(opened) => opened.create_writer(),
             None => TraceWriter::null(),
         }
     }
 
     /// The connection is lost.
     pub(super) fn close(&self) {
-        *lock(&self.way) = None;
+        *lock(&self.opened) = None;
     }
 }
 
-impl Way {
+impl Opened {
     fn create_writer(&self) -> TraceWriter {
         match self.destination {
             Destination::Buffer(buffer) => self.handle.create_writer(buffer, self.policy),
