@@ -25,6 +25,7 @@ pub(super) enum Token {
 }
 
 /// Reads what starts at `at`.
+#[inline]
 pub(super) fn token(payload: &[u8], at: usize) -> Token {
     let rest = payload.get(at..).unwrap_or_default();
     let Some((size, prefix)) = size(rest) else {

@@ -51,49 +51,55 @@ impl TraceBuffer {
         let sequence = self.sequences.get(slot)?;
         let index = sequence.find(chunk_id)?;
         let &Entry { at, last, .. } = sequence.chunks.get(index)?;
-        let mut header = self.ring.chunk(at)?;
-        let payload = self.ring.payload(at, 0, header.len.into());
-        // Nearly always in the last fragment, as what does not end in a chunk has sizes to be
-        // filled in.
-        let harmless = |&Patch { offset, data }: &Patch| {
-            let (offset, count) = (offset as usize, data.len());
-            let is_in_last = offset >= last.into() && offset.saturating_add(count) <= payload.len();
-            is_in_last || fragment::is_inside_one(payload, offset, count)
-        };
-        if !header.has(flag::CHANGED) && !patches.iter().all(harmless) {
-            header.flags |= flag::CHANGED;
-            self.ring.set(at, Record::Chunk(header));
-        }
+        // Nothing but the header and the bytes changes for a chunk that no reader has come to.
+        let is_link = (1..=sequence.chained as usize).contains(&index);
+        let is_awake = sequence.ready && !sequence.stalled;
+        let before = self.ring.chunk(at)?;
+        let mut header = before;
         let payload = self.ring.payload_mut(at, header.len.into());
         let mut applied = 0;
         for patch in patches {
             let offset = patch.offset as usize;
-            let place = offset
-                .checked_add(4)
-                .and_then(|end| payload.get_mut(offset..end));
-            let Some(place) = place else { break };
+            let end = offset.saturating_add(patch.data.len());
+            // Nearly always in the last fragment, as what does not end in a chunk has sizes to be
+            // filled in.
+            if offset < last.into()
+                && !header.has(flag::CHANGED)
+                && !fragment::is_inside_one(payload, offset, patch.data.len())
+            {
+                header.flags |= flag::CHANGED;
+            }
+            let Some(place) = payload.get_mut(offset..end) else {
+                header.flags |= flag::CHANGED;
+                break;
+            };
             place.copy_from_slice(&patch.data);
             applied += 1;
         }
-        self.check_chain(slot, index, at);
-        if applied < patches.len() {
+        let is_whole = applied == patches.len();
+        if is_whole && !more {
+            header.flags &= !flag::NEEDS_PATCHING;
+        }
+        if header != before {
+            self.ring.set(at, Record::Chunk(header));
+        }
+        if is_link {
+            self.check_chain(slot, index, at);
+        }
+        if !is_whole {
             return None;
         }
         self.stats.patches_succeeded += patches.len() as u64;
-        if !more {
-            header.flags &= !flag::NEEDS_PATCHING;
-            self.ring.set(at, Record::Chunk(header));
+        if !is_awake {
+            self.wake(slot);
         }
-        self.wake(slot);
         Some(())
     }
 
     /// After a change of the chunk at `index`: whether it is still a link of a packet around it,
     /// see [`chained`](super::sequence::Sequence::chained).
     fn check_chain(&mut self, slot: u32, index: usize, at: u32) {
-        let chained = self.sequences.get(slot).map_or(0, |one| one.chained);
-        if (1..=chained as usize).contains(&index)
-            && self.link(at) != Link::Continues
+        if self.link(at) != Link::Continues
             && let Some(sequence) = self.sequences.get_mut(slot)
         {
             sequence.chained = index as u32 - 1;

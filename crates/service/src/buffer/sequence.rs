@@ -140,7 +140,12 @@ impl Sequence {
     }
 
     /// Index of the chunk `id`, if it is in the buffer.
+    #[inline]
     pub(super) fn find(&self, id: u32) -> Option<usize> {
+        // Nearly always the newest is meant.
+        if self.chunks.back().is_some_and(|newest| newest.id == id) {
+            return Some(self.chunks.len() - 1);
+        }
         match self.place(id) {
             Place::Taken(index) => Some(index),
             Place::Free(_) | Place::TooFar => None,

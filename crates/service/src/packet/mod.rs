@@ -9,4 +9,4 @@ mod validate;
 
 pub(crate) use trusted::WRITERS_PER_USER;
 pub use trusted::{SequenceIds, Trusted, TrustedFields};
-pub use validate::{InvalidPacket, RESERVED_FIELDS, Validator, validate};
+pub use validate::{InvalidPacket, RESERVED_FIELDS, validate};
