@@ -108,18 +108,23 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
 
     /// Appends an integer field (`int32`, `int64`, `uint32`, `uint64`, `enum`). Negative numbers
     /// are sign-extended to 64 bits by the caller: `value as u64` of an `i32` or `i64`.
-    #[inline]
+    #[inline(always)]
     pub fn varint(&mut self, field: u32, value: u64) {
-        self.tag_and(field, 0, varint_bits(value));
+        // Where the field is a constant, so are the bytes of its tag.
+        self.tagged_varint(varint_bits(tag(field, 0)), value);
     }
 
-    /// Appends a tag and the short value behind it, given as its bytes, first one lowest, and their
-    /// number. Both are put together in a register and written at once.
+    #[inline]
+    fn tagged_varint(&mut self, tag: (u128, usize), value: u64) {
+        self.tagged(tag, varint_bits(value));
+    }
+
+    /// Appends a tag and the short value behind it, each given as its bytes, first one lowest, and
+    /// their number. Both are put together in a register and written at once.
     #[inline(always)]
-    fn tag_and(&mut self, field: u32, wire_type: u8, value: (u128, usize)) {
-        let (bits, length) = varint_bits(tag(field, wire_type));
-        let bytes = (bits | value.0 << (8 * length)).to_le_bytes();
-        self.sink.write_short(&bytes, length + value.1);
+    fn tagged(&mut self, tag: (u128, usize), value: (u128, usize)) {
+        let bytes = (tag.0 | value.0 << (8 * tag.1)).to_le_bytes();
+        self.sink.write_short(&bytes, tag.1 + value.1);
     }
 
     /// Appends a signed integer field of type `int32` or `int64`.
@@ -143,13 +148,13 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// Appends a `fixed64` or `sfixed64` field.
     #[inline]
     pub fn fixed64(&mut self, field: u32, value: u64) {
-        self.tag_and(field, 1, (value.into(), 8));
+        self.tagged(varint_bits(tag(field, 1)), (value.into(), 8));
     }
 
     /// Appends a `fixed32` or `sfixed32` field.
     #[inline]
     pub fn fixed32(&mut self, field: u32, value: u32) {
-        self.tag_and(field, 5, (value.into(), 4));
+        self.tagged(varint_bits(tag(field, 5)), (value.into(), 4));
     }
 
     /// Appends a `double` field.
@@ -165,9 +170,14 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     }
 
     /// Appends a `bytes` field, or a nested message that is already encoded.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&mut self, field: u32, value: &[u8]) {
-        self.tag_and(field, 2, varint_bits(value.len() as u64));
+        self.tagged_bytes(varint_bits(tag(field, 2)), value);
+    }
+
+    #[inline]
+    fn tagged_bytes(&mut self, tag: (u128, usize), value: &[u8]) {
+        self.tagged_varint(tag, value.len() as u64);
         self.sink.write(value);
     }
 
@@ -178,7 +188,7 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     }
 
     /// Appends a nested message whose fields `write` appends.
-    #[inline]
+    #[inline(always)]
     pub fn nested<R>(&mut self, field: u32, write: impl FnOnce(&mut Encoder<'_, S>) -> R) -> R {
         let mark = self.begin_nested(field);
         let result = write(&mut Encoder {
@@ -190,9 +200,14 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
 
     /// Begins a nested message, for callers that cannot nest by a closure. To be followed by
     /// [`end_nested`](Self::end_nested), in the order of the nesting.
-    #[inline]
+    #[inline(always)]
     pub fn begin_nested(&mut self, field: u32) -> Mark {
-        self.tag_and(field, 2, (0, 0));
+        self.tagged_message(varint_bits(tag(field, 2)))
+    }
+
+    #[inline]
+    fn tagged_message(&mut self, tag: (u128, usize)) -> Mark {
+        self.sink.write_short(&tag.0.to_le_bytes(), tag.1);
         self.sink.open()
     }
 
