@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr;
 use std::slice;
 
-use ferretto_client::{RawRange, TraceWriter};
+use ferretto_client::{RawRange, TraceWriter, WriteByAddress};
 
 use crate::abi::PerfettoStreamWriter;
 use crate::heap_buffer::HeapBuffer;

@@ -31,6 +31,7 @@ pub use ferretto_ipc::Address;
 pub use ferretto_ipc::port::consumer as consumer_port;
 pub use ferretto_shm::{
     ChunkSink, Deliver, ExhaustedPolicy, FlushCallback, Packet, RawRange, TraceWriter,
+    WriteByAddress,
 };
 pub use options::{Pauses, ProducerOptions, Scraping};
 pub use producer::{Event, InstanceId, LostReason, Producer, ProducerHandle, WriterFactory};

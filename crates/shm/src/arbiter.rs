@@ -9,49 +9,53 @@ use crate::commit::{Commit, FlushCallback, MAX_COMMIT_BYTES};
 use crate::finder::Finder;
 use crate::ids::WriterIds;
 use crate::layout::{ChunkHeader, Layout, PageSize};
-use crate::loss::Untold;
 use crate::pages::Pages;
 use crate::patch::PatchList;
 use crate::pending::{Pending, PendingChunk};
+use crate::policy::ExhaustedPolicy;
 use crate::primitive::{Apart, Arc, AtomicBool, Mutex, Ordering, lock, sleep};
 use crate::process::process_id;
 use crate::region::Region;
 use crate::service::ServiceRegion;
 use crate::startup::{Reservations, Target};
-use crate::writer::{ExhaustedPolicy, TraceWriter};
+use crate::untold::Untold;
 
-/// How the writers' side reaches whoever owns the connection.
+/// The way in which the writers' side reaches whoever owns the connection.
 ///
 /// Called from any thread, never with a lock of this crate held.
 pub trait Outlet: Send + Sync {
     /// [`Arbiter::poll_output`] has something new to say; the owner should call it soon.
     fn wake(&self);
 
-    /// A writer waits for a free chunk, or is to be flushed. If what is pending can be sent from this very thread, do so now:
-    /// it may be the owner's own, or the last one that runs in this process. Must not block.
+    /// A writer waits for a free chunk, or is to be flushed. If what is pending can be sent from
+    /// this very thread, do so now: it may be the owner's own, or the last one that runs in this
+    /// process. Must not block.
     fn flush_now(&self);
 }
 
-/// How an [`Arbiter`] behaves.
+/// Options of an [`Arbiter`].
 #[derive(Clone, Debug)]
 pub struct ArbiterOptions {
-    /// How free pages are cut. By default into whole pages for few writers and into smaller chunks for many, so that
-    /// there are enough.
+    /// The layout of free pages. By default into whole pages for few writers and into smaller
+    /// chunks for many, so that there are enough.
     pub layout: Option<Layout>,
-    /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the service said that it
-    /// supports this.
+    /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the
+    /// service said that it supports this.
     pub direct_patching: bool,
-    /// There is no shared memory: chunks travel inside the commits. See also [`Arbiter::send_chunks`].
+    /// There is no shared memory: chunks travel inside the commits. See also
+    /// [`Arbiter::send_chunks`].
     pub emulated: bool,
-    /// Without shared memory, send copies of unfinished chunks along with every flush acknowledgement, as the service
-    /// cannot read them by itself.
+    /// Without shared memory, send copies of unfinished chunks along with every flush
+    /// acknowledgement, as the service cannot read them by itself.
     pub self_scraping: bool,
-    /// How long complete chunks may wait for company before they are committed.
+    /// The time that complete chunks may wait for company before they are committed.
     pub batch: Duration,
-    /// How many times a stalled writer looks for a free chunk before it gives up. The time between attempts grows from
-    /// nothing to a tenth of a second, so that the default of 300 is some 29 seconds.
+    /// The number of times that a stalled writer looks for a free chunk before it gives up. The
+    /// time between attempts grows from nothing to a tenth of a second, so that the default of 300
+    /// is some 29 seconds.
     pub stall_limit: u32,
-    /// How many bytes a writer that found no chunk discards before it looks for one again, at the next packet.
+    /// The number of bytes that a writer that found no chunk discards before it looks for one
+    /// again, at the next packet.
     pub retry_after: u64,
 }
 
@@ -69,7 +73,7 @@ impl Default for ArbiterOptions {
     }
 }
 
-/// What the owner of the connection has to do next.
+/// The next thing that the owner of the connection has to do.
 #[derive(Debug)]
 pub enum Output {
     /// Send RegisterTraceWriter.
@@ -92,8 +96,18 @@ pub enum Output {
     Idle,
 }
 
-/// Shared by all writers of a producer and the owner of its connection. Chunks are acquired without a lock; one lock is
-/// taken when a chunk is given back.
+/// A writer that was given its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewWriter {
+    pub(crate) id: u16,
+    /// The number of its first chunk.
+    pub(crate) first_chunk: u32,
+    /// The central buffer, 0 if it has no number yet.
+    pub(crate) target: u16,
+}
+
+/// Shared by all writers of a producer and the owner of its connection. Chunks are acquired without
+/// a lock; one lock is taken when a chunk is given back.
 ///
 /// Does no input or output: [`Arbiter::poll_output`] says what to send.
 pub struct Arbiter {
@@ -103,9 +117,11 @@ pub struct Arbiter {
     closed: AtomicBool,
     /// Chunks travel inside the commits.
     emulated: AtomicBool,
-    /// Nothing is sent while a buffer is still to get its number, so nobody must wait for chunks either.
+    /// Nothing is sent while a buffer is still to get its number, so nobody must wait for chunks
+    /// either.
     held_back: AtomicBool,
-    /// The process that may use the chunks. A forked child inherits writers and memory, but must not touch them.
+    /// The process that may use the chunks. A forked child inherits writers and memory, but must
+    /// not touch them.
     process: u32,
     /// Locked before `state` by who needs both.
     outgoing: Mutex<Outgoing>,
@@ -113,7 +129,8 @@ pub struct Arbiter {
     state: Apart<Mutex<State>>,
 }
 
-/// What only the owner of the connection works on. Commits are put together here, where no writer has to wait for it.
+/// The part that only the owner of the connection works on. Commits are put together here, where no
+/// writer has to wait for it.
 #[derive(Debug, Default)]
 struct Outgoing {
     /// Parts of a commit that was too large for one request, last one first.
@@ -129,19 +146,20 @@ struct State {
     targets: HashMap<u16, Target>,
     reservations: Reservations,
     registered: VecDeque<(u16, u16)>,
-    /// Writers that are gone, with the chunk number each would have used next. Their numbers are not given to others
-    /// before the service has been told, or it would take the new writer for the old one.
+    /// Writers that are gone, with the chunk number each would have used next. Their numbers are
+    /// not given to others before the service has been told, or it would take the new writer for
+    /// the old one.
     unregistered: VecDeque<(u16, u32)>,
     pending: Option<Pending>,
-    /// What becomes the next `pending`.
+    /// The next `pending`, empty.
     spare: Pending,
     /// When what is pending has waited long enough; set when the owner first hears of it.
     due: Option<Instant>,
 }
 
 impl Arbiter {
-    /// An arbiter over `region`; `None` if the region holds no page of this size, or has an arbiter in this process
-    /// already.
+    /// An arbiter over `region`; `None` if the region holds no page of this size, or has an arbiter
+    /// in this process already.
     pub fn new(
         region: Arc<Region>,
         page_size: PageSize,
@@ -171,43 +189,19 @@ impl Arbiter {
         self.finder.pages().region()
     }
 
-    /// A new writer for a central buffer. If the arbiter is closed or all 32767 numbers are in use, the writer
-    /// discards everything.
-    pub fn create_writer(
-        self: &Arc<Self>,
-        target_buffer: u16,
-        policy: ExhaustedPolicy,
-    ) -> TraceWriter {
-        self.new_writer(policy, |_| Target::Buffer(target_buffer))
-    }
-
-    /// A new writer for a buffer that has no number yet, known as `reservation` until
-    /// [`Arbiter::resolve_reservation`] says what it is.
-    ///
-    /// While there is such a reservation nothing at all is sent, so chunks are not freed either: all writers drop what
-    /// finds no room, whatever their policy. If the reservation is resolved already, this is a writer like any other.
-    pub fn create_startup_writer(
-        self: &Arc<Self>,
-        reservation: u16,
-        policy: ExhaustedPolicy,
-    ) -> TraceWriter {
-        self.new_writer(policy, |state| state.reservations.target(reservation))
-    }
-
-    fn new_writer(
-        self: &Arc<Self>,
-        policy: ExhaustedPolicy,
-        target: impl FnOnce(&mut State) -> Target,
-    ) -> TraceWriter {
+    /// Gives a new writer for `target` its number. A reservation may be resolved already. `None` if
+    /// the arbiter is closed or all 32767 numbers are in use.
+    pub(crate) fn register_writer(&self, target: Target) -> Option<NewWriter> {
         if !self.is_usable() {
-            return TraceWriter::null();
+            return None;
         }
-        let (id, first_chunk, target) = {
+        let writer = {
             let mut state = lock(&self.state);
-            let Some((id, first_chunk)) = state.ids.allocate() else {
-                return TraceWriter::null();
+            let (id, first_chunk) = state.ids.allocate()?;
+            let target = match target {
+                Target::Buffer(_) => target,
+                Target::Reserved(reservation) => state.reservations.target(reservation),
             };
-            let target = target(&mut state);
             state.targets.insert(id, target);
             match target {
                 Target::Buffer(0) => {}
@@ -215,14 +209,19 @@ impl Arbiter {
                 Target::Reserved(_) => self.held_back.store(true, Ordering::Relaxed),
             }
             self.finder.set_writers(state.writers());
-            (id, first_chunk, target.buffer())
+            NewWriter {
+                id,
+                first_chunk,
+                target: target.buffer(),
+            }
         };
         self.outlet.wake();
-        TraceWriter::bound(Arc::clone(self), id, first_chunk, target, policy)
+        Some(writer)
     }
 
-    /// Says which buffer a reservation stands for; 0 gives it up, so that what was written for it is stored nowhere.
-    /// With the last one, what was held back is sent. Only the first time for each reservation has an effect.
+    /// Says which buffer a reservation stands for; 0 gives it up, so that what was written for it
+    /// is stored nowhere. With the last one, what was held back is sent. Only the first time for
+    /// each reservation has an effect.
     pub fn resolve_reservation(&self, reservation: u16, buffer: u16) {
         {
             let mut state = lock(&self.state);
@@ -236,7 +235,8 @@ impl Arbiter {
         self.outlet.wake();
     }
 
-    /// The buffer a reservation was resolved to, 0 if it was given up; `None` if it is open or unknown.
+    /// The buffer a reservation was resolved to, 0 if it was given up; `None` if it is open or
+    /// unknown.
     pub fn reserved_buffer(&self, reservation: u16) -> Option<u16> {
         lock(&self.state).reservations.buffer(reservation)
     }
@@ -246,7 +246,8 @@ impl Arbiter {
         self.emulated.store(true, Ordering::Relaxed);
     }
 
-    /// Never gives a writer a number that is in use in `other`, which shares the connection and makes no more writers.
+    /// Never gives a writer a number that is in use in `other`, which shares the connection and
+    /// makes no more writers.
     pub fn avoid_writers_of(&self, other: &Self) {
         let mut state = lock(&self.state);
         state.ids.avoid(&lock(&other.state).ids);
@@ -256,7 +257,7 @@ impl Arbiter {
         self.emulated.load(Ordering::Relaxed)
     }
 
-    /// How many bytes a writer discards before it looks for a chunk again.
+    /// Returns how many bytes a writer discards before it looks for a chunk again.
     pub(crate) fn retry_after(&self) -> u64 {
         self.options.retry_after
     }
@@ -275,12 +276,13 @@ impl Arbiter {
         }
     }
 
-    /// How many writers there are.
+    /// Returns how many writers there are.
     pub fn writers(&self) -> u16 {
         lock(&self.state).writers()
     }
 
-    /// Says that a flush request of the service is done. The answer goes out after everything returned before.
+    /// Says that a flush request of the service is done. The answer goes out after everything
+    /// returned before.
     pub fn acknowledge_flush(&self, request_id: u64) {
         if self.is_emulated() && self.options.self_scraping {
             self.scrape();
@@ -291,8 +293,8 @@ impl Arbiter {
         });
     }
 
-    /// Adds copies of the unfinished chunks to what is pending. The locks keep them from being finished and sent before
-    /// their copies.
+    /// Adds copies of the unfinished chunks to what is pending. The locks keep them from being
+    /// finished and sent before their copies.
     fn scrape(&self) {
         let _no_commit = lock(&self.outgoing);
         let mut state = lock(&self.state);
@@ -310,7 +312,8 @@ impl Arbiter {
         });
     }
 
-    /// Commits what is pending now, and calls `callback` once the service has processed it, even if nothing was.
+    /// Commits what is pending now, and calls `callback` once the service has processed it, even if
+    /// nothing was.
     pub fn flush(&self, callback: Option<FlushCallback>) {
         if self.is_usable() {
             self.update(|pending, _| {
@@ -327,15 +330,16 @@ impl Arbiter {
         }
     }
 
-    /// Ends it all: writers discard from now on, stalled ones give up, nothing more is sent. For a connection that
-    /// was lost.
+    /// Ends it all: writers discard from now on, stalled ones give up, nothing more is sent. For a
+    /// connection that was lost.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let dropped = std::mem::take(&mut lock(&self.state).pending);
         drop(dropped);
     }
 
-    /// What to do next. The owner calls it until it says [`Output::WaitUntil`] or [`Output::Idle`].
+    /// Returns what to do next. The owner calls it until it says [`Output::WaitUntil`] or
+    /// [`Output::Idle`].
     pub fn poll_output(&self, now: Instant) -> Output {
         self.next_output(Some(now))
     }
@@ -440,8 +444,9 @@ impl Arbiter {
         if let Some(chunk) = &mut chunk
             && !self.is_emulated()
         {
-            // Before the lock is taken, as others use the page as well. Without shared memory it is the lock that keeps
-            // the chunk in sight of who sends copies: unfinished before, pending afterwards.
+            // Before the lock is taken, as others use the page as well. Without shared memory it is
+            // the lock that keeps the chunk in sight of who sends copies: unfinished before,
+            // pending afterwards.
             chunk.settle(direct);
         }
         self.update(|pending, targets| {
@@ -494,7 +499,7 @@ impl Arbiter {
         self.outlet.wake();
     }
 
-    /// Whether writers should give their chunks back after every packet.
+    /// Returns whether writers should give their chunks back after every packet.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.finder.is_crowded()
@@ -504,7 +509,7 @@ impl Arbiter {
         !self.closed.load(Ordering::Relaxed) && !self.is_foreign()
     }
 
-    /// Whether this is a forked child of the process that owns the memory.
+    /// Returns whether this is a forked child of the process that owns the memory.
     pub(crate) fn is_foreign(&self) -> bool {
         self.process != process_id()
     }
@@ -520,7 +525,7 @@ impl Arbiter {
 }
 
 impl State {
-    /// How many writers there are.
+    /// Returns how many writers there are.
     fn writers(&self) -> u16 {
         self.targets.len() as u16
     }

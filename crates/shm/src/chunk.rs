@@ -10,18 +10,28 @@ use crate::pages::{Pages, Place, State, TransitionError};
 #[cfg(not(loom))]
 use crate::primitive::{AtomicU16, Ordering};
 
-/// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including this.)
+/// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including
+/// this.)
 pub(crate) const COMPACT: usize = 127;
+
+/// Bytes of any other length that is filled in after what it is the length of.
+pub(crate) const WIDE: usize = 4;
+
+/// Most bytes that are appended to a [`ShortFragment`] at once.
+const PART: usize = 16;
 
 /// The right to write one chunk, from acquiring it to releasing it; it cannot be copied.
 ///
-/// The fill position, count and flags are kept privately: shared memory is only ever written. A detached value stands
-/// for no chunk: it has no room at all.
+/// The fill position, count and flags are kept privately: shared memory is only ever written. A
+/// detached value stands for no chunk: it has no room at all.
 pub(crate) struct OwnedChunk {
     /// Start of the payload. Dangling, with a `size` of zero, when detached.
     payload: NonNull<u8>,
     size: usize,
     used: usize,
+    /// The end of the room for appending: at most `size`, less by what narrow lengths may have to
+    /// grow by.
+    limit: usize,
     held: Option<Held>,
 }
 
@@ -43,8 +53,9 @@ impl Held {
         let packets = self.header.packets_word();
         #[cfg(not(loom))]
         {
-            // SAFETY: the header ends where the payload begins, an even address in the memory that `pages` keeps mapped.
-            // Other processes and threads access the word, and through atomics only.
+            // SAFETY: the header ends where the payload begins, an even address in the memory that
+            // `pages` keeps mapped. Other processes and threads access the word, and through
+            // atomics only.
             let word = unsafe { AtomicU16::from_ptr(payload.as_ptr().sub(2).cast()) };
             word.store(packets, Ordering::Release);
         }
@@ -66,6 +77,7 @@ impl OwnedChunk {
             payload: NonNull::dangling(),
             size: 0,
             used: 0,
+            limit: 0,
             held: None,
         }
     }
@@ -89,11 +101,12 @@ impl OwnedChunk {
             payload,
             size,
             used: 0,
+            limit: size,
             held,
         })
     }
 
-    /// Whether there is a chunk.
+    /// Returns whether there is a chunk.
     pub(crate) fn is_held(&self) -> bool {
         self.held.is_some()
     }
@@ -104,22 +117,23 @@ impl OwnedChunk {
         self.used
     }
 
-    /// Payload bytes left.
+    /// Payload bytes left to append to.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.size - self.used
+        self.limit - self.used
     }
 
-    /// Where the payload begins.
+    /// Returns where the payload begins.
     #[inline]
     pub(crate) fn payload(&self) -> *mut u8 {
         self.payload.as_ptr()
     }
 
-    /// Counts payload that was written by address; nothing if that is not an extension within the chunk.
+    /// Counts payload that was written by address; nothing if that is not an extension within the
+    /// chunk.
     #[inline]
     pub(crate) fn set_used(&mut self, used: usize) {
-        if (self.used..=self.size).contains(&used) {
+        if (self.used..=self.limit).contains(&used) {
             self.note_write(self.used, used - self.used);
             self.used = used;
         }
@@ -130,8 +144,9 @@ impl OwnedChunk {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(self.room());
         self.note_write(self.used, length);
-        // SAFETY: `used + length <= size`, and the payload is `size` bytes of mapped memory that only the owner of
-        // this value writes. The source is a Rust reference, so it is not in the region.
+        // SAFETY: `used + length <= limit <= size`, and the payload is `size` bytes of mapped
+        // memory that only the owner of this value writes. The source is a Rust reference, so it is
+        // not in the region.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.payload.as_ptr().add(self.used), length);
         }
@@ -158,8 +173,9 @@ impl OwnedChunk {
         true
     }
 
-    /// Appends a whole fragment behind its length, if that leaves more than `spare` bytes and the chunk counts no more than
-    /// `max` fragments, and counts the next one ahead. Returns whether it did.
+    /// Appends a whole fragment behind its length, if that leaves more than `spare` bytes and the
+    /// chunk counts no more than `max` fragments, and counts the next one ahead. Returns whether it
+    /// did.
     #[inline]
     pub(crate) fn append_fragment(&mut self, bytes: &[u8], spare: usize, max: u16) -> bool {
         let length = bytes.len();
@@ -170,11 +186,12 @@ impl OwnedChunk {
         let (head, width) = if length < COMPACT {
             ([length as u8, 0, 0, 0], 1)
         } else {
-            (redundant_length(length as u32), 4)
+            (redundant_length(length as u32), WIDE)
         };
         self.note_write(self.used, width + length);
-        // SAFETY: `used + 4 + length` is at most `size`, as there is more room than that; otherwise as in `append`. Of the
-        // four bytes at first those behind the length are overwritten next, or not used.
+        // SAFETY: `used + 4 + length` is at most `size`, as there is more room than that; otherwise
+        // as in `append`. Of the four bytes at first those behind the length are overwritten next,
+        // or not used.
         unsafe {
             let at = self.payload.as_ptr().add(self.used);
             at.cast::<[u8; 4]>().write_unaligned(head);
@@ -185,91 +202,84 @@ impl OwnedChunk {
         true
     }
 
-    /// As [`append_fragment`](Self::append_fragment), for the first bytes of two words, the first one lowest: at most seven
-    /// of `head`, then at most sixteen of `tail`.
+    /// Begins a fragment that is put together in place and takes effect when it is finished. `None`
+    /// if the chunk counts more than `max` fragments, or there is less room than one needs whatever
+    /// its length.
     #[inline(always)]
-    pub(crate) fn append_short_fragment(
-        &mut self,
-        head: (u64, usize),
-        tail: (u128, usize),
-        max: u16,
-    ) -> bool {
-        // Room for all that is written, whatever of it is used, and for some bytes more.
-        let fits = self.room() > 32 && head.1 <= 7 && tail.1 <= 16 && self.count() <= max;
-        if !fits {
+    pub(crate) fn short_fragment(&mut self, max: u16) -> Option<ShortFragment<'_>> {
+        // Behind it there is room for its length, for all sixteen bytes of the last part, and for
+        // some bytes to spare.
+        let room = self.room().checked_sub(1 + 2 * PART)?;
+        if self.count() > max {
+            return None;
+        }
+        Some(ShortFragment {
+            chunk: self,
+            length: 0,
+            room: room.min(COMPACT - 1),
+        })
+    }
+
+    /// Begins a length that is filled in later, of one byte or of [`WIDE`], and returns where it
+    /// is. In either case the room shrinks by [`WIDE`] bytes until the length is filled in; `None`
+    /// if there are not so many.
+    #[inline]
+    pub(crate) fn begin_length(&mut self, is_wide: bool) -> Option<usize> {
+        if self.room() < WIDE {
+            return None;
+        }
+        let at = self.used;
+        let width = if is_wide { WIDE } else { 1 };
+        self.note_write(at, WIDE);
+        // SAFETY: there is room for four bytes; otherwise as in `append`.
+        unsafe {
+            self.payload
+                .as_ptr()
+                .add(at)
+                .cast::<[u8; WIDE]>()
+                .write_unaligned([0; WIDE]);
+        }
+        self.used += width;
+        self.limit -= WIDE - width;
+        Some(at)
+    }
+
+    /// Fills in the one-byte length at `at` with that of what follows, if that is at most
+    /// `longest`, or 127. Returns whether it was; if not, the length has to be
+    /// [widened](Self::widen).
+    #[inline]
+    pub(crate) fn end_narrow(&mut self, at: usize, longest: usize) -> bool {
+        let length = self.used.wrapping_sub(at + 1);
+        if at >= self.used || length > longest.min(COMPACT) {
             return false;
         }
-        let length = head.1 + tail.1;
-        self.note_write(self.used, 8 + 16);
-        // SAFETY: at most 1 + 7 + 16 bytes are written, and there is more room than that; otherwise as in `append`.
-        unsafe {
-            let at = self.payload.as_ptr().add(self.used);
-            // Behind their length. What overlaps with the tail is overwritten next.
-            at.cast::<u64>()
-                .write_unaligned((head.0 << 8 | length as u64).to_le());
-            let at = at.add(1 + head.1);
-            // In halves, as they are in registers.
-            at.cast::<u64>().write_unaligned((tail.0 as u64).to_le());
-            at.add(8)
-                .cast::<u64>()
-                .write_unaligned(((tail.0 >> 64) as u64).to_le());
-        }
-        self.used += 1 + length;
-        self.count_fragment();
+        self.note_write(at, 1);
+        // SAFETY: within the used part of the payload, as checked; otherwise as in `append`.
+        unsafe { self.payload.as_ptr().add(at).write(length as u8) };
+        self.limit = self.size.min(self.limit + WIDE - 1);
         true
     }
 
-    /// How long a fragment may be that is written in place by [`put`](Self::put) and counted by
-    /// [`finish_fragment`](Self::finish_fragment), in bytes. `None` if the chunk counts more than `max` fragments.
-    #[inline]
-    pub(crate) fn fragment_room(&self, max: u16) -> Option<usize> {
-        // Behind it there is room for its length, for all sixteen bytes of the last part, and for some bytes to spare.
-        let room = self.room().checked_sub(1 + 2 * 16)?;
-        (self.count() <= max).then_some(room.min(COMPACT - 1))
-    }
-
-    /// Writes sixteen bytes, the first one lowest, at `at` bytes behind where the next fragment's own will begin; nothing
-    /// if there is no room for them. The bytes are not appended yet.
-    #[inline]
-    pub(crate) fn put(&mut self, at: usize, bytes: u128) {
-        if at > COMPACT || self.room() < 1 + at + 16 {
+    /// Turns the one-byte length at `at` into one of [`WIDE`] bytes, still to be filled in: moves
+    /// what follows on.
+    #[cold]
+    pub(crate) fn widen(&mut self, at: usize) {
+        let Some(length) = self.used.checked_sub(at + 1) else {
+            return;
+        };
+        if self.used + WIDE - 1 > self.size {
             return;
         }
-        self.note_write(self.used + 1 + at, 16);
-        // SAFETY: there is room for all sixteen, as checked; otherwise as in `append`.
+        self.note_write(at, WIDE + length);
+        // SAFETY: the target ends within the payload, as checked, which only this value's owner
+        // writes, so what is read are its own bytes (or garbage from a misbehaving peer; any bytes
+        // are valid).
         unsafe {
-            let to = self.payload.as_ptr().add(self.used + 1 + at);
-            // In halves, as they are in registers.
-            to.cast::<u64>().write_unaligned((bytes as u64).to_le());
-            to.add(8)
-                .cast::<u64>()
-                .write_unaligned(((bytes >> 64) as u64).to_le());
+            let field = self.payload.as_ptr().add(at);
+            ptr::copy(field.add(1), field.add(WIDE), length);
         }
-    }
-
-    /// As [`put`](Self::put), for one byte.
-    #[inline]
-    pub(crate) fn put_byte(&mut self, at: usize, byte: u8) {
-        if at > COMPACT || self.room() < 2 + at {
-            return;
-        }
-        self.note_write(self.used + 1 + at, 1);
-        // SAFETY: there is room, as checked; otherwise as in `append`.
-        unsafe { self.payload.as_ptr().add(self.used + 1 + at).write(byte) };
-    }
-
-    /// Appends a fragment of `length` bytes that are there already, and counts the next one ahead; nothing if that is not
-    /// less than a [`COMPACT`] one has, or more than there is room for.
-    #[inline]
-    pub(crate) fn finish_fragment(&mut self, length: usize) {
-        if length >= COMPACT || self.room() < 1 + length {
-            return;
-        }
-        self.note_write(self.used, 1);
-        // SAFETY: there is room for one byte at least, as checked; otherwise as in `append`.
-        unsafe { self.payload.as_ptr().add(self.used).write(length as u8) };
-        self.used += 1 + length;
-        self.count_fragment();
+        self.used += WIDE - 1;
+        self.limit = self.size.min(self.limit + WIDE - 1);
     }
 
     /// Overwrites bytes already appended; does nothing if `at..at + 4` is not within them.
@@ -288,9 +298,11 @@ impl OwnedChunk {
         }
     }
 
-    /// Turns the four-byte length field at `at` into a one-byte one: moves what follows back by three bytes.
+    /// Turns the four-byte length field at `at` into a one-byte one: moves what follows back by
+    /// three bytes.
     ///
-    /// Does nothing if the field is not within the used part, or what follows is not shorter than 128 bytes.
+    /// Does nothing if the field is not within the used part, or what follows is not shorter than
+    /// 128 bytes.
     #[inline]
     pub(crate) fn compact(&mut self, at: usize) {
         let Some(length) = at
@@ -303,8 +315,9 @@ impl OwnedChunk {
             return;
         }
         self.note_write(at, 4 + length);
-        // SAFETY: source and target are within the used part of the payload, which only this value's owner writes, so
-        // what is read back are its own bytes (or garbage from a misbehaving peer; any bytes are valid).
+        // SAFETY: source and target are within the used part of the payload, which only this
+        // value's owner writes, so what is read back are its own bytes (or garbage from a
+        // misbehaving peer; any bytes are valid).
         unsafe {
             let field = self.payload.as_ptr().add(at);
             field.write(length as u8);
@@ -334,7 +347,7 @@ impl OwnedChunk {
         self.held.as_ref().map(|held| held.header.writer_id)
     }
 
-    /// How the chunk's page is cut, `None` if detached.
+    /// Returns how the chunk's page is cut, `None` if detached.
     pub(crate) fn layout(&self) -> Option<Layout> {
         self.held.as_ref().map(|held| held.place.layout)
     }
@@ -345,7 +358,7 @@ impl OwnedChunk {
         self.held.as_ref().map_or(0, |held| held.header.count)
     }
 
-    /// Whether the last fragment has holes.
+    /// Returns whether the last fragment has holes.
     pub(crate) fn needs_patching(&self) -> bool {
         self.held
             .as_ref()
@@ -371,7 +384,8 @@ impl OwnedChunk {
         }
     }
 
-    /// Fills a hole in a chunk that was kept back for it. The hole lies within the payload or nothing happens.
+    /// Fills a hole in a chunk that was kept back for it. The hole lies within the payload or
+    /// nothing happens.
     pub(crate) fn patch(&mut self, offset: u16, bytes: [u8; 4]) {
         self.overwrite(offset.into(), bytes);
     }
@@ -392,7 +406,8 @@ impl OwnedChunk {
             .map(|held| (held.place.page, held.place.index, held.place.size))
     }
 
-    /// Marks the chunk complete. Under hopeless contention it stays as it is and is lost to both sides.
+    /// Marks the chunk complete. Under hopeless contention it stays as it is and is lost to both
+    /// sides.
     pub(crate) fn release(mut self) -> Option<Released> {
         let held = self.held.take()?;
         held.pages.release_complete(&held.place).ok()?;
@@ -400,6 +415,74 @@ impl OwnedChunk {
             pages: held.pages,
             place: held.place,
         })
+    }
+}
+
+/// A fragment in the making that is put together in place, and is there only once it is
+/// [finished](Self::finish).
+pub(crate) struct ShortFragment<'a> {
+    chunk: &'a mut OwnedChunk,
+    length: usize,
+    /// Longest it may become. In the chunk there is room for its length, for so many bytes, and for
+    /// `PART` more.
+    room: usize,
+}
+
+impl ShortFragment<'_> {
+    /// Appends the first `length` of sixteen bytes, the first one lowest. Returns whether there was
+    /// room for them.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, bytes: u128, length: usize) -> bool {
+        if length > PART || self.length + length > self.room {
+            return false;
+        }
+        let at = self.chunk.used + 1 + self.length;
+        self.chunk.note_write(at, PART);
+        // SAFETY: `length` was at most `room`, behind which there is room for sixteen bytes, see
+        // there, and the chunk has been borrowed since; otherwise as in `append`.
+        unsafe {
+            let to = self.chunk.payload.as_ptr().add(at);
+            // In halves, as they are in registers.
+            to.cast::<u64>().write_unaligned((bytes as u64).to_le());
+            to.add(8)
+                .cast::<u64>()
+                .write_unaligned(((bytes >> 64) as u64).to_le());
+        }
+        self.length += length;
+        true
+    }
+
+    /// Returns how many bytes have been appended.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns how many bytes may be appended in all.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Changes a byte that has been appended.
+    #[inline]
+    pub(crate) fn set(&mut self, at: usize, byte: u8) {
+        if at < self.length {
+            let at = self.chunk.used + 1 + at;
+            self.chunk.note_write(at, 1);
+            // SAFETY: it was written by `push`, with the same bounds.
+            unsafe { self.chunk.payload.as_ptr().add(at).write(byte) };
+        }
+    }
+
+    /// Ends the fragment and counts the next one ahead.
+    #[inline(always)]
+    pub(crate) fn finish(self) {
+        let Self { chunk, length, .. } = self;
+        chunk.note_write(chunk.used, 1);
+        // SAFETY: there is room for it, see `room`; otherwise as in `append`.
+        unsafe { chunk.payload.as_ptr().add(chunk.used).write(length as u8) };
+        chunk.used += 1 + length;
+        chunk.count_fragment();
     }
 }
 
@@ -412,7 +495,8 @@ impl OwnedChunk {
 unsafe fn copy_short(from: &[u8], to: *mut u8) {
     let length = from.len();
     let source = from.as_ptr();
-    // SAFETY: all offsets with what is copied there end within `length`; the rest is up to the caller.
+    // SAFETY: all offsets with what is copied there end within `length`; the rest is up to the
+    // caller.
     unsafe {
         let copy = |at: usize| {
             let bytes = source.add(at).cast::<[u8; 16]>().read_unaligned();
@@ -446,7 +530,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// Where there is no shared memory: takes the whole chunk, header included, and frees it.
+    /// Takes the whole chunk, header included, and frees it.
     pub(crate) fn take_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.place.size];
         self.pages.region().copy_out(self.place.offset, &mut bytes);
@@ -458,7 +542,8 @@ impl Released {
 }
 
 impl Drop for OwnedChunk {
-    /// A chunk that is dropped rather than released goes to the service as it is, so that it is freed some day.
+    /// A chunk that is dropped rather than released goes to the service as it is, so that it is
+    /// freed some day.
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             let _ = held.pages.release_complete(&held.place);

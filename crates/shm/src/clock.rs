@@ -1,5 +1,5 @@
-//! The kernel's clocks, by way of the C library, which the standard library is linked with anyway: it reads most of them
-//! without a system call, also where a tool that runs the program hides how.
+//! The kernel's clocks, by way of the C library, which the standard library is linked with anyway:
+//! it reads most of them without a system call, also where a tool that runs the program hides how.
 
 /// A clock of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// What it shows, in nanoseconds; the time of day since 1970.
+    /// Returns the time it shows, in nanoseconds; the time of day since 1970.
     #[inline]
     pub fn now(self) -> u64 {
         let time = self.read();
@@ -38,7 +38,8 @@ impl Clock {
             seconds: 0,
             nanoseconds: 0,
         };
-        // SAFETY: `time` is laid out as the kernel and the C library have it on machines of 64 bits.
+        // SAFETY: `time` is laid out as the kernel and the C library have it on machines of 64
+        // bits.
         unsafe { clock_gettime(self as i32, &mut time) };
         (time.seconds, time.nanoseconds)
     }

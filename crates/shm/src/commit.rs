@@ -1,8 +1,9 @@
-//! What a producer tells the service about its chunks.
+//! Requests that tell the service about its chunks.
 
 use std::fmt;
 
-/// Largest commit sent, in bytes of its encoding: the service's frame limit of 128 KiB with room for the envelope.
+/// Largest commit sent, in bytes of its encoding: the service's frame limit of 128 KiB with room
+/// for the envelope.
 pub const MAX_COMMIT_BYTES: usize = 128 * 1024 - 512;
 
 /// Called once the service has processed a commit.
@@ -26,9 +27,9 @@ pub struct ChunkToMove {
 /// Four bytes to be put into a chunk that the service has already, or is about to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// Where, counted from the start of the chunk's payload.
+    /// The place, counted from the start of the chunk's payload.
     pub offset: u16,
-    /// What.
+    /// The bytes.
     pub data: [u8; 4],
 }
 
@@ -43,7 +44,7 @@ pub struct ChunkToPatch {
     pub chunk_id: u32,
     /// The patches, at least one.
     pub patches: Vec<Patch>,
-    /// Whether holes remain after these.
+    /// True if holes remain after these.
     pub has_more_patches: bool,
 }
 
@@ -63,19 +64,19 @@ pub struct Commit {
     pub patches: Vec<ChunkToPatch>,
     /// The highest flush request that is done.
     pub flush_request_id: Option<u64>,
-    /// To be called when the service replies. A reply must be asked for if there are any. If the connection is lost
-    /// they are dropped uncalled.
+    /// To be called when the service replies. A reply must be asked for if there are any. If the
+    /// connection is lost they are dropped uncalled.
     pub callbacks: Vec<FlushCallback>,
 }
 
 impl Commit {
-    /// Whether the service has to reply.
+    /// Returns whether the service has to reply.
     pub fn wants_reply(&self) -> bool {
         !self.callbacks.is_empty()
     }
 
-    /// Splits the commit into requests whose encodings stay below `limit` bytes, in order. The flush acknowledgement
-    /// and the callbacks go with the last one.
+    /// Splits the commit into requests whose encodings stay below `limit` bytes, in order. The
+    /// flush acknowledgement and the callbacks go with the last one.
     pub(crate) fn split(self, limit: usize) -> Vec<Self> {
         let moves = self.moves.iter().map(Self::size_of_move);
         let patches = self.patches.iter().map(Self::size_of_patches);

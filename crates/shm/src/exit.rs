@@ -1,13 +1,15 @@
 //! The moment a process ends in an orderly way.
 
-/// Has `handler` called when the process ends by returning from `main` or by `exit`, on the thread that does so, after its
-/// thread-local values are gone. Other threads still run. Returns whether there was room for it.
+/// Has `handler` called when the process ends by returning from `main` or by `exit`, on the thread
+/// that does so, after its thread-local values are gone. Other threads still run. Returns whether
+/// there was room for it.
 ///
-/// The thread may have been interrupted anywhere, by a signal whose handler ends the process: what it had locked stays
-/// locked. A handler that panics ends the process.
+/// The thread may have been interrupted anywhere, by a signal whose handler ends the process: what
+/// it had locked stays locked. A handler that panics ends the process.
 pub fn at_exit(handler: extern "C" fn()) -> bool {
-    // SAFETY: may be called at any time. The handler is code of this library, which is not unloaded before it has run: a
-    // library that is unloaded runs its handlers then. It does not unwind, by its ABI.
+    // SAFETY: may be called at any time. The handler is code of this library, which is not unloaded
+    // before it has run: a library that is unloaded runs its handlers then. It does not unwind, by
+    // its ABI.
     unsafe { atexit(handler) == 0 }
 }
 

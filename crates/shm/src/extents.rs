@@ -1,5 +1,5 @@
-//! Which parts of a region there is memory for. A producer need not have touched all of it, and looking at the rest would
-//! have the kernel provide memory for that, at the cost of whoever looks.
+//! The parts of a region that there is memory for. A producer need not have touched all of it, and
+//! looking at the rest would have the kernel provide memory for that, at the cost of whoever looks.
 
 use std::ops::Range;
 

@@ -5,26 +5,28 @@ use crate::layout::{ChunkHeader, Layout};
 use crate::pages::{Pages, State, TransitionError};
 use crate::primitive::{Apart, AtomicBool, AtomicU32, Ordering};
 
-/// How many pages are looked at for a better place once there is one that would do.
+/// The number of pages that are looked at for a better place once there is one that would do.
 const PATIENCE: u32 = 64;
 
-/// How often a search begins anew because others were faster. That many others never are; then the page words lie.
+/// The number of times that a search begins anew because others were faster. That many others never
+/// are; then the page words lie.
 const MAX_PASSES: u32 = 1000;
 
-/// Where chunks come from. Writers search at the same time, without a lock: whoever changes a page word first has the
-/// chunk, the others look on.
+/// The source of chunks. Writers search at the same time, without a lock: whoever changes a page
+/// word first has the chunk, the others look on.
 ///
-/// A writer holds a chunk even while it has nothing to write, so pages of one chunk each would only do for as many
-/// writers as there are pages. Up to an eighth as many writers get whole pages. If there are more, a quarter of the
-/// pages stay whole for as long as their holders keep them, half as many are cut in four, and the rest in fourteen.
-/// Writers that write much come back often and get a share of the large chunks, whoever has them now. When there are
-/// more writers than chunks to hold, they keep none between packets.
+/// A writer holds a chunk even while it has nothing to write, so pages of one chunk each would only
+/// do for as many writers as there are pages. Up to an eighth as many writers get whole pages. If
+/// there are more, a quarter of the pages stay whole for as long as their holders keep them, half
+/// as many are cut in four, and the rest in fourteen. Writers that write much come back often and
+/// get a share of the large chunks, whoever has them now. When there are more writers than chunks
+/// to hold, they keep none between packets.
 #[derive(Debug)]
 pub(crate) struct Finder {
     pages: Pages,
-    /// How all pages are cut, if that is not left to the finder.
+    /// The layout of all pages, if that is not left to the finder.
     fixed: Option<Layout>,
-    /// Where the search begins.
+    /// The page at which the search begins.
     cursor: Apart<AtomicU32>,
     writers: AtomicU32,
     /// Chunks held by writers that are a whole page, and those that are a quarter.
@@ -33,7 +35,7 @@ pub(crate) struct Finder {
     crowded: AtomicBool,
 }
 
-/// What one pass over the pages gave.
+/// The outcome of one pass over the pages.
 enum Pass {
     Found(OwnedChunk),
     /// There was a free chunk, but another writer was faster.
@@ -61,14 +63,15 @@ impl Finder {
     /// Says how many writers there are now.
     pub(crate) fn set_writers(&self, writers: u16) {
         self.writers.store(writers.into(), Ordering::Relaxed);
-        // Cut as described above there are nine and a half chunks a page; some must be left for the way to the service
-        // and back.
+        // Cut as described above there are nine and a half chunks a page; some must be left for the
+        // way to the service and back.
         let chunks = self.fixed.map_or(8, Layout::chunks);
         let crowded = u32::from(writers) > self.pages.count().saturating_mul(chunks);
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
-    /// Whether there are so many writers that none can keep its chunk while it does not write.
+    /// Returns whether there are so many writers that none can keep its chunk while it does not
+    /// write.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)
@@ -122,7 +125,8 @@ impl Finder {
         }
     }
 
-    /// Looks at every page once: best is a chunk of the preferred size, then a free page, then any chunk.
+    /// Looks at every page once: best is a chunk of the preferred size, then a free page, then any
+    /// chunk.
     fn pass(&self, header: ChunkHeader, preferred: Layout) -> Pass {
         let count = self.pages.count();
         let start = self.cursor.load(Ordering::Relaxed);
@@ -174,8 +178,8 @@ impl Finder {
         if beaten { Pass::Beaten } else { Pass::Nothing }
     }
 
-    /// Takes a free chunk of a page. There is nothing to be had in it if all that look free are being taken by other
-    /// threads of this process; waiting for these would not help.
+    /// Takes a free chunk of a page. There is nothing to be had in it if all that look free are
+    /// being taken by other threads of this process; waiting for these would not help.
     fn acquire_in(&self, page: u32, header: ChunkHeader) -> Pass {
         let word = self.pages.load(page, Ordering::Relaxed);
         let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
@@ -196,7 +200,7 @@ impl Finder {
     }
 }
 
-/// Whether a page has a chunk that is free.
+/// Returns whether a page has a chunk that is free.
 fn has_free(word: u32) -> bool {
     let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
     (0..chunks).any(|index| State::of_word(word, index) == State::Free)

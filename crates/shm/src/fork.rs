@@ -1,7 +1,8 @@
-//! Forked children: how a process notices that it is one, and state that it does not share with its parent.
+//! Forked children: how a process notices that it is one, and state that it does not share with its
+//! parent.
 //!
-//! In the child there is one thread, and any lock may be held for ever by one that is not there. So nothing here locks,
-//! and what runs during the fork does nothing but store to atomics.
+//! In the child there is one thread, and any lock may be held for ever by one that is not there. So
+//! nothing here locks, and what runs during the fork does nothing but store to atomics.
 
 use std::fmt;
 use std::io;
@@ -12,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 /// Forks between the first process that called [`watch`] and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// What the child of a fork finds changed.
+/// The changes that the child of a fork finds.
 static STORES: AppendList<Store> = AppendList::new();
 
 /// Descriptors that a child must not keep open; [`NONE`] where there is none any more.
 static DISOWNED: AppendList<AtomicI32> = AppendList::new();
 
-/// What takes their place: a descriptor of something that does nothing.
+/// The thing that takes their place: a descriptor of something that does nothing.
 static NOTHING: AtomicI32 = AtomicI32::new(NONE);
 
 const NONE: i32 = -1;
@@ -28,7 +29,7 @@ struct Store {
     value: u32,
 }
 
-/// How many forks this process is away from the first one that called [`watch`].
+/// Returns how many forks this process is away from the first one that called [`watch`].
 #[inline]
 pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
@@ -48,8 +49,9 @@ pub fn watch() -> io::Result<()> {
         // Open for as long as the process runs.
         NOTHING.store(nothing.into_raw_fd(), Ordering::Relaxed);
     }
-    // SAFETY: `in_child` may be called at any time, does not unwind, and only uses atomics and memory that is never
-    // freed, as is asked of what runs in the child of a process with several threads.
+    // SAFETY: `in_child` may be called at any time, does not unwind, and only uses atomics and
+    // memory that is never freed, as is asked of what runs in the child of a process with several
+    // threads.
     let error = unsafe { pthread_atfork(None, None, Some(in_child)) };
     if error == 0 {
         return Ok(());
@@ -58,7 +60,8 @@ pub fn watch() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(error))
 }
 
-/// Has every forked child of this process find `value` in `target`. To be called once for each target.
+/// Has every forked child of this process find `value` in `target`. To be called once for each
+/// target.
 pub fn store_in_child(target: &'static AtomicU32, value: u32) {
     STORES.push(Store { target, value });
 }
@@ -72,15 +75,16 @@ extern "C" fn in_child() {
     for disowned in DISOWNED.iter() {
         let disowned = disowned.load(Ordering::Relaxed);
         if disowned != NONE && nothing != NONE {
-            // SAFETY: whoever owns the number still owns an open descriptor afterwards; the call is among those allowed
-            // here.
+            // SAFETY: whoever owns the number still owns an open descriptor afterwards; the call is
+            // among those allowed here.
             unsafe { dup3(nothing, disowned, CLOSE_ON_EXEC) };
         }
     }
 }
 
-/// Has forked children lose what a descriptor stands for, until the result is dropped: they have the number, but of
-/// something that does nothing. Otherwise a connection stays open for as long as a child lives, though its owner is gone.
+/// Has forked children lose what a descriptor stands for, until the result is dropped: they have
+/// the number, but of something that does nothing. Otherwise a connection stays open for as long as
+/// a child lives, though its owner is gone.
 ///
 /// To be dropped before the descriptor is closed.
 pub fn disown_in_child(fd: BorrowedFd<'_>) -> Disowned {
@@ -115,8 +119,8 @@ unsafe extern "C" {
     fn dup3(old: i32, new: i32, flags: i32) -> i32;
 }
 
-/// A list that only grows, and that is added to and walked without locks. The entry added last comes first. Meant for
-/// statics: nothing is freed.
+/// A list that only grows, and that is added to and walked without locks. The entry added last
+/// comes first. Meant for statics: nothing is freed.
 pub struct AppendList<T: 'static> {
     head: AtomicPtr<Entry<T>>,
 }
@@ -139,7 +143,8 @@ impl<T: Send + Sync> AppendList<T> {
         let entry = Box::leak(Box::new(Entry { value, next: None }));
         let mut head = self.head.load(Ordering::Acquire);
         loop {
-            // SAFETY: null, or from `Box::leak` below and published with release ordering, and never freed.
+            // SAFETY: null, or from `Box::leak` below and published with release ordering, and
+            // never freed.
             entry.next = unsafe { head.as_ref() };
             let published = self.head.compare_exchange_weak(
                 head,
@@ -179,8 +184,8 @@ impl<T> fmt::Debug for AppendList<T> {
     }
 }
 
-/// A value that each process makes for itself: a forked child finds none, whatever its parent had. Meant for statics:
-/// values are never dropped.
+/// A value that each process makes for itself: a forked child finds none, whatever its parent had.
+/// Meant for statics: values are never dropped.
 pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Made<T>>,
 }
@@ -207,13 +212,13 @@ impl<T: Send + Sync> PerProcess<T> {
         (made.forks == forks()).then_some(&made.value)
     }
 
-    /// Whether this process or one that it is a child of has made a value.
+    /// Returns whether this process or one that it is a child of has made a value.
     pub fn is_inherited(&self) -> bool {
         self.any().is_some()
     }
 
-    /// The value of this process, made now if there is none. Several threads may make one at the same time; all get the
-    /// same.
+    /// The value of this process, made now if there is none. Several threads may make one at the
+    /// same time; all get the same.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &'static T {
         if let Some(value) = self.get() {
             return value;
@@ -250,7 +255,8 @@ impl<T: Send + Sync> PerProcess<T> {
 
     #[inline]
     fn any(&self) -> Option<NonNull<Made<T>>> {
-        // What is found here was published with release ordering by `get_or_init`, and is never freed.
+        // What is found here was published with release ordering by `get_or_init`, and is never
+        // freed.
         NonNull::new(self.current.load(Ordering::Acquire))
     }
 }
@@ -277,7 +283,7 @@ mod tests {
         fn _exit(status: i32) -> !;
     }
 
-    /// Whether `check` holds in a forked child.
+    /// Returns whether `check` holds in a forked child.
     fn holds_in_child(check: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child uses nothing that other threads may have locked, and ends.
         let child = unsafe { fork() };

@@ -11,8 +11,8 @@ pub(crate) struct WriterIds {
     last: u16,
     in_use: u16,
     used: Vec<u64>,
-    /// The next chunk number of every number that was in use once. A writer that takes a number over continues there:
-    /// the service would take chunks numbered from 0 for old ones.
+    /// The next chunk number of every number that was in use once. A writer that takes a number
+    /// over continues there: the service would take chunks numbered from 0 for old ones.
     retired: BTreeMap<u16, u32>,
 }
 
@@ -38,7 +38,8 @@ impl WriterIds {
         }
     }
 
-    /// Never gives out the numbers in use in `other`, and gives out those used there once as late as possible.
+    /// Never gives out the numbers in use in `other`, and gives out those used there once as late
+    /// as possible.
     pub(crate) fn avoid(&mut self, other: &Self) {
         self.used.resize(usize::from(MAX_WRITER_ID) / 64 + 1, 0);
         for (mine, theirs) in self.used.iter_mut().zip(&other.used) {

@@ -14,9 +14,11 @@ const END: usize = 1024;
 /// A bit for each number that was open when this process began, and that nobody has taken yet.
 static LEFT: [AtomicU64; END / 64] = [const { AtomicU64::new(0) }; END / 64];
 
-/// Has the loader call [`look`] before `main`, and before anything here could open something of its own.
+/// Has the loader call [`look`] before `main`, and before anything here could open something of its
+/// own.
 #[used]
-// SAFETY: the section holds pointers to functions, which the loader calls with arguments that `look` has no use for.
+// SAFETY: the section holds pointers to functions, which the loader calls with arguments that
+// `look` has no use for.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
@@ -31,16 +33,17 @@ extern "C" fn look() {
     }
 }
 
-/// Takes over a descriptor that the parent process left open and named by number, for example in an environment
-/// variable. It closes when the value is dropped, and is not passed on to programs that this process starts.
+/// Takes over a descriptor that the parent process left open and named by number, for example in an
+/// environment variable. It closes when the value is dropped, and is not passed on to programs that
+/// this process starts.
 ///
-/// Only what was open before `main` is taken, and only once: so it is never something that this process opened itself, and
-/// never has two owners.
+/// Only what was open before `main` is taken, and only once: so it is never something that this
+/// process opened itself, and never has two owners.
 ///
 /// # Errors
 ///
-/// If nothing was open under the number when the process began, or it was taken before (`EBADF`). Numbers above 1023 are
-/// not known.
+/// If nothing was open under the number when the process began, or it was taken before (`EBADF`).
+/// Numbers above 1023 are not known.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     let index = usize::try_from(number).map_err(|_| Errno::BADF)?;
     let word = LEFT.get(index / 64).ok_or(Errno::BADF)?;
@@ -48,8 +51,9 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     if word.fetch_and(!bit, Ordering::Relaxed) & bit == 0 {
         return Err(Errno::BADF.into());
     }
-    // SAFETY: it was open when the process began, when nothing in it owned anything. Since then nobody could become its
-    // owner but here, where each is taken once; and what has no owner nobody closes.
+    // SAFETY: it was open when the process began, when nothing in it owned anything. Since then
+    // nobody could become its owner but here, where each is taken once; and what has no owner
+    // nobody closes.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)

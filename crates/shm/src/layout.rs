@@ -1,6 +1,7 @@
-//! Where things are: sizes, page layouts and the chunk header.
+//! The places of things: sizes, page layouts and the chunk header.
 
-use crate::region::MAX_REGION_SIZE;
+/// The largest region either side accepts: 32 MiB.
+pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
 
 /// Bytes of the page header and of the chunk header.
 pub(crate) const HEADER_SIZE: usize = 8;
@@ -32,7 +33,7 @@ impl PageSize {
     }
 }
 
-/// How a page is cut into chunks.
+/// The division of a page into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Layout {
@@ -69,7 +70,7 @@ impl Layout {
         (self as u32) << LAYOUT_SHIFT
     }
 
-    /// How many chunks a page has.
+    /// Returns how many chunks a page has.
     pub fn chunks(self) -> u32 {
         match self {
             Self::Div1 => 1,
@@ -85,7 +86,8 @@ impl Layout {
         ((page.bytes() - HEADER_SIZE) / self.chunks() as usize) & !3
     }
 
-    /// Where chunk `index` starts, in bytes from the start of its page; `None` if there is no such chunk.
+    /// Returns where chunk `index` starts, in bytes from the start of its page; `None` if there is
+    /// no such chunk.
     pub fn chunk_offset(self, page: PageSize, index: u32) -> Option<usize> {
         (index < self.chunks()).then(|| HEADER_SIZE + index as usize * self.chunk_size(page))
     }
@@ -113,7 +115,7 @@ impl ChunkFlags {
         self.0
     }
 
-    /// Whether all of `other` are set.
+    /// Returns whether all of `other` are set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -136,7 +138,7 @@ pub struct ChunkHeader {
     pub writer_id: u16,
     /// The chunk's number within its writer, wrapping.
     pub chunk_id: u32,
-    /// How many fragments have been started in the chunk, 0 to 1023.
+    /// The number of fragments that have been started in the chunk, 0 to 1023.
     pub count: u16,
     /// The flags.
     pub flags: ChunkFlags,
@@ -181,7 +183,8 @@ impl ChunkHeader {
     }
 }
 
-/// The size of a region and of its pages, settled between what a trace config, a producer and the service want.
+/// The size of a region and of its pages, settled between what a trace config, a producer and the
+/// service want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
     /// The page size.
@@ -194,7 +197,7 @@ impl BufferSizes {
     /// Largest page size a service hands out.
     pub const MAX_PAGE: usize = 32 * 1024;
 
-    /// What is used when nobody asks for anything valid: 4 KiB pages, 256 KiB in total.
+    /// The sizes used when nobody asks for anything valid: 4 KiB pages, 256 KiB in total.
     pub const DEFAULT: Self = Self {
         page: PageSize::DEFAULT,
         total: 256 * 1024,
@@ -202,8 +205,8 @@ impl BufferSizes {
 
     /// Checks a wish, in bytes, where 0 stands for the default.
     ///
-    /// Sizes above the maximum (32 KiB and 32 MiB) are lowered to it. If either size is invalid after that, both
-    /// revert to the default, as in every version of the service.
+    /// Sizes above the maximum (32 KiB and 32 MiB) are lowered to it. If either size is invalid
+    /// after that, both revert to the default, as in every version of the service.
     pub fn resolve(page: u64, total: u64) -> Self {
         let page = if page == 0 {
             Self::DEFAULT.page.bytes() as u64

@@ -1,41 +1,18 @@
 //! Losses that nobody would hear of.
 //!
-//! A writer that finds no chunk marks that in its last one, or says it in its next packet. If there is no room in the one
-//! and never comes the other, the loss is kept here until it can be told by a writer made for that.
+//! A writer that finds no chunk marks that in its last one, or says it in its next packet. If there
+//! is no room in the one and never comes the other, the loss is kept here until it can be told by a
+//! writer made for that.
 
 use std::sync::Arc;
 
 use crate::arbiter::Arbiter;
-use crate::primitive::{Mutex, lock};
+use crate::policy::ExhaustedPolicy;
 use crate::startup::Target;
-use crate::writer::ExhaustedPolicy;
-
-/// Writers that have lost packets and not said so yet, with what they wrote to.
-#[derive(Debug, Default)]
-pub(crate) struct Untold(Mutex<Vec<(u16, Target)>>);
-
-impl Untold {
-    /// A writer has lost something.
-    pub(crate) fn add(&self, writer: u16, target: Target) {
-        let mut untold = lock(&self.0);
-        if !untold.contains(&(writer, target)) {
-            untold.push((writer, target));
-        }
-    }
-
-    /// A writer goes on, and says it itself.
-    pub(crate) fn remove(&self, writer: u16) {
-        lock(&self.0).retain(|(untold, _)| *untold != writer);
-    }
-
-    fn take(&self) -> Vec<(u16, Target)> {
-        std::mem::take(&mut lock(&self.0))
-    }
-}
 
 impl Arbiter {
-    /// Says in every buffer concerned that packets were lost, if nobody has done so yet. Returns whether all is said: not
-    /// if there is no chunk for it at present.
+    /// Says in every buffer concerned that packets were lost, if nobody has done so yet. Returns
+    /// whether all is said: not if there is no chunk for it at present.
     pub fn tell_losses(self: &Arc<Self>) -> bool {
         let mut told = Vec::new();
         let mut is_all = true;

@@ -1,7 +1,8 @@
-//! Models of the chunk state machine: every order in which few threads can run, up to a number of forced switches.
+//! Models of the chunk state machine: every order in which few threads can run, up to a number of
+//! forced switches.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p ferretto-shm --lib model`. Payload is watched for accesses that are
-//! not ordered, header words for every value a load may give.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p ferretto-shm --lib model`. Payload is watched for
+//! accesses that are not ordered, header words for every value a load may give.
 
 use loom::thread;
 
@@ -10,10 +11,10 @@ use crate::chunk::OwnedChunk;
 use crate::finder::Finder;
 use crate::layout::{ChunkFlags, ChunkHeader, Layout, PageSize};
 use crate::pages::{Pages, State};
+use crate::policy::ExhaustedPolicy;
 use crate::primitive::{Arc, Ordering};
 use crate::region::Region;
 use crate::service::{ScrapedChunk, ServiceRegion};
-use crate::writer::ExhaustedPolicy;
 
 fn check(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -21,8 +22,9 @@ fn check(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Makes the checker try what follows against every step of the other threads. It remembers only the last access to each
-/// word, so it forgets a load of one thread as soon as another loads too, but no access that may change the word.
+/// Makes the checker try what follows against every step of the other threads. It remembers only
+/// the last access to each word, so it forgets a load of one thread as soon as another loads too,
+/// but no access that may change the word.
 fn nudge(service: &ServiceRegion) {
     service.region().word(0).fetch_or(0, Ordering::Relaxed);
 }
@@ -147,7 +149,8 @@ fn a_page_is_cut_anew_only_when_it_is_empty() {
         let mut first = OwnedChunk::acquire(&pages, 0, 0, header(1, 0)).unwrap();
         write_fragment(&mut first, 1);
         first.release().unwrap();
-        // The service frees the last chunk in use while one writer takes the other and one wants the whole page.
+        // The service frees the last chunk in use while one writer takes the other and one wants
+        // the whole page.
         let finders = [(2, Layout::Div2), (3, Layout::Div1)].map(|(id, layout)| {
             let finder = Finder::new(pages.clone(), Some(layout));
             thread::spawn(move || {
@@ -260,7 +263,8 @@ impl Outlet for Deaf {
     fn flush_now(&self) {}
 }
 
-/// Carries out all that is pending, as the connection's owner and the service would; adds up the fragments read.
+/// Carries out all that is pending, as the connection's owner and the service would; adds up the
+/// fragments read.
 fn deliver(arbiter: &Arbiter, service: &ServiceRegion, packets: &mut Vec<(u16, u8)>) {
     loop {
         match arbiter.poll_output_urgently() {
@@ -270,7 +274,8 @@ fn deliver(arbiter: &Arbiter, service: &ServiceRegion, packets: &mut Vec<(u16, u
                     let read = read.expect("a chunk is announced when it is complete, and once");
                     let mut payload = Vec::new();
                     read.copy_payload(&mut payload);
-                    // Two bytes of a field, behind their length; all but the first packet of a writer.
+                    // Two bytes of a field, behind their length; all but the first packet of a
+                    // writer.
                     packets.push((read.header().writer_id, payload[payload[0] as usize]));
                 }
             }

@@ -1,7 +1,8 @@
-//! Which chunks this process is writing, by its own account.
+//! The chunks that this process is writing, by its own account.
 //!
-//! What the page words say can be changed by the other side, which may be mistaken or mean harm. Two threads of this
-//! process must not write the same bytes whatever it does, so before a chunk is taken it is looked up here.
+//! What the page words say can be changed by the other side, which may be mistaken or mean harm.
+//! Two threads of this process must not write the same bytes whatever it does, so before a chunk is
+//! taken it is looked up here.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,8 +21,8 @@ struct File {
     owned: Weak<Owned>,
 }
 
-/// What this process writes to a file that it may have mapped more than once: a service may send the same one over two
-/// connections.
+/// Returns what this process writes to a file that it may have mapped more than once: a service may
+/// send the same one over two connections.
 pub(crate) fn of_file(device: u64, inode: u64, pages: usize) -> Arc<Owned> {
     /// A number is not used again while there is a mapping.
     static FILES: PerProcess<Mutex<Vec<File>>> = PerProcess::new();
@@ -57,12 +58,14 @@ impl Owned {
         }
     }
 
-    /// True the first time. There is one place from which chunks are taken, so that all mean the same by a page.
+    /// True the first time. There is one place from which chunks are taken, so that all mean the
+    /// same by a page.
     pub(crate) fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes a chunk of a page cut like this. False if it is taken, or any other is with the page cut differently.
+    /// Takes a chunk of a page cut like this. False if it is taken, or any other is with the page
+    /// cut differently.
     pub(crate) fn take(&self, page: u32, layout: Layout, index: u32) -> bool {
         let Some(word) = self.pages.get(page as usize) else {
             return false;

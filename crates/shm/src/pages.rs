@@ -6,10 +6,10 @@ use crate::layout::{ChunkHeader, HEADER_SIZE, Layout, PageSize, STATES_MASK};
 use crate::primitive::{Arc, AtomicU32, Ordering, sleep, spin_loop, yield_now};
 use crate::region::Region;
 
-/// How often a transition is tried before giving up under contention.
+/// The number of times that a transition is tried before giving up under contention.
 const MAX_ATTEMPTS: u32 = 64;
 
-/// Who may touch a chunk.
+/// The state of a chunk: it says who may touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// Where a chunk is. Computed from private tables only, so always inside the region.
+/// The place of a chunk. Computed from private tables only, so always inside the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) page: u32,
@@ -100,7 +100,7 @@ impl Pages {
         self.page_size
     }
 
-    /// Where a page begins in the region, with its word.
+    /// Returns where a page begins in the region, with its word.
     pub(crate) fn offset(&self, page: u32) -> usize {
         page as usize * self.page_size.bytes()
     }
@@ -115,7 +115,8 @@ impl Pages {
         self.word(page).load(ordering)
     }
 
-    /// The place of a chunk in a page whose word was loaded as `word`; `None` if there is no such chunk.
+    /// The place of a chunk in a page whose word was loaded as `word`; `None` if there is no such
+    /// chunk.
     pub(crate) fn place(&self, word: u32, page: u32, index: u32) -> Option<Place> {
         let layout = Layout::of_word(word)?;
         let offset = layout.chunk_offset(self.page_size, index)?;
@@ -196,8 +197,8 @@ impl Pages {
         Ok(place)
     }
 
-    /// Frees a chunk after reading it, from `from`: being read, or complete where there is no shared memory and the
-    /// producer frees its own chunks.
+    /// Frees a chunk after reading it, from `from`: being read, or complete where there is no
+    /// shared memory and the producer frees its own chunks.
     pub(crate) fn release_free(&self, place: &Place, from: State) -> Result<(), TransitionError> {
         let word = self.load(place.page, Ordering::Relaxed);
         if Layout::of_word(word) != Some(place.layout) || State::of_word(word, place.index) != from
@@ -228,7 +229,7 @@ impl Pages {
         ChunkHeader::from_words(chunk_id, writer_id, packets)
     }
 
-    /// How many chunks are in each state, for a person to read.
+    /// Returns how many chunks are in each state, for a person to read.
     pub(crate) fn census(&self) -> String {
         let mut free_pages = 0;
         let mut states = [0u32; 4];
@@ -258,7 +259,8 @@ impl Pages {
             }
             let mut next = current & !(3 << (2 * place.index)) | to.bits(place.index);
             if to == State::Free && next & STATES_MASK == 0 {
-                // The reserved bit goes as well: a free page is exactly 0, or it could never be used again.
+                // The reserved bit goes as well: a free page is exactly 0, or it could never be
+                // used again.
                 next = 0;
             }
             if word

@@ -21,7 +21,7 @@ pub(crate) struct FilledHole {
 #[derive(Debug, Default)]
 pub(crate) struct PatchList {
     holes: VecDeque<Hole>,
-    /// How many holes have left the list; numbers the first one in it.
+    /// The number of holes that have left the list; numbers the first one in it.
     gone: u64,
 }
 
@@ -46,7 +46,7 @@ impl PatchList {
         }
     }
 
-    /// Whether the first hole has been filled.
+    /// Returns whether the first hole has been filled.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.holes.front().is_some_and(|hole| hole.data.is_some())
@@ -71,7 +71,7 @@ impl PatchList {
         })
     }
 
-    /// Whether the first hole in the list, filled or not, is in this chunk.
+    /// Returns whether the first hole in the list, filled or not, is in this chunk.
     pub(crate) fn continues_in(&self, chunk_id: u32) -> bool {
         self.holes
             .front()

@@ -18,15 +18,15 @@ pub(crate) struct PendingChunk {
 }
 
 enum Chunk {
-    /// Kept from the service because its holes may still be filled in place. A scraper must never see a complete chunk
-    /// whose need for patches disappears later.
+    /// Kept from the service because its holes may still be filled in place. A scraper must never
+    /// see a complete chunk whose need for patches disappears later.
     Held(OwnedChunk),
     Released(Released),
     /// On its way from one to the other, or lost to contention.
     Gone,
 }
 
-/// What the next commit will say.
+/// The content of the next commit.
 #[derive(Default)]
 pub(crate) struct Pending {
     chunks: Vec<PendingChunk>,
@@ -77,8 +77,8 @@ impl Pending {
         });
     }
 
-    /// Moves the filled holes out of `patches`: into chunks that are still held, or into patch messages. Returns
-    /// whether there are any of the latter.
+    /// Moves the filled holes out of `patches`: into chunks that are still held, or into patch
+    /// messages. Returns whether there are any of the latter.
     pub(crate) fn add_patches(
         &mut self,
         writer_id: u16,
@@ -152,8 +152,8 @@ impl Pending {
         }
     }
 
-    /// The commit to send, with all buffers known. `emulated`: with the chunks inside. Leaves nothing, but room for as
-    /// many chunks.
+    /// The commit to send, with all buffers known. `emulated`: with the chunks inside. Leaves
+    /// nothing, but room for as many chunks.
     pub(crate) fn take_commit(&mut self, emulated: bool) -> Commit {
         let mut chunks = std::mem::take(&mut self.chunks);
         let all = std::mem::take(self);

@@ -22,7 +22,8 @@ pub fn prefetch(bytes: &[u8]) {
 #[inline]
 fn prefetch_line(line: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction is part of every such processor, accesses nothing, and cannot fail for any address.
+    // SAFETY: the instruction is part of every such processor, accesses nothing, and cannot fail
+    // for any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
 }
 

@@ -1,7 +1,8 @@
-//! The synchronisation primitives of this crate, in one place so that a model checker can stand in for them.
+//! The synchronisation primitives of this crate, in one place so that a model checker can stand in
+//! for them.
 //!
-//! Compiled with `--cfg loom`, they are those of loom, and every access to a region is shown to it as well: header
-//! words are its atomics, payload is memory that it watches for unordered accesses.
+//! Compiled with `--cfg loom`, they are those of loom, and every access to a region is shown to it
+//! as well: header words are its atomics, payload is memory that it watches for unordered accesses.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -21,8 +22,6 @@ pub(crate) use std::thread::{sleep, yield_now};
 pub(crate) use std::sync::{Arc, PoisonError};
 
 #[cfg(loom)]
-pub(crate) use crate::shadow::Shadow;
-#[cfg(loom)]
 pub(crate) use loom::{hint::spin_loop, thread::yield_now};
 
 /// Time does not pass in a model: sleeping is letting others run.
@@ -31,28 +30,15 @@ pub(crate) fn sleep(_: std::time::Duration) {
     yield_now();
 }
 
-/// Nothing; what a model checker is shown of a region besides what it holds.
-#[cfg(not(loom))]
-#[derive(Default)]
-pub(crate) struct Shadow {}
-
-#[cfg(not(loom))]
-impl Shadow {
-    #[inline]
-    pub(crate) fn note_read(&self, _offset: usize, _length: usize) {}
-
-    #[inline]
-    pub(crate) fn note_write(&self, _offset: usize, _length: usize) {}
-}
-
-/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded here is
-/// consistent between any two statements.
+/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded
+/// here is consistent between any two statements.
 #[cfg(not(tsan))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As above for the thread sanitizer, which sees only what is compiled with it: not how the standard library waits.
+/// As above for the thread sanitizer, which sees only what is compiled with it: not how the
+/// standard library waits.
 #[cfg(tsan)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     use std::sync::TryLockError;
@@ -65,7 +51,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// In cache lines of its own, as threads that write to it would slow down those that read what lies next to it.
+/// In cache lines of its own, as threads that write to it would slow down those that read what lies
+/// next to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);

@@ -1,9 +1,10 @@
-//! Which process this is, known without asking the kernel each time.
+//! The identity of this process, known without asking the kernel each time.
 
 #[cfg(not(any(loom, miri, tsan)))]
 pub(crate) use wiped::process_id;
 
-/// The process id, asked for: the thread sanitizer does not see how the standard library makes something once.
+/// The process id, asked for: the thread sanitizer does not see how the standard library makes
+/// something once.
 #[cfg(any(loom, miri, tsan))]
 pub(crate) fn process_id() -> u32 {
     std::process::id()
@@ -23,7 +24,8 @@ mod wiped {
     /// A page that the kernel empties in the child of a fork, and in it the process id.
     struct Page(NonNull<AtomicU32>);
 
-    // SAFETY: the page is never unmapped, belongs to no thread, and is only accessed through an atomic.
+    // SAFETY: the page is never unmapped, belongs to no thread, and is only accessed through an
+    // atomic.
     unsafe impl Send for Page {}
     // SAFETY: as above.
     unsafe impl Sync for Page {}
@@ -32,7 +34,8 @@ mod wiped {
         /// `None` if the kernel (before Linux 4.14) cannot do that.
         fn new() -> Option<Self> {
             let access = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust knows of.
+            // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that
+            // Rust knows of.
             let page = unsafe {
                 mm::mmap_anonymous(ptr::null_mut(), SIZE, access, MapFlags::PRIVATE).ok()?
             };
@@ -47,7 +50,8 @@ mod wiped {
         }
 
         fn word(&self) -> &AtomicU32 {
-            // SAFETY: aligned and large enough, being the start of a page; mapped for ever; only accessed here.
+            // SAFETY: aligned and large enough, being the start of a page; mapped for ever; only
+            // accessed here.
             unsafe { AtomicU32::from_ptr(self.0.as_ptr().cast()) }
         }
     }

@@ -13,18 +13,17 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::layout::MAX_REGION_SIZE;
 use crate::load::load_once;
 use crate::owned::{self, Owned};
 use crate::prefetch::prefetch_at;
-use crate::primitive::{Apart, AtomicU16, AtomicU32, Shadow};
-
-/// The largest region either side accepts: 32 MiB.
-pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
+use crate::primitive::{Apart, AtomicU16, AtomicU32};
+use crate::shadow::Shadow;
 
 /// Regions start and end on such a boundary.
 const GRANULE: usize = 4096;
 
-/// What the kernel calls the file system of ordinary memory files, see statfs(2).
+/// The kernel's number of the file system of ordinary memory files, see statfs(2).
 const TMPFS_MAGIC: fs::FsWord = 0x0102_1994;
 
 /// The seals that make a received descriptor safe to map: its size can never change.
@@ -43,14 +42,14 @@ pub enum RegionError {
     },
     /// The descriptor is not a memory file.
     NotAFile,
-    /// The memory is of huge pages: where there are none left, one that was punched out of the file cannot be put back,
-    /// and whoever looks at it dies.
+    /// The memory is of huge pages: where there are none left, one that was punched out of the file
+    /// cannot be put back, and whoever looks at it dies.
     HugePages,
     /// The descriptor can still be resized by its sender.
     NotSealed,
     /// The system refused an operation.
     System {
-        /// What was attempted.
+        /// The operation that failed.
         action: &'static str,
         /// The system's answer.
         error: Errno,
@@ -69,31 +68,36 @@ ferretto_wire::error_text! {
 
 enum Backing {
     Mapping(OwnedFd),
-    /// Where the allocator put it, which is up to a granule before the region.
+    /// The address that the allocator gave, which is up to a granule before the region.
     Heap(NonNull<u8>, AllocLayout),
 }
 
-/// A stretch of memory that another process, or another thread without coordination, may change at any time.
+/// A stretch of memory that another process, or another thread without coordination, may change at
+/// any time.
 ///
-/// There is no way to borrow its bytes. Everything goes through bounds-checked atomic words and copies. The memory
-/// stays mapped for as long as the value lives; share it in an [`Arc`](std::sync::Arc).
-// Aligned so that the counts of that `Arc`, which change with every chunk, are not in one cache line with the fields.
+/// There is no way to borrow its bytes. Everything goes through bounds-checked atomic words and
+/// copies. The memory stays mapped for as long as the value lives; share it in an
+/// [`Arc`](std::sync::Arc).
+// Aligned so that the counts of that `Arc`, which change with every chunk, are not in one cache
+// line with the fields.
 #[repr(align(128))]
 pub struct Region {
     base: NonNull<u8>,
     size: usize,
     backing: Backing,
-    /// What this process writes.
+    /// The chunks that this process is writing.
     owned: Arc<Owned>,
-    /// Held while chunks are freed and while they are scraped, which must not happen at the same time: a chunk that is
-    /// freed may be written again at once. Not in a model, which knows this and cannot wait for it.
+    /// Held while chunks are freed and while they are scraped, which must not happen at the same
+    /// time: a chunk that is freed may be written again at once. Not in a model, which knows this
+    /// and cannot wait for it.
     reading: Apart<Mutex<()>>,
     /// Nothing, except in a model of concurrency.
     shadow: Shadow,
 }
 
-// SAFETY: the region is plain memory without thread affinity; shared access goes through atomics or, for the payload
-// of a chunk, through `OwnedChunk`, whose uniqueness the chunk states guarantee.
+// SAFETY: the region is plain memory without thread affinity; shared access goes through atomics
+// or, for the payload of a chunk, through `OwnedChunk`, whose uniqueness the chunk states
+// guarantee.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -103,7 +107,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory or descriptors.
+    /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory or
+    /// descriptors.
     pub fn create(size: usize) -> Result<Self, RegionError> {
         check_size(size as u64)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -120,7 +125,8 @@ impl Region {
     /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory.
     pub fn heap(size: usize) -> Result<Self, RegionError> {
         check_size(size as u64)?;
-        // Of the allocator's usual alignment: for a larger one it would touch all of the memory to zero it.
+        // Of the allocator's usual alignment: for a larger one it would touch all of the memory to
+        // zero it.
         let layout = AllocLayout::from_size_align(size + GRANULE, align_of::<u128>())
             .map_err(|_| RegionError::Size { size: size as u64 })?;
         // SAFETY: the size is not zero.
@@ -149,19 +155,21 @@ impl Region {
         region
     }
 
-    /// Maps memory received from another process, which is not trusted: the other side of a connection, whichever that is.
+    /// Maps memory received from another process, which is not trusted: the other side of a
+    /// connection, whichever that is.
     ///
     /// # Errors
     ///
-    /// If `fd` is not a memory file of ordinary pages and of a valid size, or cannot be mapped, and if it is not sealed
-    /// against shrinking, growing and further sealing: a sender that could shrink it could crash this process.
+    /// If `fd` is not a memory file of ordinary pages and of a valid size, or cannot be mapped, and
+    /// if it is not sealed against shrinking, growing and further sealing: a sender that could
+    /// shrink it could crash this process.
     pub fn from_untrusted_fd(fd: OwnedFd) -> Result<Self, RegionError> {
         let size = Self::inspect(fd.as_fd())?;
         Self::map(fd, size)
     }
 
-    /// Returns the size of memory that [`from_untrusted_fd`](Self::from_untrusted_fd) would take, without taking it:
-    /// closing what is no memory may wait for whoever sent it. This never does.
+    /// Returns the size of memory that [`from_untrusted_fd`](Self::from_untrusted_fd) would take,
+    /// without taking it: closing what is no memory may wait for whoever sent it. This never does.
     ///
     /// # Errors
     ///
@@ -178,8 +186,8 @@ impl Region {
     fn map(fd: OwnedFd, size: usize) -> Result<Self, RegionError> {
         let stat = fs::fstat(&fd).map_err(system("inspect"))?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust knows of. What
-        // happens to its contents is covered by never creating references to them.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust
+        // knows of. What happens to its contents is covered by never creating references to them.
         let base = unsafe { mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, &fd, 0) };
         let base = base.map_err(system("map"))?.cast::<u8>();
         let base = NonNull::new(base).ok_or(RegionError::System {
@@ -201,7 +209,8 @@ impl Region {
         self.size
     }
 
-    /// The descriptor to send to the other side; `None` if the memory cannot be shared between processes.
+    /// The descriptor to send to the other side; `None` if the memory cannot be shared between
+    /// processes.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Mapping(fd) => Some(fd.as_fd()),
@@ -209,7 +218,7 @@ impl Region {
         }
     }
 
-    /// Which chunks this process is writing.
+    /// Returns which chunks this process is writing.
     pub(crate) fn owned(&self) -> &Owned {
         &self.owned
     }
@@ -229,8 +238,8 @@ impl Region {
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset < self.size && self.size - offset >= 4);
-        // SAFETY: in bounds and aligned by the assertion, mapped for as long as `self` lives, and accessed by this
-        // process through atomics only.
+        // SAFETY: in bounds and aligned by the assertion, mapped for as long as `self` lives, and
+        // accessed by this process through atomics only.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
@@ -290,8 +299,8 @@ impl Region {
         prefetch_at(self.base.as_ptr().wrapping_add(offset), length);
     }
 
-    /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: what another process writes meanwhile may
-    /// be torn.
+    /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: what another process
+    /// writes meanwhile may be torn.
     ///
     /// # Panics
     ///
@@ -299,7 +308,8 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// No thread of this process may write to these bytes meanwhile: no writer may hold a chunk there.
+    /// No thread of this process may write to these bytes meanwhile: no writer may hold a chunk
+    /// there.
     pub unsafe fn snapshot(&self, offset: usize, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.copy_out(offset, &mut bytes);
@@ -332,7 +342,8 @@ impl Drop for Region {
     fn drop(&mut self) {
         match &self.backing {
             Backing::Mapping(_) => {
-                // SAFETY: the range is exactly what was mapped, and nothing borrows from a region that is dropped.
+                // SAFETY: the range is exactly what was mapped, and nothing borrows from a region
+                // that is dropped.
                 let _ = unsafe { mm::munmap(self.base.as_ptr().cast::<c_void>(), self.size) };
             }
             Backing::Heap(start, layout) => {
@@ -354,8 +365,8 @@ fn check_size(size: u64) -> Result<usize, RegionError> {
 
 /// The size of a memory file of ordinary pages.
 ///
-/// Asks for its seals first: only memory files have any, and no other file's server or device is asked for anything,
-/// which could let this thread wait.
+/// Asks for its seals first: only memory files have any, and no other file's server or device is
+/// asked for anything, which could let this thread wait.
 fn file_size(fd: BorrowedFd<'_>) -> Result<usize, RegionError> {
     fs::fcntl_get_seals(fd).map_err(|_| RegionError::NotAFile)?;
     let system_of_file = fs::fstatfs(fd).map_err(system("inspect"))?;

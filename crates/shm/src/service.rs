@@ -14,8 +14,8 @@ const PREFETCHED: usize = 4096;
 
 /// A producer's region as the service sees it.
 ///
-/// Any byte may change at any time. Each page word and header word is loaded once per decision; offsets come from
-/// private tables; payload is copied, then looked at.
+/// Any byte may change at any time. Each page word and header word is loaded once per decision;
+/// offsets come from private tables; payload is copied, then looked at.
 pub struct ServiceRegion {
     pages: Pages,
     violations: AtomicU64,
@@ -52,7 +52,8 @@ impl ServiceRegion {
         self.pages.count()
     }
 
-    /// How often the producer changed a chunk while it was being read, which honest ones never do.
+    /// Returns how often the producer changed a chunk while it was being read, which honest ones
+    /// never do.
     pub fn violations(&self) -> u64 {
         self.violations.load(Ordering::Relaxed)
     }
@@ -68,7 +69,8 @@ impl ServiceRegion {
 
     /// Takes a complete chunk. It is freed when the returned value is dropped.
     ///
-    /// `None` if there is no such page or chunk, or if it is not complete: a commit that names it is to be ignored.
+    /// `None` if there is no such page or chunk, or if it is not complete: a commit that names it
+    /// is to be ignored.
     pub fn try_read(&self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let place = self.pages.try_acquire_for_reading(page, chunk).ok()?;
         let header = self.pages.header(&place);
@@ -79,19 +81,23 @@ impl ServiceRegion {
         })
     }
 
-    /// Visits every chunk that holds something its producer has not committed, in memory order, changing nothing.
+    /// Visits every chunk that holds something its producer has not committed, in memory order,
+    /// changing nothing.
     ///
-    /// If a chunk is visited, so are those that its writer began before it and has not committed, even if there is nothing
-    /// in them yet that may be read: whoever reads the chunk has to wait for these. What writers begin meanwhile may be
-    /// left out.
+    /// If a chunk is visited, so are those that its writer began before it and has not committed,
+    /// even if there is nothing in them yet that may be read: whoever reads the chunk has to wait
+    /// for these. What writers begin meanwhile may be left out.
     ///
-    /// Memory the producer has not touched is not touched here either: a large region costs what is in it.
+    /// Memory the producer has not touched is not touched here either: a large region costs what is
+    /// in it.
     ///
-    /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so `visit` must not.
+    /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so
+    /// `visit` must not.
     pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
         let _reading = self.region().lock_reading();
-        // Writers go on while this goes from page to page, and may begin a chunk in a page that was passed and the next
-        // one in a page to come. So the last chunk of each is looked for first; all before that are there by then.
+        // Writers go on while this goes from page to page, and may begin a chunk in a page that was
+        // passed and the next one in a page to come. So the last chunk of each is looked for first;
+        // all before that are there by then.
         let mut last: HashMap<u16, u32> = HashMap::new();
         self.for_each_used(&Extents::of(self.region()), |chunk| {
             if chunk.holds_something() {
@@ -161,8 +167,8 @@ impl ServiceRegion {
         extents.copy_out(self.region(), place.payload_offset(), &mut out[start..]);
     }
 
-    /// Copies the first `fragments` fragments with their lengths. What an honest producer has published stays as it
-    /// is; what lies behind is being written to and must not be looked at.
+    /// Copies the first `fragments` fragments with their lengths. What an honest producer has
+    /// published stays as it is; what lies behind is being written to and must not be looked at.
     fn copy_fragments(&self, place: &Place, fragments: u16, out: &mut Vec<u8>) {
         let extents = self.extents(place);
         let mut at = 0;
@@ -178,7 +184,8 @@ impl ServiceRegion {
         }
     }
 
-    /// Where the fragment at `at` ends; `None` if its length is malformed or leads outside the chunk.
+    /// Returns where the fragment at `at` ends; `None` if its length is malformed or leads outside
+    /// the chunk.
     fn fragment_end(&self, place: &Place, extents: &Extents, at: usize) -> Option<usize> {
         let mut length = 0usize;
         for index in 0..4 {
@@ -224,13 +231,14 @@ impl ReadChunk<'_> {
         self.place.size
     }
 
-    /// Appends the payload to `out`: all of it, used or not. Call it once; a second copy may differ.
+    /// Appends the payload to `out`: all of it, used or not. Call it once; a second copy may
+    /// differ.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
         self.region.copy_payload(&self.place, out);
     }
 
-    /// The payload, all of it, used or not, copied into `scratch`, which grows to what is needed and is meant to be
-    /// used again. Call it once; a second copy may differ.
+    /// The payload, all of it, used or not, copied into `scratch`, which grows to what is needed
+    /// and is meant to be used again. Call it once; a second copy may differ.
     pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let size = self.place.payload_size();
         if scratch.len() < size {
@@ -276,18 +284,18 @@ pub struct ScrapedChunk<'a> {
 }
 
 impl ScrapedChunk<'_> {
-    /// Whether there is anything in it that may be read.
+    /// Returns whether there is anything in it that may be read.
     fn holds_something(&self) -> bool {
         self.complete || self.header.count >= 2
     }
 
-    /// The header as it was read. If the chunk is not complete, the last fragment counted and the flags about it
-    /// describe what is still being written.
+    /// The header as it was read. If the chunk is not complete, the last fragment counted and the
+    /// flags about it describe what is still being written.
     pub fn header(&self) -> ChunkHeader {
         self.header
     }
 
-    /// Whether the producer has finished the chunk.
+    /// Returns whether the producer has finished the chunk.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
@@ -297,12 +305,13 @@ impl ScrapedChunk<'_> {
         self.place.size
     }
 
-    /// Where it lies: the page, and its place in that.
+    /// Returns where it lies: the page, and its place in that.
     pub fn location(&self) -> (u32, u32) {
         (self.place.page, self.place.index)
     }
 
-    /// Appends to `out` the whole payload of a complete chunk, or all but the last counted fragment of another.
+    /// Appends to `out` the whole payload of a complete chunk, or all but the last counted fragment
+    /// of another.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
         if self.complete {
             self.region.copy_touched_payload(&self.place, out);
@@ -313,7 +322,7 @@ impl ScrapedChunk<'_> {
     }
 }
 
-/// Whether the chunk number `a` comes after `b`, as they wrap.
+/// Returns whether the chunk number `a` comes after `b`, as they wrap.
 fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }

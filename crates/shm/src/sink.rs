@@ -1,8 +1,17 @@
-//! Lays packets out in chunks: fragments, continuation, holes, loss.
+//! Lays packets out in chunks: fragments, continuation, lengths that come later, loss.
+//!
+//! Packets are written in four ways, each of which is there for what the others cannot do, or do
+//! much slower: field by field ([`Sink`]), whole ([`append_packet`](ChunkSink::append_packet)),
+//! from registers ([`ShortPacket`]), and by a C program that knows nothing but addresses ([`raw`]).
+//! All of them lay out the same packet in the same way, and bring the sink from one [`State`] to
+//! the next.
 
+mod lengths;
 mod local;
 mod raw;
 mod short;
+mod shortage;
+mod state;
 
 pub use local::Deliver;
 pub use raw::RawRange;
@@ -12,13 +21,16 @@ use std::fmt;
 
 use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
 
-use crate::arbiter::Arbiter;
-use crate::chunk::{COMPACT, OwnedChunk};
+use crate::arbiter::{Arbiter, NewWriter};
+use crate::chunk::{COMPACT, OwnedChunk, WIDE};
 use crate::commit::FlushCallback;
 use crate::layout::{ChunkFlags, ChunkHeader};
 use crate::patch::PatchList;
+use crate::policy::ExhaustedPolicy;
 use crate::primitive::Arc;
-use crate::writer::ExhaustedPolicy;
+use lengths::{Lengths, Place};
+use shortage::Shortage;
+use state::{Fragment, State, Width};
 
 /// Most fragments a writer starts in a chunk; one more may be counted ahead.
 const MAX_FRAGMENTS: u16 = 1022;
@@ -26,118 +38,78 @@ const MAX_FRAGMENTS: u16 = 1022;
 /// A packet is not started in less room than this, in bytes.
 const MIN_ROOM: usize = 12;
 
-/// Size of a length that is filled in later, in bytes.
-const HOLE: usize = 4;
-
-/// The fragment length that marks a packet as abandoned.
-const ABANDONED: [u8; HOLE] = [0xff, 0xff, 0xff, 0x7f];
-
-/// Field of TracePacket set in the first packet after a loss, and its value: data was lost, because the shared memory
-/// was full.
+/// Field of TracePacket set in the first packet after a loss, and its value: data was lost, because
+/// the shared memory was full.
 const PREVIOUS_PACKET_DROPPED: (u32, u64) = (42, 257);
 
 /// Field of TracePacket set in a writer's very first packet.
 const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
 
-/// An open nested message.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    /// Position of its first byte in the packet.
-    start: u64,
-    length: LengthField,
-}
-
-/// Where the length of an open message will be written.
-#[derive(Clone, Copy, Debug)]
-enum LengthField {
-    /// In the current chunk, at this offset of the payload.
-    Here(usize),
-    /// In a chunk already given away: this entry of the patch list.
-    Away(u64),
-    /// In memory of the writer's own, at this offset.
-    Local(usize),
-    /// In a chunk that was abandoned.
+/// The destination of packets.
+enum Destination {
+    /// They are discarded, for good.
     Nowhere,
+    /// Into chunks of shared memory.
+    Shared(Arc<Arbiter>),
+    /// To a function.
+    Function(Box<local::Local>),
 }
 
-/// The memory a [`TraceWriter`](crate::TraceWriter) appends to. Seen outside this crate only as the type below a
-/// packet's encoder.
+/// The memory a [`TraceWriter`](crate::TraceWriter) appends to. Seen outside this crate only as the
+/// type below a packet's encoder.
 pub struct ChunkSink {
-    /// `None`: discards everything, for good.
-    arbiter: Option<Arc<Arbiter>>,
+    state: State,
+    chunk: OwnedChunk,
+    /// Position in the packet that the first byte of the payload has or, wrapping, would have.
+    origin: u64,
+    /// The nested messages that are open.
+    lengths: Lengths,
+    destination: Destination,
     id: u16,
     target: u16,
     policy: ExhaustedPolicy,
-    chunk: OwnedChunk,
     next_chunk: u32,
-    /// Position in the packet that the first byte of the payload has or, wrapping, would have.
-    origin: u64,
-    /// Where the length of the current fragment is, in the payload.
-    fragment: usize,
-    /// The current fragment continues one of the previous chunk.
-    continued: bool,
-    in_packet: bool,
-    /// The next packet has been counted already, so that a scraper, which skips the last one counted, takes the one
-    /// before it.
-    inflated: bool,
-    /// No chunk could be had: everything is discarded.
-    dropping: bool,
-    /// Bytes discarded since the last attempt to get a chunk.
-    discarded: u64,
-    /// That something was discarded is said nowhere yet.
-    is_untold: bool,
-    first_packet: bool,
+    /// The next packet is the sequence's first.
+    is_new: bool,
+    shortage: Shortage,
     drop_count: u64,
     written: u64,
-    open: Vec<Open>,
     patches: PatchList,
     /// For packets written by address, since there was one.
     raw: Option<Box<raw::Raw>>,
-    /// Takes the packets in place of shared memory.
-    local: Option<Box<local::Local>>,
 }
 
 impl ChunkSink {
-    pub(crate) fn new(
-        arbiter: Arc<Arbiter>,
-        id: u16,
-        first_chunk: u32,
-        target: u16,
-        policy: ExhaustedPolicy,
-    ) -> Self {
+    /// A sink that writes to shared memory.
+    pub(crate) fn new(arbiter: Arc<Arbiter>, writer: NewWriter, policy: ExhaustedPolicy) -> Self {
         let mut sink = Self::null();
-        sink.arbiter = Some(arbiter);
-        sink.id = id;
-        sink.target = target;
+        sink.destination = Destination::Shared(arbiter);
+        sink.state = State::Idle;
+        sink.id = writer.id;
+        sink.target = writer.target;
+        sink.next_chunk = writer.first_chunk;
         sink.policy = policy;
-        sink.next_chunk = first_chunk;
-        sink.dropping = false;
         sink
     }
 
+    /// A sink that discards everything.
     pub(crate) fn null() -> Self {
         Self {
-            arbiter: None,
+            state: State::Dropping,
+            chunk: OwnedChunk::detached(),
+            origin: 0,
+            lengths: Lengths::default(),
+            destination: Destination::Nowhere,
             id: 0,
             target: 0,
             policy: ExhaustedPolicy::Drop,
-            chunk: OwnedChunk::detached(),
             next_chunk: 0,
-            origin: 0,
-            fragment: 0,
-            continued: false,
-            in_packet: false,
-            inflated: false,
-            dropping: true,
-            discarded: 0,
-            is_untold: false,
-            first_packet: true,
+            is_new: true,
+            shortage: Shortage::default(),
             drop_count: 0,
             written: 0,
-            open: Vec::new(),
             patches: PatchList::default(),
             raw: None,
-            local: None,
         }
     }
 
@@ -154,79 +126,140 @@ impl ChunkSink {
     }
 
     pub(crate) fn is_dropping(&self) -> bool {
-        self.dropping && self.local.is_none()
+        let is_function = matches!(self.destination, Destination::Function(_));
+        matches!(self.state, State::Discarding | State::Dropping) && !is_function
     }
 
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Starts a packet: finds room, reserves the fragment's length, counts it.
-    #[inline]
-    pub(crate) fn start_packet(&mut self) {
-        if self.in_packet {
-            // The last packet was leaked rather than dropped.
-            self.finish_packet();
-        }
-        let number = self.chunk.count() + u16::from(!self.inflated);
-        let recovered =
-            (self.chunk.room() < MIN_ROOM || number > MAX_FRAGMENTS) && self.chunk_for_new_packet();
-        self.send_patches();
-        self.in_packet = true;
-        self.origin = 0;
-        if !self.dropping {
-            self.fragment = self.chunk.used();
-            self.continued = false;
-            self.chunk.append(&[0; HOLE]);
-            self.origin = 0u64.wrapping_sub(self.chunk.used() as u64);
-            if !std::mem::take(&mut self.inflated) {
-                self.chunk.count_fragment();
-            }
-        }
-        if recovered || self.first_packet {
-            self.write_sequence_fields(recovered);
+    fn arbiter(&self) -> Option<&Arc<Arbiter>> {
+        match &self.destination {
+            Destination::Shared(arbiter) => Some(arbiter),
+            _ => None,
         }
     }
 
-    #[cold]
-    fn write_sequence_fields(&mut self, recovered: bool) {
-        let first = std::mem::take(&mut self.first_packet);
-        let mut packet = Encoder::new(self);
-        if recovered {
-            packet.varint(PREVIOUS_PACKET_DROPPED.0, PREVIOUS_PACKET_DROPPED.1);
+    /// Starts a packet: finds room, reserves the fragment's length, counts it.
+    #[inline]
+    pub(crate) fn start_packet(&mut self) {
+        self.start_with(self.lengths.is_packet_wide());
+    }
+
+    /// Starts a packet with a length of four bytes at first, or else of one.
+    #[inline]
+    fn start_with(&mut self, is_wide: bool) {
+        if !self.is_ready_for(MIN_ROOM) {
+            self.start_elsewhere(is_wide);
+        } else if let Some(at) = self.chunk.begin_length(is_wide) {
+            self.begin_fragment(at, is_wide);
         }
-        if first {
-            packet.bool(FIRST_PACKET_ON_SEQUENCE, true);
+    }
+
+    /// Returns whether there is a chunk in which the next packet is counted and may begin.
+    #[inline]
+    fn is_ready_for(&self, room: usize) -> bool {
+        self.state == State::Ready
+            && self.chunk.room() >= room
+            && self.chunk.count() <= MAX_FRAGMENTS
+    }
+
+    #[inline]
+    fn begin_fragment(&mut self, at: usize, is_wide: bool) {
+        let width = if is_wide { Width::Wide } else { Width::Narrow };
+        self.state = State::Writing(Fragment { at, width });
+        self.origin = 0u64.wrapping_sub(self.chunk.used() as u64);
+    }
+
+    /// Starts a packet in another chunk, or discards it.
+    #[cold]
+    #[inline(never)]
+    fn start_elsewhere(&mut self, is_wide: bool) {
+        // The last packet may have been leaked rather than dropped.
+        self.finish_packet();
+        if self.is_ready_for(MIN_ROOM) {
+            return self.start_with(is_wide);
+        }
+        let recovered = self.chunk_for_new_packet();
+        self.origin = 0;
+        match self.chunk.begin_length(is_wide) {
+            Some(at) => {
+                self.begin_fragment(at, is_wide);
+                self.chunk.count_fragment();
+            }
+            None => self.state = State::Discarding,
+        }
+        if recovered || self.is_new {
+            let is_new = std::mem::take(&mut self.is_new);
+            let mut packet = Encoder::new(self);
+            if recovered {
+                packet.varint(PREVIOUS_PACKET_DROPPED.0, PREVIOUS_PACKET_DROPPED.1);
+            }
+            if is_new {
+                packet.bool(FIRST_PACKET_ON_SEQUENCE, true);
+            }
         }
     }
 
     /// Ends the packet; does nothing if there is none.
     #[inline]
     pub(crate) fn finish_packet(&mut self) {
-        if !self.in_packet {
-            return;
-        }
-        while !self.open.is_empty() {
-            self.close_innermost();
-        }
-        self.written += self.position();
-        self.in_packet = false;
-        if self.chunk.is_held() {
-            self.close_fragment();
-            if self.chunk.room() == 0 || self.is_crowded() {
-                self.give_chunk_back();
-            } else {
-                self.chunk.count_fragment();
-                self.inflated = true;
+        match self.state {
+            State::Writing(fragment) => {
+                self.close_to(0);
+                self.written += self.position();
+                self.finish_fragment(fragment);
+                if self.chunk.room() == 0 || self.is_crowded() {
+                    self.give_chunk_back();
+                } else {
+                    self.chunk.count_fragment();
+                    self.state = State::Ready;
+                }
+                self.send_patches();
             }
-        } else if let Some(local) = &mut self.local {
+            State::Discarding => self.finish_discarded(),
+            State::Idle | State::Ready | State::Dropping => {}
+        }
+    }
+
+    #[cold]
+    fn finish_discarded(&mut self) {
+        self.close_to(0);
+        self.written += self.position();
+        self.state = State::Dropping;
+        if let Destination::Function(local) = &mut self.destination {
             local.deliver();
         }
         self.send_patches();
     }
 
-    /// Appends a packet that is complete. Lays it out as the calls above would; but in the usual case, where it has been
-    /// counted ahead and fits, all that takes is a copy and a store of the count.
+    /// Fills in the length of the fragment.
+    #[inline]
+    fn finish_fragment(&mut self, Fragment { at, width }: Fragment) {
+        if width == Width::Narrow && self.chunk.end_narrow(at, COMPACT - 1) {
+            return;
+        }
+        self.finish_wide_fragment(at, width);
+    }
+
+    fn finish_wide_fragment(&mut self, at: usize, width: Width) {
+        if width == Width::Narrow {
+            self.chunk.widen(at);
+        }
+        let length = self.chunk.used() - at - WIDE;
+        let is_wide = width == Width::Continued || length >= COMPACT;
+        if is_wide {
+            self.chunk.overwrite(at, redundant_length(length as u32));
+        } else {
+            self.chunk.compact(at);
+        }
+        self.lengths.note_packet(is_wide);
+    }
+
+    /// Appends a packet that is complete. Lays it out as the calls above would; but in the usual
+    /// case, where it has been counted ahead and fits, all that takes is a copy and a store of the
+    /// count.
     #[inline]
     pub(crate) fn append_packet(&mut self, packet: &[u8]) {
         if self.is_usual() && self.chunk.append_fragment(packet, MIN_ROOM, MAX_FRAGMENTS) {
@@ -236,11 +269,10 @@ impl ChunkSink {
         }
     }
 
-    /// Whether the next packet has been counted ahead and all it takes is to write it.
+    /// Returns whether the next packet has been counted ahead and all it takes is to write it.
     #[inline]
     fn is_usual(&self) -> bool {
-        // Being counted ahead, it is not the first and there is a chunk.
-        self.inflated && !self.patches.is_ready() && !self.is_crowded()
+        self.state == State::Ready && !self.is_crowded()
     }
 
     #[cold]
@@ -250,122 +282,44 @@ impl ChunkSink {
         self.finish_packet();
     }
 
-    /// Whether there are too many writers to keep a chunk between packets.
+    /// Returns whether there are too many writers to keep a chunk between packets.
     #[inline]
     fn is_crowded(&self) -> bool {
-        self.arbiter
-            .as_ref()
-            .is_some_and(|arbiter| arbiter.is_crowded())
-    }
-
-    fn close_fragment(&mut self) {
-        let length = self.chunk.used() - self.fragment - HOLE;
-        if length < COMPACT && !self.continued {
-            self.chunk.compact(self.fragment);
-        } else {
-            self.chunk
-                .overwrite(self.fragment, redundant_length(length as u32));
-        }
+        self.arbiter().is_some_and(|arbiter| arbiter.is_crowded())
     }
 
     pub(crate) fn flush(&mut self, callback: Option<FlushCallback>) {
         self.finish_packet();
         self.give_chunk_back();
-        self.send_patches();
-        match &self.arbiter {
-            Some(arbiter) => {
+        match &self.destination {
+            Destination::Shared(arbiter) => {
                 // There may be room now: the next packet looks for it.
-                self.discarded = arbiter.retry_after();
+                self.shortage.discarded = arbiter.retry_after();
                 arbiter.flush(callback);
-                // The process may be about to end, and the thread that would send it may never run again.
+                // The process may be about to end, and the thread that would send it may never run
+                // again.
                 arbiter.send_now();
             }
-            None => callback.into_iter().for_each(|callback| callback()),
+            _ => callback.into_iter().for_each(|callback| callback()),
         }
-    }
-
-    /// Gets a chunk at a packet boundary. Returns whether that ends a time of discarding.
-    #[cold]
-    fn chunk_for_new_packet(&mut self) -> bool {
-        let Some(arbiter) = &self.arbiter else {
-            return false;
-        };
-        if self.dropping && self.discarded < arbiter.retry_after() {
-            return false;
-        }
-        let policy = if self.dropping {
-            ExhaustedPolicy::Drop
-        } else {
-            self.policy
-        };
-        if policy == ExhaustedPolicy::Drop {
-            // The old chunk is kept until there is a new one: if there is none, it says so.
-            let next = self.acquire(policy, 0, ChunkFlags::default());
-            let is_marked = next.is_none() && self.mark_loss();
-            self.give_chunk_back();
-            return self.begin_chunk(next, is_marked);
-        }
-        // A writer that waits must not keep others from getting on.
-        self.give_chunk_back();
-        let next = self.acquire(policy, 0, ChunkFlags::default());
-        self.begin_chunk(next, false)
-    }
-
-    /// Goes on in a new chunk, or discards, which the last chunk says if `is_marked`. Returns whether that ends a time of
-    /// discarding.
-    fn begin_chunk(&mut self, chunk: Option<OwnedChunk>, is_marked: bool) -> bool {
-        let Some(chunk) = chunk else {
-            self.start_dropping(is_marked);
-            return false;
-        };
-        self.chunk = chunk;
-        if std::mem::take(&mut self.is_untold)
-            && let Some(arbiter) = &self.arbiter
-        {
-            // The packet that begins now says it.
-            arbiter.untold().remove(self.id);
-        }
-        std::mem::take(&mut self.dropping)
-    }
-
-    /// Marks in the current chunk that the packet after its last one is lost. Returns whether there is room for it.
-    fn mark_loss(&mut self) -> bool {
-        if self.chunk.room() < HOLE
-            || self.chunk.count() + u16::from(!self.inflated) > MAX_FRAGMENTS
-        {
-            return false;
-        }
-        if !std::mem::take(&mut self.inflated) {
-            self.chunk.count_fragment();
-        }
-        self.chunk.append(&ABANDONED);
-        true
-    }
-
-    /// Writes a packet that only says that something was lost. Returns whether there was room for it.
-    pub(crate) fn tell_loss(&mut self) -> bool {
-        let Some(arbiter) = &self.arbiter else {
-            return true;
-        };
-        self.dropping = true;
-        self.discarded = arbiter.retry_after();
-        self.start_packet();
-        self.finish_packet();
-        !self.dropping
     }
 
     /// Gets a chunk in the middle of a packet, or starts to discard.
     #[cold]
     fn continue_packet(&mut self) {
-        let position = self.position();
-        let Some(next) = self.acquire(self.policy, 1, ChunkFlags::FIRST_CONTINUES) else {
-            self.abandon_packet();
+        let State::Writing(fragment) = self.state else {
             return;
         };
-        let length = self.chunk.used() - self.fragment - HOLE;
+        let Some(next) = self.acquire(self.policy, 1, ChunkFlags::FIRST_CONTINUES) else {
+            self.abandon_packet(fragment);
+            return;
+        };
+        let has_holes = self.leave_lengths_behind(fragment);
+        let position = self.position();
+        let length = self.chunk.used() - fragment.at - WIDE;
         self.chunk
-            .overwrite(self.fragment, redundant_length(length as u32));
-        let flags = if self.leave_holes_behind() {
+            .overwrite(fragment.at, redundant_length(length as u32));
+        let flags = if has_holes {
             ChunkFlags::LAST_CONTINUES.with(ChunkFlags::NEEDS_PATCHING)
         } else {
             ChunkFlags::LAST_CONTINUES
@@ -373,45 +327,36 @@ impl ChunkSink {
         self.chunk.set_flags(flags);
         self.give_chunk_back();
         self.chunk = next;
-        self.chunk.append(&[0; HOLE]);
-        self.fragment = 0;
-        self.continued = true;
-        self.origin = position.wrapping_sub(HOLE as u64);
+        self.chunk.append(&[0; WIDE]);
+        self.state = State::Writing(Fragment {
+            at: 0,
+            width: Width::Continued,
+        });
+        self.lengths.note_packet(true);
+        self.origin = position.wrapping_sub(WIDE as u64);
     }
 
-    /// Moves the lengths that are still open in the current chunk to the patch list. Returns whether there are any.
-    fn leave_holes_behind(&mut self) -> bool {
+    /// Makes the fragment's length, and those still open in the current chunk, wide. The latter
+    /// move to the patch list. Returns whether there are any.
+    fn leave_lengths_behind(&mut self, fragment: Fragment) -> bool {
         let Some(chunk_id) = self.chunk.chunk_id() else {
             return false;
         };
-        let mut any = false;
-        for open in &mut self.open {
-            if let LengthField::Here(at) = open.length {
-                open.length = LengthField::Away(self.patches.push(chunk_id, at as u16));
-                any = true;
-            }
+        self.lengths.widen(&mut self.chunk);
+        let mut moved = 0;
+        if fragment.width == Width::Narrow {
+            self.chunk.widen(fragment.at);
+            moved = WIDE - 1;
+            // What was before is no part of the packet.
+            self.origin = self.origin.wrapping_sub(moved as u64);
         }
+        let mut any = self
+            .lengths
+            .leave_behind(chunk_id, moved, &mut self.patches);
         if let Some(raw) = &mut self.raw {
-            any |= raw.leave_holes_behind(chunk_id, &mut self.patches);
+            any |= raw.leave_lengths_behind(chunk_id, &mut self.patches);
         }
         any
-    }
-
-    /// Marks the packet as lost and discards the rest of it.
-    fn abandon_packet(&mut self) {
-        let position = self.position();
-        self.chunk.overwrite(self.fragment, ABANDONED);
-        for open in &mut self.open {
-            if let LengthField::Here(_) = open.length {
-                open.length = LengthField::Nowhere;
-            }
-        }
-        if let Some(raw) = &mut self.raw {
-            raw.abandon();
-        }
-        self.give_chunk_back();
-        self.origin = position;
-        self.start_dropping(true);
     }
 
     fn acquire(
@@ -426,32 +371,23 @@ impl ChunkSink {
             count,
             flags,
         };
-        let chunk = self.arbiter.as_ref()?.acquire(header, policy)?;
+        let chunk = self.arbiter()?.acquire(header, policy)?;
         self.next_chunk = self.next_chunk.wrapping_add(1);
         Some(chunk)
     }
 
-    fn start_dropping(&mut self, is_marked: bool) {
-        if !std::mem::replace(&mut self.dropping, true) {
-            self.drop_count += 1;
-            if !is_marked && let Some(arbiter) = &self.arbiter {
-                self.is_untold = true;
-                arbiter.note_loss(self.id);
-            }
-        }
-        self.discarded = 0;
-    }
-
+    /// Hands the chunk over, if there is one.
     fn give_chunk_back(&mut self) {
         if !self.chunk.is_held() {
             return;
         }
-        if std::mem::take(&mut self.inflated) {
+        if self.state == State::Ready {
             // Makes the count truthful: an empty fragment, which yields no packet.
             self.chunk.append(&[0]);
         }
+        self.state = State::Idle;
         let chunk = std::mem::replace(&mut self.chunk, OwnedChunk::detached());
-        if let Some(arbiter) = &self.arbiter {
+        if let Destination::Shared(arbiter) = &self.destination {
             arbiter.return_chunk(chunk, &mut self.patches);
         }
     }
@@ -459,7 +395,7 @@ impl ChunkSink {
     #[inline]
     fn send_patches(&mut self) {
         if self.patches.is_ready()
-            && let Some(arbiter) = &self.arbiter
+            && let Destination::Shared(arbiter) = &self.destination
         {
             arbiter.send_patches(self.id, &mut self.patches);
         }
@@ -468,8 +404,8 @@ impl ChunkSink {
     #[cold]
     fn write_rest(&mut self, mut rest: &[u8]) {
         while !rest.is_empty() {
-            if self.dropping {
-                if let Some(local) = &mut self.local {
+            if !matches!(self.state, State::Writing(_)) {
+                if let Destination::Function(local) = &mut self.destination {
                     local.append(rest);
                 }
                 self.discard(rest.len());
@@ -484,25 +420,66 @@ impl ChunkSink {
 
     fn discard(&mut self, length: usize) {
         self.origin = self.origin.wrapping_add(length as u64);
-        self.discarded += length as u64;
+        self.shortage.discarded += length as u64;
+    }
+
+    /// Opens a nested message where the chunk has no room for its length.
+    #[cold]
+    fn open_elsewhere(&mut self, is_wide: bool) -> Place {
+        self.continue_packet();
+        if let Some(at) = self.chunk.begin_length(is_wide) {
+            return Place::in_chunk(at, is_wide);
+        }
+        self.discard(WIDE);
+        match &mut self.destination {
+            Destination::Function(local) => Place::Local(local.begin_length()),
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// Closes the innermost open messages until there are only so many.
+    #[inline]
+    fn close_to(&mut self, depth: usize) {
+        while self.lengths.depth() > depth {
+            self.close_innermost();
+        }
     }
 
     /// Fills in the length of the innermost open message.
     #[inline]
     fn close_innermost(&mut self) {
-        let position = self.position();
-        let Some(open) = self.open.pop() else {
+        let Some(open) = self.lengths.pop() else {
             return;
         };
-        let length = position.wrapping_sub(open.start);
-        let length = u32::try_from(length).unwrap_or(MAX_NESTED_LENGTH);
-        match open.length {
-            LengthField::Here(at) if length as usize <= COMPACT => self.chunk.compact(at),
-            LengthField::Here(at) => self.chunk.overwrite(at, redundant_length(length)),
-            LengthField::Away(number) => self.patches.fill(number, redundant_length(length)),
-            LengthField::Local(at) => self.close_local(at, length),
-            LengthField::Nowhere => {}
+        if let Place::Narrow(at) = open.place
+            && self.chunk.end_narrow(at, COMPACT)
+        {
+            return;
         }
+        self.close_long(open.place, open.start);
+    }
+
+    fn close_long(&mut self, place: Place, start: u64) {
+        let length = self.position().wrapping_sub(start);
+        let length = u32::try_from(length).unwrap_or(MAX_NESTED_LENGTH);
+        let bytes = redundant_length(length);
+        let is_wide = length as usize > COMPACT;
+        match place {
+            Place::Narrow(at) => {
+                self.chunk.widen(at);
+                self.chunk.overwrite(at, bytes);
+            }
+            Place::Wide(at) if is_wide => self.chunk.overwrite(at, bytes),
+            Place::Wide(at) => self.chunk.compact(at),
+            Place::Patch(number) => self.patches.fill(number, bytes),
+            Place::Local(at) => {
+                if let Destination::Function(local) = &mut self.destination {
+                    local.end_length(at, length);
+                }
+            }
+            Place::Nowhere => {}
+        }
+        self.lengths.note(is_wide);
     }
 }
 
@@ -529,30 +506,19 @@ impl Sink for ChunkSink {
 
     #[inline]
     fn open(&mut self) -> Mark {
-        if self.chunk.room() < HOLE && !self.dropping {
-            self.continue_packet();
-        }
-        let length = if self.dropping {
-            self.discard(HOLE);
-            self.open_local()
-        } else {
-            let at = self.chunk.used();
-            self.chunk.append(&[0; HOLE]);
-            LengthField::Here(at)
+        let is_wide = self.lengths.is_next_wide();
+        let place = match self.chunk.begin_length(is_wide) {
+            Some(at) => Place::in_chunk(at, is_wide),
+            None => self.open_elsewhere(is_wide),
         };
         let start = self.position();
-        self.open.push(Open { start, length });
-        Mark {
-            start,
-            slot: self.open.len() - 1,
-        }
+        let slot = self.lengths.push(start, place);
+        Mark { start, slot }
     }
 
     #[inline]
     fn close(&mut self, mark: Mark) {
-        while self.open.len() > mark.slot {
-            self.close_innermost();
-        }
+        self.close_to(mark.slot);
     }
 }
 
@@ -561,7 +527,7 @@ impl Drop for ChunkSink {
         self.finish_packet();
         let had_chunk = self.chunk.is_held();
         self.give_chunk_back();
-        if let Some(arbiter) = &self.arbiter {
+        if let Some(arbiter) = self.arbiter() {
             if had_chunk {
                 arbiter.flush(None);
             }
@@ -577,7 +543,7 @@ impl fmt::Debug for ChunkSink {
             .field("target", &self.target)
             .field("policy", &self.policy)
             .field("chunk", &self.chunk)
-            .field("dropping", &self.dropping)
+            .field("state", &self.state)
             .finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a writer's chunks are meant to go.
+/// The buffer that a writer's chunks are meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A central buffer; 0 is none, the service frees the chunks and stores nothing.
@@ -21,7 +21,7 @@ impl Target {
     }
 }
 
-/// Which reservations there are, and what became of them.
+/// The reservations that there are, and what became of them.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     open: BTreeSet<u16>,
@@ -30,12 +30,12 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    /// Whether every reservation made so far is resolved.
+    /// Returns whether every reservation made so far is resolved.
     pub(crate) fn are_resolved(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// What a reservation was resolved to.
+    /// Returns what a reservation was resolved to.
     pub(crate) fn buffer(&self, reservation: u16) -> Option<u16> {
         self.resolved.get(&reservation).copied()
     }

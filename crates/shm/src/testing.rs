@@ -17,15 +17,16 @@ pub struct Child(c_int);
 
 /// Forks the process, runs `act` in the child and ends it without running anything else there.
 ///
-/// A panic, a lost lock and the like are the test's own business: what other threads of the parent held at the time is
-/// held for ever in the child. Nothing of that is undefined behaviour.
+/// A panic, a lost lock and the like are the test's own business: what other threads of the parent
+/// held at the time is held for ever in the child. Nothing of that is undefined behaviour.
 ///
 /// # Errors
 ///
 /// If the system refuses another process.
 pub fn run_in_child(act: impl FnOnce()) -> io::Result<Child> {
-    // SAFETY: of the memory that is copied nothing can be torn for this thread, the only one of the child; locks that
-    // others held stay locked, which safe code must expect anyway; the allocator of the C library works after a fork.
+    // SAFETY: of the memory that is copied nothing can be torn for this thread, the only one of the
+    // child; locks that others held stay locked, which safe code must expect anyway; the allocator
+    // of the C library works after a fork.
     match unsafe { fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

@@ -1,4 +1,5 @@
-//! Who runs this: the thread and the user, by way of the C library, which the standard library is linked with anyway.
+//! The thread and the user that run this code, by way of the C library, which the standard library
+//! is linked with anyway.
 
 use std::ffi::{c_int, c_long};
 
@@ -22,7 +23,7 @@ pub fn user_id() -> u32 {
     geteuid()
 }
 
-/// How many bytes a page of this machine's memory has.
+/// Returns how many bytes a page of this machine's memory has.
 pub fn page_size() -> usize {
     getpagesize() as usize
 }

@@ -7,28 +7,19 @@ use ferretto_wire::{Encoder, Sink};
 
 use crate::arbiter::Arbiter;
 use crate::commit::FlushCallback;
+use crate::policy::ExhaustedPolicy;
 use crate::primitive::Arc;
-use crate::sink::ChunkSink;
-
-/// What a writer does when there is no free chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExhaustedPolicy {
-    /// Discards until there is one. The first packet after that says so.
-    #[default]
-    Drop,
-    /// Waits, up to some 29 seconds, then ends the process.
-    StallThenAbort,
-    /// Waits, up to some 29 seconds, then discards.
-    StallThenDrop,
-}
+use crate::sink::{ChunkSink, Deliver, RawRange};
+use crate::startup::Target;
 
 /// Writes the packets of one thread, in order, as one sequence.
 ///
-/// Packets go straight into shared memory. One that does not fit continues in the next chunk, however long it is.
-/// Dropping the writer hands over what it holds.
+/// Packets go straight into shared memory. One that does not fit continues in the next chunk,
+/// however long it is. Dropping the writer hands over what it holds.
 ///
-/// After a fork, the child's copy of a writer must not be used to write; it discards most of it, but the two processes
-/// share the chunk the writer held at the time. Flushing or dropping the copy is safe.
+/// After a fork, the child's copy of a writer must not be used to write; it discards most of it,
+/// but the two processes share the chunk the writer held at the time. Flushing or dropping the copy
+/// is safe.
 #[derive(Debug)]
 pub struct TraceWriter {
     pub(crate) sink: ChunkSink,
@@ -42,15 +33,11 @@ impl TraceWriter {
         }
     }
 
-    pub(crate) fn bound(
-        arbiter: Arc<Arbiter>,
-        id: u16,
-        first_chunk: u32,
-        target: u16,
-        policy: ExhaustedPolicy,
-    ) -> Self {
+    /// A writer whose packets are passed to `deliver`, whole and as soon as they end, with
+    /// `sequence` as their `trusted_packet_sequence_id`. Packets written by address are discarded.
+    pub fn local(sequence: u32, deliver: Deliver) -> Self {
         Self {
-            sink: ChunkSink::new(arbiter, id, first_chunk, target, policy),
+            sink: ChunkSink::local(sequence, deliver),
         }
     }
 
@@ -59,17 +46,18 @@ impl TraceWriter {
         self.sink.id()
     }
 
-    /// The central buffer it writes to; 0 if it discards everything, or if the buffer had no number yet.
+    /// The central buffer it writes to; 0 if it discards everything, or if the buffer had no number
+    /// yet.
     pub fn target_buffer(&self) -> u16 {
         self.sink.target()
     }
 
-    /// How often it has run out of chunks.
+    /// Returns how often it has run out of chunks.
     pub fn drop_count(&self) -> u64 {
         self.sink.drop_count()
     }
 
-    /// Whether packets are being discarded at the moment.
+    /// Returns whether packets are being discarded at the moment.
     pub fn is_dropping(&self) -> bool {
         self.sink.is_dropping()
     }
@@ -88,17 +76,132 @@ impl TraceWriter {
         }
     }
 
-    /// Appends a packet that is encoded already. For short packets this is quicker than encoding them in place.
+    /// Appends a packet that is encoded already. For short packets this is quicker than encoding
+    /// them in place.
     #[inline]
     pub fn write_packet(&mut self, packet: &[u8]) {
         self.sink.append_packet(packet);
     }
 
-    /// Hands over what was written so far and has it committed at once: if the connection can take it now, it has been
-    /// sent when this returns. `callback` is called when the service has it; never if the connection is lost before. A
-    /// writer that discards everything calls it right away.
+    /// Hands over what was written so far and has it committed at once: if the connection can take
+    /// it now, it has been sent when this returns. `callback` is called when the service has it;
+    /// never if the connection is lost before. A writer that discards everything calls it right
+    /// away.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.sink.flush(callback);
+    }
+}
+
+impl Arbiter {
+    /// Makes a writer for a central buffer. If the arbiter is closed or all 32767 numbers are in
+    /// use, the writer discards everything.
+    pub fn create_writer(
+        self: &Arc<Self>,
+        target_buffer: u16,
+        policy: ExhaustedPolicy,
+    ) -> TraceWriter {
+        self.create_writer_for(Target::Buffer(target_buffer), policy)
+    }
+
+    /// Makes a writer for a buffer that has no number yet, known as `reservation` until
+    /// [`Arbiter::resolve_reservation`] says what it is.
+    ///
+    /// While there is such a reservation nothing at all is sent, so chunks are not freed either:
+    /// all writers drop what finds no room, whatever their policy. If the reservation is resolved
+    /// already, this is a writer like any other.
+    pub fn create_startup_writer(
+        self: &Arc<Self>,
+        reservation: u16,
+        policy: ExhaustedPolicy,
+    ) -> TraceWriter {
+        self.create_writer_for(Target::Reserved(reservation), policy)
+    }
+
+    fn create_writer_for(self: &Arc<Self>, target: Target, policy: ExhaustedPolicy) -> TraceWriter {
+        match self.register_writer(target) {
+            Some(writer) => TraceWriter {
+                sink: ChunkSink::new(Arc::clone(self), writer, policy),
+            },
+            None => TraceWriter::null(),
+        }
+    }
+}
+
+/// Writing packets by address, as programs do that were compiled against a C interface: they write
+/// between two pointers and ask for more when they reach the second.
+pub trait WriteByAddress {
+    /// Starts a packet. It ends with [`end_raw_packet`](Self::end_raw_packet).
+    fn start_raw_packet(&mut self) -> RawRange;
+
+    /// Notes that everything before `cursor` has been written.
+    ///
+    /// # Safety
+    ///
+    /// `cursor` lies in the range that was given out last, and the bytes of it before `cursor` have
+    /// been written.
+    unsafe fn advance_raw(&mut self, cursor: *mut u8);
+
+    /// Goes on in a new range with room for `size` bytes or, if that is too much, discards the
+    /// packet.
+    ///
+    /// # Safety
+    ///
+    /// As for [`advance_raw`](Self::advance_raw). The old range is not written to any more.
+    unsafe fn next_raw_range(&mut self, cursor: *mut u8, size: usize) -> RawRange;
+
+    /// Appends bytes, in as many ranges as it takes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`next_raw_range`](Self::next_raw_range).
+    unsafe fn append_raw(&mut self, cursor: *mut u8, bytes: &[u8]) -> RawRange;
+
+    /// Announces that the four bytes at `place` are a length that will be known later, and returns
+    /// where to write it then, the first byte not zero; null if it need not be written.
+    ///
+    /// # Safety
+    ///
+    /// As for [`advance_raw`](Self::advance_raw). What is returned is used on this thread, before
+    /// the packet ends.
+    unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8;
+
+    /// Ends the packet. None of the addresses given out for it may be used any more.
+    ///
+    /// # Safety
+    ///
+    /// As for [`advance_raw`](Self::advance_raw).
+    unsafe fn end_raw_packet(&mut self, cursor: *mut u8);
+}
+
+impl WriteByAddress for TraceWriter {
+    #[inline]
+    fn start_raw_packet(&mut self) -> RawRange {
+        self.sink.start_raw()
+    }
+
+    #[inline]
+    unsafe fn advance_raw(&mut self, cursor: *mut u8) {
+        self.sink.advance_raw(cursor);
+    }
+
+    #[inline]
+    unsafe fn next_raw_range(&mut self, cursor: *mut u8, size: usize) -> RawRange {
+        self.sink.next_raw(cursor, size)
+    }
+
+    #[inline]
+    unsafe fn append_raw(&mut self, cursor: *mut u8, bytes: &[u8]) -> RawRange {
+        self.sink.append_raw(cursor, bytes)
+    }
+
+    #[inline]
+    unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
+        self.sink.announce_raw(cursor, place)
+    }
+
+    #[inline]
+    unsafe fn end_raw_packet(&mut self, cursor: *mut u8) {
+        self.sink.end_raw(cursor);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is committed, and when.
+//! The content of commits, and their time.
 
 mod common;
 

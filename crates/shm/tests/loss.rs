@@ -9,7 +9,8 @@ use ferretto_wire::Fields;
 /// TracePacket's field for lost packets, and the reason.
 const DROPPED: (u32, u64) = (42, 257);
 
-/// How often the service was told of a loss: by packets that say so, and by fragments that are abandoned.
+/// Returns how often the service was told of a loss: by packets that say so, and by fragments that
+/// are abandoned.
 fn told(world: &World) -> usize {
     let writers: std::collections::BTreeSet<u16> = world
         .stored
@@ -31,7 +32,8 @@ fn told(world: &World) -> usize {
 fn lose_the_last(left: usize) -> World {
     let mut world = World::new(1, ArbiterOptions::default());
     let mut writer = world.writer();
-    // One chunk of a page: 4096 without the headers of page and chunk; a length of four bytes for each packet.
+    // One chunk of a page: 4096 without the headers of page and chunk; a length of four bytes for
+    // each packet.
     let room = 4096 - 8 - 8;
     writer.write_packet(&vec![8; 1000]);
     let first = 1000 + 3 + 4;

@@ -3,14 +3,16 @@
 mod common;
 
 use common::World;
-use ferretto_shm::{ArbiterOptions, ExhaustedPolicy, Layout, RawRange, TraceWriter};
+use ferretto_shm::{
+    ArbiterOptions, ExhaustedPolicy, Layout, RawRange, TraceWriter, WriteByAddress,
+};
 use ferretto_wire::{Fields, encode};
 
 /// A program that knows nothing but the addresses.
 struct Client<'a> {
     writer: &'a mut TraceWriter,
     range: RawRange,
-    /// Where the length of every open message is to be written, and how long it is so far.
+    /// The place of the length of every open message, and how long that is so far.
     open: Vec<(*mut u8, usize)>,
     announced: usize,
     refused: usize,
@@ -161,7 +163,8 @@ fn sdk_036_what_finds_no_chunk_is_discarded_whole() {
     let mut world = World::new(2, ArbiterOptions::default());
     let mut writer = world.writer();
     writer.write_packet(&encode(|m| m.string(1, "before")));
-    // Larger than all of the memory: lost in the middle, with lengths open in the chunk that is abandoned.
+    // Larger than all of the memory: lost in the middle, with lengths open in the chunk that is
+    // abandoned.
     let (announced, _) = deep(&mut writer, 30, 1000);
     assert!(announced > 0 && writer.is_dropping());
     // Lost from the beginning: nothing is announced.

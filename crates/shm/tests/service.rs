@@ -123,8 +123,8 @@ fn scraping_touches_no_memory_that_the_producer_did_not() {
     };
     assert_eq!((scrape(), allocated(&region)), (Vec::new(), 0));
 
-    // A whole page as one complete chunk, of which little was written, and another of which nothing was: its state is all
-    // there is. In between, pages that were never touched.
+    // A whole page as one complete chunk, of which little was written, and another of which nothing
+    // was: its state is all there is. In between, pages that were never touched.
     let complete = |layout: u32, states: u32| (layout << 28 | states).to_le_bytes();
     let header = |id: u32, count: u16| {
         let mut header = id.to_le_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! What a writer puts into memory.
+//! The bytes that a writer puts into memory.
 
 mod common;
 

@@ -6,6 +6,7 @@ use std::mem;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use ferretto_client::WriteByAddress;
 use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
 
 use super::define::{PerfettoDsImpl, PerfettoDsOnDeleteCustomState};

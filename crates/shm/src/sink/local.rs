@@ -6,8 +6,8 @@ use std::fmt;
 
 use ferretto_wire::{Encoder, redundant_length};
 
-use super::{ChunkSink, HOLE, LengthField};
-use crate::writer::TraceWriter;
+use super::{ChunkSink, Destination};
+use crate::chunk::WIDE;
 
 /// Takes whole packets, encoded, on the thread that writes them.
 pub type Deliver = Box<dyn FnMut(&[u8]) + Send>;
@@ -15,7 +15,7 @@ pub type Deliver = Box<dyn FnMut(&[u8]) + Send>;
 /// Field of TracePacket that tells sequences apart.
 const TRUSTED_PACKET_SEQUENCE_ID: u32 = 10;
 
-/// What a writer keeps whose packets go to a function.
+/// The packet in the making of a writer whose packets go to a function.
 pub(super) struct Local {
     packet: Vec<u8>,
     sequence: u32,
@@ -27,8 +27,20 @@ impl Local {
         self.packet.extend_from_slice(bytes);
     }
 
+    /// Leaves room for the length of a nested message and returns where.
+    pub(super) fn begin_length(&mut self) -> usize {
+        self.append(&[0; WIDE]);
+        self.packet.len() - WIDE
+    }
+
+    /// Fills in the length of a nested message.
+    pub(super) fn end_length(&mut self, at: usize, length: u32) {
+        if let Some(place) = self.packet.get_mut(at..at + WIDE) {
+            place.copy_from_slice(&redundant_length(length));
+        }
+    }
+
     /// Passes the packet on, unless it is empty.
-    #[cold]
     pub(super) fn deliver(&mut self) {
         if self.packet.is_empty() {
             return;
@@ -43,43 +55,15 @@ impl Local {
 }
 
 impl ChunkSink {
-    fn local(sequence: u32, deliver: Deliver) -> Self {
+    /// A sink whose packets are passed to `deliver`.
+    pub(crate) fn local(sequence: u32, deliver: Deliver) -> Self {
         let mut sink = Self::null();
-        sink.local = Some(Box::new(Local {
+        sink.destination = Destination::Function(Box::new(Local {
             packet: Vec::new(),
             sequence,
             deliver,
         }));
         sink
-    }
-
-    /// Leaves room for the length of a nested message, if this is a local writer.
-    #[cold]
-    pub(super) fn open_local(&mut self) -> LengthField {
-        let Some(local) = &mut self.local else {
-            return LengthField::Nowhere;
-        };
-        local.append(&[0; HOLE]);
-        LengthField::Local(local.packet.len() - HOLE)
-    }
-
-    /// Fills in the length of a nested message.
-    #[cold]
-    pub(super) fn close_local(&mut self, at: usize, length: u32) {
-        let local = self.local.as_mut();
-        if let Some(place) = local.and_then(|local| local.packet.get_mut(at..at + HOLE)) {
-            place.copy_from_slice(&redundant_length(length));
-        }
-    }
-}
-
-impl TraceWriter {
-    /// A writer whose packets are passed to `deliver`, whole and as soon as they end, with `sequence` as their
-    /// `trusted_packet_sequence_id`. Packets written by address are discarded.
-    pub fn local(sequence: u32, deliver: Deliver) -> Self {
-        Self {
-            sink: ChunkSink::local(sequence, deliver),
-        }
     }
 }
 

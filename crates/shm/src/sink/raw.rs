@@ -1,15 +1,17 @@
 //! Packets whose bytes are written by somebody who only knows addresses.
 //!
-//! Programs compiled against a C interface write between two pointers and ask for more when they reach the second.
-//! They leave four bytes for the length of every nested message and fill them in later, in place; when the chunk is
-//! to be given away before that, they announce each such place and get another address to write to.
+//! Programs compiled against a C interface write between two pointers and ask for more when they
+//! reach the second. They leave four bytes for the length of every nested message and fill them in
+//! later, in place; when the chunk is to be given away before that, they announce each such place
+//! and get another address to write to.
 //!
 //! # Why this is sound
 //!
-//! The pointers given out lead into the part of a chunk that no other owner has (see [`OwnedChunk`]), into memory of
-//! the writer's own for what is discarded, or into a [`Block`] for a length that comes later. Nothing here keeps a
-//! reference to any of them. They stay valid until the packet ends, or, in a chunk, until the next range is asked
-//! for; the callers of these functions promise not to use them longer.
+//! The pointers given out lead into the part of a chunk that no other owner has (see
+//! [`OwnedChunk`]), into memory of the writer's own for what is discarded, or into a [`Block`] for
+//! a length that comes later. Nothing here keeps a reference to any of them. They stay valid until
+//! the packet ends, or, in a chunk, until the next range is asked for; the callers of these
+//! functions promise not to use them longer.
 //!
 //! [`OwnedChunk`]: crate::chunk::OwnedChunk
 
@@ -17,10 +19,10 @@ use std::ptr::{self, NonNull};
 
 use ferretto_wire::{Sink, redundant_length};
 
-use super::{ChunkSink, HOLE};
-use crate::chunk::OwnedChunk;
+use super::ChunkSink;
+use super::state::State;
+use crate::chunk::{OwnedChunk, WIDE};
 use crate::patch::PatchList;
-use crate::writer::TraceWriter;
 
 /// Bytes of memory for what is discarded.
 const SCRATCH: usize = 4096;
@@ -28,9 +30,9 @@ const SCRATCH: usize = 4096;
 /// Memory for a part of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRange {
-    /// Where the part of the packet begins that is in this range.
+    /// The beginning of the part of the packet that is in this range.
     pub begin: *mut u8,
-    /// Where to write next.
+    /// The address to write to next.
     pub cursor: *mut u8,
     /// One past the last byte.
     pub end: *mut u8,
@@ -71,7 +73,7 @@ impl Drop for Block {
     }
 }
 
-/// Where a length is that was announced.
+/// The place of a length that was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In the current chunk, at this offset of the payload.
@@ -91,14 +93,15 @@ struct Announced {
 
 impl Announced {
     /// The length, once its first byte is not zero.
-    fn value(&self) -> Option<[u8; HOLE]> {
-        // SAFETY: the block has four bytes. Whoever writes to them does so on this thread, before or after.
-        let value = unsafe { self.value.start().cast::<[u8; HOLE]>().read_unaligned() };
+    fn value(&self) -> Option<[u8; WIDE]> {
+        // SAFETY: the block has four bytes. Whoever writes to them does so on this thread, before
+        // or after.
+        let value = unsafe { self.value.start().cast::<[u8; WIDE]>().read_unaligned() };
         (value[0] != 0).then_some(value)
     }
 }
 
-/// What a writer keeps for packets written by address.
+/// The lengths and the memory of packets written by address.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     announced: Vec<Announced>,
@@ -107,8 +110,9 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// The current chunk is about to be given away. Returns whether there are lengths to come in it.
-    pub(super) fn leave_holes_behind(&mut self, chunk_id: u32, patches: &mut PatchList) -> bool {
+    /// The current chunk is about to be given away. Returns whether there are lengths to come in
+    /// it.
+    pub(super) fn leave_lengths_behind(&mut self, chunk_id: u32, patches: &mut PatchList) -> bool {
         let mut any = false;
         for length in &mut self.announced {
             if let Place::Here(at) = length.place {
@@ -128,8 +132,8 @@ impl Raw {
         }
     }
 
-    /// Passes on lengths that have been written; if the packet is `complete`, the others, too: the service would wait
-    /// for them.
+    /// Passes on lengths that have been written; if the packet is `complete`, the others, too: the
+    /// service would wait for them.
     fn settle(&mut self, complete: bool, chunk: &mut OwnedChunk, patches: &mut PatchList) {
         self.announced.retain(|length| match length.value() {
             None if !complete => true,
@@ -165,10 +169,81 @@ impl ChunkSink {
         self.raw.get_or_insert_default()
     }
 
-    /// The range in use.
+    /// Starts a packet, with a length that stays where it is.
+    #[inline]
+    pub(crate) fn start_raw(&mut self) -> RawRange {
+        self.start_with(true);
+        self.raw_range(1)
+    }
+
+    /// Notes that everything before `cursor` has been written.
+    #[inline]
+    pub(crate) fn advance_raw(&mut self, cursor: *mut u8) {
+        // What is discarded is counted when its range ends.
+        if matches!(self.state, State::Writing(_)) {
+            self.adopt(cursor);
+        }
+    }
+
+    /// Goes on in a new range with room for `size` bytes or, if that is too much, discards the
+    /// packet.
+    pub(crate) fn next_raw(&mut self, cursor: *mut u8, size: usize) -> RawRange {
+        self.adopt(cursor);
+        self.continue_raw(size);
+        self.raw_range(size)
+    }
+
+    /// Appends bytes, in as many ranges as it takes.
+    pub(crate) fn append_raw(&mut self, cursor: *mut u8, mut bytes: &[u8]) -> RawRange {
+        self.adopt(cursor);
+        while matches!(self.state, State::Writing(_)) {
+            let written = self.chunk.append(bytes);
+            bytes = &bytes[written..];
+            if bytes.is_empty() {
+                break;
+            }
+            self.continue_raw(1);
+        }
+        if self.state == State::Discarding {
+            self.discard(bytes.len());
+        }
+        self.raw_range(1)
+    }
+
+    /// Announces that the four bytes at `place` are a length that will be known later, and returns
+    /// where to write it then; null if it need not be written.
+    pub(crate) fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
+        let State::Writing(fragment) = self.state else {
+            return ptr::null_mut();
+        };
+        self.adopt(cursor);
+        let at = (place as usize).wrapping_sub(self.chunk.payload() as usize);
+        let is_inside = at
+            .checked_add(WIDE)
+            .is_some_and(|end| at >= fragment.at + WIDE && end <= self.chunk.used());
+        if !is_inside {
+            return ptr::null_mut();
+        }
+        self.chunk.overwrite(at, [0; WIDE]);
+        let value = Block::new(WIDE);
+        let address = value.start();
+        let place = Place::Here(at);
+        self.raw().announced.push(Announced { place, value });
+        address
+    }
+
+    /// Ends the packet.
+    #[inline]
+    pub(crate) fn end_raw(&mut self, cursor: *mut u8) {
+        self.adopt(cursor);
+        self.settle_raw(true);
+        self.finish_packet();
+    }
+
+    /// Returns the range in use, with room for `size` bytes if what is written to it is discarded.
     #[inline]
     fn raw_range(&mut self, size: usize) -> RawRange {
-        if self.dropping {
+        let State::Writing(fragment) = self.state else {
             let before = self.position();
             let (begin, size) = self.raw().scratch(size);
             return RawRange {
@@ -177,9 +252,9 @@ impl ChunkSink {
                 end: begin.wrapping_add(size),
                 before,
             };
-        }
+        };
         let payload = self.chunk.payload();
-        let start = self.fragment + HOLE;
+        let start = fragment.at + WIDE;
         RawRange {
             begin: payload.wrapping_add(start),
             cursor: payload.wrapping_add(self.chunk.used()),
@@ -191,7 +266,7 @@ impl ChunkSink {
     /// Counts what was written up to `cursor`. An address outside the range counts for nothing.
     #[inline]
     fn adopt(&mut self, cursor: *mut u8) {
-        if !self.dropping {
+        if matches!(self.state, State::Writing(_)) {
             let used = (cursor as usize).wrapping_sub(self.chunk.payload() as usize);
             self.chunk.set_used(used);
         } else if let Some(block) = self.raw.as_ref().and_then(|raw| raw.scratch.last()) {
@@ -203,17 +278,20 @@ impl ChunkSink {
     }
 
     /// Goes on in another chunk, in which `size` bytes fit.
-    fn next_raw_range(&mut self, size: usize) {
-        if self.dropping {
+    fn continue_raw(&mut self, size: usize) {
+        if !matches!(self.state, State::Writing(_)) {
             return;
         }
         self.settle_raw(false);
         self.continue_packet();
-        if !self.dropping && self.chunk.room() < size {
-            self.abandon_packet();
+        if let State::Writing(fragment) = self.state
+            && self.chunk.room() < size
+        {
+            self.abandon_packet(fragment);
         }
     }
 
+    #[inline]
     fn settle_raw(&mut self, complete: bool) {
         if let Some(raw) = &mut self.raw {
             raw.settle(complete, &mut self.chunk, &mut self.patches);
@@ -221,97 +299,5 @@ impl ChunkSink {
                 raw.scratch.truncate(1);
             }
         }
-    }
-}
-
-impl TraceWriter {
-    /// Starts a packet to be written by address. It ends with [`end_raw_packet`](Self::end_raw_packet).
-    #[inline]
-    pub fn start_raw_packet(&mut self) -> RawRange {
-        self.sink.start_packet();
-        self.sink.raw_range(1)
-    }
-
-    /// Notes that everything before `cursor` has been written.
-    ///
-    /// # Safety
-    ///
-    /// `cursor` lies in the range that was given out last, and the bytes of it before `cursor` have been written.
-    pub unsafe fn advance_raw(&mut self, cursor: *mut u8) {
-        // What is discarded is counted when its range ends.
-        if !self.sink.dropping {
-            self.sink.adopt(cursor);
-        }
-    }
-
-    /// Goes on in a new range with room for `size` bytes or, if that is too much, discards the packet.
-    ///
-    /// # Safety
-    ///
-    /// As for [`advance_raw`](Self::advance_raw). The old range is not written to any more.
-    pub unsafe fn next_raw_range(&mut self, cursor: *mut u8, size: usize) -> RawRange {
-        self.sink.adopt(cursor);
-        self.sink.next_raw_range(size);
-        self.sink.raw_range(size)
-    }
-
-    /// Appends bytes, in as many ranges as it takes.
-    ///
-    /// # Safety
-    ///
-    /// As for [`next_raw_range`](Self::next_raw_range).
-    pub unsafe fn append_raw(&mut self, cursor: *mut u8, mut bytes: &[u8]) -> RawRange {
-        self.sink.adopt(cursor);
-        while !self.sink.dropping {
-            let written = self.sink.chunk.append(bytes);
-            bytes = &bytes[written..];
-            if bytes.is_empty() {
-                break;
-            }
-            self.sink.next_raw_range(1);
-        }
-        if self.sink.dropping {
-            self.sink.discard(bytes.len());
-        }
-        self.sink.raw_range(1)
-    }
-
-    /// Announces that the four bytes at `place` are a length that will be known later, and returns where to write it
-    /// then, the first byte not zero; null if it need not be written.
-    ///
-    /// # Safety
-    ///
-    /// As for [`advance_raw`](Self::advance_raw). What is returned is used on this thread, before the packet ends.
-    pub unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
-        let sink = &mut self.sink;
-        if sink.dropping {
-            return ptr::null_mut();
-        }
-        sink.adopt(cursor);
-        let at = (place as usize).wrapping_sub(sink.chunk.payload() as usize);
-        let is_inside = at
-            .checked_add(HOLE)
-            .is_some_and(|end| at >= sink.fragment + HOLE && end <= sink.chunk.used());
-        if !is_inside {
-            return ptr::null_mut();
-        }
-        sink.chunk.overwrite(at, [0; HOLE]);
-        let value = Block::new(HOLE);
-        let address = value.start();
-        let place = Place::Here(at);
-        sink.raw().announced.push(Announced { place, value });
-        address
-    }
-
-    /// Ends the packet. None of the addresses given out for it may be used any more.
-    ///
-    /// # Safety
-    ///
-    /// As for [`advance_raw`](Self::advance_raw).
-    #[inline]
-    pub unsafe fn end_raw_packet(&mut self, cursor: *mut u8) {
-        self.sink.adopt(cursor);
-        self.sink.settle_raw(true);
-        self.sink.finish_packet();
     }
 }

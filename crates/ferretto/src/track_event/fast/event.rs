@@ -45,9 +45,12 @@ pub(super) fn write_short(
         } => headers.get(Key::new(kind, category, name))?.whole(),
     };
     let time = short_timestamp(sequence.clocks().difference(now)?)?;
-    if !short::write(writer, time, behind_time) {
+    let mut packet = short::begin(writer)?;
+    let is_whole = packet.push(time.0.into(), time.1) && packet.push(behind_time.0, behind_time.1);
+    if !is_whole {
         return None;
     }
+    packet.finish();
     sequence.advance(now);
     Some(())
 }

@@ -1,0 +1,123 @@
+//! Packets for which there is no chunk: they are discarded, and that is told.
+
+use ferretto_wire::Sink;
+
+use super::state::{Fragment, State, Width};
+use super::{ChunkSink, Destination};
+use crate::chunk::{OwnedChunk, WIDE};
+use crate::layout::ChunkFlags;
+use crate::policy::ExhaustedPolicy;
+
+/// The fragment length that marks a packet as abandoned.
+const ABANDONED: [u8; WIDE] = [0xff, 0xff, 0xff, 0x7f];
+
+/// The events since there was no chunk to be had.
+#[derive(Debug, Default)]
+pub(super) struct Shortage {
+    /// Bytes discarded since the last attempt to get a chunk.
+    pub(super) discarded: u64,
+    /// The loss was not marked in the last chunk: the arbiter has a note of it until the next
+    /// packet tells.
+    pub(super) is_untold: bool,
+}
+
+impl ChunkSink {
+    /// Gets a chunk at a packet boundary. Returns whether that ends a time of discarding.
+    pub(super) fn chunk_for_new_packet(&mut self) -> bool {
+        let Some(arbiter) = self.arbiter() else {
+            return false;
+        };
+        let is_dropping = self.state == State::Dropping;
+        if is_dropping && self.shortage.discarded < arbiter.retry_after() {
+            return false;
+        }
+        if is_dropping || self.policy == ExhaustedPolicy::Drop {
+            // The old chunk is kept until there is a new one: if there is none, it says so.
+            let next = self.acquire(ExhaustedPolicy::Drop, 0, ChunkFlags::default());
+            let is_marked = next.is_none() && self.mark_loss();
+            self.give_chunk_back();
+            return self.begin_chunk(next, is_dropping, is_marked);
+        }
+        // A writer that waits must not keep others from getting on.
+        self.give_chunk_back();
+        let next = self.acquire(self.policy, 0, ChunkFlags::default());
+        self.begin_chunk(next, is_dropping, false)
+    }
+
+    /// Goes on in a new chunk, or discards, which the last chunk says if `is_marked`. Returns
+    /// whether that ends a time of discarding.
+    fn begin_chunk(
+        &mut self,
+        chunk: Option<OwnedChunk>,
+        was_dropping: bool,
+        is_marked: bool,
+    ) -> bool {
+        let Some(chunk) = chunk else {
+            self.note_shortage(was_dropping, is_marked);
+            return false;
+        };
+        self.chunk = chunk;
+        if std::mem::take(&mut self.shortage.is_untold)
+            && let Some(arbiter) = self.arbiter()
+        {
+            // The packet that begins now says it.
+            arbiter.untold().remove(self.id);
+        }
+        was_dropping
+    }
+
+    /// Marks in the current chunk that the packet after its last one is lost. Returns whether there
+    /// is room for it.
+    fn mark_loss(&mut self) -> bool {
+        if !self.is_ready_for(WIDE) {
+            return false;
+        }
+        self.chunk.append(&ABANDONED);
+        // It has taken the place of the packet that was counted ahead.
+        self.state = State::Idle;
+        true
+    }
+
+    /// Writes a packet that only says that something was lost. Returns whether there was room for
+    /// it.
+    pub(crate) fn tell_loss(&mut self) -> bool {
+        let Some(arbiter) = self.arbiter() else {
+            return true;
+        };
+        self.shortage.discarded = arbiter.retry_after();
+        self.state = State::Dropping;
+        self.start_packet();
+        self.finish_packet();
+        !self.is_dropping()
+    }
+
+    /// Marks the packet as lost and discards the rest of it.
+    pub(super) fn abandon_packet(&mut self, fragment: Fragment) {
+        let position = self.position();
+        if fragment.width == Width::Narrow {
+            self.chunk.widen(fragment.at);
+        }
+        self.chunk.overwrite(fragment.at, ABANDONED);
+        self.lengths.abandon();
+        if let Some(raw) = &mut self.raw {
+            raw.abandon();
+        }
+        self.give_chunk_back();
+        self.origin = position;
+        self.note_shortage(false, true);
+        self.state = State::Discarding;
+    }
+
+    /// Notes that there was no chunk to be had, for the first time unless packets were discarded
+    /// already.
+    fn note_shortage(&mut self, was_dropping: bool, is_marked: bool) {
+        if !was_dropping {
+            self.drop_count += 1;
+            if !is_marked && let Destination::Shared(arbiter) = &self.destination {
+                self.shortage.is_untold = true;
+                arbiter.note_loss(self.id);
+            }
+        }
+        self.shortage.discarded = 0;
+    }
+}
