@@ -228,9 +228,14 @@ impl TraceBuffer {
 
     /// Returns which record is read after a sequence's first.
     fn next_record(&self, slot: u32, at: u32, header: &ChunkHeader) -> u32 {
-        let of_sequence = || self.sequences.get(slot)?.chunks.get(1).map(|next| next.at);
-        let in_turn = self.options.semantics == Semantics::V1;
-        let next = in_turn.then(of_sequence).flatten();
+        let chunk_of =
+            |slot: u32, index: usize| Some(self.sequences.get(slot)?.chunks.get(index)?.at);
+        let next = match self.options.semantics {
+            Semantics::V1 => {
+                chunk_of(slot, 1).or_else(|| chunk_of(self.sequences.turn_after(slot)?, 0))
+            }
+            Semantics::V2 => None,
+        };
         next.unwrap_or(at + header.units())
     }
 

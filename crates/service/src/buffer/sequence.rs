@@ -1,6 +1,7 @@
 //! The state of each (producer, writer) pair.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use rustc_hash::FxHashMap;
 
@@ -268,6 +269,13 @@ impl Sequences {
     /// The sequence whose turn it is.
     pub(super) fn first_turn(&self) -> Option<u32> {
         self.turns.first_key_value().map(|(_, slot)| *slot)
+    }
+
+    /// Returns the sequence whose turn is after that of `slot`.
+    pub(super) fn turn_after(&self, slot: u32) -> Option<u32> {
+        let turn = self.get(slot)?.turn();
+        let mut after = self.turns.range((Excluded(turn), Unbounded));
+        after.next().map(|(_, slot)| *slot)
     }
 
     /// There is nothing to be read of a sequence until it changes.
