@@ -15,7 +15,8 @@ pub fn counter() -> Option<u64> {
     None
 }
 
-/// Whether the processor says that its counter goes at one speed always, also while it saves power.
+/// Returns whether the processor says that its counter goes at one speed always, also while it
+/// saves power.
 pub fn is_counter_steady() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

@@ -86,9 +86,9 @@
 //!
 //! `take_inherited` (with the feature `inherited`), [`fork`], [`at_exit`], [`Clock`],
 //! [`counter`](counter()) and [`thread_id`] with its neighbours are here because this is where
-//! unsafe code is: only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`, `process`, `inherited`,
-//! `exit`, `fork`, `clock`, `counter`, `who` and `testing`. The functions of [`WriteByAddress`] are
-//! unsafe to call.
+//! unsafe code is: only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`, `process`,
+//! `inherited`, `exit`, `fork`, `clock`, `counter`, `who` and `testing`. The functions of
+//! [`WriteByAddress`] are unsafe to call.
 
 mod arbiter;
 mod chunk;

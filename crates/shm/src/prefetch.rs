@@ -11,8 +11,8 @@ pub(crate) fn prefetch_at(start: *const u8, length: usize) {
     }
 }
 
-/// Asks the processor to load these bytes into its cache, and does not wait for them. Where it cannot be asked, nothing
-/// happens.
+/// Asks the processor to load these bytes into its cache, and does not wait for them. Where it
+/// cannot be asked, nothing happens.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     prefetch_at(bytes.as_ptr(), bytes.len());

@@ -287,8 +287,8 @@ impl Region {
     pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
         assert!(offset <= self.size && self.size - offset >= out.len());
         self.shadow.note_read(offset, out.len());
-        // SAFETY: in bounds by the assertion, and mapped for as long as `self` lives; `out` is not in the region, as
-        // nothing refers to that.
+        // SAFETY: in bounds by the assertion, and mapped for as long as `self` lives; `out` is not
+        // in the region, as nothing refers to that.
         unsafe { load_once(self.base.as_ptr().add(offset), out) };
     }
 
