@@ -6,8 +6,14 @@ const LINE: usize = 64;
 /// Asks the processor to load `length` bytes from an address on into its cache, whatever is there.
 #[inline]
 pub(crate) fn prefetch_at(start: *const u8, length: usize) {
-    for at in (0..length).step_by(LINE) {
-        prefetch_line(start.wrapping_add(at));
+    let (mut line, mut rest) = (start, length);
+    // The length of the last step depends on what is left, so the loop stays as it is: unrolled, it
+    // asks for more lines at once than processors keep track of, and they drop or wait for the rest.
+    while rest > 0 {
+        prefetch_line(line);
+        let step = rest.min(LINE);
+        line = line.wrapping_add(step);
+        rest -= step;
     }
 }
 
