@@ -63,8 +63,12 @@ fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
     assert!(has("after that") && !has("before it began"));
     let field = trace_packet::PREVIOUS_PACKET_DROPPED;
     let reasons = packets.iter().filter_map(|packet| {
-        let mut fields = Fields::new(packet).map_while(Result::ok);
-        fields.find(|found| found.number == field)?.as_u64()
+        let fields = Fields::new(packet).map_while(Result::ok);
+        // The last one counts.
+        fields
+            .filter(|found| found.number == field)
+            .last()?
+            .as_u64()
     });
     // More than that nothing is known of what was before.
     let told = reasons.filter(|reason| *reason > 1);

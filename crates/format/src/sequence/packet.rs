@@ -68,7 +68,8 @@ impl<'a> PacketHeader<'a> {
                 field::MACHINE_ID => header.machine = number() as u32,
                 field::INCREMENTAL_STATE_CLEARED => header.is_cleared |= number() != 0,
                 field::SEQUENCE_FLAGS => flags = number(),
-                field::PREVIOUS_PACKET_DROPPED => header.loss = Loss::from_bits(number() as u32),
+                // A service may put its own word behind the writer's, without the writer's reasons.
+                field::PREVIOUS_PACKET_DROPPED => header.loss |= Loss::from_bits(number() as u32),
                 field::FIRST_PACKET_ON_SEQUENCE => header.is_first = number() != 0,
                 field::INTERNED_DATA => header.interned = part.as_bytes(),
                 field::TRACE_PACKET_DEFAULTS => header.defaults = part.as_bytes(),

@@ -3,6 +3,8 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
+use ferretto_proto::fields::trace_packet;
+use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use crate::buffer::{Identity, Loss, Packet, ProducerId, WriterId};
@@ -147,6 +149,10 @@ impl SequenceIds {
         if renewed {
             loss |= Loss::PRESENT;
         }
+        if !loss.is_none() {
+            // It takes the place of the writer's own word, whose reasons must not get lost.
+            loss |= own_loss(packet);
+        }
         Trusted {
             identity: packet.identity,
             sequence_id,
@@ -203,4 +209,14 @@ impl SequenceIds {
         }
         (self.count.wrapping_add(Self::SERVICE), renewed)
     }
+}
+
+/// Returns the loss before a packet as its writer knows it. Writers say that where the packet
+/// begins, which is at the beginning of a chunk, so that its first piece is enough.
+fn own_loss(packet: &Packet<'_>) -> Loss {
+    let beginning = packet.fragments().next().unwrap_or_default();
+    let fields = Fields::new(beginning).map_while(Result::ok);
+    let own = fields.filter(|field| field.number == trace_packet::PREVIOUS_PACKET_DROPPED);
+    let bits = own.filter_map(|field| field.as_u32());
+    Loss::from_bits(bits.fold(0, |all, bits| all | bits))
 }

@@ -1,7 +1,7 @@
 //! Packets are checked and completed on their way out.
 
 use crate::support::*;
-use ferretto_service::buffer::{Identity, Loss, Packet};
+use ferretto_service::buffer::{Identity, Loss, Packet, Policy};
 use ferretto_service::packet::{InvalidPacket, RESERVED_FIELDS, SequenceIds, Trusted, validate};
 
 fn varint(mut value: u64) -> Vec<u8> {
@@ -235,7 +235,7 @@ fn tracebuf_041_a_writer_keeps_its_sequence_number() {
 }
 
 #[test]
-fn tracebuf_042_the_producers_word_on_losses_stays_if_nothing_is_added() {
+fn tracebuf_042_the_producers_word_on_losses_stays() {
     let mut buffer = ring(4096);
     let packet = [varint(42 << 3), varint(257)].concat();
     chunk(1, 1, 0).bytes(&packet).copy_to(&mut buffer);
@@ -251,5 +251,17 @@ fn tracebuf_042_the_producers_word_on_losses_stays_if_nothing_is_added() {
         sent.windows(field.len()).any(|window| window == field)
     };
     assert!(has(&sent[0], 257) && !has(&sent[0], 3));
-    assert!(has(&sent[1], 257) && sent[1].ends_with(&[0xd0, 0x02, 3]));
+    // 257 and 3: the last one counts, and must not hide the reason that the writer knew.
+    assert!(has(&sent[1], 257) && sent[1].ends_with(&[0xd0, 0x02, 0x83, 0x02]));
+}
+
+#[test]
+fn tracebuf_042_a_loss_told_by_a_writers_first_packet_stays() {
+    let mut buffer = v1(4096, Policy::Ring);
+    let first = [varint(87 << 3), varint(1)].concat();
+    let packet = [first, varint(42 << 3), varint(257)].concat();
+    chunk(1, 1, 0).bytes(&packet).copy_to(&mut buffer);
+    let packet = buffer.read_next().expect("a packet");
+    let sent = outgoing(&packet, &mut SequenceIds::default()).expect("a valid packet");
+    assert!(sent.ends_with(&[0xd0, 0x02, 0x81, 0x02]), "{sent:?}");
 }

@@ -88,6 +88,20 @@ fn shared_memory_loss_names_the_producer() {
 }
 
 #[test]
+fn what_the_service_adds_to_a_first_packet_does_not_hide_its_writers_loss() {
+    let trace = Trace::recording(0, 1, |stats| stats.nested(1, |b| b.varint(3, 0)));
+    let summary = trace
+        .packet(|p| {
+            p.varint(87, 1);
+            p.varint(42, 257);
+            p.varint(10, 5);
+            p.varint(42, 1);
+        })
+        .summary();
+    assert_eq!(find(&summary.losses, Cause::SharedMemory).amount, "1 gap");
+}
+
+#[test]
 fn a_bare_loss_flag_without_any_loss_in_the_statistics_is_no_loss() {
     let flagged = |trace: Trace| {
         trace
