@@ -7,10 +7,10 @@ use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
 use ferretto_wire::{Sink as _, varint_bits};
 
 use super::bytes::{Out, until_nul};
+use super::decoder::length_until_nul;
 use super::field_type::KernelType;
 use super::format::EventFormat;
 use super::metadata::Metadata;
-use super::short::length_until_nul;
 
 /// Once a bundle holds more names than this, the next page starts another bundle.
 pub const NAME_THRESHOLD: usize = 64;

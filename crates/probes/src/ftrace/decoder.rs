@@ -1,5 +1,7 @@
 //! From a kernel event record to an `FtraceEvent` payload.
 
+mod short;
+
 use ferretto_proto::fields::{
     generic_ftrace_event, kprobe_event, sys_enter_ftrace_event, sys_exit_ftrace_event,
 };
@@ -10,8 +12,9 @@ use super::bytes::{Out, until_nul};
 use super::field_type::{KernelType, Op};
 use super::format::EventFormat;
 use super::metadata::Metadata;
-use super::short::ShortEvent;
 use super::table::{KnownEvent, MessageType};
+use short::ShortEvent;
+pub(super) use short::length_until_nul;
 
 /// Kernel string addresses and the text they point at, from `printk_formats`.
 pub type StringTable = FxHashMap<u64, Box<str>>;

@@ -22,7 +22,6 @@ mod own_instance;
 mod page;
 mod print_filter;
 mod selection;
-mod short;
 mod source;
 mod stats;
 mod symbols;

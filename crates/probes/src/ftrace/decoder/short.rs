@@ -4,9 +4,9 @@
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle};
 use ferretto_wire::{MAX_VARINT_LENGTH, varint_bits};
 
-use super::decoder::FieldDecoder;
-use super::field_type::Op;
-use super::metadata::Metadata;
+use super::FieldDecoder;
+use crate::ftrace::field_type::Op;
+use crate::ftrace::metadata::Metadata;
 
 /// The longest message whose length takes one byte.
 const SHORT: usize = 0x7f;
@@ -91,14 +91,14 @@ struct Field {
 
 /// Writes the records of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ShortEvent {
+pub(in crate::ftrace) struct ShortEvent {
     tag: Tag,
     fields: Box<[Field]>,
 }
 
 impl ShortEvent {
     /// For a message with this number and these fields; `None` if it is not always short.
-    pub(super) fn new(number: u32, fields: &[FieldDecoder]) -> Option<Self> {
+    pub(in crate::ftrace) fn new(number: u32, fields: &[FieldDecoder]) -> Option<Self> {
         let tag = Tag::new(number, LENGTH_DELIMITED);
         let fields: Option<Box<[Field]>> = fields
             .iter()
@@ -127,7 +127,7 @@ impl ShortEvent {
     /// Appends the event of a record to a bundle; `None`, and nothing, if a field lies outside the
     /// record. `pid` is the task's that was running.
     #[inline]
-    pub(super) fn write(
+    pub(in crate::ftrace) fn write(
         &self,
         time: u64,
         pid: Option<i32>,
@@ -250,7 +250,7 @@ impl Room<'_> {
 
 /// Returns the number of bytes, of sixteen, before the first zero.
 #[inline]
-pub(super) fn length_until_nul(bytes: u128) -> usize {
+pub(in crate::ftrace) fn length_until_nul(bytes: u128) -> usize {
     const LOW: u64 = u64::from_le_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
     let zeros = |half: u64| half.wrapping_sub(LOW) & !half & HIGH;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn switches() -> EventDecoder {
-        let format = include_str!("../../tests/data/sched/events/sched/sched_switch/format");
+        let format = include_str!("../../../tests/data/sched/events/sched/sched_switch/format");
         decoder("sched_switch", format)
     }
 
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn short_events_are_written_as_all_others_are() {
-        let waking = include_str!("../../tests/data/sched/events/sched/sched_waking/format");
+        let waking = include_str!("../../../tests/data/sched/events/sched/sched_waking/format");
         let mut random = 1u64;
         for decoder in [switches(), decoder("sched_waking", waking)] {
             let short = decoder.short().expect("it is short");
