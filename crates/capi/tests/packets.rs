@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use common::{Session, Source, Tracer, config, init_with, text, texts};
 use ferretto_c::*;
 use ferretto_wire::{Fields, encode, redundant_length};
@@ -103,9 +105,17 @@ fn parts(packet: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
+/// Lets the tests have the 64 KiB of memory that they share in turn: some leave no room for others.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    init_with(64);
+    turn
+}
+
 #[test]
 fn sdk_036_packets_larger_than_the_memory_arrive_whole_if_the_writer_waits() {
-    init_with(64);
+    let _turn = one_at_a_time();
     let source = Source::register("waits", |ds| {
         // SAFETY: used as the headers say.
         assert!(unsafe { PerfettoDsSetBufferExhaustedPolicy(ds, 1) });
@@ -137,7 +147,7 @@ fn sdk_036_packets_larger_than_the_memory_arrive_whole_if_the_writer_waits() {
 
 #[test]
 fn sdk_021_and_036_a_writer_that_does_not_wait_loses_packets_and_says_so() {
-    init_with(64);
+    let _turn = one_at_a_time();
     let source = Source::register("drops", |_| {});
     let session = Source::record("drops");
     source.trace(|tracer| {
@@ -182,7 +192,7 @@ fn sdk_021_and_036_a_writer_that_does_not_wait_loses_packets_and_says_so() {
 
 #[test]
 fn a_config_can_choose_only_where_the_data_source_lets_it() {
-    init_with(64);
+    let _turn = one_at_a_time();
     // 3: wait, then drop.
     let config = |name| config(name, |m| m.varint(9, 3));
     let lets = Source::register("lets", |ds| {
@@ -208,7 +218,7 @@ fn a_config_can_choose_only_where_the_data_source_lets_it() {
 
 #[test]
 fn sdk_020_a_session_that_is_gone_takes_no_packets_and_does_no_harm() {
-    init_with(64);
+    let _turn = one_at_a_time();
     let source = Source::register("gone", |_| {});
     let session = Source::record("gone");
     source.trace(|tracer| {
@@ -262,7 +272,7 @@ fn the_heap_takes_messages_of_any_size() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn sdk_035_what_lies_where_a_writer_is_returned_does_not_matter() {
-    init_with(64);
+    let _turn = one_at_a_time();
     let source = Source::register("returned", |_| {});
     let session = Source::record("returned");
     let mut writer = [0usize; 5];
