@@ -47,12 +47,12 @@ layout!(PerfettoStreamWriter, 40, backing @ 0, begin @ 8, end @ 16, write_ptr @ 
 pub struct PerfettoPbMsgWriter {
     /// As before.
     pub stream: PerfettoStreamWriter,
-    /// How messages are encoded: 0, as protobuf does.
+    /// The way messages are encoded: 0, as protobuf does.
     pub encoding: u32,
 }
 layout!(PerfettoPbMsgWriter, 48, stream @ 0, encoding @ 40);
 
-/// What is left of a message to decode.
+/// The rest of a message to decode.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoPbDecoder {
@@ -69,7 +69,7 @@ layout!(PerfettoPbDecoder, 16, read_ptr @ 0, end_ptr @ 8);
 pub struct PerfettoPbDecoderDelimitedField {
     /// First byte.
     pub start: *const u8,
-    /// How many.
+    /// The number of bytes.
     pub len: usize,
 }
 layout!(PerfettoPbDecoderDelimitedField, 16, start @ 0, len @ 8);
@@ -125,7 +125,7 @@ layout!(PerfettoDsTimestamp, 16, clock_id @ 0, value @ 8);
 /// The same for track events.
 pub type PerfettoTeTimestamp = PerfettoDsTimestamp;
 
-/// Where an iteration over the instances of a data source is.
+/// The position of an iteration over the instances of a data source.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoDsImplTracerIterator {
@@ -138,7 +138,7 @@ pub struct PerfettoDsImplTracerIterator {
 }
 layout!(PerfettoDsImplTracerIterator, 24, inst_id @ 0, tls @ 8, tracer @ 16);
 
-/// What a category is.
+/// The description of a category.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeCategoryDescriptor {
@@ -148,7 +148,7 @@ pub struct PerfettoTeCategoryDescriptor {
     pub desc: *const c_char,
     /// Tags.
     pub tags: *const *const c_char,
-    /// How many.
+    /// The number of tags.
     pub num_tags: usize,
 }
 layout!(PerfettoTeCategoryDescriptor, 32, name @ 0, desc @ 8, tags @ 16, num_tags @ 24);
@@ -166,7 +166,7 @@ pub struct PerfettoTeRegisteredTrackImpl {
 }
 layout!(PerfettoTeRegisteredTrackImpl, 24, descriptor @ 0, descriptor_size @ 8, uuid @ 16);
 
-/// Where an iteration over the instances that record a category is.
+/// The position of an iteration over the instances that record a category.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoTeLlImplIterator {

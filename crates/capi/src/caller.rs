@@ -11,11 +11,11 @@ use std::sync::{Mutex, PoisonError};
 
 use ferretto_shm::fork::PerProcess;
 
-/// What is taken for granted of callers that import neither: those that are linked statically, and those that look
-/// functions up by name.
+/// The assumption about callers that import neither: those that are linked statically, and those
+/// that look functions up by name.
 const DEFAULT: bool = !cfg!(feature = "v58");
 
-/// What modules import after version 58, and up to it.
+/// Part of the names that modules import after version 58, and up to it.
 const AFTER: &[u8] = b"PerfettoPbMsgWriter";
 const BEFORE: &[u8] = b"PerfettoStreamWriter";
 
@@ -78,7 +78,7 @@ struct Search {
     knows: bool,
 }
 
-/// Whether the code at this address was compiled with a writer that says how messages are encoded.
+/// True if the code at this address was compiled with a writer that says how messages are encoded.
 pub(crate) fn knows_encoding(address: usize) -> bool {
     let mut search = Search {
         address,
@@ -131,7 +131,7 @@ fn recall(info: &ModuleInfo, work_out: impl FnOnce() -> bool) -> bool {
     knows
 }
 
-/// What a module's names say; `None` if nothing.
+/// Returns what a module's names say; `None` if nothing.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What programs look at to know whether somebody records.
+//! Booleans that programs look at to know whether somebody records.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct Flag(AtomicU32);
 
-/// What a forked child finds.
+/// The word that a forked child finds.
 pub(crate) const UNKNOWN: u32 = TRUE;
 
 #[cfg(target_endian = "little")]
@@ -21,7 +21,7 @@ const TRUE: u32 = 1 << 24;
 #[cfg(target_endian = "big")]
 const SHIFT: u32 = 0;
 
-/// What a change of instances means for the boolean.
+/// The meaning of a change of instances for the boolean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// The bit changed.
@@ -35,7 +35,7 @@ impl Flag {
         Self(AtomicU32::new(0))
     }
 
-    /// Where programs find the boolean.
+    /// Returns where programs find the boolean.
     pub(crate) fn address(&'static self) -> *mut AtomicBool {
         (&raw const self.0).cast_mut().cast()
     }
@@ -51,7 +51,7 @@ impl Flag {
         self.0.load(Ordering::Relaxed) >> SHIFT & 0xff
     }
 
-    /// Whether a forked child has still to find out.
+    /// True if a forked child has still to find out.
     #[inline(always)]
     pub(crate) fn is_unknown(&self) -> bool {
         self.0.load(Ordering::Relaxed) == UNKNOWN

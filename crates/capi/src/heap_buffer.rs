@@ -15,7 +15,7 @@ const RANGE: usize = 4096;
 #[derive(Debug)]
 struct Range {
     memory: NonNull<[u8]>,
-    /// How much was written.
+    /// The number of bytes written.
     used: usize,
 }
 
@@ -40,8 +40,8 @@ impl Drop for Range {
     }
 }
 
-/// What a program has written so far, in one or more ranges. The program writes to the last one by address, and to the
-/// earlier ones where it left room for lengths.
+/// The bytes that a program has written so far, in one or more ranges. The program writes to the
+/// last one by address, and to the earlier ones where it left room for lengths.
 #[derive(Debug)]
 pub struct HeapBuffer {
     full: Vec<Range>,

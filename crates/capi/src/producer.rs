@@ -8,7 +8,7 @@ use ferretto::in_process::InProcess;
 use ferretto_client::{ProducerOptions, Scraping};
 use ferretto_engine::{self as engine, Backend, BackendKind, Route};
 
-/// How to become a producer.
+/// The way to become a producer.
 #[derive(Debug, Default)]
 pub struct PerfettoProducerBackendInitArgs {
     memory_kb: u32,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn PerfettoProducerBackendInitArgsSetShmemSizeHintKb(
     unsafe { (*args).memory_kb = size };
 }
 
-/// Which machine the process says it is on, to the service within it.
+/// Sets which machine the process says it is on, to the service within it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerBackendInitArgsSetMachineId(
     args: *mut PerfettoProducerBackendInitArgs,

@@ -31,13 +31,13 @@ pub type PerfettoTracingSessionReadCb = Option<
     ),
 >;
 
-/// How long calls wait for a service that does not answer.
+/// The longest that calls wait for a service that does not answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a call waits for what the program did before it. That takes a moment.
+/// The longest that a call waits for what the program did before it. That takes a moment.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long the service waits for producers if the program does not say.
+/// The longest that the service waits for producers if the program does not say.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A recording.
@@ -50,7 +50,7 @@ pub struct PerfettoTracingSessionImpl {
     gate: Arc<Gate>,
 }
 
-/// What the program wants to be told of the end.
+/// The program's request to be told of the end.
 #[derive(Default)]
 struct End {
     is_started: bool,
@@ -317,7 +317,7 @@ struct Reader {
     ),
     session: *mut PerfettoTracingSessionImpl,
     user_arg: *mut c_void,
-    /// Whether the program still waits. Locked while it is called.
+    /// True while the program still waits. Locked while it is called.
     is_wanted: Arc<Mutex<bool>>,
 }
 

@@ -1,4 +1,4 @@
-//! What each thread keeps from one trace point to the next.
+//! The state that each thread keeps from one trace point to the next.
 
 use std::cell::Cell;
 use std::ptr;
@@ -16,12 +16,12 @@ use crate::writer::Backing;
 pub(crate) struct Tracer {
     /// The next one of this thread's, see [`TRACERS`].
     next: *mut Self,
-    /// Which instance.
+    /// The instance, by its epoch.
     pub(crate) epoch: u64,
-    /// How often its incremental state had been cleared, when this thread noticed last.
+    /// The number of times its incremental state had been cleared, when this thread noticed last.
     pub(crate) clears: u32,
     pub(crate) writer: TraceWriter,
-    /// What the ranges of packets belong to: the writer.
+    /// The owner of the ranges of packets: the writer.
     pub(crate) backing: Backing,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn mark_engine() {
     IS_ENGINE.set(true);
 }
 
-/// Whether this is the engine's thread.
+/// True if this is the engine's thread.
 pub(crate) fn is_engine() -> bool {
     IS_ENGINE.get()
 }

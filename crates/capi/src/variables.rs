@@ -19,7 +19,7 @@ pub static perfetto_atomic_false: AtomicBool = AtomicBool::new(false);
 pub static perfetto_te_any_categories: AtomicPtr<PerfettoTeCategoryImpl> =
     AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether anybody records track events.
+/// Points to whether anybody records track events.
 #[unsafe(no_mangle)]
 pub static perfetto_te_any_categories_enabled: AtomicPtr<AtomicBool> =
     AtomicPtr::new((&raw const perfetto_atomic_false).cast_mut());

@@ -9,7 +9,7 @@ use ferretto_client::{RawRange, TraceWriter, WriteByAddress};
 use crate::abi::PerfettoStreamWriter;
 use crate::heap_buffer::HeapBuffer;
 
-/// What a writer's ranges belong to.
+/// The owner of a writer's ranges.
 pub enum Backing {
     /// Memory of this process.
     Heap(HeapBuffer),

@@ -1,4 +1,5 @@
-//! What a program may do before it is a producer. One test, so that it is alone in its process.
+//! Tests of what a program may do before it is a producer. One test, so that it is alone in its
+//! process.
 
 mod common;
 

@@ -23,7 +23,8 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What a callback was told: the instance, whether it began, whether it is the first or last.
+/// The things that a callback was told: the instance, whether it began, whether it is the first or
+/// last.
 type Told = Mutex<Vec<(u32, bool, bool)>>;
 
 unsafe extern "C" fn tell(

@@ -146,11 +146,11 @@ fn sdk_038_an_instance_is_locked_only_while_it_is_there() {
     assert_eq!(lock(0), 0);
 }
 
-/// What happened, in order.
+/// The things that happened, in order.
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// A stop that was postponed.
 static STOPPER: AtomicPtr<PerfettoDsAsyncStopper> = AtomicPtr::new(ptr::null_mut());
-/// Whether to postpone it.
+/// True if it is to be postponed.
 static POSTPONE: AtomicBool = AtomicBool::new(false);
 
 fn happened(event: String) {

@@ -1,4 +1,4 @@
-//! What track events of C programs look like.
+//! Tests of what track events of C programs look like.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What the shared library exports, as the dynamic linker sees it.
+//! Tests of what the shared library exports, as the dynamic linker sees it.
 #![allow(unused_crate_dependencies)]
 
 mod common;

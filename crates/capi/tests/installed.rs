@@ -49,7 +49,7 @@ impl Installed {
         self.0.join("prefix/lib")
     }
 
-    /// What pkg-config answers, word by word.
+    /// Returns what pkg-config answers, word by word.
     fn ask(&self, question: &[&str], name: &str) -> Vec<String> {
         let output = Command::new("pkg-config")
             .args(question)

@@ -90,7 +90,7 @@ fn sdk_042_the_official_crates_pass_their_tests() {
     }
 }
 
-/// Where the crates are compiled, so that it happens once.
+/// Returns the folder where the crates are compiled, so that it happens once.
 fn target() -> PathBuf {
     folder().join("official-suites")
 }

@@ -8,10 +8,11 @@ use common::{Session, Source, Tracer, config, init_with, text, texts};
 use ferretto_c::*;
 use ferretto_wire::{Fields, encode, redundant_length};
 
-/// What the headers' inlined code does: writes between two addresses and asks for more.
+/// A message written as the headers' inlined code does: it writes between two addresses and asks
+/// for more.
 struct Message {
     writer: *mut PerfettoStreamWriter,
-    /// Where the length of every open message is to be written, and how long it is.
+    /// The place where the length of every open message is to be written, and how long it is.
     open: Vec<(*mut u8, usize)>,
 }
 

@@ -1,15 +1,15 @@
-//! What a program attaches to an event.
+//! The things that a program attaches to an event.
 
 use std::ffi::c_char;
 
 use super::{Fields, PerfettoTeCategoryDescriptor, PerfettoTeRegisteredTrackImpl};
 use super::{PerfettoTeTimestamp, layout};
 
-/// What every attachment begins with.
+/// The beginning of every attachment.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeHlExtra {
-    /// Which struct this is the beginning of: see [`extra_type`].
+    /// Says which struct this is the beginning of: see [`extra_type`].
     pub type_: u32,
 }
 layout!(PerfettoTeHlExtra, 4, type_ @ 0);
@@ -43,11 +43,11 @@ pub mod extra_type {
     pub const CORRELATION_ID_STR: u32 = 21;
 }
 
-/// What every level of a nested track begins with.
+/// The beginning of every level of a nested track.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeHlNestedTrack {
-    /// Which struct this is the beginning of: see [`nested_type`].
+    /// Says which struct this is the beginning of: see [`nested_type`].
     pub type_: u32,
 }
 layout!(PerfettoTeHlNestedTrack, 4, type_ @ 0);
@@ -73,7 +73,7 @@ macro_rules! following {
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
             pub struct $name {
-                /// What says which struct this is.
+                /// The header, which says which struct this is.
                 pub header: $header,
                 $(
                     #[allow(missing_docs)]

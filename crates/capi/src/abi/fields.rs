@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_void};
 
 use super::layout;
 
-/// What every field begins with.
+/// The beginning of every field.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeHlProtoField {
-    /// Which struct this is the beginning of: see [`field_type`].
+    /// Says which struct this is the beginning of: see [`field_type`].
     pub type_: u32,
     /// The field's number.
     pub id: u32,
@@ -48,7 +48,7 @@ macro_rules! fields {
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
             pub struct $name {
-                /// What every field begins with.
+                /// The beginning of every field.
                 pub header: PerfettoTeHlProtoField,
                 $(
                     #[allow(missing_docs)]

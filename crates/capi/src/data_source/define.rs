@@ -74,7 +74,7 @@ pub type PerfettoDsOnDeleteCustomState = Option<unsafe extern "C" fn(obj: *mut c
 pub type PerfettoDsOnClearCustomState =
     Option<unsafe extern "C" fn(obj: *mut c_void, user_arg: *mut c_void) -> bool>;
 
-/// What a program says about a data source before it registers it.
+/// The things that a program says about a data source before it registers it.
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks {
     pub(crate) on_setup: PerfettoDsOnSetupCb,
@@ -118,9 +118,10 @@ pub struct PerfettoDsImpl {
     pub(crate) slots: Slots<()>,
     pub(crate) instances: Instances,
     pub(crate) enabled: Flag,
-    /// What it was registered with.
+    /// The descriptor it was registered with.
     registered: OnceLock<DataSourceDescriptor>,
-    /// What the program said since. A forked child, which may find its parent's locked, begins with what was registered.
+    /// The descriptor that the program has given since. A forked child, which may find its parent's
+    /// locked, begins with what was registered.
     updated: PerProcess<Mutex<Option<DataSourceDescriptor>>>,
     index: AtomicUsize,
 }
@@ -143,7 +144,7 @@ impl PerfettoDsImpl {
         self.index() != UNREGISTERED
     }
 
-    /// What the service is told.
+    /// Returns what the service is told.
     pub(crate) fn descriptor(&self) -> DataSourceDescriptor {
         let updated = self.updated.get().and_then(|updated| lock(updated).clone());
         updated.unwrap_or_else(|| self.registered.get().cloned().unwrap_or_default())
@@ -218,11 +219,11 @@ setters! {
     PerfettoDsSetOnDeleteIncr, delete_incr: PerfettoDsOnDeleteCustomState;
     /// Makes a thread's incremental state as new.
     PerfettoDsSetOnClearIncr, clear_incr: PerfettoDsOnClearCustomState;
-    /// What all callbacks get.
+    /// Sets what all callbacks get.
     PerfettoDsSetCbUserArg, user_arg: *mut c_void;
 }
 
-/// What writers do when memory is full: 0 drop, 1 wait then abort, 2 wait then drop.
+/// Sets what writers do when memory is full: 0 drop, 1 wait then abort, 2 wait then drop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicy(
     ds: *mut PerfettoDsImpl,
@@ -238,7 +239,7 @@ pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicy(
     unsafe { define(ds, |callbacks| callbacks.policy = policy) }
 }
 
-/// Whether configs may say what writers do when memory is full.
+/// Sets whether configs may say what writers do when memory is full.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicyConfigurable(
     ds: *mut PerfettoDsImpl,
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicyConfigurable(
     unsafe { define(ds, |callbacks| callbacks.policy_by_config = configurable) }
 }
 
-/// Whether the data source can write a second kind of encoding. It is never asked to.
+/// Says whether the data source can write a second kind of encoding. It is never asked to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsSetSupportsTracingV2(
     ds: *mut PerfettoDsImpl,

@@ -1,4 +1,4 @@
-//! What happens to a data source: the callbacks.
+//! The life of a data source: the callbacks.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,10 +12,10 @@ use super::define::PerfettoDsImpl;
 use crate::reentrant::Reentrant;
 use crate::thread;
 
-/// What a program knows an instance by.
+/// The context by which a program knows an instance.
 #[derive(Debug)]
 struct Instance {
-    /// What the callback for setup returned; null if there is no instance.
+    /// The pointer that the callback for setup returned; null if there is no instance.
     context: AtomicPtr<c_void>,
     /// Held while the program uses the context, and while that is given up.
     lock: Reentrant,
@@ -185,7 +185,7 @@ impl Source for Life {
     }
 }
 
-/// What the callback for stop may use.
+/// The arguments that the callback for stop may use.
 #[derive(Debug)]
 pub struct PerfettoDsOnStopArgs(Option<Box<PerfettoDsAsyncStopper>>);
 
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn PerfettoDsStopDone(stopper: *mut PerfettoDsAsyncStopper
     }
 }
 
-/// What the callback for flush may use.
+/// The arguments that the callback for flush may use.
 #[derive(Debug)]
 pub struct PerfettoDsOnFlushArgs {
     reason: u64,
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn PerfettoDsOnFlushArgsGetReason(args: *mut PerfettoDsOnF
     }
 }
 
-/// What the callback for setup returned for an instance, which is not given up before
+/// Returns what the callback for setup returned for an instance, which is not given up before
 /// [`PerfettoDsImplReleaseInstanceLocked`]; null, and nothing to release, if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplGetInstanceLocked(

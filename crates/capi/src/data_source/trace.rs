@@ -40,14 +40,14 @@ impl Drop for Entry {
     }
 }
 
-/// What a thread keeps for a data source.
+/// The state that a thread keeps for a data source.
 struct PerSource {
     ds: &'static PerfettoDsImpl,
     /// From boxes; null where the thread has not written.
     entries: [*mut Entry; MAX_INSTANCES],
 }
 
-/// What a thread keeps for all data sources, by their numbers.
+/// The state that a thread keeps for all data sources, by their numbers.
 pub(crate) struct DsThread([*mut PerSource; MAX_SOURCES]);
 
 impl Default for DsThread {
@@ -165,7 +165,7 @@ impl PerSource {
     }
 }
 
-/// What this thread keeps for a data source; null while the thread ends.
+/// Returns what this thread keeps for a data source; null while the thread ends.
 fn per_source(ds: &'static PerfettoDsImpl) -> *mut PerSource {
     let thread = thread::current();
     if thread.is_null() {
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn PerfettoDsImplTraceIterateBreak(
     }
 }
 
-/// What the program made for this thread's use of the instance.
+/// Returns what the program made for this thread's use of the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplGetCustomTls(
     _ds: *mut PerfettoDsImpl,
@@ -465,7 +465,7 @@ pub unsafe extern "C" fn PerfettoDsTracerImplFlush(
     unsafe { (*tracer.cast::<Tracer>()).writer.flush(callback) };
 }
 
-/// How often the thread has begun to lose packets of the instance.
+/// Returns how often the thread has begun to lose packets of the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplGetDropCount(tracer: *mut c_void) -> u64 {
     // SAFETY: see the crate.

@@ -34,7 +34,7 @@ pub struct PerfettoTeCategoryImpl {
     pub(super) flag: Flag,
     iid: AtomicU64,
     is_used: AtomicBool,
-    /// Where the program describes it; null if nowhere.
+    /// The program's description of it; null if there is none.
     descriptor: AtomicPtr<PerfettoTeCategoryDescriptor>,
     /// A [`PerfettoTeCategoryImplCallback`]; changed with the world locked.
     callback: AtomicPtr<c_void>,
@@ -57,11 +57,11 @@ static CATEGORIES: AppendList<PerfettoTeCategoryImpl> = AppendList::new();
 
 static WORLD: PerProcess<World> = PerProcess::new();
 
-/// Who wants what. A forked child begins with nobody.
+/// The recordings and what they want. A forked child begins with none.
 struct World {
     /// Held while categories or recordings come and go, and while the program is told.
     changing: Reentrant,
-    /// What the recordings want.
+    /// The filters of the recordings: what they want.
     filters: Mutex<[Option<Arc<Filter>>; MAX_INSTANCES]>,
 }
 
@@ -114,7 +114,7 @@ impl PerfettoTeCategoryImpl {
         self.iid.load(Ordering::Relaxed)
     }
 
-    /// What the program says about it.
+    /// Returns what the program says about it.
     ///
     /// # Safety
     ///
@@ -146,7 +146,7 @@ impl PerfettoTeCategoryImpl {
     }
 }
 
-/// Whether a recording wants what a descriptor describes.
+/// True if a recording wants what a descriptor describes.
 ///
 /// # Safety
 ///
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplCreate(
     ptr::from_ref(category).cast_mut()
 }
 
-/// Where to look whether anybody records the category.
+/// Returns where to look whether anybody records the category.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplGetEnabled(
     cat: *mut PerfettoTeCategoryImpl,

@@ -1,4 +1,4 @@
-//! What a recording wants, by the rules of C programs.
+//! The wishes of a recording, by the rules of C programs.
 
 use ferretto_proto::fields::track_event_config as field;
 use ferretto_wire::{Field, Fields};
@@ -54,8 +54,8 @@ impl Filter {
         }
     }
 
-    /// Whether a category is to be recorded: what is named exactly counts before patterns, what is enabled before what
-    /// is disabled, names before tags; what is not mentioned is not recorded.
+    /// True if a category is to be recorded: what is named exactly counts before patterns, what is
+    /// enabled before what is disabled, names before tags; what is not mentioned is not recorded.
     pub(super) fn is_enabled<'a>(
         &self,
         name: &[u8],

@@ -1,4 +1,4 @@
-//! What a sequence has written once, to refer to by number.
+//! Data that a sequence has written once, to refer to by number.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::hash::BuildHasherDefault;
@@ -27,7 +27,7 @@ struct Kind {
 struct Recent {
     field: u32,
     address: *const c_char,
-    /// What was there, to see whether it still is.
+    /// The text that was there, to see whether it still is.
     text: Box<CStr>,
     number: u64,
 }
@@ -120,7 +120,7 @@ impl Interner {
         number
     }
 
-    /// Whether a category was written before; from now on it was.
+    /// Returns true if a category was written before; from now on it was.
     #[inline]
     pub(super) fn has_category(&mut self, iid: u64) -> bool {
         let (word, bit) = ((iid / 64) as usize, 1 << (iid % 64));

@@ -116,7 +116,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplBreak(
     }
 }
 
-/// Whether a recording wants a category that is not registered.
+/// Returns true if a recording wants a category that is not registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplDynCatEnabled(
     tracer: *mut c_void,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplDynCatEnabled(
     unsafe { (*tracer.cast::<Entry>()).sequence.wants(&*dyn_cat) }
 }
 
-/// Whether a track was described; from now on it was.
+/// Returns true if a track was described; from now on it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplTrackSeen(incr: *mut c_void, uuid: u64) -> bool {
     // SAFETY: see the crate; what `next` put there is an entry.

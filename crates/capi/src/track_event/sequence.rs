@@ -17,7 +17,7 @@ use super::text;
 use crate::abi::{PerfettoTeCategoryDescriptor, PerfettoTeTimestamp};
 use crate::clock::now;
 
-/// How many verdicts on categories that are not registered are kept.
+/// The number of verdicts that are kept on categories that are not registered.
 const VERDICTS: usize = 20;
 
 /// When something happens, in the clock of the sequence unless said otherwise.
@@ -28,7 +28,7 @@ pub(super) fn present() -> PerfettoTeTimestamp {
     }
 }
 
-/// What a thread keeps for a recording.
+/// The state that a thread keeps for a recording.
 pub(super) struct Sequence {
     filter: Arc<Filter>,
     process: &'static Process,
@@ -38,7 +38,7 @@ pub(super) struct Sequence {
     pub(super) interner: Interner,
     /// Tracks described since the last reset.
     pub(super) described: Numbers,
-    /// Whether categories are wanted, by name and tags.
+    /// Verdicts on whether categories are wanted, by name and tags.
     verdicts: Vec<(Vec<u8>, bool)>,
 }
 
@@ -162,7 +162,7 @@ impl Sequence {
         });
     }
 
-    /// Whether the recording wants a category that is not registered.
+    /// Returns true if the recording wants a category that is not registered.
     ///
     /// # Safety
     ///
@@ -182,7 +182,7 @@ impl Sequence {
     }
 }
 
-/// What the verdict on a category depends on.
+/// Returns what the verdict on a category depends on.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What a thread keeps for track events.
+//! The state that a thread keeps for track events.
 
 use std::mem;
 use std::ptr;

@@ -19,7 +19,7 @@ use crate::abi::{
 /// The behaviour of siblings that are merged by a key.
 const BY_KEY: u32 = 3;
 
-/// What an event happens on.
+/// The track that an event happens on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Track {
     /// The thread's.
@@ -36,7 +36,7 @@ struct Named {
     parent: u64,
 }
 
-/// Where descriptions are written.
+/// The place where descriptions are written.
 pub(super) struct Describer<'a> {
     pub(super) sequence: &'a mut Sequence,
     pub(super) writer: &'a mut TraceWriter,

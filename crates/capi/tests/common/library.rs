@@ -89,8 +89,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether programs with these headers run on the library as it is built for tests. On x86-64 all do; elsewhere only those
-/// after version 58.
+/// True if programs with these headers run on the library as it is built for tests. On x86-64 all
+/// do; elsewhere only those after version 58.
 pub fn serves(headers: &str) -> bool {
     let serves = cfg!(target_arch = "x86_64") || headers != "1.3.0";
     if !serves {
@@ -99,7 +99,7 @@ pub fn serves(headers: &str) -> bool {
     serves
 }
 
-/// Whether C programs can be compiled here.
+/// True if C programs can be compiled here.
 pub fn has_compiler() -> bool {
     let found = Command::new("cc")
         .arg("--version")

@@ -252,7 +252,7 @@ pub fn run_again(test: &str, case: &str) -> (std::process::ExitStatus, String) {
     (output.status, errors)
 }
 
-/// What [`run_again`] asks of this process.
+/// Returns what [`run_again`] asks of this process.
 pub fn case() -> Option<String> {
     std::env::var("CASE").ok()
 }

@@ -12,7 +12,7 @@ use ferretto_wire::Fields;
 
 use super::library::Scratch;
 
-/// How long calls to a service may take.
+/// The longest that calls to a service may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs `example.c` without a service, and with one that records it.
@@ -58,7 +58,7 @@ pub fn check_example(scratch: &Scratch, program: impl Fn() -> Command) {
     assert_eq!(reports.count(), 3);
 }
 
-/// Whether a trace holds what `program.c` writes, once for each of two threads.
+/// Checks that a trace holds what `program.c` writes, once for each of two threads.
 pub fn check(trace: &[u8]) {
     let Events {
         events,
