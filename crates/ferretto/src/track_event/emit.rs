@@ -1,4 +1,4 @@
-//! Where the macros lead.
+//! The functions and types that the macros lead to.
 
 use super::category::Category;
 use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
@@ -27,7 +27,7 @@ pub fn dynamic(name: &str) -> DynamicCategory<'_> {
 }
 
 impl DynamicCategory<'_> {
-    /// Whether anybody records the category.
+    /// Returns true if anybody records the category.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         !cfg!(feature = "off") && SLOTS.active() != 0 && self.is_wanted()
@@ -39,14 +39,14 @@ impl DynamicCategory<'_> {
     }
 }
 
-/// What events can be asked for by: a [`Category`] or a [`DynamicCategory`].
+/// Something that events can be asked for by: a [`Category`] or a [`DynamicCategory`].
 pub trait Selector<'a>: Copy + sealed::Sealed<'a> {}
 
 mod sealed {
     use super::super::event::Categories;
 
     pub trait Sealed<'a> {
-        /// Who may want the event, and how it is written.
+        /// Returns the slots of those who may want the event, and how its categories are written.
         fn select(self) -> (u32, Categories<'a>);
     }
 }
@@ -68,7 +68,7 @@ impl<'a> sealed::Sealed<'a> for DynamicCategory<'a> {
     }
 }
 
-/// What the macros make of the category they are given.
+/// The conversion that the macros apply to the category they are given.
 pub trait AsSelector {
     /// The selector that it stands for.
     type Selector;
@@ -370,7 +370,7 @@ fn emit_slice_here<'a, 't>(
 #[derive(Debug)]
 #[must_use = "the slice ends when this is dropped"]
 pub struct Slice<'a> {
-    /// Who has seen the beginning.
+    /// The slots of the recordings that have seen the beginning.
     slots: u32,
     track: Option<Track<'a>>,
 }
@@ -385,7 +385,7 @@ impl Slice<'_> {
         }
     }
 
-    /// Whether anybody records the slice.
+    /// Returns true if anybody records the slice.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.slots & SLOTS.active() != 0

@@ -1,11 +1,11 @@
-//! What an event consists of.
+//! The parts that an event consists of.
 
 use super::category::Category;
 use super::field::Field;
 use super::name::Name;
 use super::track::{CounterTrack, StateTrack, Track};
 
-/// What kind of event.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The beginning of a slice.
@@ -20,7 +20,7 @@ pub enum Kind {
     State = 5,
 }
 
-/// Who asks for an event by what.
+/// The categories that an event is asked for by, and how they are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Categories<'a> {
     /// Whoever is asked for, and nothing is written: ends of slices.
@@ -41,7 +41,7 @@ impl Categories<'_> {
     }
 }
 
-/// Where an event is.
+/// The place where an event is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'a> {
     /// On the track of its thread, or where a field says.

@@ -1,4 +1,4 @@
-//! What can be attached to an event.
+//! Fields: the things that can be attached to an event.
 
 use std::fmt;
 
@@ -31,11 +31,11 @@ pub enum Field<'a> {
     TerminatingFlow(Flow),
     /// Events with the same number are shown as belonging together.
     Correlation(Correlation<'a>),
-    /// Where the program was, written out each time; outermost frame first.
+    /// The place where the program was, written out each time; outermost frame first.
     Callstack(&'a [Frame<'a>]),
-    /// Where the program was, written once for each call stack; outermost frame first.
+    /// The place where the program was, written once for each call stack; outermost frame first.
     InternedCallstack(&'a [Frame<'a>]),
-    /// What the call stack stands for in a profile.
+    /// The amount that the call stack stands for in a profile.
     CallstackWeight(f64),
     /// A message of a log.
     Log(LogMessage<'a>),
@@ -128,7 +128,7 @@ impl Flow {
     }
 }
 
-/// What events have in common that are to be shown together.
+/// Something that events have in common that are to be shown together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Correlation<'a> {
@@ -158,7 +158,7 @@ impl<'a> From<&'a String> for Correlation<'a> {
     }
 }
 
-/// How important a message is.
+/// The importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Priority {
@@ -166,24 +166,24 @@ pub enum Priority {
     Verbose = 2,
     /// Of interest to those who work on the program.
     Debug = 3,
-    /// What goes on.
+    /// A report of what goes on.
     Info = 4,
-    /// What may become a problem.
+    /// Something that may become a problem.
     Warn = 5,
-    /// What is a problem.
+    /// A problem.
     Error = 6,
-    /// What ends the program.
+    /// Something that ends the program.
     Fatal = 7,
 }
 
 /// A message of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogMessage<'a> {
-    /// How important it is.
+    /// The importance of the message.
     pub priority: Priority,
-    /// What it says.
+    /// The text of the message.
     pub body: LogBody<'a>,
-    /// Where it comes from, if that is known.
+    /// The place that the message comes from, if that is known.
     pub location: Option<&'static SourceLocation>,
 }
 

@@ -1,4 +1,4 @@
-//! What a recording wants of the track events.
+//! Filters: the track events that a recording wants, and how it wants them.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl Default for Filter {
     }
 }
 
-/// How specific a pattern is; the most specific that matches decides.
+/// The specificity of a pattern; the most specific that matches decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Exact,
@@ -98,7 +98,7 @@ impl Filter {
         }
     }
 
-    /// Whether a category that is named at run time is to be recorded.
+    /// Returns true if a category that is named at run time is to be recorded.
     pub(crate) fn is_enabled_dynamic(&self, name: &str) -> bool {
         let tags: &[&str] = match name.starts_with(DISABLED_BY_DEFAULT) {
             true => &["slow"],
@@ -107,7 +107,7 @@ impl Filter {
         self.is_enabled(name, tags)
     }
 
-    /// Whether both record the same events; how these are written may differ.
+    /// Returns true if both record the same events; how these are written may differ.
     pub(crate) fn selects_as(&self, other: &Self) -> bool {
         let set = |names: &[Vec<u8>]| names.iter().cloned().collect::<BTreeSet<_>>();
         let names = |filter: &Self| {
@@ -125,7 +125,7 @@ impl Filter {
             && self.hide_dynamic_names == other.hide_dynamic_names
     }
 
-    /// Whether a category with these tags is to be recorded.
+    /// Returns true if a category with these tags is to be recorded.
     pub(crate) fn is_enabled(&self, name: &str, tags: &[&str]) -> bool {
         [Pass::Exact, Pass::Prefix, Pass::Anything]
             .into_iter()

@@ -265,7 +265,7 @@ impl Table {
     }
 }
 
-/// Where the search for a key begins, before masking.
+/// Returns the place where the search for a key begins, before masking.
 #[inline]
 fn slot((address, length): (usize, usize)) -> usize {
     let mixed = (address ^ length.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);

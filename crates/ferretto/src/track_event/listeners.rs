@@ -32,7 +32,7 @@ impl Listeners {
         category.known_slots().map(Self)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0

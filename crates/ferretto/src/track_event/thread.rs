@@ -1,4 +1,4 @@
-//! What a thread keeps from event to event.
+//! The state that a thread keeps from event to event.
 
 use std::cell::RefCell;
 

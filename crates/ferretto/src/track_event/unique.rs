@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many numbers a thread takes at once.
+/// The size of the block of numbers that a thread takes at once.
 const BLOCK: u64 = 1024;
 
 /// Above the numbers that programs choose themselves, mostly.

@@ -75,8 +75,8 @@ impl Category {
         self.name
     }
 
-    /// Whether anybody records the category. If nobody does, that is one load and one branch; but the first time, the
-    /// category becomes known to recordings.
+    /// Returns true if anybody records the category. If nobody does, this takes one load and one
+    /// branch; but the first time, the category becomes known to recordings.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
         let mask = match cfg!(feature = "off") {
@@ -151,13 +151,13 @@ impl Category {
 pub struct CategoryChange {
     /// Tells recordings that run at the same time apart: 0 to 7.
     pub instance: usize,
-    /// Whether this recording wants the category now.
+    /// True if this recording wants the category now.
     pub is_enabled: bool,
-    /// Whether any wants it now.
+    /// True if any recording wants it now.
     pub is_enabled_anywhere: bool,
 }
 
-/// Whether a name can be that of a category or group in the macros.
+/// Returns true if a name can be that of a category or group in the macros.
 pub const fn is_valid_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! Which recordings want which categories.
+//! The registry of categories, and of the recordings that want them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,8 @@ static OBSERVERS: AppendList<(&'static Category, Notice)> = AppendList::new();
 /// Called after recordings were started or stopped.
 static LISTENERS: AppendList<fn()> = AppendList::new();
 
-/// What this process knows. A forked child makes its own, as the lock may be held by a thread of the parent.
+/// Returns the registry of this process. A forked child makes its own, as the lock may be held by a
+/// thread of the parent.
 fn registry() -> MutexGuard<'static, Registry> {
     static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
     lock(REGISTRY.get_or_init(|| {
@@ -92,7 +93,7 @@ impl Registry {
     }
 }
 
-/// What turns one set of slots into another.
+/// Returns the changes that turn one set of slots into another.
 fn changes(before: u32, after: u32) -> impl Iterator<Item = CategoryChange> {
     ferretto_engine::bits(before ^ after).map(move |instance| CategoryChange {
         instance,

@@ -7,7 +7,8 @@ use ferretto_shm::{Clock, counter, is_counter_steady};
 
 use super::line::{Line, Pair};
 
-/// How often both clocks are read to find the moment between them that is known best.
+/// The number of times that both clocks are read, at most, to find the moment between them that is
+/// known best.
 const TRIES: usize = 5;
 
 /// The clock. Any thread may ask for the time at any time, and none waits for another: the line in use is not changed,
@@ -22,7 +23,7 @@ pub(super) struct Counter {
     writer: AtomicU32,
 }
 
-/// Where a line is kept.
+/// A place where a line is kept.
 #[derive(Debug)]
 struct Place([AtomicU64; 6]);
 
@@ -148,7 +149,7 @@ impl Counter {
     }
 }
 
-/// What both clocks show at the same moment, as exactly as can be said.
+/// Returns what both clocks show at the same moment, as exactly as can be said.
 fn pair(line: &Line) -> Option<Pair> {
     let mut best: Option<Pair> = None;
     for _ in 0..TRIES {
@@ -169,8 +170,8 @@ fn pair(line: &Line) -> Option<Pair> {
     best
 }
 
-/// Whether the kernel itself uses the counter as its clock, so that both can differ by corrections only, and the counter goes
-/// at the same speed always.
+/// Returns true if the kernel itself uses the counter as its clock, so that both can differ by
+/// corrections only, and the counter goes at the same speed always.
 fn is_trusted() -> bool {
     const IN_USE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     is_counter_steady() && fs::read_to_string(IN_USE).is_ok_and(|name| name.trim_end() == "tsc")

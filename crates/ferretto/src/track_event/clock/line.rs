@@ -3,43 +3,46 @@
 /// Binary digits of the fraction of a speed.
 const FRACTION: u32 = 48;
 
-/// How long both clocks are watched before the speed of the counter is taken for known, in nanoseconds.
+/// The time for which both clocks are watched before the speed of the counter is taken for known,
+/// in nanoseconds.
 const LEARNING: u64 = 10_000_000;
-/// How long they are watched at most.
+/// The longest time for which they are watched.
 const STALE: u64 = 500_000_000;
-/// How long a line is used, in nanoseconds. While it is, the kernel may change the speed of the clock by up to a thousandth
-/// (`adjtimex` allows 500 millionths in either direction). And no machine falls asleep and wakes within twice this time: it
-/// stops the programs first, and lets them go on last.
+/// The time for which a line is used, in nanoseconds. While it is, the kernel may change the speed
+/// of the clock by up to a thousandth (`adjtimex` allows 500 millionths in either direction). And
+/// no machine falls asleep and wakes within twice this time: it stops the programs first, and lets
+/// them go on last.
 const LENGTH: u64 = 250_000;
-/// How far apart both clocks may have been read, in nanoseconds, for a line to be laid after it.
+/// The distance at which both clocks may have been read, in nanoseconds, for a line to be laid
+/// after it.
 const DOUBT: u64 = 300;
-/// How far apart they are read if nothing came between.
+/// The distance at which they are read if nothing came between.
 const USUAL_DOUBT: u64 = 60;
 
-/// What the counter and the clock showed at the same moment.
+/// The values that the counter and the clock showed at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) ticks: u64,
     /// By the clock, in nanoseconds.
     pub(super) real: u64,
-    /// How many ticks apart the moments can be.
+    /// The number of ticks that the moments can be apart.
     pub(super) doubt: u64,
 }
 
 /// The time as the counter tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
-    /// What the counter showed where the line begins.
+    /// The ticks that the counter showed where the line begins.
     pub(super) ticks: u64,
     /// The time told there, in nanoseconds.
     pub(super) shown: u64,
-    /// What the clock showed there.
+    /// The time that the clock showed there.
     pub(super) real: u64,
     /// Nanoseconds per tick as last measured, in units of 2^-48. Zero while that is unknown.
     pub(super) rate: u64,
     /// Nanoseconds per tick that are told, which differs so that the line meets the clock at its end.
     pub(super) slope: u64,
-    /// How many ticks the line is good for.
+    /// The number of ticks that the line is good for.
     pub(super) limit: u64,
 }
 
@@ -60,17 +63,17 @@ impl Line {
         self.shown.wrapping_add(scale(ticks, self.slope))
     }
 
-    /// Whether there can be a next line at this time of the clock.
+    /// Returns true if there can be a next line at this time of the clock.
     pub(super) fn is_ripe(&self, real: u64) -> bool {
         self.rate != 0 || real.saturating_sub(self.real) >= LEARNING
     }
 
-    /// Whether the clocks were read close enough together to go on from there.
+    /// Returns true if the clocks were read close enough together to go on from there.
     pub(super) fn trusts(&self, pair: Pair) -> bool {
         scale(pair.doubt, self.rate) <= DOUBT
     }
 
-    /// Whether they will hardly be read closer together.
+    /// Returns true if they will hardly be read closer together.
     pub(super) fn is_content(&self, pair: Pair) -> bool {
         self.rate != 0 && scale(pair.doubt, self.rate) <= USUAL_DOUBT
     }
@@ -101,7 +104,8 @@ impl Line {
         }
     }
 
-    /// Where the line is not to be used any more, even if there is no other.
+    /// Returns the number of ticks, from its beginning, after which the line is not to be used any
+    /// more, even if there is no other.
     pub(super) fn end(&self) -> u64 {
         self.limit.saturating_mul(2)
     }
@@ -141,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// What is shown so many ticks after a line was begun from what was measured.
+    /// Returns a pair of clock readings with these values, with a doubt of 60 ticks.
     fn pair(ticks: u64, real: u64) -> Pair {
         Pair {
             ticks,
@@ -177,7 +181,7 @@ mod tests {
         ticks: u64,
         /// In units of 2^-32 ns.
         clock: u128,
-        /// How much faster than the counter the clock is, in millionths.
+        /// The amount by which the clock is faster than the counter, in millionths.
         correction: i64,
         random: u64,
     }

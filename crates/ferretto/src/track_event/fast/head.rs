@@ -5,11 +5,12 @@ use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_proto::fields::{debug_annotation, trace_packet, track_event};
 use ferretto_wire::{Mark, Sink, varint_bits};
 
-/// How many bytes [`EVENT`] has.
+/// The number of bytes that [`EVENT`] has.
 pub(in crate::track_event) const EVENT_LENGTH: usize = 4;
 
-/// What follows the timestamp in the packet of an event: the flag that says that it needs what was interned before, and
-/// the tag and length, 0 for now, of the event; the first byte lowest.
+/// The bytes that follow the timestamp in the packet of an event: the flag that says that it needs
+/// what was interned before, and the tag and length, 0 for now, of the event; the first byte
+/// lowest.
 pub(in crate::track_event) const EVENT: u32 = u32::from_le_bytes([
     (trace_packet::SEQUENCE_FLAGS << 3) as u8,
     2,
@@ -17,8 +18,8 @@ pub(in crate::track_event) const EVENT: u32 = u32::from_le_bytes([
     0,
 ]);
 
-/// How the packet of an event begins: with the timestamp; the first byte lowest, and how many there are. `None` if it
-/// takes more than four bytes and its tag.
+/// Returns the beginning of the packet of an event, which is the timestamp: its bytes, the first
+/// one lowest, and how many there are. `None` if it takes more than four bytes and its tag.
 #[inline(always)]
 pub(in crate::track_event) fn short_timestamp(timestamp: u64) -> Option<(u64, usize)> {
     const TAG: u64 = (trace_packet::TIMESTAMP << 3) as u64;

@@ -1,4 +1,4 @@
-//! How most events begin, encoded already.
+//! The beginnings of most events, encoded already.
 
 use ferretto_proto::fields::track_event;
 
@@ -6,10 +6,12 @@ use super::head::{EVENT, EVENT_LENGTH};
 use crate::track_event::category::Category;
 use crate::track_event::event::Kind;
 
-/// How many are kept. Two events that fall on the same place take turns, which costs some nanoseconds.
+/// The number of headers that are kept. Two events that fall on the same place take turns, which
+/// costs some nanoseconds.
 const PLACES: usize = 64;
 
-/// What makes two events begin in the same way: kind, category and name, the latter two by where they are.
+/// The things that make two events begin in the same way: kind, category and name, the latter two
+/// by where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::track_event) struct Key {
     /// Kind, and length of the name.
@@ -42,8 +44,8 @@ impl Key {
     }
 }
 
-/// What stands behind the timestamp of a packet: all up to the first fields of the event, and as the event's length how long
-/// these are.
+/// The bytes that stand behind the timestamp of a packet: all up to the first fields of the event,
+/// and as the event's length how long these are.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::track_event) struct Header {
     key: Key,
@@ -77,7 +79,8 @@ impl Header {
     }
 }
 
-/// What stands behind the timestamp, for the first fields of an event. `None` if they are long.
+/// Returns the bytes that stand behind the timestamp, for the first fields of an event. `None` if
+/// they are long.
 const fn behind_time(fields: u128, length: usize) -> Option<(u128, usize)> {
     if length > 16 - EVENT_LENGTH {
         return None;
@@ -108,7 +111,7 @@ impl HeaderCache {
         self.0.fill(EMPTY);
     }
 
-    /// How events with this key begin, if it is known.
+    /// Returns the beginning of events with this key, if it is known.
     #[inline]
     pub(in crate::track_event) fn get(&self, key: Key) -> Option<&Header> {
         let header = &self.0[key.place()];

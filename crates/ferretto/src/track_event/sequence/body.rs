@@ -191,7 +191,7 @@ impl Sequence {
         }
     }
 
-    /// How much a counter's value differs from the last one that readers know.
+    /// Returns the difference of a counter's value from the last one that readers know.
     fn difference(&mut self, uuid: u64, value: CounterValue) -> CounterValue {
         if self.counters.len() >= MAX_COUNTERS && !self.counters.contains_key(&uuid) {
             // Everything is told anew with the next event, so that no sum goes wrong.

@@ -4,7 +4,7 @@ use ferretto_format::Fnv1a;
 
 use crate::track_event::filter::Filter;
 
-/// How many decisions are remembered.
+/// The number of decisions that are remembered.
 const PLACES: usize = 64;
 
 /// Decisions about categories named at run time: each name has one place, which it shares with others.

@@ -40,7 +40,7 @@ pub(super) struct Sequence {
     interner: Interner,
     /// Tracks described since the last restart.
     described: TrackSet,
-    /// What incremental counters were last set to.
+    /// The values that incremental counters were last set to.
     counters: HashMap<u64, CounterValue>,
     decisions: Decisions,
     thread_time: Option<ThreadTime>,
@@ -98,7 +98,8 @@ impl Sequence {
         self
     }
 
-    /// Whether what was written before cannot be relied on, or is so much that it may have been overwritten.
+    /// Returns true if what was written before cannot be relied on, or is so much that it may have
+    /// been overwritten.
     #[inline]
     fn must_restart(&self) -> bool {
         let (drop_count, written) = (self.writer.drop_count(), self.writer.written());
@@ -109,7 +110,7 @@ impl Sequence {
         self.writer.flush(None);
     }
 
-    /// Whether a category named at run time is to be recorded.
+    /// Returns true if a category named at run time is to be recorded.
     pub(super) fn wants(&mut self, category: &str) -> bool {
         self.decisions.decide(category, &self.filter)
     }

@@ -1,4 +1,4 @@
-//! What comes before the first event, and before the first one after a loss.
+//! Restarts: writing what comes before the first event, and before the first one after a loss.
 
 use ferretto_engine::{EventBuffer, EventEncoder, settings};
 use ferretto_format::Start;

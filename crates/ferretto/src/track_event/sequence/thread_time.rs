@@ -3,7 +3,7 @@
 use crate::track_event::clock;
 use crate::track_event::filter::Filter;
 
-/// What is needed to say how much processor time a thread took since its last event.
+/// The state needed to say how much processor time a thread took since its last event.
 #[derive(Debug)]
 pub(super) struct ThreadTime {
     /// Closer events count as having taken none, in nanoseconds.

@@ -1,4 +1,4 @@
-//! What happens when there is no room.
+//! Tests of what happens when there is no room.
 
 use super::*;
 

@@ -272,7 +272,7 @@ const INTERNED: u32 = 12;
 const CLOCK: u32 = 58;
 const TRACK: u32 = 60;
 
-/// What a TrackEventConfig with these fields asks for.
+/// Returns the filter that a TrackEventConfig with these fields asks for.
 fn filter(write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Filter {
     Filter::decode(&encode(write))
 }

@@ -1,4 +1,4 @@
-//! How tracks are described.
+//! Tests of how tracks are described.
 
 use super::*;
 use crate::track_event::track::{ChildOrdering, Unit};

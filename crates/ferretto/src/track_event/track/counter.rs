@@ -9,7 +9,7 @@ use crate::track_event::name::Name;
 const COUNTER: u64 = 0xb1a4_a67d_7970_839e;
 const STATE: u64 = 0x2e23_98ec_92e8_9138;
 
-/// What a counter counts.
+/// The unit that a counter counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
@@ -85,21 +85,21 @@ impl<'a> CounterTrack<'a> {
         self
     }
 
-    /// What it counts.
+    /// Sets the unit that it counts in.
     #[must_use]
     pub const fn unit(mut self, unit: Unit) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// What it counts, in words.
+    /// Sets the unit that it counts in, in words.
     #[must_use]
     pub const fn unit_name(mut self, name: &'a str) -> Self {
         self.unit_name = Some(name);
         self
     }
 
-    /// How many units a value of 1 stands for.
+    /// Sets the number of units that a value of 1 stands for.
     #[must_use]
     pub const fn unit_multiplier(mut self, multiplier: i64) -> Self {
         self.unit_multiplier = multiplier;
@@ -165,7 +165,7 @@ impl<'a> StateTrack<'a> {
     }
 }
 
-/// What a track of either kind shares with others.
+/// Defines what a track of either kind shares with others.
 macro_rules! placing {
     ($type:ident, $method:ident) => {
         impl<'a> $type<'a> {
@@ -248,7 +248,7 @@ macro_rules! placing {
             }
         }
 
-        /// What the macros make of the track they are given.
+        /// The conversion that the macros apply to the track they are given.
         pub trait $method {
             /// The track that it stands for.
             type Track;

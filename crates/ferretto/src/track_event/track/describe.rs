@@ -1,4 +1,4 @@
-//! How recordings are told what a track is.
+//! Descriptions, by which recordings are told what a track is.
 
 use ferretto_format::{Process, Thread};
 use ferretto_proto::fields::{counter_descriptor, track_descriptor as field};
@@ -10,7 +10,7 @@ use crate::track_event::name::Name;
 /// The type of a counter that shows processor time.
 const THREAD_TIME: u64 = 1;
 
-/// What a track shows.
+/// The content that a track shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Marker<'a> {
     Slices,

@@ -19,7 +19,7 @@ use super::name::Name;
 /// Sets the numbers of named tracks apart from others.
 const NAMED: u64 = 0xcd57_1ec5_ead3_7024;
 
-/// What a track is.
+/// The kind of thing that a track is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// The process.
@@ -32,7 +32,7 @@ pub(super) enum Shape {
     Custom,
 }
 
-/// What a track lies below.
+/// The thing that a track lies below.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Parent<'a> {
     Process,
@@ -53,7 +53,7 @@ pub enum ChildOrdering {
     Explicit = 3,
 }
 
-/// Which tracks below the same parent the viewer makes one of.
+/// The rule by which the viewer makes one of tracks below the same parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merge<'a> {
     Unspecified,
@@ -198,8 +198,8 @@ impl<'a> Track<'a> {
         self
     }
 
-    /// Where this track is shown among its siblings, if their parent orders them [explicitly](ChildOrdering::Explicit):
-    /// lower ones first, 0 by default.
+    /// Sets the rank by which this track is shown among its siblings, if their parent orders them
+    /// [explicitly](ChildOrdering::Explicit): lower ones first, 0 by default.
     #[must_use]
     pub const fn sibling_order_rank(mut self, rank: i32) -> Self {
         self.rank = Some(rank);

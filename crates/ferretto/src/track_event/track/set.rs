@@ -60,7 +60,7 @@ impl TrackSet {
     }
 }
 
-/// Where the search for a number begins, before masking.
+/// Returns the place where the search for a number begins, before masking.
 #[inline]
 fn place(uuid: u64) -> usize {
     (uuid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize

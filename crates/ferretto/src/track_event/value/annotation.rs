@@ -1,4 +1,4 @@
-//! Where values are written.
+//! Annotations: the places where values are written.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::track_event::EventEncoder;
 use crate::track_event::fast;
 use crate::track_event::interner::Interner;
 
-/// How deep dictionaries and arrays may be nested.
+/// The depth to which dictionaries and arrays may be nested.
 const MAX_DEPTH: u8 = 16;
 
 /// In place of what is nested deeper.
@@ -246,7 +246,7 @@ impl<'a> Annotation<'a> {
             .then(|| Annotation::nested(&mut self.encoder, self.interner, depth))
     }
 
-    /// Whether dictionaries and arrays may be nested deeper; if not, that is written.
+    /// Returns true if dictionaries and arrays may be nested deeper; if not, that is written.
     fn is_allowed(&mut self) -> bool {
         let is_allowed = self.depth < MAX_DEPTH;
         if !is_allowed {

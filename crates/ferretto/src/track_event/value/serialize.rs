@@ -34,7 +34,7 @@ impl<T: Serialize> Argument for Serialized<T> {
     }
 }
 
-/// Where a value goes.
+/// The place where a value goes.
 struct Target<'a>(Annotation<'a>);
 
 macro_rules! scalars {
@@ -262,7 +262,8 @@ impl SerializeMap for Members<'_> {
     }
 }
 
-/// What is in a variant with several fields: the one member of a dictionary, which ends when this is dropped.
+/// The content of a variant with several fields: the one member of a dictionary, which ends when
+/// this is dropped.
 struct Variant<'a> {
     /// The member; nothing if it is nested too deep.
     member: Option<(Annotation<'a>, Mark)>,
