@@ -9,7 +9,7 @@ use ferretto::session::{Backend, RecordingConfig, Session, TrackEvents};
 use ferretto::{Backends, Flow, Track, counter, instant, slice};
 use tokio::sync::mpsc;
 
-/// How long each call to the recorder may take.
+/// The time each call to the recorder may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "current_thread")]

@@ -18,14 +18,15 @@ struct Rounds {
     ends: Mutex<Sender<Completion>>,
 }
 
-/// What each thread keeps for each recording. It is made anew when packets must make sense without those before.
+/// The state each thread keeps for each recording. It is made anew when packets must make sense
+/// without those before.
 #[derive(Default)]
 struct Described {
     is_described: bool,
 }
 
 impl DataSource for Rounds {
-    /// What the recording calls itself.
+    /// The name that the recording gives itself.
     type Instance = String;
     type Thread = Described;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ferretto::{CounterTrack, Flow, Track, Unit, counter, end_slice, instant, slice, state};
 
 ferretto::categories! {
-    /// What this program records; people can choose among them.
+    /// The categories this program records; people can choose among them.
     static CATEGORIES = {
         MAIN: "main", "What the main thread does";
         WORK: "work", "What the worker thread does";

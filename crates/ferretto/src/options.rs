@@ -56,7 +56,7 @@ impl Backends {
         }
     }
 
-    /// Whether all of `other` are in the set.
+    /// True if all of `other` are in the set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -76,7 +76,7 @@ impl Default for Backends {
     }
 }
 
-/// How this process takes part in recordings.
+/// Options for how this process takes part in recordings.
 ///
 /// ```no_run
 /// ferretto::Options::new().name("player").wait(std::time::Duration::from_secs(1)).init()?;
@@ -101,7 +101,8 @@ impl Options {
         Self::default()
     }
 
-    /// Which services may record this process, at the same time if there are several; by default the machine's.
+    /// Sets which services may record this process, at the same time if there are several; by
+    /// default the machine's.
     #[must_use]
     pub fn backends(mut self, backends: Backends) -> Self {
         self.backends = backends;
@@ -129,8 +130,8 @@ impl Options {
         self
     }
 
-    /// Where the machine's service is; by default where the environment variable `PERFETTO_PRODUCER_SOCK_NAME` says, or
-    /// at its usual place.
+    /// Sets where the machine's service is; by default where the environment variable
+    /// `PERFETTO_PRODUCER_SOCK_NAME` says, or at its usual place.
     #[must_use]
     pub fn address(mut self, address: Address) -> Self {
         self.producer.address = Some(address);
@@ -160,8 +161,9 @@ impl Options {
         self
     }
 
-    /// How long full chunks of memory wait for others before the service is told of them; by default not at all. Fewer
-    /// messages, but memory must be large enough for what is written meanwhile.
+    /// Sets how long full chunks of memory wait for others before the service is told of them; by
+    /// default not at all. Fewer messages, but memory must be large enough for what is written
+    /// meanwhile.
     #[must_use]
     pub fn commit_batch(mut self, time: Duration) -> Self {
         self.producer.commit_batch = time;
@@ -176,8 +178,8 @@ impl Options {
         self
     }
 
-    /// What track events do when the shared memory is full; by default they are dropped. Only the first set-up of the
-    /// process decides.
+    /// Sets what track events do when the shared memory is full; by default they are dropped. Only
+    /// the first set-up of the process decides.
     #[must_use]
     pub fn track_event_policy(mut self, policy: ExhaustedPolicy) -> Self {
         self.settings.track_event_policy = policy;
@@ -214,16 +216,18 @@ impl Options {
         self
     }
 
-    /// How long to wait in [`init`](Self::init) until recordings that are running already include this process, for all
-    /// of its services. There is no wait for services that are not there.
+    /// Sets how long to wait in [`init`](Self::init) until recordings that are running already
+    /// include this process, for all of its services. There is no wait for services that are not
+    /// there.
     ///
-    /// By default the machine's service is waited for, for at most 200 ms; five seconds if whoever started the program
-    /// names it in `PERFETTO_PRODUCER_SOCK_NAME`, as `ferretto record` does. It usually takes less than a millisecond. The
-    /// first events after a wait that was too short may be missing; the recording says so. With [`Duration::ZERO`] there is
-    /// no wait, and nothing is said.
+    /// By default the machine's service is waited for, for at most 200 ms; five seconds if whoever
+    /// started the program names it in `PERFETTO_PRODUCER_SOCK_NAME`, as `ferretto record` does. It
+    /// usually takes less than a millisecond. The first events after a wait that was too short may
+    /// be missing; the recording says so. With [`Duration::ZERO`] there is no wait, and nothing is
+    /// said.
     ///
-    /// The machine's service is waited for in the same way when data sources are [registered](crate::register_data_source)
-    /// after that.
+    /// The machine's service is waited for in the same way when data sources are
+    /// [registered](crate::register_data_source) after that.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
@@ -317,7 +321,7 @@ pub fn init() -> Result<(), InitError> {
     Options::new().init()
 }
 
-/// What the process was started as.
+/// Returns what the process was started as.
 fn process_name() -> String {
     let name = std::env::args_os().next().unwrap_or_default();
     name.to_string_lossy().into_owned()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ferretto_engine::{self as engine, BackendKind, StartupEvent, StartupRequest};
 use ferretto_proto::TraceConfig;
 
-/// How long a recording is waited for, if nothing else is said.
+/// The time a recording is waited for, if nothing else is said.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Recording from the first moment of a program, before a service has asked for it, or is even there.
@@ -34,7 +34,7 @@ pub struct StartupTracing {
 }
 
 impl StartupTracing {
-    /// How many data sources are recording.
+    /// Returns the number of data sources that are recording.
     pub fn sources(&self) -> usize {
         self.sources
     }
@@ -45,7 +45,7 @@ impl StartupTracing {
     }
 }
 
-/// How startup tracing is done.
+/// Options for how startup tracing is done.
 pub struct StartupTracingOptions {
     config: TraceConfig,
     backend: BackendKind,
@@ -92,15 +92,15 @@ impl StartupTracingOptions {
         }
     }
 
-    /// Which service the recording is expected from; by default the machine's.
+    /// Sets which service the recording is expected from; by default the machine's.
     #[must_use]
     pub fn backend(mut self, backend: BackendKind) -> Self {
         self.backend = backend;
         self
     }
 
-    /// How long to wait for the recording; by default ten seconds, with `None` for ever. The memory is not emptied
-    /// meanwhile.
+    /// Sets how long to wait for the recording; by default ten seconds, with `None` for ever. The
+    /// memory is not emptied meanwhile.
     #[must_use]
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.timeout = timeout;

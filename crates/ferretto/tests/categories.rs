@@ -1,4 +1,4 @@
-//! Who records which categories, while recordings come and go.
+//! Tests of who records which categories, while recordings come and go.
 
 mod common;
 

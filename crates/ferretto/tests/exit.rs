@@ -41,7 +41,7 @@ impl DataSource for Hold {
     }
 }
 
-/// What the recorded processes do. They end in the middle of everything.
+/// Does what the recorded processes do. They end in the middle of everything.
 fn program(what: &str) -> ! {
     let options = || ferretto::Options::new().memory_kb(64);
     // What is registered after this is not waited for.

@@ -1,4 +1,4 @@
-//! What a program traces right after its set-up, while recordings run already.
+//! Tests of what a program traces right after its set-up, while recordings run already.
 
 mod common;
 

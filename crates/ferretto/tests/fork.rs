@@ -45,7 +45,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// What a child does: it is recorded as soon as it says something, under its own name.
+/// Does what a child does: it is recorded as soon as it says something, under its own name.
 fn live(name: &str, source: &DataSourceHandle<Noted>) {
     assert_eq!(
         threads(),

@@ -41,7 +41,7 @@ fn only(category: &str) -> RecordingConfig {
     RecordingConfig::new().track_events(TrackEvents::only(&[category]))
 }
 
-/// How many track events a trace holds.
+/// Counts the track events that a trace holds.
 fn events(trace: &[u8]) -> usize {
     let packets = Fields::new(trace).map(Result::unwrap);
     packets

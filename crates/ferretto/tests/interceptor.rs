@@ -13,7 +13,8 @@ use ferretto::proto::InterceptorConfig;
 use ferretto::session::{Backend, RecordingConfig, Session};
 use ferretto_wire::Fields;
 
-/// What the interceptor saw: its instance, the number of the packet with its writer, and the packet.
+/// Everything the interceptor saw: its instance, the number of the packet with its writer, and the
+/// packet.
 static SEEN: Mutex<Vec<(String, u32, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// Keeps all packets.
@@ -69,7 +70,7 @@ fn has_events(packets: &[Vec<u8>]) -> bool {
         .any(|packet| Fields::find(11, packet).is_some())
 }
 
-/// What a session recorded.
+/// Stops a session and returns what it recorded.
 fn stop(session: &Session) -> Vec<Vec<u8>> {
     session.stop(LIMIT).wait().unwrap();
     let trace = session.read(LIMIT).wait().unwrap();

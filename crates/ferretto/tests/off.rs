@@ -17,7 +17,7 @@ impl DataSource for Source {
     fn setup(&self, _: &ferretto::proto::DataSourceConfig) {}
 }
 
-/// What an argument would be made of.
+/// Stands for what an argument would be made of.
 fn never<T>() -> T {
     panic!("an argument was evaluated")
 }

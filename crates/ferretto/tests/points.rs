@@ -1,4 +1,4 @@
-//! What trace points of data sources do on their threads.
+//! Tests of what trace points of data sources do on their threads.
 
 mod common;
 

@@ -18,7 +18,7 @@ const PATCH: u32 = 6;
 const STATE: u32 = 7;
 const PROTOVMS: u32 = 125;
 
-/// How often a cell of the table is changed.
+/// The number of times a cell of the table is changed.
 const CHANGES: u64 = 2000;
 const CELLS: u64 = 30;
 

@@ -7,7 +7,7 @@ use ferretto::{Backends, FlightRecorder};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How many threads and descriptors the process has.
+/// Counts the threads and descriptors that the process has.
 fn holdings() -> (usize, usize) {
     let count = |folder| std::fs::read_dir(folder).unwrap().count();
     (count("/proc/self/task"), count("/proc/self/fd"))

@@ -10,7 +10,8 @@ use ferretto_client::Consumer;
 
 const THREADS: u64 = 8;
 
-/// What the process may grow by while recordings come and go, in bytes: what the allocator does not give back.
+/// The most the process may grow by while recordings come and go, in bytes: what the allocator does
+/// not give back.
 const GROWTH: u64 = 16 << 20;
 
 /// The resident memory of this process, in bytes.

@@ -10,7 +10,7 @@ use common::{LIMIT, Service, config, source, start, stop};
 use ferretto_client::Consumer;
 use ferretto_wire::Fields;
 
-/// What a reader knows of one sequence.
+/// Everything a reader knows of one sequence.
 #[derive(Default)]
 struct Sequence {
     is_valid: bool,

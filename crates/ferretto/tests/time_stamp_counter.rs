@@ -8,7 +8,8 @@ use ferretto::track_event::EventClock;
 use ferretto::{Backends, Options};
 use ferretto_shm::Clock;
 
-/// How far both clocks may be apart here. They are a thousand times closer, but this has to hold wherever it runs.
+/// The most that both clocks may be apart here. They are a thousand times closer, but this has to
+/// hold wherever it runs.
 const NEAR: u64 = 1_000_000;
 
 /// For how long events are written: several times as long as it takes to learn how fast the counter is.

@@ -1,4 +1,4 @@
-//! What the macros of track events record.
+//! Tests of what the macros of track events record.
 
 mod common;
 
@@ -16,7 +16,7 @@ use ferretto::{
 use ferretto_wire::encode;
 
 ferretto::categories! {
-    /// What this test records.
+    /// The categories this test records.
     static TABLE = {
         APP: "app";
         NET: "net", "Sockets";

@@ -1,4 +1,4 @@
-//! What can be an argument, and what it is in the recording.
+//! Tests of what can be an argument, and what it is in the recording.
 
 mod common;
 
@@ -21,7 +21,7 @@ use ferretto::track_event::{Annotation, Argument};
 
 static VALUES: Category = Category::new("values");
 
-/// What a value is in a recording.
+/// Returns what a value is in a recording.
 fn written(recorder: &mut Recorder, value: &dyn Argument) -> String {
     let decoded = recorder.record(None, || {
         ferretto::instant!(VALUES, "value", key = value);

@@ -1,4 +1,4 @@
-//! What a thread keeps for data sources, and what a trace point gets.
+//! The state a thread keeps for data sources, and the context a trace point gets.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -24,8 +24,8 @@ impl<D: DataSource> TraceContext<'_, D> {
         self.entry.writer.new_packet()
     }
 
-    /// What this thread keeps for this recording. It was cleared if the recording asked for that since the last trace
-    /// point.
+    /// Returns what this thread keeps for this recording. It was cleared if the recording asked for
+    /// that since the last trace point.
     #[inline]
     pub fn state(&mut self) -> &mut D::Thread {
         &mut self.entry.thread
@@ -55,7 +55,8 @@ impl<D: DataSource> TraceContext<'_, D> {
         self.entry.writer.flush(callback);
     }
 
-    /// How often this thread has run out of memory in this recording: after each time packets were dropped.
+    /// Returns how often this thread has run out of memory in this recording: after each time
+    /// packets were dropped.
     pub fn drop_count(&self) -> u64 {
         self.entry.writer.drop_count()
     }
@@ -80,7 +81,7 @@ thread_local! {
         const { RefCell::new([const { None }; MAX_SOURCES]) };
 }
 
-/// What a thread keeps for a data source, whatever its type.
+/// The state a thread keeps for a data source, whatever its type.
 trait Kept {
     /// Gives up what belongs to instances that have stopped.
     fn collect(&mut self);
@@ -88,13 +89,13 @@ trait Kept {
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// What a thread keeps for a data source.
+/// The state a thread keeps for a data source.
 struct Entries<D: DataSource> {
     registered: &'static Registered<D>,
     places: [Option<Entry<D>>; MAX_INSTANCES],
 }
 
-/// What a thread keeps for an instance.
+/// The state a thread keeps for an instance.
 struct Entry<D: DataSource> {
     epoch: u64,
     clears: u32,

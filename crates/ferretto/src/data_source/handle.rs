@@ -23,7 +23,8 @@ impl<D: DataSource> DataSourceHandle<D> {
         Self { registered, number }
     }
 
-    /// Whether anybody records. One load; in a forked child it may say `true` before the first trace point.
+    /// True if anybody records. One load; in a forked child it may say `true` before the first
+    /// trace point.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
         !cfg!(feature = "off") && self.registered.slots.active() != 0

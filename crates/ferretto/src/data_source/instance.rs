@@ -38,22 +38,22 @@ impl<D: DataSource> Instance<D> {
         self.0.index
     }
 
-    /// How to record.
+    /// Returns the config that says how to record.
     pub fn config(&self) -> &DataSourceConfig {
         &self.0.config
     }
 
-    /// Which service asked.
+    /// Returns which service asked.
     pub fn backend(&self) -> BackendKind {
         self.0.backend
     }
 
-    /// Whether the instance began as [startup tracing](crate::StartupTracing).
+    /// True if the instance began as [startup tracing](crate::StartupTracing).
     pub fn is_startup(&self) -> bool {
         self.0.is_startup
     }
 
-    /// What [`DataSource::setup`] made.
+    /// Returns what [`DataSource::setup`] made.
     pub fn data(&self) -> &D::Instance {
         &self.0.data
     }

@@ -39,11 +39,12 @@ pub(crate) use context::flush_thread;
 /// The methods `setup` to `clear_incremental_state` are called on ferretto's background thread, which must not be held
 /// up; for each instance in the order of its life. If one panics, tracing goes on.
 pub trait DataSource: Sized + Send + Sync + 'static {
-    /// What belongs to an instance. It is dropped when the instance has stopped and nobody holds it any more.
+    /// The data that belongs to an instance. It is dropped when the instance has stopped and nobody
+    /// holds it any more.
     type Instance: Send + Sync + 'static;
 
-    /// What each thread keeps for each instance, to be had from [`TraceContext::state`]: for example what it need not
-    /// repeat because it wrote it before.
+    /// The state each thread keeps for each instance, to be had from [`TraceContext::state`]: for
+    /// example what it need not repeat because it wrote it before.
     type Thread: Default + 'static;
 
     /// A recording is being prepared. Nothing is recorded yet.
@@ -59,9 +60,9 @@ pub trait DataSource: Sized + Send + Sync + 'static {
         completion.complete();
     }
 
-    /// What is held should be handed over: writers made with [`Instance::create_writer`] should be flushed before
-    /// `completion` is dropped, which may be later and on another thread. What the writers of
-    /// [`DataSourceHandle::trace`] hold, the service fetches by itself.
+    /// Hands over what is held: writers made with [`Instance::create_writer`] should be flushed
+    /// before `completion` is dropped, which may be later and on another thread. What the writers
+    /// of [`DataSourceHandle::trace`] hold, the service fetches by itself.
     fn flush(&self, _instance: &Instance<Self>, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
@@ -81,8 +82,8 @@ pub trait DataSource: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Whether an instance of [startup tracing](crate::StartupTracing) can be what a service asks for. By default, if
-    /// the configs are the same but for what only services know.
+    /// Returns whether an instance of [startup tracing](crate::StartupTracing) can be what a
+    /// service asks for. By default, if the configs are the same but for what only services know.
     fn can_adopt(
         &self,
         startup: &crate::proto::DataSourceConfig,

@@ -12,7 +12,7 @@ use super::DataSource;
 use super::handle::{self, DataSourceHandle};
 use super::registered::{Engaged, Registered};
 
-/// How a data source is offered.
+/// Options for how a data source is offered.
 ///
 /// ```
 /// # struct Temperatures;
@@ -58,7 +58,7 @@ impl DataSourceOptions {
         }
     }
 
-    /// What writers do when the shared memory is full; by default packets are dropped.
+    /// Sets what writers do when the shared memory is full; by default packets are dropped.
     #[must_use]
     pub fn policy(mut self, policy: ExhaustedPolicy) -> Self {
         self.policy = policy;

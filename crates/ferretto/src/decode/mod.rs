@@ -22,7 +22,7 @@ pub use crate::track_event::CounterValue;
 /// Memory for all that sequences leave for later packets, in bytes.
 const MEMORY: usize = 1 << 30;
 
-/// What kind of event it is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Begin,
@@ -156,7 +156,7 @@ impl State {
         event
     }
 
-    /// What an event is called and what is attached to it.
+    /// Reads what an event is called and what is attached to it.
     fn describe(&self, event: &mut Event, item: &Field<'_>) {
         let text = || item.as_str_lossy().map(|text| text.into_owned());
         let fixed = || fixed64s(item);

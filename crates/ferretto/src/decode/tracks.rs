@@ -7,7 +7,7 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::Fields;
 
-/// Where events are drawn.
+/// A track, on which events are drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Track {
@@ -17,11 +17,11 @@ pub struct Track {
     pub parent: Option<u64>,
     /// Its name, if it has one of its own.
     pub name: Option<String>,
-    /// What it stands for.
+    /// The kind of thing it stands for.
     pub kind: TrackKind,
 }
 
-/// What a track stands for.
+/// The kind of thing a track stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrackKind {
@@ -48,7 +48,7 @@ pub enum TrackKind {
     Counter {
         /// The name of the unit, if told.
         unit: Option<String>,
-        /// What recorded values have been multiplied by.
+        /// The factor that recorded values have been multiplied by.
         multiplier: i64,
         /// Differences were recorded, not values.
         is_incremental: bool,

@@ -15,22 +15,22 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::inbox::{Call, Inbox, Input};
 use super::mailbox::{Answer, Mailbox, MailboxRef};
 
-/// How long the end waits for files that are still being written.
+/// The time the end waits for files that are still being written.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a pipe that nobody reads may hold the last bytes of its session.
+/// The time for which a pipe that nobody reads may hold the last bytes of its session.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
 /// For how many inputs memory is kept from one turn to the next.
 const KEPT_INPUTS: usize = 256;
-/// How many inputs are handled with one reading of the clocks.
+/// The number of inputs that are handled with one reading of the clocks.
 const INPUTS_PER_READING: usize = 32;
 
 /// A producer, seen from the service.
 #[derive(Debug)]
 struct ProducerSeat {
     mailbox: MailboxRef<ProducerPort>,
-    /// What it brought along.
+    /// The memory it brought along.
     brought: Option<Arc<Region>>,
-    /// What it shares with the service.
+    /// The memory it shares with the service.
     region: Option<Arc<Region>>,
 }
 

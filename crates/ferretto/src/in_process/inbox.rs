@@ -1,4 +1,4 @@
-//! What links ask of the service, on its way to the service's thread.
+//! Requests of links to the service, on their way to the service's thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -30,11 +30,11 @@ pub(super) enum Input {
 /// One request.
 #[derive(Debug)]
 pub(super) struct Call<R> {
-    /// Where to reply; `None` for no reply.
+    /// The number to reply to; `None` for no reply.
     pub(super) request_id: Option<u64>,
     pub(super) request: R,
     pub(super) attachment: Option<Attachment>,
-    /// What it counts for in the client's backlog, in bytes.
+    /// The bytes it counts for in the client's backlog.
     pub(super) cost: usize,
 }
 
@@ -114,7 +114,8 @@ impl Inbox {
         !(queue.is_abandoned && inputs.is_empty())
     }
 
-    /// Whether the thread may wait for [`wake_fd`](Self::wake_fd) now: it will be woken by what comes from here on.
+    /// Returns whether the thread may wait for [`wake_fd`](Self::wake_fd) now: it will be woken by
+    /// what comes from here on.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut queue = self.lock();
         queue.is_sleeping =
@@ -122,7 +123,7 @@ impl Inbox {
         queue.is_sleeping
     }
 
-    /// What the thread waits for.
+    /// Returns what the thread waits for.
     pub(super) fn wake_fd(&self) -> &WakeFd {
         &self.wake
     }
@@ -136,12 +137,12 @@ impl Inbox {
         drop(inputs);
     }
 
-    /// Whether the thread has ended, or is another process's.
+    /// True if the thread has ended, or is another process's.
     pub(super) fn is_dead(&self) -> bool {
         self.own().is_none_or(|queue| queue.is_dead)
     }
 
-    /// Whether this is a forked child of the process that runs the thread.
+    /// True if this is a forked child of the process that runs the thread.
     pub(super) fn is_foreign(&self) -> bool {
         self.forks != fork::forks()
     }

@@ -18,15 +18,16 @@ use super::Door;
 use super::inbox::{Call, Inbox, Input};
 use super::mailbox::{Answer, MailboxRef};
 
-/// What a request counts for besides its encoding.
+/// The bytes a request counts for besides its encoding.
 const REQUEST_OVERHEAD: usize = 256;
-/// What each chunk of a commit counts for, and each patch.
+/// The bytes each chunk of a commit counts for, and each patch.
 const MOVE_SIZE: usize = 64;
 const PATCH_SIZE: usize = 64;
-/// How much a client may have on its way to the service, in bytes, before the connection is given up. As with sockets.
+/// The most a client may have on its way to the service, in bytes, before the connection is given
+/// up. As with sockets.
 const MAX_BACKLOG: usize = 8 * 1024 * 1024;
 
-/// What differs between the ports.
+/// The differences between the ports.
 pub(super) trait LocalPort: Port {
     /// The way of a request to the service.
     fn input(client: ClientId, call: Call<Self::Request>) -> Input;

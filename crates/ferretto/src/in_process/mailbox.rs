@@ -1,4 +1,4 @@
-//! What the service says to one client, on its way to the thread that takes it.
+//! Messages of the service to one client, on their way to the thread that takes them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ const MAX_ANSWERS: usize = 64 * 1024;
 /// When a client's backlog falls below this, in bytes, it is told. Less than what makes a producer hold chunks back.
 const ROOM: usize = 256 * 1024;
 
-/// What the service's thread and a link share.
+/// The mailbox that the service's thread and a link share.
 pub(super) type MailboxRef<P> = Arc<Mailbox<P>>;
 
 /// Answers, and the client's account.
@@ -44,7 +44,7 @@ pub(super) struct Answer<P: Port> {
     pub(super) attachment: Option<Attachment>,
 }
 
-/// What a link takes at a time.
+/// Everything a link takes at a time.
 #[derive(Debug)]
 pub(super) struct Delivery<P: Port> {
     pub(super) answers: VecDeque<Answer<P>>,

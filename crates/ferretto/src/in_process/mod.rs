@@ -53,7 +53,7 @@ use self::inbox::{Inbox, Input};
 use self::link::{LocalLink, LocalPort};
 use self::mailbox::{Mailbox, MailboxRef};
 
-/// How long chunks wait for others, if nothing else is wanted.
+/// The time chunks wait for others, if nothing else is wanted.
 const COMMIT_BATCH: Duration = Duration::from_millis(5);
 /// Size of a producer's memory, if nothing else is wanted, in bytes.
 const MEMORY_SIZE: u32 = 1024 * 1024;
@@ -78,11 +78,11 @@ enum Which {
 
 static SHARED: PerProcess<Arc<Door>> = PerProcess::new();
 
-/// What all who can reach the service share.
+/// The state that all who can reach the service share.
 #[derive(Debug)]
 struct Door {
     forks: u32,
-    /// Where the thread takes its work from, once there is one.
+    /// The queue that the thread takes its work from, once there is one.
     inbox: Mutex<Option<Arc<Inbox>>>,
     last_client: AtomicU64,
 }

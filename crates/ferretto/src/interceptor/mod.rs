@@ -50,7 +50,7 @@ static NEXT_SEQUENCE: AtomicU32 = AtomicU32::new(1);
 
 /// Takes the packets of an instance of a data source. One is made for each instance.
 pub trait Interceptor: Send + Sync + Sized + 'static {
-    /// What is kept for each writer, that is, for each thread.
+    /// The state kept for each writer, that is, for each thread.
     type Writer: Send + 'static;
 
     /// A recording begins. Called on the background thread.

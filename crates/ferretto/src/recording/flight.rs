@@ -14,10 +14,11 @@ use crate::session::{
     Backend, Buffer, RecordingConfig, Session, SessionError, SessionEvent, TrackEvents, TriggerMode,
 };
 
-/// How long starting, and each step of writing a trace, may take.
+/// The time that starting, and each step of writing a trace, may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a service waits for a trigger. It allows less than a week; the recording is then started again.
+/// The time a service waits for a trigger. It allows less than a week; the recording is then
+/// started again.
 const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 
 /// Keeps what the program traced last, and writes it into a file when it is told to, when a trigger comes, or when the
@@ -43,7 +44,7 @@ pub struct FlightRecorder {
     inner: Arc<Inner>,
 }
 
-/// What a [`FlightRecorder`] is to keep, and when to write it.
+/// Options for what a [`FlightRecorder`] is to keep, and when to write it.
 #[derive(Debug)]
 #[must_use = "nothing is recorded before it is started"]
 pub struct FlightRecorderOptions {
@@ -102,33 +103,34 @@ impl FlightRecorder {
 }
 
 impl FlightRecorderOptions {
-    /// Which service is to record. If it is not in this process it keeps all processes' events, and survives this one
-    /// only without its memory.
+    /// Sets which service is to record. If it is not in this process it keeps all processes'
+    /// events, and survives this one only without its memory.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// How much memory to use, in KiB.
+    /// Sets how much memory to use, in KiB.
     pub fn size_kb(mut self, size: u32) -> Self {
         self.size_kb = size;
         self
     }
 
-    /// Which track events to keep.
+    /// Sets which track events to keep.
     pub fn track_events(mut self, events: TrackEvents) -> Self {
         self.events = events;
         self
     }
 
-    /// How often names, tracks and times are repeated; by default four times a second. What is kept can be read from the first
-    /// repetition on, so this should be a small part of the time that fits into memory.
+    /// Sets how often names, tracks and times are repeated; by default four times a second. What is
+    /// kept can be read from the first repetition on, so this should be a small part of the time
+    /// that fits into memory.
     pub fn repeat_every(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// What to record instead of track events, into buffers that forget the oldest.
+    /// Sets what to record instead of track events, into buffers that forget the oldest.
     pub fn config(mut self, config: impl Into<RecordingConfig>) -> Self {
         self.config = Some(config.into());
         self

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 
-/// How long each call to the service may take.
+/// The time each call to the service may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How often what is recorded is written.
+/// The period at which what is recorded is written.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The size of the buffer that holds what is recorded between two writes, in KiB.
@@ -79,20 +79,20 @@ impl Recorder {
         }
     }
 
-    /// Which service is to record.
+    /// Sets which service is to record.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// What to record; by default track events. Without buffers in it there is one of 32 MiB, which has to hold what
-    /// comes in a period.
+    /// Sets what to record; by default track events. Without buffers in it there is one of 32 MiB,
+    /// which has to hold what comes in a period.
     pub fn config(mut self, config: impl Into<RecordingConfig>) -> Self {
         self.config = Some(config.into());
         self
     }
 
-    /// How often what is recorded is written; by default twice a second.
+    /// Sets how often what is recorded is written; by default twice a second.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ferretto_engine::lock;
 
-/// How long each step of writing the trace may take; the program has other things to do.
+/// The time each step of writing the trace may take; the program has other things to do.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// A recorder whose trace is written when a thread panics.

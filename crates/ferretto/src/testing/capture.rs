@@ -12,7 +12,7 @@ use crate::decode::TrackKind;
 use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 use crate::{Backends, Options};
 
-/// How long each step may take.
+/// The time each step may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Memory shared with the service if nothing was set up before, in KiB.
@@ -21,7 +21,7 @@ const MEMORY_KB: u32 = 2048;
 /// Most captures at a time. The service makes no more than five recordings for one user; one is left for the test.
 const MAX_CAPTURES: usize = 4;
 
-/// How many captures are going on.
+/// The number of captures that are going on.
 static GOING_ON: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
@@ -47,7 +47,7 @@ pub fn capture(work: impl FnOnce()) -> Trace {
     Capture::new().run(work).1
 }
 
-/// What to record of a closure. See [`capture`] for the usual.
+/// Options for what to record of a closure. See [`capture`] for the usual.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is recorded before it runs"]
 pub struct Capture {
@@ -84,7 +84,7 @@ impl Capture {
         self
     }
 
-    /// How much is recorded at most, in KiB; by default 16 MiB.
+    /// Sets how much is recorded at most, in KiB; by default 16 MiB.
     pub fn buffer_kb(mut self, size: u32) -> Self {
         self.buffer_kb = size;
         self

@@ -1,7 +1,7 @@
-//! What was traced, for tests.
+//! Access to what was traced, for tests.
 //!
-//! [`capture`] records what a closure traces, and [`Trace`] is that as a tree of slices, moments and counters. Printed, it
-//! has no times and numbers, and so is the same each time:
+//! [`capture`] records what a closure traces, and [`Trace`] is that as a tree of slices, moments
+//! and counters. Printed, it has no times and numbers, and so is the same each time:
 //!
 //! ```
 //! let trace = ferretto::testing::capture(|| {

@@ -2,7 +2,7 @@
 
 use crate::decode::{CounterValue, Value};
 
-/// What a [`Node`] is.
+/// The kind of a [`Node`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Something that took time.
@@ -17,7 +17,7 @@ pub enum NodeKind {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Node {
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
     /// Its categories.
     pub categories: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Node {
     pub begin: u64,
     /// When it ended; `None` if it had not by the end of the recording.
     pub end: Option<u64>,
-    /// What is attached to it, at its beginning and its end.
+    /// Everything that is attached to it, at its beginning and its end.
     pub arguments: Vec<(String, Value)>,
     /// The flows that go through it.
     pub flows: Vec<u64>,
@@ -35,7 +35,7 @@ pub struct Node {
     pub terminating_flows: Vec<u64>,
     /// The value of a counter.
     pub value: Option<CounterValue>,
-    /// What happened within it, on the same track.
+    /// Everything that happened within it, on the same track.
     pub children: Vec<Self>,
     /// The `TrackEvent` that began it, encoded, for everything else.
     pub encoded: Vec<u8>,
@@ -50,7 +50,7 @@ impl Node {
             .map(|(_, value)| value)
     }
 
-    /// How long it took, in nanoseconds, if it has ended.
+    /// Returns how long it took, in nanoseconds, if it has ended.
     pub fn duration(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.begin))
     }

@@ -17,7 +17,7 @@ pub struct Trace {
     pub has_losses: bool,
 }
 
-/// What happened on one track.
+/// Everything that happened on one track.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Timeline {
@@ -27,7 +27,7 @@ pub struct Timeline {
     pub ancestors: Vec<Track>,
     /// The thread or process it belongs to, if any.
     pub owner: Option<Track>,
-    /// What happened, in order of time.
+    /// Everything that happened, in order of time.
     pub nodes: Vec<Node>,
 }
 

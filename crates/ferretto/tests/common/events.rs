@@ -40,7 +40,7 @@ impl Event {
     }
 }
 
-/// What is known about a track.
+/// Everything that is known about a track.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
     pub name: String,

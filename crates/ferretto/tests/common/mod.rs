@@ -20,7 +20,7 @@ use ferretto_client::{Consumer, ConsumerEvent};
 use ferretto_host::{Host, HostOptions, Stopper};
 use ferretto_wire::Encoder;
 
-/// How long anything in these tests may take. Nothing waits for it to pass.
+/// The time anything in these tests may take. Nothing waits for it to pass.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Service {

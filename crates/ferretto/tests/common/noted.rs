@@ -11,7 +11,7 @@ use ferretto_wire::Fields;
 
 use super::LIMIT;
 
-/// What happened.
+/// A note of what happened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Note {
     Setup,
@@ -25,13 +25,13 @@ pub enum Note {
 
 pub struct Noted {
     notes: Mutex<Sender<Note>>,
-    /// Where completions go, if they are not to be at once.
+    /// The channel that completions go into, if they are not to be at once.
     stops: Option<Mutex<Sender<Completion>>>,
     flushes: Option<Mutex<Sender<Completion>>>,
     keeps_state: bool,
 }
 
-/// What a test has in its hands.
+/// The ends that a test has in its hands.
 pub struct Ends {
     pub notes: Receiver<Note>,
     pub stops: Receiver<Completion>,
@@ -81,7 +81,7 @@ impl Noted {
     }
 }
 
-/// What belongs to an instance.
+/// The data that belongs to an instance.
 pub struct Data(Sender<Note>);
 
 impl Drop for Data {

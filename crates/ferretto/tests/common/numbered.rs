@@ -18,26 +18,26 @@ pub fn write(thread: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// What a trace tells of one thread's events.
+/// Everything a trace tells of one thread's events.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// How many of its events there are.
+    /// The number of its events that there are.
     pub seen: u64,
     /// The first number.
     pub first: u64,
-    /// How many numbers are missing before one that is there.
+    /// The count of numbers that are missing before one that is there.
     pub missing: u64,
-    /// How many gaps are not where the trace says that something was lost.
+    /// The count of gaps that are not where the trace says that something was lost.
     pub unexplained: u64,
     /// The number after the last.
     pub next: u64,
 }
 
-/// What a trace tells of all threads' events.
+/// Everything a trace tells of all threads' events.
 #[derive(Debug, Default)]
 pub struct Numbered {
     pub threads: BTreeMap<u64, Thread>,
-    /// How often it says that something was lost.
+    /// The number of times it says that something was lost.
     pub losses: u64,
     pub problems: Problems,
 }
@@ -89,7 +89,8 @@ pub fn read(input: impl Read) -> Numbered {
     numbered
 }
 
-/// How much is to be done: a little, or with the environment variable `FERRETTO_STRESS` as much as takes minutes.
+/// Returns how much is to be done: a little, or with the environment variable `FERRETTO_STRESS` as
+/// much as takes minutes.
 pub fn amount(little: u64, much: u64) -> u64 {
     match std::env::var_os("FERRETTO_STRESS") {
         Some(_) => much,

@@ -11,7 +11,7 @@ use super::{LIMIT, config, source, start};
 
 pub const NAME: &str = "test.startup";
 
-/// What became of startup tracing.
+/// The outcome of startup tracing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     Adopted,

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SIGTRAP: c_int = 5;
 const SA_SIGINFO: c_int = 4;
-/// Where the instruction pointer is in the context that handlers of signals get: behind flags, link and stack, the
-/// seventeenth register.
+/// The offset of the instruction pointer in the context that handlers of signals get: behind flags,
+/// link and stack, the seventeenth register.
 const INSTRUCTION_POINTER: usize = 40 + 16 * 8;
 
 /// `struct sigaction` of Linux's C libraries for x86-64.
@@ -42,7 +42,8 @@ extern "C" fn stepped(_: c_int, _: *const c_void, context: *const u8) {
     add(&LOCKED, is_locked.into());
 }
 
-/// Whether the instruction has the prefix that locks, or is an exchange with memory, which does without.
+/// True if the instruction has the prefix that locks, or is an exchange with memory, which does
+/// without.
 ///
 /// # Safety
 ///
@@ -72,7 +73,8 @@ unsafe fn locks_memory(mut at: *const u8) -> bool {
     }
 }
 
-/// How many instructions that lock memory `work` executes on this thread. For one thread at a time.
+/// Counts the instructions locking memory that `work` executes on this thread. For one thread at a
+/// time.
 pub fn step_through(work: impl FnOnce()) -> u64 {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {

@@ -1,4 +1,4 @@
-//! What is recorded arrives, in order and under its true name.
+//! Tests that what is recorded arrives, in order and under its true name.
 
 use std::sync::{Arc, mpsc};
 use std::time::Instant;

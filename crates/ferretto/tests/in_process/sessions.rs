@@ -1,4 +1,4 @@
-//! What can be done with sessions.
+//! Tests of what can be done with sessions.
 
 use ferretto::in_process::InProcess;
 use ferretto_client::ExhaustedPolicy;

@@ -17,7 +17,7 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, TraceConfig};
 use ferretto_wire::Fields;
 
-/// How long anything may take. Nothing waits for it to pass.
+/// The time anything may take. Nothing waits for it to pass.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 const FOR_TESTING: u32 = 900;

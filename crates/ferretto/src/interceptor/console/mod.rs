@@ -31,7 +31,8 @@ pub(super) struct Console {
     has_colours: bool,
     /// The time that lines count from, that of the first event.
     start: OnceLock<u64>,
-    /// What the threads' writers have in common: tracks are described by one and used by all.
+    /// The state that the threads' writers have in common: tracks are described by one and used by
+    /// all.
     shared: Mutex<Shared>,
 }
 
@@ -95,7 +96,7 @@ impl Interceptor for Console {
 }
 
 impl Console {
-    /// What is printed of an event: a line, and one for each counter set along with it.
+    /// Returns what is printed of an event: a line, and one for each counter set along with it.
     fn lines(&self, shared: &mut Shared, event: &Event, start: u64) -> String {
         let mut text = String::new();
         let _ = match event.kind {

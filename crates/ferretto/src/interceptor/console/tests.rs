@@ -1,4 +1,4 @@
-//! What lines look like.
+//! Tests of what lines look like.
 
 use ferretto_proto::fields::{
     counter_descriptor, thread_descriptor, trace_packet, track_descriptor,
