@@ -7,9 +7,6 @@ use anyhow::{Context, Result, ensure};
 
 /// The folders with code. Generated code is left out.
 const FOLDERS: [&str; 5] = ["bench", "crates", "fuzz", "interop", "xtask"];
-/// Folders that are not done yet: nothing in them is looked at. A folder that has nothing to find
-/// has to leave the list.
-const UNDONE: &[&str] = &["crates/capi", "crates/ferretto"];
 /// Columns of a comment.
 const WIDTH: usize = 100;
 /// Beginnings of a question, and not of a description.
@@ -17,7 +14,7 @@ const QUESTIONS: [&str; 7] = ["How", "What", "Where", "Whether", "Which", "Who",
 
 /// Wraps the comments that are too wide.
 pub(crate) fn write() -> Result<()> {
-    for file in files()?.iter().filter(|file| !undone(&file.name)) {
+    for file in files()? {
         let wrapped = wrap(&file.text);
         if wrapped != file.text {
             fs::write(root().join(&file.name), wrapped)
@@ -29,19 +26,7 @@ pub(crate) fn write() -> Result<()> {
 
 /// Fails if comments are too wide, or begin with a question word.
 pub(crate) fn check() -> Result<()> {
-    let files = files()?;
-    let mut found: Vec<String> = Vec::new();
-    for file in files.iter().filter(|file| !undone(&file.name)) {
-        found.extend(findings(file));
-    }
-    for folder in UNDONE {
-        let mut inside = files.iter().filter(|file| lies_in(&file.name, folder));
-        if inside.all(|file| findings(file).is_empty()) {
-            found.push(format!(
-                "{folder} is done: take it off the list in xtask/src/language.rs"
-            ));
-        }
-    }
+    let found: Vec<String> = files()?.iter().flat_map(findings).collect();
     ensure!(found.is_empty(), "{}", found.join("\n"));
     Ok(())
 }
@@ -203,15 +188,6 @@ fn fill(wrapped: &mut String, first: Comment<'_>, hanging: usize, paragraph: &[&
         empty = false;
     }
     wrapped.extend([&*line, "\n"]);
-}
-
-fn undone(name: &str) -> bool {
-    UNDONE.iter().any(|folder| lies_in(name, folder))
-}
-
-fn lies_in(name: &str, folder: &str) -> bool {
-    name.strip_prefix(folder)
-        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn root() -> PathBuf {

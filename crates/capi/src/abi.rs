@@ -1,4 +1,5 @@
-//! The structs of the interface that are not opaque, and proof that they lie in memory as C programs expect.
+//! The structs of the interface that are not opaque, and proof that they lie in memory as C
+//! programs expect.
 
 mod events;
 mod fields;
@@ -24,7 +25,8 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
-/// Memory to write a message to: `begin..write_ptr` is written, `write_ptr..end` is free. Up to version 58.
+/// Memory to write a message to: `begin..write_ptr` is written, `write_ptr..end` is free. Up to
+/// version 58.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoStreamWriter {

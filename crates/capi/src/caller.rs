@@ -1,9 +1,10 @@
 //! For which version of the interface a caller was compiled.
 //!
-//! After version 58 the struct that describes a writer got one more member, and functions that fill it in kept their
-//! names. Writing that member for a program that does not know of it would overwrite what is next to the struct on
-//! its stack. But the functions that go with the struct did change their names, and headers have all of them in the
-//! code they inline: which ones a program or library imports tells what it was compiled with.
+//! After version 58 the struct that describes a writer got one more member, and functions that fill
+//! it in kept their names. Writing that member for a program that does not know of it would
+//! overwrite what is next to the struct on its stack. But the functions that go with the struct did
+//! change their names, and headers have all of them in the code they inline: which ones a program
+//! or library imports tells what it was compiled with.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::slice;
@@ -97,8 +98,8 @@ unsafe extern "C" fn look(info: *const ModuleInfo, size: usize, search: *mut c_v
     if size < size_of::<ModuleInfo>() {
         return 1;
     }
-    // SAFETY: the dynamic linker passes a valid description of a module that stays loaded meanwhile, with its headers;
-    // `search` is as passed by `knows_encoding`.
+    // SAFETY: the dynamic linker passes a valid description of a module that stays loaded
+    // meanwhile, with its headers; `search` is as passed by `knows_encoding`.
     unsafe {
         let (info, search) = (&*info, &mut *search.cast::<Search>());
         let headers = slice::from_raw_parts(info.headers, info.header_count.into());

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A boolean that programs read by address, and the instances behind it, in one word.
 ///
-/// The first byte in memory is the boolean; the second one, counted by value, has a bit for each instance. In a forked
-/// child, which cannot know yet whether somebody records it, the boolean is true and there are no instances.
+/// The first byte in memory is the boolean; the second one, counted by value, has a bit for each
+/// instance. In a forked child, which cannot know yet whether somebody records it, the boolean is
+/// true and there are no instances.
 #[derive(Debug)]
 pub(crate) struct Flag(AtomicU32);
 

@@ -80,7 +80,8 @@ impl HeapBuffer {
             self.advance(cursor);
             let fits = bytes.len().min(self.last.memory.len() - self.last.used);
             let range = self.range();
-            // SAFETY: there is room for as many bytes behind the cursor, in memory of this buffer's own.
+            // SAFETY: there is room for as many bytes behind the cursor, in memory of this buffer's
+            // own.
             unsafe { range.cursor.copy_from(bytes.as_ptr(), fits) };
             self.last.used += fits;
             bytes = &bytes[fits..];
@@ -118,7 +119,8 @@ impl HeapBuffer {
     }
 }
 
-/// A heap buffer, as a program refers to it. It belongs to its writer, which is where everything is.
+/// A heap buffer, as a program refers to it. It belongs to its writer, which is where everything
+/// is.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoHeapBuffer {
@@ -164,7 +166,8 @@ unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut 
     let buffer = HeapBuffer::new();
     let range = buffer.range();
     let backing = Box::into_raw(Box::new(Backing::Heap(buffer)));
-    // SAFETY: the caller's memory has room for all members that it knows of. What is written is plain data.
+    // SAFETY: the caller's memory has room for all members that it knows of. What is written is
+    // plain data.
     unsafe {
         (&raw mut (*w).stream).write(PerfettoStreamWriter {
             backing,

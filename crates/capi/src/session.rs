@@ -117,8 +117,9 @@ impl PerfettoTracingSessionImpl {
         });
     }
 
-    /// Lets the service in this process hear of everything the program has done so far: of data sources before the
-    /// start, of packets before the end. With the other library one thread does all of this, in order.
+    /// Lets the service in this process hear of everything the program has done so far: of data
+    /// sources before the start, of packets before the end. With the other library one thread does
+    /// all of this, in order.
     fn let_everything_arrive(&self) {
         if self.is_in_process && !crate::thread::is_engine() {
             engine::wait_for_recordings(Some(ARRIVAL_LIMIT));
@@ -253,7 +254,8 @@ fn flush_limit(timeout_ms: u32) -> Duration {
     timeout + timeout / 9 + Duration::from_millis(1)
 }
 
-/// Has all producers hand over what they hold, and a function called when they have, or did not in time.
+/// Has all producers hand over what they hold, and a function called when they have, or did not in
+/// time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     session: *mut PerfettoTracingSessionImpl,
@@ -326,7 +328,8 @@ unsafe impl Send for Reader {}
 
 impl Reader {
     fn pass(&self, bytes: &[u8], has_more: bool) {
-        // SAFETY: the program's function, called as it was promised. The address is never null, which some take ill.
+        // SAFETY: the program's function, called as it was promised. The address is never null,
+        // which some take ill.
         unsafe {
             (self.callback)(
                 self.session,
@@ -384,8 +387,8 @@ pub unsafe extern "C" fn PerfettoTracingSessionReadTraceBlocking(
     reader().pass(&[], false);
 }
 
-/// Ends the recording and forgets it. Functions that have not been called yet are not called any more, and those that are
-/// being called by other threads have returned.
+/// Ends the recording and forgets it. Functions that have not been called yet are not called any
+/// more, and those that are being called by other threads have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionDestroy(session: *mut PerfettoTracingSessionImpl) {
     if session.is_null() {

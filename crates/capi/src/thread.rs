@@ -10,8 +10,8 @@ use crate::data_source::DsThread;
 use crate::track_event::TeThread;
 use crate::writer::Backing;
 
-/// A thread's way into an instance, as programs refer to it. At a fixed address, from its first use until the instance
-/// has stopped and the thread notices, or the thread ends.
+/// A thread's way into an instance, as programs refer to it. At a fixed address, from its first use
+/// until the instance has stopped and the thread notices, or the thread ends.
 #[repr(C)]
 pub(crate) struct Tracer {
     /// The next one of this thread's, see [`TRACERS`].
@@ -50,8 +50,8 @@ impl Tracer {
         }
     }
 
-    /// Returns true if there is a tracer of this thread's at an address, rather than a writer that a program has. Does not look
-    /// at what is there.
+    /// Returns true if there is a tracer of this thread's at an address, rather than a writer that
+    /// a program has. Does not look at what is there.
     #[inline]
     pub(crate) fn is(address: *mut Self) -> bool {
         let mut tracer = TRACERS.get();
@@ -92,7 +92,8 @@ pub(crate) struct Thread {
 }
 
 thread_local! {
-    /// Null before the first use and while the thread ends. Has no destructor, so that looking at it is cheap.
+    /// Null before the first use and while the thread ends. Has no destructor, so that looking at
+    /// it is cheap.
     static CURRENT: Cell<*mut Thread> = const { Cell::new(ptr::null_mut()) };
 
     /// The first of this thread's tracers, which are few. Has no destructor either.
@@ -124,8 +125,8 @@ impl Drop for Owner {
             // Trace points in the functions that free the program's state are ignored.
             let _inside = point::enter();
             if is_main_thread() {
-                // The process ends. What those functions use may be gone already, so they are not called.
-                // SAFETY: as below.
+                // The process ends. What those functions use may be gone already, so they are not
+                // called. SAFETY: as below.
                 unsafe { (*thread).data_sources.keep_states() };
             }
             // SAFETY: made by `create` for this thread, and nothing refers to it any more.

@@ -1,8 +1,8 @@
 //! The variables that programs read.
 //!
-//! A program that is not position-independent has copies of them, made by the dynamic linker, and everything, this
-//! library included, has to use those. It does: a symbol of default visibility in a shared library is reached
-//! through the global offset table, which the dynamic linker fills in.
+//! A program that is not position-independent has copies of them, made by the dynamic linker, and
+//! everything, this library included, has to use those. It does: a symbol of default visibility in
+//! a shared library is reached through the global offset table, which the dynamic linker fills in.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 

@@ -57,7 +57,8 @@ impl PerfettoStreamWriter {
 /// Notes that everything before `write_ptr` has been written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoStreamWriterUpdateWritePtr(w: *mut PerfettoStreamWriter) {
-    // SAFETY: see the crate; `write_ptr` lies in the range given out last, which is written up to there.
+    // SAFETY: see the crate; `write_ptr` lies in the range given out last, which is written up to
+    // there.
     unsafe {
         let cursor = (*w).write_ptr;
         (*w).with(
@@ -95,7 +96,8 @@ pub unsafe extern "C" fn PerfettoStreamWriterAppendBytesSlowpath(
     }
 }
 
-/// Zeroes the four bytes at `patch_addr` and returns where they are to be written later; null: nowhere.
+/// Zeroes the four bytes at `patch_addr` and returns where they are to be written later; null:
+/// nowhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoStreamWriterAnnotatePatch(
     w: *mut PerfettoStreamWriter,

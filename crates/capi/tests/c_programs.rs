@@ -1,5 +1,5 @@
-//! C programs compiled with the official headers run on this library. Skipped where there is no C compiler, or no
-//! network to get the headers from.
+//! C programs compiled with the official headers run on this library. Skipped where there is no C
+//! compiler, or no network to get the headers from.
 
 mod common;
 

@@ -111,8 +111,8 @@ fn trackevent_007_after_a_loss_a_sequence_starts_anew() {
     init_with(64);
     let category = Category::register("losses");
     let session = record("losses");
-    // Sixteen times what the memory holds: the service would have to take chunks out as fast as they are written, from the
-    // first byte to the last.
+    // Sixteen times what the memory holds: the service would have to take chunks out as fast as
+    // they are written, from the first byte to the last.
     let long: &CStr = Box::leak(
         CString::new("x".repeat(1 << 20))
             .unwrap()

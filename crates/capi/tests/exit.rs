@@ -1,5 +1,6 @@
-//! The end of a process whose main thread has written packets: what the program keeps for the thread is not given back
-//! any more, as the functions that free it may use what is gone by then. With a `main` of its own.
+//! The end of a process whose main thread has written packets: what the program keeps for the
+//! thread is not given back any more, as the functions that free it may use what is gone by then.
+//! With a `main` of its own.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Forked children of C programs. One test, alone in its process, which has no threads of its own when it forks.
+//! Forked children of C programs. One test, alone in its process, which has no threads of its own
+//! when it forks.
 
 mod common;
 

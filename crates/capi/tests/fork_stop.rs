@@ -47,7 +47,8 @@ fn a_stop_of_the_parent_means_nothing_in_the_child() {
     // SAFETY: the child uses nothing but the library, which is prepared for this, and ends.
     let child = unsafe { fork() };
     if child == 0 {
-        // SAFETY: the child's copy, used once; ends the process without running anything of the parent's.
+        // SAFETY: the child's copy, used once; ends the process without running anything of the
+        // parent's.
         unsafe {
             PerfettoDsStopDone(stopper);
             // It has still to find out whether anybody records it.

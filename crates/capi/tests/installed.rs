@@ -1,6 +1,6 @@
-//! The library as `cargo xtask install-capi` puts it into a system: programs that ask pkg-config how to be linked with
-//! it. Builds a good deal, so it runs only if `INSTALLED_PROFILE` says with which of cargo's profiles (`release` is what
-//! people install).
+//! The library as `cargo xtask install-capi` puts it into a system: programs that ask pkg-config
+//! how to be linked with it. Builds a good deal, so it runs only if `INSTALLED_PROFILE` says with
+//! which of cargo's profiles (`release` is what people install).
 
 mod common;
 

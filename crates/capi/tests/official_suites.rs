@@ -1,4 +1,5 @@
-//! The tests of the official Rust crates, linked with this library instead of the one they come with.
+//! The tests of the official Rust crates, linked with this library instead of the one they come
+//! with.
 //!
 //! They take a minute and need a network, so they run only if `OFFICIAL_SUITES` is set.
 
@@ -11,7 +12,8 @@ use std::process::Command;
 
 use common::library::{Scratch, folder, published, serves};
 
-/// Versions that go together: the crates that declare the interface, that wrap it, and that build on that.
+/// Versions that go together: the crates that declare the interface, that wrap it, and that build
+/// on that.
 const GENERATIONS: [[(&str, &str); 4]; 2] = [
     [
         ("perfetto-sdk-sys", "1.3.0"),

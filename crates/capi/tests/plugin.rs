@@ -1,4 +1,5 @@
-//! A program loads the library, is recorded, and lets go of it while threads that were recorded are still there.
+//! A program loads the library, is recorded, and lets go of it while threads that were recorded are
+//! still there.
 
 mod common;
 

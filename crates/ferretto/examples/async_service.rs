@@ -1,6 +1,8 @@
-//! An async service whose requests have tracks of their own, recorded by an async session of the same process.
+//! An async service whose requests have tracks of their own, recorded by an async session of the
+//! same process.
 //!
-//! Run it with `cargo run --example async_service`, then open `async_service.pftrace` at <https://ui.perfetto.dev>.
+//! Run it with `cargo run --example async_service`, then open `async_service.pftrace` at
+//! <https://ui.perfetto.dev>.
 
 use std::error::Error;
 use std::time::Duration;
@@ -42,8 +44,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One request. It waits in between, and others go on meanwhile, so its slices are on a track of its own: the thread's
-/// track would show them as if one were inside the other.
+/// One request. It waits in between, and others go on meanwhile, so its slices are on a track of
+/// its own: the thread's track would show them as if one were inside the other.
 async fn handle(id: u64, storage: mpsc::Sender<u64>) {
     let track = Track::named("request", id);
     let _request = slice!("service", "request", id = id, track: track);

@@ -1,4 +1,5 @@
-//! A data source of one's own: packets that a program writes for whoever records it, with state that each thread keeps.
+//! A data source of one's own: packets that a program writes for whoever records it, with state
+//! that each thread keeps.
 //!
 //! Run it under a recording that asks for it, for example with a file `config.pbtx` that says
 //! `buffers { size_kb: 1024 } data_sources { config { name: "com.example.rounds" } }`:
@@ -48,7 +49,8 @@ impl DataSource for Rounds {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// The field of TracePacket for tests, and a text in it. A real data source has a field number of its own.
+    /// The field of TracePacket for tests, and a text in it. A real data source has a field number
+    /// of its own.
     const FOR_TESTING: u32 = 900;
     const TEXT: u32 = 1;
 

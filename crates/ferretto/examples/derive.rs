@@ -1,7 +1,7 @@
 //! Types of one's own as arguments, and functions traced by an attribute.
 //!
-//! Run it with `ferretto record -- cargo run -p ferretto --example derive`, then `ferretto open`: the arguments of each
-//! slice are below it when it is selected.
+//! Run it with `ferretto record -- cargo run -p ferretto --example derive`, then `ferretto open`:
+//! the arguments of each slice are below it when it is selected.
 
 use std::fmt;
 use std::net::Ipv4Addr;

@@ -1,5 +1,5 @@
-//! Slices, moments, counters and states of a small pipeline on two threads: jobs are slices on tracks of their own, and
-//! flows lead from where they are produced to where they are done.
+//! Slices, moments, counters and states of a small pipeline on two threads: jobs are slices on
+//! tracks of their own, and flows lead from where they are produced to where they are done.
 //!
 //! Record it with `ferretto record -- cargo run --example track_events`.
 

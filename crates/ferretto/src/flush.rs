@@ -6,9 +6,9 @@ use ferretto_engine as engine;
 
 use crate::{data_source, track_event};
 
-/// Hands over what this thread has written and waits until the service has it, at most for as long as `limit`. Returns
-/// whether it has; with several services, whether all of them have. They then also know every data source registered
-/// before.
+/// Hands over what this thread has written and waits until the service has it, at most for as long
+/// as `limit`. Returns whether it has; with several services, whether all of them have. They then
+/// also know every data source registered before.
 ///
 /// Other threads hand over what they have written by and by, at their end, or when they call this.
 pub fn flush(limit: Duration) -> bool {

@@ -10,30 +10,38 @@
 /// # draw(1, "a");
 /// ```
 ///
-/// The category is a literal, the path of a [`Category`](crate::Category), or what [`dynamic`](crate::dynamic()) makes.
-/// The name is a literal or any `&str` expression, which costs more.
+/// The category is a literal, the path of a [`Category`](crate::Category), or what
+/// [`dynamic`](crate::dynamic()) makes. The name is a literal or any `&str` expression, which costs
+/// more.
 ///
 /// What follows is attached to the event, and evaluated only if somebody records the category:
 ///
-/// - `key = value` and `"any key" = value`: an argument, of any type that is an [`Argument`](crate::Argument).
-/// - `track: Track`: the event is on this [`Track`](crate::Track) rather than on that of the thread.
-/// - `flow: Flow`, `terminating_flow: Flow`: it is part of a [`Flow`](crate::Flow), or the end of one.
+/// - `key = value` and `"any key" = value`: an argument, of any type that is an
+///   [`Argument`](crate::Argument).
+/// - `track: Track`: the event is on this [`Track`](crate::Track) rather than on that of the
+///   thread.
+/// - `flow: Flow`, `terminating_flow: Flow`: it is part of a [`Flow`](crate::Flow), or the end of
+///   one.
 /// - `time: Timestamp`: it happens at this [`Timestamp`](crate::Timestamp) rather than now.
-/// - `correlation: u64` or `&str`: events with the same [`Correlation`](crate::track_event::Correlation) belong together.
-/// - `callstack: &[Frame]`, `interned_callstack: &[Frame]`, `callstack_weight: f64`: where the program was.
+/// - `correlation: u64` or `&str`: events with the same
+///   [`Correlation`](crate::track_event::Correlation) belong together.
+/// - `callstack: &[Frame]`, `interned_callstack: &[Frame]`, `callstack_weight: f64`: where the
+///   program was.
 /// - `log: LogMessage`: a [`LogMessage`](crate::track_event::LogMessage).
 /// - `location: here!()`: the line of source.
-/// - `extension: |event| …`: appends fields to the event by an [`EventEncoder`](crate::track_event::EventEncoder).
+/// - `extension: |event| …`: appends fields to the event by an
+///   [`EventEncoder`](crate::track_event::EventEncoder).
 /// - `raw: &[u8]`: encoded fields of the event.
 ///
 /// # Cost
 ///
-/// Nobody records: 0.3 ns, one load and one branch. Beginning and end together: 73 ns, of which reading the clock twice
-/// takes 56 ns. The first integer argument adds 22 ns, each further one 12 ns; a text of 16 bytes 33 ns; a track that is
-/// known 21 ns; a name made at run time up to 65 ns.
+/// Nobody records: 0.3 ns, one load and one branch. Beginning and end together: 73 ns, of which
+/// reading the clock twice takes 56 ns. The first integer argument adds 22 ns, each further one 12
+/// ns; a text of 16 bytes 33 ns; a track that is known 21 ns; a name made at run time up to 65 ns.
 ///
-/// (The least of 20 to 120 turns of 50,000 events on a virtual machine with two cores that others kept busy; an upper bound
-/// for names made at run time. `bench/sdk` measures this and more, beside the official library.)
+/// (The least of 20 to 120 turns of 50,000 events on a virtual machine with two cores that others
+/// kept busy; an upper bound for names made at run time. `bench/sdk` measures this and more, beside
+/// the official library.)
 #[macro_export]
 macro_rules! slice {
     ($category:literal, $($event:tt)+) => {{
@@ -66,8 +74,8 @@ macro_rules! begin {
     };
 }
 
-/// The end of the slice begun last on this thread, or on the track that is given. Takes what [`slice!`](crate::slice)
-/// takes, but for the name.
+/// The end of the slice begun last on this thread, or on the track that is given. Takes what
+/// [`slice!`](crate::slice) takes, but for the name.
 ///
 /// ```
 /// ferretto::begin!("loading", "fetch");
@@ -98,8 +106,8 @@ macro_rules! end {
     };
 }
 
-/// Ends a [`slice!`](crate::slice) with something attached to its end: what [`slice!`](crate::slice) takes, but for
-/// the name and the track.
+/// Ends a [`slice!`](crate::slice) with something attached to its end: what
+/// [`slice!`](crate::slice) takes, but for the name and the track.
 ///
 /// ```
 /// let slice = ferretto::slice!("loading", "fetch");
@@ -139,7 +147,8 @@ macro_rules! instant {
     };
 }
 
-/// Sets a counter: one of the process, which is known by its name, or any [`CounterTrack`](crate::CounterTrack).
+/// Sets a counter: one of the process, which is known by its name, or any
+/// [`CounterTrack`](crate::CounterTrack).
 ///
 /// ```
 /// use ferretto::{CounterTrack, Unit, counter};
@@ -150,11 +159,13 @@ macro_rules! instant {
 /// counter!("memory", HEAP, 512 << 10);
 /// ```
 ///
-/// The value is an integer or a float. `time: Timestamp` and other things may follow, as in [`slice!`](crate::slice).
+/// The value is an integer or a float. `time: Timestamp` and other things may follow, as in
+/// [`slice!`](crate::slice).
 ///
 /// # Cost
 ///
-/// 60 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody records.
+/// 60 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody
+/// records.
 #[macro_export]
 macro_rules! counter {
     ($category:literal, $($event:tt)+) => {{
@@ -168,8 +179,9 @@ macro_rules! counter {
     };
 }
 
-/// Says in which state something is, from now until the next state: a [`StateTrack`](crate::StateTrack), or one of the
-/// process, which is known by its name. `None` is no state.
+/// Says in which state something is, from now until the next state: a
+/// [`StateTrack`](crate::StateTrack), or one of the process, which is known by its name. `None` is
+/// no state.
 ///
 /// ```
 /// use ferretto::state;
@@ -183,7 +195,8 @@ macro_rules! counter {
 ///
 /// # Cost
 ///
-/// 72 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody records.
+/// 72 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody
+/// records.
 #[macro_export]
 macro_rules! state {
     ($category:literal, $($event:tt)+) => {{
@@ -214,8 +227,9 @@ macro_rules! here {
     }};
 }
 
-/// A table of categories: each becomes a static of its own, and [`register_categories`](crate::register_categories) makes
-/// all of them known to recordings at once, so that people can choose before anything is recorded.
+/// A table of categories: each becomes a static of its own, and
+/// [`register_categories`](crate::register_categories) makes all of them known to recordings at
+/// once, so that people can choose before anything is recorded.
 ///
 /// ```
 /// ferretto::categories! {

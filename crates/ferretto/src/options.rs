@@ -21,7 +21,8 @@ pub enum InitError {
     System(io::Error),
     /// The custom service is wanted, but [`Options::custom`] does not say how to reach it.
     NoCustomBackend,
-    /// The service inside this process is wanted, but the crate is built without feature `in-process`.
+    /// The service inside this process is wanted, but the crate is built without feature
+    /// `in-process`.
     NoInProcessBackend,
 }
 
@@ -116,7 +117,8 @@ impl Options {
         self
     }
 
-    /// The machine this process seems to be on, for recordings by the service inside it; by default the service's own.
+    /// The machine this process seems to be on, for recordings by the service inside it; by default
+    /// the service's own.
     #[must_use]
     pub fn machine_id(mut self, machine_id: u32) -> Self {
         self.machine_id = machine_id;
@@ -138,23 +140,24 @@ impl Options {
         self
     }
 
-    /// A socket that is connected to the machine's service already, for processes that may not open one. When that
-    /// connection is lost there is no other.
+    /// A socket that is connected to the machine's service already, for processes that may not open
+    /// one. When that connection is lost there is no other.
     #[must_use]
     pub fn socket(mut self, socket: OwnedFd) -> Self {
         self.socket = Some(socket);
         self
     }
 
-    /// The size of the memory shared with the service, in KiB, a multiple of 4; by default 256. What cannot be fetched
-    /// from there in time is lost.
+    /// The size of the memory shared with the service, in KiB, a multiple of 4; by default 256.
+    /// What cannot be fetched from there in time is lost.
     #[must_use]
     pub fn memory_kb(mut self, size: u32) -> Self {
         self.producer.memory_size_hint = size.saturating_mul(1024);
         self
     }
 
-    /// The size of the pages of that memory, in KiB: 4, 8, 16 or 32; by default 4. The service decides.
+    /// The size of the pages of that memory, in KiB: 4, 8, 16 or 32; by default 4. The service
+    /// decides.
     #[must_use]
     pub fn page_kb(mut self, size: u32) -> Self {
         self.producer.page_size_hint = size.saturating_mul(1024);
@@ -170,8 +173,8 @@ impl Options {
         self
     }
 
-    /// Fills lengths of long packets in directly while their chunks wait, if the service supports it. Makes sense with
-    /// [`commit_batch`](Self::commit_batch).
+    /// Fills lengths of long packets in directly while their chunks wait, if the service supports
+    /// it. Makes sense with [`commit_batch`](Self::commit_batch).
     #[must_use]
     pub fn direct_patching(mut self) -> Self {
         self.producer.direct_patching = true;
@@ -186,30 +189,32 @@ impl Options {
         self
     }
 
-    /// Lets configs choose another policy for track events. Only the first set-up of the process decides.
+    /// Lets configs choose another policy for track events. Only the first set-up of the process
+    /// decides.
     #[must_use]
     pub fn track_event_policy_by_config(mut self) -> Self {
         self.settings.track_event_policy_by_config = true;
         self
     }
 
-    /// The number of the process's track, instead of one made from its start time and number. Only the first set-up of
-    /// the process decides.
+    /// The number of the process's track, instead of one made from its start time and number. Only
+    /// the first set-up of the process decides.
     #[must_use]
     pub fn process_uuid(mut self, uuid: u64) -> Self {
         self.settings.process_uuid = Some(uuid);
         self
     }
 
-    /// Has readers keep the tracks of this process's threads apart from those that the kernel's events make. Only the
-    /// first set-up of the process decides.
+    /// Has readers keep the tracks of this process's threads apart from those that the kernel's
+    /// events make. Only the first set-up of the process decides.
     #[must_use]
     pub fn separate_tracks(mut self) -> Self {
         self.settings.separate_tracks = true;
         self
     }
 
-    /// At most one recording of each data source at a time. Only the first set-up of the process decides.
+    /// At most one recording of each data source at a time. Only the first set-up of the process
+    /// decides.
     #[must_use]
     pub fn single_instances(mut self) -> Self {
         self.settings.single_instances = true;
@@ -234,9 +239,10 @@ impl Options {
         self
     }
 
-    /// The clock of all track events; by default [`EventClock::Tsc`], the time of [`EventClock::Boottime`], read faster where
-    /// the machine allows it. Who compares times of events to the nanosecond with those of other programs or of the kernel
-    /// asks for the latter. Only the first set-up of the process decides.
+    /// The clock of all track events; by default [`EventClock::Tsc`], the time of
+    /// [`EventClock::Boottime`], read faster where the machine allows it. Who compares times of
+    /// events to the nanosecond with those of other programs or of the kernel asks for the latter.
+    /// Only the first set-up of the process decides.
     #[must_use]
     pub fn clock(mut self, clock: EventClock) -> Self {
         self.clock = clock;
@@ -244,8 +250,9 @@ impl Options {
     }
 
     /// Starts a thread that connects to the services, now or as soon as they are there, and
-    /// [waits](Self::wait) for recordings that are running. Later calls add services of
-    /// kinds that are not there yet; the options of those that are stay as they are. They also wait, if told to.
+    /// [waits](Self::wait) for recordings that are running. Later calls add services of kinds that
+    /// are not there yet; the options of those that are stay as they are. They also wait, if told
+    /// to.
     ///
     /// # Errors
     ///
@@ -309,10 +316,11 @@ fn in_process(_machine_id: u32) -> Result<Route, InitError> {
     Err(InitError::NoInProcessBackend)
 }
 
-/// Makes this process part of recordings by the service of this machine. See [`Options`] for more control.
+/// Makes this process part of recordings by the service of this machine. See [`Options`] for more
+/// control.
 ///
-/// When this returns, recordings that were running record what comes next: it [waits](Options::wait) for them. If there is
-/// no service it returns at once.
+/// When this returns, recordings that were running record what comes next: it
+/// [waits](Options::wait) for them. If there is no service it returns at once.
 ///
 /// # Errors
 ///

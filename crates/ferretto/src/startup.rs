@@ -11,10 +11,12 @@ use ferretto_proto::TraceConfig;
 /// The time a recording is waited for, if nothing else is said.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Recording from the first moment of a program, before a service has asked for it, or is even there.
+/// Recording from the first moment of a program, before a service has asked for it, or is even
+/// there.
 ///
-/// What is recorded stays in memory of the process, and nothing of other recordings is sent either, until a recording
-/// comes that asks for the same: then it is part of that. If none comes in time it is thrown away.
+/// What is recorded stays in memory of the process, and nothing of other recordings is sent either,
+/// until a recording comes that asks for the same: then it is part of that. If none comes in time
+/// it is thrown away.
 ///
 /// ```no_run
 /// # use ferretto::proto::TraceConfig;
@@ -39,7 +41,8 @@ impl StartupTracing {
         self.sources
     }
 
-    /// Ends it for those data sources that no recording has asked for yet; what they recorded is thrown away.
+    /// Ends it for those data sources that no recording has asked for yet; what they recorded is
+    /// thrown away.
     pub fn abort(self) {
         engine::abort_startup(self.number);
     }
@@ -62,8 +65,8 @@ pub enum StartupError {
     NotInitialised,
     /// The service inside the process needs none: a recording there starts at once.
     InProcess,
-    /// No data source of this process is named in the config, all have eight instances already, or the process was not
-    /// set up for this service.
+    /// No data source of this process is named in the config, all have eight instances already, or
+    /// the process was not set up for this service.
     NothingToRecord,
     /// The background thread is held up.
     TimedOut,
@@ -79,9 +82,9 @@ ferretto_wire::error_text! {
 }
 
 impl StartupTracingOptions {
-    /// Records what `config` asks of the data sources of this process. A recording is taken for the expected one if its
-    /// data source configs are the same, apart from what only services know; for track events, if it wants the same
-    /// categories and tags.
+    /// Records what `config` asks of the data sources of this process. A recording is taken for the
+    /// expected one if its data source configs are the same, apart from what only services know;
+    /// for track events, if it wants the same categories and tags.
     pub fn new(config: TraceConfig) -> Self {
         Self {
             config,
@@ -114,8 +117,9 @@ impl StartupTracingOptions {
         self
     }
 
-    /// Calls `callback` on the background thread when data sources have been stopped because no recording came for
-    /// them in time, because of [`StartupTracing::abort`], or because the connection was lost.
+    /// Calls `callback` on the background thread when data sources have been stopped because no
+    /// recording came for them in time, because of [`StartupTracing::abort`], or because the
+    /// connection was lost.
     #[must_use]
     pub fn on_aborted(mut self, callback: impl FnOnce() + Send + 'static) -> Self {
         self.on_aborted = Some(Box::new(callback));

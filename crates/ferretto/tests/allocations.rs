@@ -19,7 +19,8 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: hands everything to the system's allocator; counting touches a thread-local without a destructor.
+// SAFETY: hands everything to the system's allocator; counting touches a thread-local without a
+// destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

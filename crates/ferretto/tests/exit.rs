@@ -15,7 +15,8 @@ use ferretto_trace::events::read_events;
 /// Names what the program is to do, in the process that is recorded.
 const PROGRAM: &str = "FERRETTO_TEST_PROGRAM";
 
-/// More than a chunk of shared memory, so that its length is known long after its beginning was given away.
+/// More than a chunk of shared memory, so that its length is known long after its beginning was
+/// given away.
 const LONG: usize = 20_000;
 
 /// More than the memory takes.
@@ -23,7 +24,8 @@ const FLOOD: usize = 5_000;
 
 const HOLD: &str = "test.hold";
 
-/// Holds the library's thread up until the program is about to end, so that nothing is handed over before.
+/// Holds the library's thread up until the program is about to end, so that nothing is handed over
+/// before.
 struct Hold {
     reached: Sender<()>,
     go_on: Mutex<Receiver<()>>,

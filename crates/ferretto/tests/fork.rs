@@ -148,7 +148,8 @@ fn forked_children_are_recorded_as_themselves() {
     let of_children = all[1].len() + all[2].len();
     let distinct: BTreeSet<u64> = all.into_iter().flatten().collect();
     assert_eq!(distinct.len(), count);
-    // Those of the parent may lose something later, too: its threads write faster than a loaded machine reads.
+    // Those of the parent may lose something later, too: its threads write faster than a loaded
+    // machine reads.
     let lost = [child, grandchild].into_iter().flatten();
     let lost = lost.filter(|packet| number(packet, 42).is_some());
     assert!(

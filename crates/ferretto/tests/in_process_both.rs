@@ -92,7 +92,8 @@ impl DataSource for Tracing {
     }
 }
 
-/// Records when the first piece is written to it. If it recorded all of them, there would be no end.
+/// Records when the first piece is written to it. If it recorded all of them, there would be no
+/// end.
 #[derive(Default)]
 struct Traced(Vec<u8>);
 

@@ -63,7 +63,8 @@ fn sdk_009_and_010_eight_instances_live_next_to_each_other_and_a_ninth_is_refuse
     let (source, Ends { notes, .. }) = known(Noted::new(), name);
     let (mut first, mut second) = (consumer(), consumer());
     start(&mut first, recording_several(name, 0..7));
-    // The second is started, too, as far as the service knows, though one instance of it is not there.
+    // The second is started, too, as far as the service knows, though one instance of it is not
+    // there.
     start(&mut second, recording_several(name, 7..9));
     let mut indices = Vec::new();
     source.trace(|context| {
@@ -185,7 +186,8 @@ fn sdk_014_broken_configs_do_no_harm() {
     let (handle, _ends) = known(Noted::new(), name);
     let broken: [&[u8]; 5] = [
         &[0xff; 64],
-        // A category list that is cut short, a unit of zero, a field of the wrong type, one that nobody knows.
+        // A category list that is cut short, a unit of zero, a field of the wrong type, one that
+        // nobody knows.
         &[0x0a, 0x7f],
         &[0x30, 0],
         &[0x31, 1, 2, 3],

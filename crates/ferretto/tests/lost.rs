@@ -53,8 +53,8 @@ fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service(
     assert_eq!(number_at(&mut consumer), number);
     start(&mut consumer, config(vec![source(NAME, None)]));
     wait_for(&notes, &Note::Start(1));
-    // Old writers lead nowhere, and new ones are not to be had from the old instance: its buffer has a number that means
-    // something else now.
+    // Old writers lead nowhere, and new ones are not to be had from the old instance: its buffer
+    // has a number that means something else now.
     assert_eq!(old.create_writer().id(), 0);
     old_writer
         .new_packet()

@@ -1,7 +1,9 @@
-//! Events take no lock: recording one executes no instruction that locks memory, which is what taking a lock begins with.
+//! Events take no lock: recording one executes no instruction that locks memory, which is what
+//! taking a lock begins with.
 //!
-//! The thread runs instruction by instruction while it records, and each one is looked at. That also finds whatever else
-//! threads would fight about: reference counts and counters that they share.
+//! The thread runs instruction by instruction while it records, and each one is looked at. That
+//! also finds whatever else threads would fight about: reference counts and counters that they
+//! share.
 
 #[cfg(target_arch = "x86_64")]
 mod common;
@@ -77,7 +79,8 @@ mod x86_64 {
                 // What a thread does once is done then.
                 (0..2).for_each(work);
                 rounds += 2;
-                // A full chunk is handed over, which takes a lock; the next round fits into the new one.
+                // A full chunk is handed over, which takes a lock; the next round fits into the new
+                // one.
                 let is_free = (2..2 + ROUNDS).any(|index| {
                     rounds += 1;
                     step_through(|| work(index)) == 0

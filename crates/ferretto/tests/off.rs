@@ -1,4 +1,5 @@
-//! The feature `off`: everything compiles, trace points are gone, and the rest works as if nobody traced anything.
+//! The feature `off`: everything compiles, trace points are gone, and the rest works as if nobody
+//! traced anything.
 //!
 //! `cargo test -p ferretto --features off --test off`
 

@@ -77,7 +77,8 @@ struct Kept(Option<Sender<&'static str>>);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // Recorded or not, what is traced from here does no harm: inside a trace point, and while a thread ends.
+        // Recorded or not, what is traced from here does no harm: inside a trace point, and while a
+        // thread ends.
         ferretto::instant!("telling", "while dropped");
         if let Some(sender) = &self.0 {
             let _ = sender.send("dropped");
@@ -135,7 +136,8 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
     assert!(text.contains("of another kind"));
 }
 
-/// Has a trace point, has the state cleared, and returns what the thread keeps at the next trace point.
+/// Has a trace point, has the state cleared, and returns what the thread keeps at the next trace
+/// point.
 fn cleared(noted: (Noted, Ends), name: &str) -> u32 {
     let (handle, Ends { notes, .. }) = known(noted, name);
     let mut consumer = consumer();

@@ -153,7 +153,8 @@ fn a_flight_recorder_forgets_the_oldest_and_stays_readable() {
                 .to_string()
                 .starts_with("(some events are lost)\nthread ");
         let has_wrapped = trace.find("the oldest").is_none();
-        // The service says every millisecond that all is to be repeated; when the threads hear of it takes what it takes.
+        // The service says every millisecond that all is to be repeated; when the threads hear of
+        // it takes what it takes.
         if is_complete && has_thread && has_wrapped {
             break;
         }

@@ -28,8 +28,8 @@ fn service() -> &'static Service {
     })
 }
 
-/// Runs a test with sessions of a service that is reached by sockets, and of the one in this process. One test at a time:
-/// a service makes no more than five recordings for one user.
+/// Runs a test with sessions of a service that is reached by sockets, and of the one in this
+/// process. One test at a time: a service makes no more than five recordings for one user.
 fn each(test: impl Fn(&dyn Fn() -> Session)) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

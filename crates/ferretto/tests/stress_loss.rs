@@ -46,7 +46,8 @@ fn into_a_file(policy: BufferExhaustedPolicy) -> TraceConfig {
     config
 }
 
-/// Records `count` events of each thread, and one more after all that was written is out of the shared memory.
+/// Records `count` events of each thread, and one more after all that was written is out of the
+/// shared memory.
 fn record(service: &Service, policy: BufferExhaustedPolicy, count: u64) -> Numbered {
     let scratch = Scratch::new("loss");
     let file = File::create(&scratch.0).unwrap();

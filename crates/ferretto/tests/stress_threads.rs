@@ -16,7 +16,8 @@ fn five_hundred_threads_trace_into_the_default_memory() {
     let service = Service::start();
     let options = ferretto::Options::new()
         .address(service.producers.clone())
-        // The service may have no time just now. Memory that writers held on to would not become free by waiting.
+        // The service may have no time just now. Memory that writers held on to would not become
+        // free by waiting.
         .track_event_policy(ferretto::ExhaustedPolicy::StallThenDrop);
     options.wait(LIMIT).init().unwrap();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();

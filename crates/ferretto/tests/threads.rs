@@ -18,8 +18,8 @@ struct Sequence {
     interned: HashSet<(u32, u64)>,
 }
 
-/// Reads a trace as the viewer does, which skips what it cannot understand after a loss. Returns how many events it could
-/// use; panics if anything is unexplained.
+/// Reads a trace as the viewer does, which skips what it cannot understand after a loss. Returns
+/// how many events it could use; panics if anything is unexplained.
 fn check(packets: &[Vec<u8>]) -> usize {
     let mut sequences: HashMap<u64, Sequence> = HashMap::new();
     let mut used = 0;

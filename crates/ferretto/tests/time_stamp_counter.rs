@@ -12,10 +12,12 @@ use ferretto_shm::Clock;
 /// hold wherever it runs.
 const NEAR: u64 = 1_000_000;
 
-/// For how long events are written: several times as long as it takes to learn how fast the counter is.
+/// For how long events are written: several times as long as it takes to learn how fast the counter
+/// is.
 const PERIOD: Duration = Duration::from_millis(60);
 
-/// Writes moments with their number and the time of the kernel's clock before them. Returns how many.
+/// Writes moments with their number and the time of the kernel's clock before them. Returns how
+/// many.
 fn write() -> u64 {
     let now = || Clock::Boottime.now();
     let end = now() + PERIOD.as_nanos() as u64;

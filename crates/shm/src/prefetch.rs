@@ -8,7 +8,8 @@ const LINE: usize = 64;
 pub(crate) fn prefetch_at(start: *const u8, length: usize) {
     let (mut line, mut rest) = (start, length);
     // The length of the last step depends on what is left, so the loop stays as it is: unrolled, it
-    // asks for more lines at once than processors keep track of, and they drop or wait for the rest.
+    // asks for more lines at once than processors keep track of, and they drop or wait for the
+    // rest.
     while rest > 0 {
         prefetch_line(line);
         let step = rest.min(LINE);

@@ -63,7 +63,8 @@ macro_rules! fields {
 fields! {
     /// A text that ends with a zero byte.
     PerfettoTeHlProtoFieldCstr, 16 { str: *const c_char = 8 }
-    /// A text to be written once and then referred to. `interned_type_id` is the field of InternedData.
+    /// A text to be written once and then referred to. `interned_type_id` is the field of
+    /// InternedData.
     PerfettoTeHlProtoFieldCstrInterned, 24 { str: *const c_char = 8, interned_type_id: u32 = 16 }
     /// Bytes.
     PerfettoTeHlProtoFieldBytes, 24 { buf: *const c_void = 8, len: usize = 16 }

@@ -126,7 +126,8 @@ pub struct PerfettoDsImpl {
     index: AtomicUsize,
 }
 
-// SAFETY: the callbacks are not written any more once other threads know of the value; `user_arg` is passed on only.
+// SAFETY: the callbacks are not written any more once other threads know of the value; `user_arg`
+// is passed on only.
 unsafe impl Sync for PerfettoDsImpl {}
 
 impl fmt::Debug for PerfettoDsImpl {
@@ -267,7 +268,8 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
     descriptor: *const c_void,
     descriptor_size: usize,
 ) -> bool {
-    // SAFETY: see the crate; from here on nothing but the index and what has locks of its own is written.
+    // SAFETY: see the crate; from here on nothing but the index and what has locks of its own is
+    // written.
     let data_source: &'static PerfettoDsImpl = unsafe { &*ds };
     // SAFETY: see the crate.
     let descriptor = unsafe { parse(descriptor, descriptor_size) };

@@ -260,7 +260,8 @@ pub unsafe extern "C" fn PerfettoDsFlushDone(flusher: *mut PerfettoDsAsyncFlushe
     }
 }
 
-/// Why there is a flush: 0 unknown, 1 periodic, 2 end of the recording, 3 copy of the recording, 4 asked for.
+/// Why there is a flush: 0 unknown, 1 periodic, 2 end of the recording, 3 copy of the recording, 4
+/// asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsOnFlushArgsGetReason(args: *mut PerfettoDsOnFlushArgs) -> u64 {
     // SAFETY: see the crate; what `Life::flush` passed to the callback.

@@ -77,7 +77,8 @@ impl DsThread {
     /// Has what the program keeps for this thread never be freed.
     pub(crate) fn keep_states(&mut self) {
         for source in self.0.into_iter().filter(|source| !source.is_null()) {
-            // SAFETY: from a box in `per_source`, and only this thread's; entries are null or valid.
+            // SAFETY: from a box in `per_source`, and only this thread's; entries are null or
+            // valid.
             unsafe {
                 let entries = (*source).entries.into_iter();
                 for entry in entries.filter(|entry| !entry.is_null()) {
@@ -94,7 +95,8 @@ impl PerSource {
     fn close(&mut self, place: usize) {
         let entry = mem::replace(&mut self.entries[place], ptr::null_mut());
         if !entry.is_null() {
-            // SAFETY: from a box in `open`; the program does not use it outside of its trace points.
+            // SAFETY: from a box in `open`; the program does not use it outside of its trace
+            // points.
             drop(unsafe { Box::from_raw(entry) });
         }
     }
@@ -103,7 +105,8 @@ impl PerSource {
     ///
     /// # Safety
     ///
-    /// `source` is this thread's. Not a reference, because the program's functions are called, which may look at it.
+    /// `source` is this thread's. Not a reference, because the program's functions are called,
+    /// which may look at it.
     unsafe fn tracer(source: *mut Self, place: usize) -> *mut Entry {
         // SAFETY: by contract; entries are null or valid.
         unsafe {
@@ -191,7 +194,8 @@ pub(crate) fn collect() {
     if thread.is_null() {
         return;
     }
-    // SAFETY: this thread's; the array is copied, so that no reference lives while functions of the program run.
+    // SAFETY: this thread's; the array is copied, so that no reference lives while functions of the
+    // program run.
     let sources = unsafe { (*thread).data_sources.0 };
     for source in sources.into_iter().filter(|source| !source.is_null()) {
         for place in 0..MAX_INSTANCES {
@@ -302,7 +306,8 @@ pub unsafe extern "C" fn PerfettoDsImplGetCustomTls(
     unsafe { (*tracer.cast::<Entry>()).tls }
 }
 
-/// The thread's incremental state, as new if that was asked for since the last call; null if the program makes none.
+/// The thread's incremental state, as new if that was asked for since the last call; null if the
+/// program makes none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplGetIncrementalState(
     ds: *mut PerfettoDsImpl,
@@ -310,7 +315,8 @@ pub unsafe extern "C" fn PerfettoDsImplGetIncrementalState(
     inst_id: u32,
 ) -> *mut c_void {
     let entry: *mut Entry = tracer.cast();
-    // SAFETY: see the crate; as above. No reference to the entry lives while a function of the program runs.
+    // SAFETY: see the crate; as above. No reference to the entry lives while a function of the
+    // program runs.
     unsafe {
         let ds: &'static PerfettoDsImpl = &*ds;
         if (inst_id as usize) < MAX_INSTANCES {
@@ -372,17 +378,18 @@ unsafe fn begin(tracer: *mut Tracer, out: *mut PerfettoStreamWriter) {
 
 /// Starts a packet and fills in a writer.
 ///
-/// After version 58 the arguments are the tracer and the writer. Before, the function returned a writer by value: then
-/// the machine's convention is that the first argument is where to put it, and that this address is returned. Which
-/// of the two is a tracer is known; the other may be memory that nothing was written to yet.
+/// After version 58 the arguments are the tracer and the writer. Before, the function returned a
+/// writer by value: then the machine's convention is that the first argument is where to put it,
+/// and that this address is returned. Which of the two is a tracer is known; the other may be
+/// memory that nothing was written to yet.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     first: *mut c_void,
     second: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: see the crate. One is a tracer, the other memory for a writer of the kind that goes with the order they
-    // are in.
+    // SAFETY: see the crate. One is a tracer, the other memory for a writer of the kind that goes
+    // with the order they are in.
     unsafe {
         if Tracer::is(first.cast()) {
             let writer: *mut PerfettoPbMsgWriter = second.cast();

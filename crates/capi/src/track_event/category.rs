@@ -29,7 +29,8 @@ pub type PerfettoTeCategoryImplCallback = Option<
     ),
 >;
 
-/// A category, at an address of its own for ever. When it is destroyed another one may take its place.
+/// A category, at an address of its own for ever. When it is destroyed another one may take its
+/// place.
 pub struct PerfettoTeCategoryImpl {
     pub(super) flag: Flag,
     iid: AtomicU64,
@@ -132,7 +133,8 @@ impl PerfettoTeCategoryImpl {
         }
     }
 
-    /// Tells the program that a recording begins or ceases to want the category. Called with the world locked.
+    /// Tells the program that a recording begins or ceases to want the category. Called with the
+    /// world locked.
     fn tell(&'static self, place: usize, created: bool, is_global: bool) {
         let callback = self.callback.load(Ordering::Relaxed);
         // SAFETY: only ever a callback, see `PerfettoTeCategoryImplSetCallback`; null is none.
@@ -272,7 +274,8 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplGetEnabled(
     category.flag.address()
 }
 
-/// Has a function called whenever a recording begins or ceases to want the category, and now for those that do.
+/// Has a function called whenever a recording begins or ceases to want the category, and now for
+/// those that do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplSetCallback(
     cat: *mut PerfettoTeCategoryImpl,

@@ -75,7 +75,8 @@ impl Event {
             flush: false,
             kinds: 0,
         };
-        // SAFETY: by contract, also that attachments are the beginning of what their types stand for.
+        // SAFETY: by contract, also that attachments are the beginning of what their types stand
+        // for.
         unsafe { list(extras).for_each(|extra| event.note(extra)) };
         event
     }
@@ -295,7 +296,8 @@ impl Event {
 ///
 /// # Safety
 ///
-/// `extra` is the beginning of what its type stands for, which is an argument, valid with all it points to.
+/// `extra` is the beginning of what its type stands for, which is an argument, valid with all it
+/// points to.
 #[inline]
 unsafe fn write_argument(
     event: &mut EventEncoder<'_>,
@@ -364,7 +366,8 @@ pub unsafe extern "C" fn PerfettoTeHlEmitImpl(
     if thread.is_null() {
         return;
     }
-    // SAFETY: this thread's, and nobody else uses it inside a trace point; nothing here calls the program.
+    // SAFETY: this thread's, and nobody else uses it inside a trace point; nothing here calls the
+    // program.
     let events = unsafe { &mut (*thread).events };
     // SAFETY: see the crate.
     let event = unsafe { Event::new(cat, type_, name, extra_data) };

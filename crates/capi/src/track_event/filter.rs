@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn trackevent_036_categories_of_c_programs_are_selected_as_in_the_c_library() {
-        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the verdict.
+        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the
+        // verdict.
         for (ec, dc, et, dt, name, tags, expected) in [
             ("", "", "", "", "foo", "", false),
             ("", "", "", "", "foo", "slow", false),

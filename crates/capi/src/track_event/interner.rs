@@ -32,7 +32,8 @@ struct Recent {
     number: u64,
 }
 
-/// All kinds, and what is still to be written. The texts of programs may change behind their addresses.
+/// All kinds, and what is still to be written. The texts of programs may change behind their
+/// addresses.
 #[derive(Debug)]
 pub(super) struct Interner {
     kinds: Vec<Kind>,

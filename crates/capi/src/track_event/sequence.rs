@@ -86,8 +86,9 @@ impl Sequence {
         packet
     }
 
-    /// Restarts if what was written before is void, was lost or may have been overwritten: a reader skips whatever relies
-    /// on it. Returns false if there is no room for that, and the event is lost, too.
+    /// Restarts if what was written before is void, was lost or may have been overwritten: a reader
+    /// skips whatever relies on it. Returns false if there is no room for that, and the event is
+    /// lost, too.
     #[inline]
     pub(super) fn prepare(
         &mut self,

@@ -21,7 +21,8 @@ use crate::variables::{
 /// The recordings.
 pub(super) static SLOTS: Slots<Arc<Filter>> = Slots::new();
 
-/// The service is going to be told of the present categories. Programs may publish faster than that can be done.
+/// The service is going to be told of the present categories. Programs may publish faster than that
+/// can be done.
 static IS_PUBLISHING: AtomicBool = AtomicBool::new(false);
 
 /// The data source's number, once it is registered; none if there are too many data sources.
@@ -101,7 +102,8 @@ pub extern "C" fn PerfettoTeInit() {
             policy: ExhaustedPolicy::Drop,
             policy_by_config: false,
             is_single: false,
-            // Threads are not interrupted for a flush: the service reads what they have written from the memory.
+            // Threads are not interrupted for a flush: the service reads what they have written
+            // from the memory.
             no_flush: true,
         };
         let index = engine::register(registration).ok();

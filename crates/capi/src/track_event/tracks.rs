@@ -44,8 +44,8 @@ pub(super) struct Describer<'a> {
 }
 
 impl Describer<'_> {
-    /// Describes a track and those around it, where the sequence has not, and returns its number; `None` for the
-    /// thread's own.
+    /// Describes a track and those around it, where the sequence has not, and returns its number;
+    /// `None` for the thread's own.
     ///
     /// # Safety
     ///

@@ -1,4 +1,5 @@
-//! The shared library as it was built for these tests, programs compiled against it, and the official headers.
+//! The shared library as it was built for these tests, programs compiled against it, and the
+//! official headers.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,7 +20,8 @@ pub fn path() -> PathBuf {
     path
 }
 
-/// A fresh folder for a test, removed when dropped. Holds the library by the name of the one it stands in for.
+/// A fresh folder for a test, removed when dropped. Holds the library by the name of the one it
+/// stands in for.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -42,7 +44,8 @@ impl Scratch {
         command
     }
 
-    /// Compiles a C program of `tests/c` into this folder, against the library under either of its names.
+    /// Compiles a C program of `tests/c` into this folder, against the library under either of its
+    /// names.
     pub fn compile(&self, source: &str, library: &str, arguments: &[&str]) -> PathBuf {
         let program = self.join(&source.replace(".c", ""));
         let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -111,8 +114,8 @@ pub fn has_compiler() -> bool {
     found
 }
 
-/// The folder of a published crate of exactly this version, as the package manager has it or can get it; `None`, and a
-/// line that says so, if it cannot.
+/// The folder of a published crate of exactly this version, as the package manager has it or can
+/// get it; `None`, and a line that says so, if it cannot.
 pub fn published(name: &str, version: &str) -> Option<PathBuf> {
     let found = in_registry(name, version).or_else(|| {
         fetch(name, version);

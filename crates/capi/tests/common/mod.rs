@@ -240,8 +240,8 @@ pub fn text(text: &str) -> Vec<u8> {
     encode(|m| m.string(900, text))
 }
 
-/// Runs the test with this name again, in a process of its own where `case` is set; returns how that ended and what it
-/// wrote.
+/// Runs the test with this name again, in a process of its own where `case` is set; returns how
+/// that ended and what it wrote.
 pub fn run_again(test: &str, case: &str) -> (std::process::ExitStatus, String) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])

@@ -43,14 +43,15 @@ impl<D: DataSource> TraceContext<'_, D> {
         self.place
     }
 
-    /// The recording; `None` if it has just stopped. Takes a lock, so that a trace point that needs something of it
-    /// often is better off with [`DataSource::thread`].
+    /// The recording; `None` if it has just stopped. Takes a lock, so that a trace point that needs
+    /// something of it often is better off with [`DataSource::thread`].
     pub fn instance(&self) -> Option<Instance<D>> {
         self.registered.slots.settings(self.place)
     }
 
-    /// Hands over what this thread has written to this recording. `callback` is called when the service has it; never
-    /// if the connection is lost before. If there is none, it is called right away.
+    /// Hands over what this thread has written to this recording. `callback` is called when the
+    /// service has it; never if the connection is lost before. If there is none, it is called right
+    /// away.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.entry.writer.flush(callback);
     }

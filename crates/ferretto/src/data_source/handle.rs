@@ -30,8 +30,8 @@ impl<D: DataSource> DataSourceHandle<D> {
         !cfg!(feature = "off") && self.registered.slots.active() != 0
     }
 
-    /// Calls `write` once for every recording, with this thread's sequence in it. Does nothing if nobody records, or
-    /// inside another trace point, of any kind. Must not fork the process.
+    /// Calls `write` once for every recording, with this thread's sequence in it. Does nothing if
+    /// nobody records, or inside another trace point, of any kind. Must not fork the process.
     #[inline]
     pub fn trace(&self, write: impl FnMut(&mut TraceContext<'_, D>)) {
         if self.is_enabled() {
@@ -44,7 +44,8 @@ impl<D: DataSource> DataSourceHandle<D> {
         &self.registered.source
     }
 
-    /// Has services know the data source by this description from now on. The name stays, whatever it says.
+    /// Has services know the data source by this description from now on. The name stays, whatever
+    /// it says.
     ///
     /// A forked child starts with the description that was registered.
     pub fn update(&self, descriptor: DataSourceDescriptor) {

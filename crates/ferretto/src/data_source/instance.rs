@@ -58,8 +58,8 @@ impl<D: DataSource> Instance<D> {
         &self.0.data
     }
 
-    /// A writer into the recording, a sequence of its own, for any one thread. It discards everything once the
-    /// connection is lost.
+    /// A writer into the recording, a sequence of its own, for any one thread. It discards
+    /// everything once the connection is lost.
     pub fn create_writer(&self) -> TraceWriter {
         self.0.writers.create_writer()
     }

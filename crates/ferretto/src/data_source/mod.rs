@@ -36,8 +36,9 @@ pub(crate) use context::flush_thread;
 /// # Ok::<(), ferretto::RegisterError>(())
 /// ```
 ///
-/// The methods `setup` to `clear_incremental_state` are called on ferretto's background thread, which must not be held
-/// up; for each instance in the order of its life. If one panics, tracing goes on.
+/// The methods `setup` to `clear_incremental_state` are called on ferretto's background thread,
+/// which must not be held up; for each instance in the order of its life. If one panics, tracing
+/// goes on.
 pub trait DataSource: Sized + Send + Sync + 'static {
     /// The data that belongs to an instance. It is dropped when the instance has stopped and nobody
     /// holds it any more.
@@ -53,9 +54,9 @@ pub trait DataSource: Sized + Send + Sync + 'static {
     /// The recording starts. Trace points record already.
     fn start(&self, _instance: &Instance<Self>) {}
 
-    /// The recording is to end. Trace points go on recording until `completion` is dropped, which may be later and on
-    /// another thread; it should be within five seconds. Writers made with [`Instance::create_writer`] should be
-    /// flushed before that.
+    /// The recording is to end. Trace points go on recording until `completion` is dropped, which
+    /// may be later and on another thread; it should be within five seconds. Writers made with
+    /// [`Instance::create_writer`] should be flushed before that.
     fn stop(&self, _instance: &Instance<Self>, completion: Completion) {
         completion.complete();
     }
@@ -76,8 +77,9 @@ pub trait DataSource: Sized + Send + Sync + 'static {
         Self::Thread::default()
     }
 
-    /// Clears what a thread keeps, on that thread, before its next packet: that must make sense without those before.
-    /// Returns whether it did; otherwise the thread gets a new one from [`thread`](Self::thread).
+    /// Clears what a thread keeps, on that thread, before its next packet: that must make sense
+    /// without those before. Returns whether it did; otherwise the thread gets a new one from
+    /// [`thread`](Self::thread).
     fn clear_thread(&self, _thread: &mut Self::Thread) -> bool {
         false
     }

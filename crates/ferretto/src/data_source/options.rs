@@ -46,8 +46,8 @@ impl DataSourceOptions {
         })
     }
 
-    /// A data source that describes itself like this to services. Its number and what all data sources of this library
-    /// have in common is filled in.
+    /// A data source that describes itself like this to services. Its number and what all data
+    /// sources of this library have in common is filled in.
     pub fn with_descriptor(descriptor: DataSourceDescriptor) -> Self {
         Self {
             descriptor,
@@ -79,26 +79,29 @@ impl DataSourceOptions {
         self
     }
 
-    /// Services need not ask for flushes: [`DataSource::flush`] has nothing to do. They are faster then.
+    /// Services need not ask for flushes: [`DataSource::flush`] has nothing to do. They are faster
+    /// then.
     #[must_use]
     pub fn no_flush(mut self) -> Self {
         self.no_flush = true;
         self
     }
 
-    /// A program of ProtoVM (an encoded `VmProgram`), for a data source whose packets patch a large message. Where a config has a
-    /// `protovm_config` for it, and the buffer the mode `TRACE_BUFFER_V2`, the service runs it on each packet that is about to be
-    /// overwritten, and the trace begins with the message as it was before the oldest packet that is left.
+    /// A program of ProtoVM (an encoded `VmProgram`), for a data source whose packets patch a large
+    /// message. Where a config has a `protovm_config` for it, and the buffer the mode
+    /// `TRACE_BUFFER_V2`, the service runs it on each packet that is about to be overwritten, and
+    /// the trace begins with the message as it was before the oldest packet that is left.
     #[must_use]
     pub fn protovm_program(mut self, program: impl Into<Vec<u8>>) -> Self {
         self.descriptor.protovm_program = Some(program.into());
         self
     }
 
-    /// Offers the data source to recordings by the present and all future services of this process, which may also be
-    /// set up later. When this returns, recordings by the machine's service that were running record what comes next; how
-    /// long that may take is for [`Options::wait`](crate::Options::wait). A second registration of the same type under the same name has no effect, and gives the first
-    /// one's handle.
+    /// Offers the data source to recordings by the present and all future services of this process,
+    /// which may also be set up later. When this returns, recordings by the machine's service that
+    /// were running record what comes next; how long that may take is for
+    /// [`Options::wait`](crate::Options::wait). A second registration of the same type under the
+    /// same name has no effect, and gives the first one's handle.
     ///
     /// # Errors
     ///
@@ -129,7 +132,8 @@ impl DataSourceOptions {
     }
 }
 
-/// Offers a data source to recordings, under the name that configs ask for. See [`DataSourceOptions`] for more control.
+/// Offers a data source to recordings, under the name that configs ask for. See
+/// [`DataSourceOptions`] for more control.
 ///
 /// # Errors
 ///

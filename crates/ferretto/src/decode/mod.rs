@@ -1,7 +1,7 @@
 //! Reads back the track events that this library writes.
 //!
-//! Small, for what is traced and looked at in the same process; traces in general are read by other tools. Whatever is
-//! not understood is passed over.
+//! Small, for what is traced and looked at in the same process; traces in general are read by other
+//! tools. Whatever is not understood is passed over.
 
 mod state;
 mod tracks;
@@ -85,7 +85,8 @@ impl EventReader {
         state.map_or(0, |state| state.default_track)
     }
 
-    /// Takes the next packet: an event, a description of a track, or neither. `None` if it is not well-formed.
+    /// Takes the next packet: an event, a description of a track, or neither. `None` if it is not
+    /// well-formed.
     pub(crate) fn packet(&mut self, packet: &[u8], tracks: &mut Tracks) -> Option<Packet> {
         let (mut event, mut descriptor) = (None, None);
         let header = PacketHeader::read(packet, |part| match part.number {

@@ -93,7 +93,8 @@ impl Driver {
 
     /// Waits until there is something to do.
     fn wait(&mut self) {
-        // Without an alarm, which means the system is out of timers, deadlines wait for the next request.
+        // Without an alarm, which means the system is out of timers, deadlines wait for the next
+        // request.
         let _ = self.alarm.set(self.service.poll_timeout());
         if !self.inbox.fall_asleep() {
             return;

@@ -41,7 +41,8 @@ pub(super) struct Call<R> {
 /// The queue before the service's thread.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// The process whose thread this is. In its forked children the thread is missing, and the lock may be held for ever.
+    /// The process whose thread this is. In its forked children the thread is missing, and the lock
+    /// may be held for ever.
     forks: u32,
     queue: Mutex<Queue>,
     wake: WakeFd,

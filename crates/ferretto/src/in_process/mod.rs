@@ -1,35 +1,41 @@
 //! The tracing service inside this process: recordings without a daemon, sockets or files.
 //!
-//! The service is the one that also runs in `traced`, as a thread of this process. Producers and consumers reach it by
-//! passing their requests over, and the memory that events are written to is memory of this process.
+//! The service is the one that also runs in `traced`, as a thread of this process. Producers and
+//! consumers reach it by passing their requests over, and the memory that events are written to is
+//! memory of this process.
 //!
 //! # What to know
 //!
-//! - [`InProcess::shared`] is the service of this process; [`InProcess::new`] makes more, each with sessions and
-//!   buffers of its own, which know nothing of each other.
-//! - The thread, named `ferretto-svc`, starts when the first producer or consumer connects. While nobody asks for
-//!   anything it sleeps. Trace files are written by threads of their own, named `trace-file`.
-//! - What is recorded carries the true user id and process id of this process. (Upstream says 0 for both, so that such
-//!   traces cannot be told apart or merged.)
-//! - Shared memory is private to the process: after a fork the child has a copy of it, and what the child writes there
-//!   never reaches its parent. A forked child has a shared service of its own, made when it is asked for; services made
-//!   with [`InProcess::new`] stay with the parent, and cannot be connected to any more.
+//! - [`InProcess::shared`] is the service of this process; [`InProcess::new`] makes more, each with
+//!   sessions and buffers of its own, which know nothing of each other.
+//! - The thread, named `ferretto-svc`, starts when the first producer or consumer connects. While
+//!   nobody asks for anything it sleeps. Trace files are written by threads of their own, named
+//!   `trace-file`.
+//! - What is recorded carries the true user id and process id of this process. (Upstream says 0 for
+//!   both, so that such traces cannot be told apart or merged.)
+//! - Shared memory is private to the process: after a fork the child has a copy of it, and what the
+//!   child writes there never reaches its parent. A forked child has a shared service of its own,
+//!   made when it is asked for; services made with [`InProcess::new`] stay with the parent, and
+//!   cannot be connected to any more.
 //! - The service makes no difference between who asks: all of its clients are this process.
 //!
 //! # What it costs
 //!
-//! The thread that records hands full chunks over under a lock, and wakes somebody only when the first of a batch is
-//! full, and when half of the memory is (1 MiB, unless the options say otherwise): a few times per megabyte. The service
-//! copies each chunk once, into the session's buffer. Without sessions it has no memory to speak of.
+//! The thread that records hands full chunks over under a lock, and wakes somebody only when the
+//! first of a batch is full, and when half of the memory is (1 MiB, unless the options say
+//! otherwise): a few times per megabyte. The service copies each chunk once, into the session's
+//! buffer. Without sessions it has no memory to speak of.
 //!
 //! # Limits
 //!
-//! What is in buffers ends with the process: sessions that write into files should be stopped before.
+//! What is in buffers ends with the process: sessions that write into files should be stopped
+//! before.
 //!
-//! Built as it is for this crate, the service knows neither compression nor regular expressions nor priorities, and says
-//! so to configs that ask for them; programs that want them enable the features of `ferretto-service`. The priority of
-//! its thread is never changed. There are no relays, and traces do not tell the time zone. The time stamp counter is
-//! among the clocks only with feature `tsc`.
+//! Built as it is for this crate, the service knows neither compression nor regular expressions nor
+//! priorities, and says so to configs that ask for them; programs that want them enable the
+//! features of `ferretto-service`. The priority of its thread is never changed. There are no
+//! relays, and traces do not tell the time zone. The time stamp counter is among the clocks only
+//! with feature `tsc`.
 
 mod driver;
 mod inbox;
@@ -71,7 +77,8 @@ pub struct InProcess {
 
 #[derive(Clone, Debug)]
 enum Which {
-    /// The one that everyone in the process shares: in a forked child another one than in its parent.
+    /// The one that everyone in the process shares: in a forked child another one than in its
+    /// parent.
     Shared,
     Own(Arc<Door>),
 }
@@ -96,7 +103,8 @@ impl InProcess {
         }
     }
 
-    /// The service that everyone in this process shares. In a forked child this value means the child's own.
+    /// The service that everyone in this process shares. In a forked child this value means the
+    /// child's own.
     pub fn shared() -> Self {
         Self {
             which: Which::Shared,
@@ -104,9 +112,9 @@ impl InProcess {
         }
     }
 
-    /// The same service, to which producers that connect through the result seem to be on another machine. Their
-    /// packets carry the number, and only sessions that want this machine, or all machines
-    /// (`trace_all_machines`), record them. 0 is the machine of the service.
+    /// The same service, to which producers that connect through the result seem to be on another
+    /// machine. Their packets carry the number, and only sessions that want this machine, or all
+    /// machines (`trace_all_machines`), record them. 0 is the machine of the service.
     #[must_use]
     pub fn on_machine(&self, machine_id: u32) -> Self {
         Self {
@@ -153,7 +161,8 @@ impl Connect<ProducerPort> for InProcess {
     }
 
     fn advise(&self, producer: &mut ProducerOptions) {
-        // The threads that pass chunks on have to be woken, on CPUs that the program could use itself.
+        // The threads that pass chunks on have to be woken, on CPUs that the program could use
+        // itself.
         if producer.commit_batch.is_zero() {
             producer.commit_batch = COMMIT_BATCH;
         }

@@ -1,11 +1,13 @@
 //! Packets that are looked at where they are written, instead of being recorded.
 //!
-//! A recording whose data source config names an interceptor (`interceptor_config`) gets nothing from this process for
-//! that data source: each packet is passed to the [`Interceptor`], on the thread that writes it. There is one to begin
-//! with, `console`, which prints events as they happen; [`register_interceptor`] adds others.
+//! A recording whose data source config names an interceptor (`interceptor_config`) gets nothing
+//! from this process for that data source: each packet is passed to the [`Interceptor`], on the
+//! thread that writes it. There is one to begin with, `console`, which prints events as they
+//! happen; [`register_interceptor`] adds others.
 //!
-//! If a config names an interceptor that nobody registered, its data is recorded as usual. Packets that programs in C
-//! write by address are not seen by interceptors, nor recorded for such a config.
+//! If a config names an interceptor that nobody registered, its data is recorded as usual. Packets
+//! that programs in C write by address are not seen by interceptors, nor recorded for such a
+//! config.
 //!
 //! ```
 //! use ferretto::interceptor::{Interceptor, register_interceptor};
@@ -59,9 +61,9 @@ pub trait Interceptor: Send + Sync + Sized + 'static {
     /// A thread begins to write.
     fn new_writer(&self) -> Self::Writer;
 
-    /// A packet: an encoded `TracePacket`, whole. Its `trusted_packet_sequence_id` tells writers apart. Called on the
-    /// thread that wrote it, at its end and inside the trace point: trace points in here do nothing, and the thread
-    /// waits.
+    /// A packet: an encoded `TracePacket`, whole. Its `trusted_packet_sequence_id` tells writers
+    /// apart. Called on the thread that wrote it, at its end and inside the trace point: trace
+    /// points in here do nothing, and the thread waits.
     fn packet(&self, writer: &mut Self::Writer, packet: &[u8]);
 }
 
@@ -70,8 +72,9 @@ pub fn register_interceptor<I: Interceptor>(name: &str) {
     ferretto_engine::register_interceptor(name, factory::<I>());
 }
 
-/// Makes the interceptor `console` known unless another one has that name, as [`init`](crate::init()) does. For programs that
-/// take part in recordings in other ways, such as those in C.
+/// Makes the interceptor `console` known unless another one has that name, as
+/// [`init`](crate::init()) does. For programs that take part in recordings in other ways, such as
+/// those in C.
 pub fn provide_console() {
     ferretto_engine::provide_interceptor("console", factory::<Console>());
 }

@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// started again.
 const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 
-/// Keeps what the program traced last, and writes it into a file when it is told to, when a trigger comes, or when the
-/// program panics.
+/// Keeps what the program traced last, and writes it into a file when it is told to, when a trigger
+/// comes, or when the program panics.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), ferretto::session::SessionError> {
@@ -36,9 +36,9 @@ const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 /// # }
 /// ```
 ///
-/// It goes on while and after a trace is written. Nothing else is needed, no daemon and no set-up. What is written is
-/// complete in itself: names, tracks and times are repeated so often that they are there wherever the memory begins.
-/// Dropping it ends it.
+/// It goes on while and after a trace is written. Nothing else is needed, no daemon and no set-up.
+/// What is written is complete in itself: names, tracks and times are repeated so often that they
+/// are there wherever the memory begins. Dropping it ends it.
 #[derive(Debug)]
 pub struct FlightRecorder {
     inner: Arc<Inner>,
@@ -82,8 +82,8 @@ impl FlightRecorder {
         }
     }
 
-    /// Writes what is kept into a file, which is complete from the moment it has this name, and replaces one that has
-    /// it.
+    /// Writes what is kept into a file, which is complete from the moment it has this name, and
+    /// replaces one that has it.
     ///
     /// # Errors
     ///
@@ -136,15 +136,15 @@ impl FlightRecorderOptions {
         self
     }
 
-    /// Writes the trace into this file when a thread of this program panics, after whatever else is done then. Each
-    /// panic replaces the file.
+    /// Writes the trace into this file when a thread of this program panics, after whatever else is
+    /// done then. Each panic replaces the file.
     pub fn on_panic(mut self, path: impl Into<PathBuf>) -> Self {
         self.on_panic = Some(path.into());
         self
     }
 
-    /// Writes the trace into this file when a trigger of this name is activated, by this process or, if the service is
-    /// the machine's, any other. Each replaces the file.
+    /// Writes the trace into this file when a trigger of this name is activated, by this process
+    /// or, if the service is the machine's, any other. Each replaces the file.
     pub fn on_trigger(mut self, name: &str, path: impl Into<PathBuf>) -> Self {
         self.on_trigger.push((name.to_owned(), path.into()));
         self

@@ -129,7 +129,8 @@ impl Recorder {
     }
 }
 
-/// A recording that is being written. Dropping it ends it; what goes wrong then, only [`finish`](Self::finish) tells.
+/// A recording that is being written. Dropping it ends it; what goes wrong then, only
+/// [`finish`](Self::finish) tells.
 #[derive(Debug)]
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording<W> {
@@ -172,7 +173,8 @@ fn copy<W: Write + Send + 'static>(
     stopped: &Receiver<()>,
 ) -> Result<W, SessionError> {
     while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
-        // A producer that does not answer in time does not keep the others' events from being written.
+        // A producer that does not answer in time does not keep the others' events from being
+        // written.
         match session.flush(LIMIT).wait() {
             // It may end by itself, after its duration.
             Ok(()) | Err(SessionError::Refused { .. } | SessionError::NotRunning { .. }) => {}

@@ -17,8 +17,8 @@ use crate::{Backends, InitError, Options};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Backend {
-    /// The service of this machine, which records all processes, or wherever the environment variable
-    /// `PERFETTO_CONSUMER_SOCK_NAME` says.
+    /// The service of this machine, which records all processes, or wherever the environment
+    /// variable `PERFETTO_CONSUMER_SOCK_NAME` says.
     #[default]
     System,
     /// The service in this process, which records only that.

@@ -18,8 +18,9 @@ type Reclaim<T> = Box<dyn FnOnce(T) + Send>;
 /// A call to the tracing service that has been made and not been answered yet.
 ///
 /// Wait for the answer with [`wait`](Self::wait), `.await` it on any executor, or leave it to
-/// [`then`](Self::then). Whichever it is, an answer or an error comes within the time limit that the call was given.
-/// Dropping this takes nothing back: the call is made, and nobody hears of its answer.
+/// [`then`](Self::then). Whichever it is, an answer or an error comes within the time limit that
+/// the call was given. Dropping this takes nothing back: the call is made, and nobody hears of its
+/// answer.
 #[must_use = "errors are only told to those who wait"]
 pub struct Call<T> {
     shared: Arc<Shared<T>>,
@@ -131,8 +132,8 @@ impl<T> Call<T> {
         }
     }
 
-    /// Has `callback` called with the answer: at once if it is there, else on the session's own thread, which does
-    /// nothing else meanwhile.
+    /// Has `callback` called with the answer: at once if it is there, else on the session's own
+    /// thread, which does nothing else meanwhile.
     pub fn then(self, callback: impl FnOnce(Result<T, SessionError>) + Send + 'static) {
         let mut state = lock(&self.shared.state);
         match state.take() {

@@ -16,8 +16,9 @@ const DEFAULT_BUFFER_KB: u32 = 4096;
 
 /// The config of a recording of a [`Session`](super::Session).
 ///
-/// Every method sets one thing. What is not here can be set in the [`message`](Self::message_mut) itself, or the whole
-/// message given: `RecordingConfig::from(trace_config)`, or [`decode`](Self::decode) for an encoded one.
+/// Every method sets one thing. What is not here can be set in the [`message`](Self::message_mut)
+/// itself, or the whole message given: `RecordingConfig::from(trace_config)`, or
+/// [`decode`](Self::decode) for an encoded one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,8 +60,8 @@ pub enum TriggerMode {
 pub enum Compression {
     /// As in gzip.
     Deflate,
-    /// Zstandard, with its level; 0 is the default one. Needs a service that was built with it: one that was not
-    /// does not compress.
+    /// Zstandard, with its level; 0 is the default one. Needs a service that was built with it: one
+    /// that was not does not compress.
     Zstd(i32),
 }
 
@@ -175,7 +176,8 @@ impl RecordingConfig {
         self
     }
 
-    /// Ends the recording by itself after this long. Like all times here it is rounded down to milliseconds.
+    /// Ends the recording by itself after this long. Like all times here it is rounded down to
+    /// milliseconds.
     #[must_use]
     pub fn duration(mut self, duration: Duration) -> Self {
         self.message.duration_ms = Some(milliseconds(duration));
@@ -205,8 +207,9 @@ impl RecordingConfig {
         self
     }
 
-    /// Has producers repeat this often what later events refer to. A buffer that forgets the oldest can be read only
-    /// from such a repetition on, so the period should be a fraction of the time that it holds.
+    /// Has producers repeat this often what later events refer to. A buffer that forgets the oldest
+    /// can be read only from such a repetition on, so the period should be a fraction of the time
+    /// that it holds.
     #[must_use]
     pub fn clear_incremental_state_every(mut self, period: Duration) -> Self {
         self.message.incremental_state_config = IncrementalStateConfig {
@@ -217,7 +220,8 @@ impl RecordingConfig {
         self
     }
 
-    /// Gives the session a name by which it can be [copied](super::Session::clone_named). No other may have it.
+    /// Gives the session a name by which it can be [copied](super::Session::clone_named). No other
+    /// may have it.
     #[must_use]
     pub fn unique_name(mut self, name: &str) -> Self {
         self.message.unique_session_name = Some(name.into());
@@ -244,7 +248,8 @@ impl RecordingConfig {
         self
     }
 
-    /// Sets the effect of triggers, and the time to wait for one: the recording ends after `timeout` without. Less than a week.
+    /// Sets the effect of triggers, and the time to wait for one: the recording ends after
+    /// `timeout` without. Less than a week.
     #[must_use]
     pub fn trigger_mode(mut self, mode: TriggerMode, timeout: Duration) -> Self {
         use trigger_config::TriggerMode as Wire;
@@ -259,7 +264,8 @@ impl RecordingConfig {
         self
     }
 
-    /// Adds a trigger, and how long after it the recording goes on. See [`trigger_mode`](Self::trigger_mode).
+    /// Adds a trigger, and how long after it the recording goes on. See
+    /// [`trigger_mode`](Self::trigger_mode).
     #[must_use]
     pub fn trigger(mut self, name: &str, delay: Duration) -> Self {
         let mut config: TriggerConfig = self.message.trigger_config.take().unwrap_or_default();

@@ -13,7 +13,8 @@ use crate::InitError;
 pub enum SessionError {
     /// The process may not have another thread or descriptor.
     System(io::Error),
-    /// The connection to the service is lost, could not be made, or was not allowed. The session is over.
+    /// The connection to the service is lost, could not be made, or was not allowed. The session is
+    /// over.
     Disconnected {
         /// The cause.
         reason: String,

@@ -11,7 +11,8 @@ use super::call::{Completer, Deadline};
 /// Most events that are kept for somebody to take.
 const MAX_EVENTS: usize = 1024;
 
-/// Something that happened to a session by itself. See [`Session::next_event`](super::Session::next_event).
+/// Something that happened to a session by itself. See
+/// [`Session::next_event`](super::Session::next_event).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -26,7 +27,8 @@ pub enum SessionEvent {
     },
     /// All data sources that were there when the session started are recording.
     AllStarted,
-    /// A trigger asks for a copy of the session. See [`TriggerMode::Clone`](super::TriggerMode::Clone).
+    /// A trigger asks for a copy of the session. See
+    /// [`TriggerMode::Clone`](super::TriggerMode::Clone).
     CloneTrigger {
         /// The trigger's name.
         name: String,

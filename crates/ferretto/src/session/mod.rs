@@ -60,23 +60,25 @@ use self::inbox::{Command, Finish, Inbox, Question};
 /// The name of sessions' threads.
 const THREAD: &str = "ferretto-session";
 
-/// The time that dropping a session waits for its thread, which has nothing left to do but may be inside somebody's writer
-/// or callback.
+/// The time that dropping a session waits for its thread, which has nothing left to do but may be
+/// inside somebody's writer or callback.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
 
 /// One recording, and the connection to the service that makes it.
 ///
-/// Calls may come from any thread, any number at a time; they are made in order as soon as the connection stands, and
-/// fail within the time limit they are given. Dropping the session ends the recording.
+/// Calls may come from any thread, any number at a time; they are made in order as soon as the
+/// connection stands, and fail within the time limit they are given. Dropping the session ends the
+/// recording.
 ///
-/// A forked child has no part in its parent's sessions: there all calls fail, and dropping one does nothing.
+/// A forked child has no part in its parent's sessions: there all calls fail, and dropping one does
+/// nothing.
 pub struct Session {
     inbox: Arc<Inbox>,
 }
 
 impl Session {
-    /// Opens a session: starts its thread, which connects. A service that is absent shows in the calls that follow, as
-    /// [`SessionError::Disconnected`].
+    /// Opens a session: starts its thread, which connects. A service that is absent shows in the
+    /// calls that follow, as [`SessionError::Disconnected`].
     ///
     /// # Errors
     ///
@@ -95,32 +97,36 @@ impl Session {
         Ok(Self { inbox })
     }
 
-    /// Says what to record when the session is [started](Self::start) the next time: a [`RecordingConfig`] or a whole
-    /// [`TraceConfig`](crate::proto::TraceConfig).
+    /// Says what to record when the session is [started](Self::start) the next time: a
+    /// [`RecordingConfig`] or a whole [`TraceConfig`](crate::proto::TraceConfig).
     pub fn set_up(&self, config: impl Into<RecordingConfig>) {
         let (config, file) = config.into().into_parts();
         self.inbox
             .send(Command::SetUp(Box::new(config), file.map(Into::into)));
     }
 
-    /// Starts recording. Done when all data sources that are there record, or the recording has ended already.
+    /// Starts recording. Done when all data sources that are there record, or the recording has
+    /// ended already.
     ///
-    /// A recording that waits for a [trigger](TriggerMode::Start) starts with that: give the call up, it is made.
+    /// A recording that waits for a [trigger](TriggerMode::Start) starts with that: give the call
+    /// up, it is made.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Failed`] with the service's words if it does not like the config, and others.
+    /// [`SessionError::Failed`] with the service's words if it does not like the config, and
+    /// others.
     pub fn start(&self, limit: Duration) -> Call<()> {
         let call = recording::Call::Start;
         self.ask("start", limit, call, Needs::Nothing, |_| Some(()))
     }
 
-    /// Ends the recording. Done when it has ended and everything recorded can be read; at once if it has already. If
-    /// it is still being started it ends after that.
+    /// Ends the recording. Done when it has ended and everything recorded can be read; at once if
+    /// it has already. If it is still being started it ends after that.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Failed`] if the recording failed, [`SessionError::NotRunning`] if there was none, and others.
+    /// [`SessionError::Failed`] if the recording failed, [`SessionError::NotRunning`] if there was
+    /// none, and others.
     pub fn stop(&self, limit: Duration) -> Call<()> {
         let call = recording::Call::Stop;
         self.ask("stop", limit, call, Needs::Nothing, |_| Some(()))
@@ -146,16 +152,18 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`SessionError::NotRunning`] before the start and after the end, [`SessionError::Refused`] if a producer did not
-    /// answer in time, and others.
+    /// [`SessionError::NotRunning`] before the start and after the end, [`SessionError::Refused`]
+    /// if a producer did not answer in time, and others.
     pub fn flush(&self, limit: Duration) -> Call<()> {
         let call = recording::Call::Flush(explicit_flush(limit));
         self.ask("flush", limit, call, Needs::Running, |_| Some(()))
     }
 
-    /// Reads what was recorded and not read before: whole packets, each with its tag and length, so that the pieces
-    /// one after the other are a trace file. While the recording runs, [`flush`](Self::flush) first. What is read for a
-    /// call that was given up comes with the next one; what the service wrote into a file does not come at all. `limit` is for each part of the answer.
+    /// Reads what was recorded and not read before: whole packets, each with its tag and length, so
+    /// that the pieces one after the other are a trace file. While the recording runs,
+    /// [`flush`](Self::flush) first. What is read for a call that was given up comes with the next
+    /// one; what the service wrote into a file does not come at all. `limit` is for each part of
+    /// the answer.
     ///
     /// # Errors
     ///
@@ -169,8 +177,8 @@ impl Session {
         call
     }
 
-    /// Like [`read`](Self::read), but writes what comes at once, and returns the writer. That is done on the session's
-    /// own thread: a writer that blocks holds up the other calls.
+    /// Like [`read`](Self::read), but writes what comes at once, and returns the writer. That is
+    /// done on the session's own thread: a writer that blocks holds up the other calls.
     ///
     /// # Errors
     ///
@@ -239,12 +247,13 @@ impl Session {
         )
     }
 
-    /// Copies what the session with this [unique name](RecordingConfig::unique_name) holds. This session is the copy
-    /// then, to be [read](Self::read); the other one goes on.
+    /// Copies what the session with this [unique name](RecordingConfig::unique_name) holds. This
+    /// session is the copy then, to be [read](Self::read); the other one goes on.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Refused`] with the service's words, for example if there is no such session, and others.
+    /// [`SessionError::Refused`] with the service's words, for example if there is no such session,
+    /// and others.
     pub fn clone_named(&self, name: &str, limit: Duration) -> Call<ClonedSession> {
         let request = CloneSessionRequest {
             selector: Some(Selector::UniqueSessionName(name.into())),
@@ -253,8 +262,8 @@ impl Session {
         self.clone_session(request, None, limit)
     }
 
-    /// Like [`clone_named`](Self::clone_named), with everything that can be asked for. A session that writes into a
-    /// file can only be copied into `file`.
+    /// Like [`clone_named`](Self::clone_named), with everything that can be asked for. A session
+    /// that writes into a file can only be copied into `file`.
     ///
     /// # Errors
     ///
@@ -281,7 +290,8 @@ impl Session {
         )
     }
 
-    /// Changes the config of the running recording. Services allow little: more producers for a data source.
+    /// Changes the config of the running recording. Services allow little: more producers for a
+    /// data source.
     ///
     /// # Errors
     ///

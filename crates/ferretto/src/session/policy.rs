@@ -50,8 +50,9 @@ impl std::fmt::Debug for PolicyRequest {
     }
 }
 
-/// Has `policy` decide about every session of this process that is opened from now on, before it connects. It is called
-/// on the session's own thread; a session that waits for the decision does not hold up others.
+/// Has `policy` decide about every session of this process that is opened from now on, before it
+/// connects. It is called on the session's own thread; a session that waits for the decision does
+/// not hold up others.
 pub fn set_policy(policy: impl Fn(PolicyRequest) + Send + Sync + 'static) {
     let mut place = POLICY.write().unwrap_or_else(PoisonError::into_inner);
     *place = Some(Arc::new(policy));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use ferretto_proto::fields::track_event_config as field;
 use ferretto_wire::Encoder;
 
-/// The track events that a recording wants, and how it wants them. By default those of all categories but such as are tagged `slow` or
-/// `debug`.
+/// The track events that a recording wants, and how it wants them. By default those of all
+/// categories but such as are tagged `slow` or `debug`.
 ///
-/// Patterns end in `*` or are whole names. The most exact pattern that fits a category decides; if two are as
-/// exact, enabling wins.
+/// Patterns end in `*` or are whole names. The most exact pattern that fits a category decides; if
+/// two are as exact, enabling wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackEvents(Vec<u8>);
 

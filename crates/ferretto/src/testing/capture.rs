@@ -18,7 +18,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Memory shared with the service if nothing was set up before, in KiB.
 const MEMORY_KB: u32 = 2048;
 
-/// Most captures at a time. The service makes no more than five recordings for one user; one is left for the test.
+/// Most captures at a time. The service makes no more than five recordings for one user; one is
+/// left for the test.
 const MAX_CAPTURES: usize = 4;
 
 /// The number of captures that are going on.
@@ -37,8 +38,8 @@ static ENDED: Condvar = Condvar::new();
 /// assert_eq!(work.children[0].name, "halfway");
 /// ```
 ///
-/// Nothing has to be set up, and captures on other threads do not disturb: each is a recording of its own in this
-/// process.
+/// Nothing has to be set up, and captures on other threads do not disturb: each is a recording of
+/// its own in this process.
 ///
 /// # Panics
 ///
@@ -122,8 +123,8 @@ impl Capture {
         let mut config = RecordingConfig::new()
             .buffer(Buffer::discard(self.buffer_kb))
             .data_source(source);
-        // On a loaded machine a stop may take longer than services wait by default. A capture that ended without the
-        // producer's confirmation would keep one of the few places for instances.
+        // On a loaded machine a stop may take longer than services wait by default. A capture that
+        // ended without the producer's confirmation would keep one of the few places for instances.
         let patience = LIMIT.saturating_sub(LIMIT / 10).as_millis();
         config.message_mut().data_source_stop_timeout_ms = u32::try_from(patience).ok();
         session.set_up(config);

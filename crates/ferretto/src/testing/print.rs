@@ -7,8 +7,8 @@ use super::trace::{Timeline, Trace};
 use crate::decode::{CounterValue, Track, TrackKind};
 
 impl fmt::Display for Trace {
-    /// A line for each track, each slice, each moment and each value of a counter, what is inside something else indented. No
-    /// times, no numbers of processes, threads and flows.
+    /// A line for each track, each slice, each moment and each value of a counter, what is inside
+    /// something else indented. No times, no numbers of processes, threads and flows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_losses {
             f.write_str("(some events are lost)\n")?;

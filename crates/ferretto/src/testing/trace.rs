@@ -13,7 +13,8 @@ use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tr
 pub struct Trace {
     /// The tracks on which something happened, in the order of their first events.
     pub timelines: Vec<Timeline>,
-    /// Packets are missing: memory was full, or what came first was forgotten in favour of what came last.
+    /// Packets are missing: memory was full, or what came first was forgotten in favour of what
+    /// came last.
     pub has_losses: bool,
 }
 

@@ -12,10 +12,12 @@ use super::track::{CounterTrack, StateTrack, Track};
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicCategory<'a>(&'a str);
 
-/// A category that is named at run time; or several, separated by commas, of which it is enough that one is asked for.
+/// A category that is named at run time; or several, separated by commas, of which it is enough
+/// that one is asked for.
 ///
 /// It costs more than a [`Category`]: recordings are asked whether they want it when they first see it, and now and then
-/// again; its name is written with each event; and it is not listed among the categories of the process.
+/// again; its name is written with each event; and it is not listed among the categories of the
+/// process.
 ///
 /// ```
 /// for plugin in ["equaliser", "reverb"] {
@@ -104,7 +106,8 @@ impl<'a> AsSelector for &DynamicCategory<'a> {
     }
 }
 
-/// Writes the beginning of a slice or an instant with nothing attached and a name known at compile time.
+/// Writes the beginning of a slice or an instant with nothing attached and a name known at compile
+/// time.
 #[cold]
 #[inline(never)]
 pub fn emit_short<'a>(category: impl Selector<'a>, kind: Kind, name: &'static str) {
@@ -149,7 +152,8 @@ pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> 
     Slice { slots, track: None }
 }
 
-/// Writes a slice event or instant to every recording that wants its category. What the macros call.
+/// Writes a slice event or instant to every recording that wants its category. What the macros
+/// call.
 #[inline(always)]
 pub fn emit<'a>(
     category: impl Selector<'a>,
@@ -157,7 +161,8 @@ pub fn emit<'a>(
     name: Option<Name<'_>>,
     fields: &[Field<'_>],
 ) {
-    // Not in memory, where it would be waited for: what is stored in halves and loaded as a whole takes long.
+    // Not in memory, where it would be waited for: what is stored in halves and loaded as a whole
+    // takes long.
     match name {
         Some(Name::Static(name)) => emit_static(category, kind, name, fields),
         _ => emit_any(category, kind, name, fields),
@@ -221,7 +226,8 @@ fn emit_here<'a>(
     thread::write(slots, &event);
 }
 
-/// Sets a counter in every recording that wants its category. What [`counter!`](crate::counter) calls.
+/// Sets a counter in every recording that wants its category. What [`counter!`](crate::counter)
+/// calls.
 #[inline(always)]
 pub fn emit_counter<'a>(
     category: impl Selector<'a>,
@@ -280,7 +286,8 @@ fn emit_value<'a>(
     thread::write(slots, &event);
 }
 
-/// Sets a state in every recording that wants its category; `None` for none. What [`state!`](crate::state) calls.
+/// Sets a state in every recording that wants its category; `None` for none. What
+/// [`state!`](crate::state) calls.
 #[cold]
 #[inline(never)]
 pub fn emit_state<'a>(
@@ -363,8 +370,8 @@ fn emit_slice_here<'a, 't>(
     Slice { slots, track }
 }
 
-/// A slice that ends when this is dropped, on the track it began on, also when that is because of a panic. Made by
-/// [`slice!`](crate::slice).
+/// A slice that ends when this is dropped, on the track it began on, also when that is because of a
+/// panic. Made by [`slice!`](crate::slice).
 ///
 /// Recordings that did not see the beginning do not see the end.
 #[derive(Debug)]
@@ -391,7 +398,8 @@ impl Slice<'_> {
         self.slots & SLOTS.active() != 0
     }
 
-    /// Ends the slice, with something attached to its end. What [`end_slice!`](crate::end_slice) calls.
+    /// Ends the slice, with something attached to its end. What [`end_slice!`](crate::end_slice)
+    /// calls.
     #[cold]
     #[inline(never)]
     pub fn end_with(mut self, fields: &[Field<'_>]) {

@@ -10,8 +10,8 @@ use super::time::Timestamp;
 use super::track::Track;
 use super::value::{Argument, Arguments};
 
-/// Something attached to an event. The macros make them of `key = value` and `option: value`; those who make events in
-/// other ways hand over a slice of these.
+/// Something attached to an event. The macros make them of `key = value` and `option: value`; those
+/// who make events in other ways hand over a slice of these.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Field<'a> {
@@ -19,7 +19,8 @@ pub enum Field<'a> {
     Argument(&'static str, &'a dyn Argument),
     /// A value, under a name made at run time, which is written each time.
     DynamicArgument(&'a str, &'a dyn Argument),
-    /// Values that are found one after the other: the function is called once for each recording, and adds them.
+    /// Values that are found one after the other: the function is called once for each recording,
+    /// and adds them.
     Arguments(&'a dyn Fn(&mut Arguments<'_>)),
     /// The event is on this track rather than on that of the thread. The last one counts.
     Track(&'a Track<'a>),
@@ -41,7 +42,8 @@ pub enum Field<'a> {
     Log(LogMessage<'a>),
     /// The line of source that the event comes from.
     Location(&'static SourceLocation),
-    /// Fields of the event that are not known here, such as extensions: called once for each recording.
+    /// Fields of the event that are not known here, such as extensions: called once for each
+    /// recording.
     Extension(&'a dyn Fn(&mut EventEncoder<'_>)),
     /// Encoded fields of the event that are not known here.
     Raw(&'a [u8]),
@@ -73,7 +75,8 @@ impl fmt::Debug for Field<'_> {
     }
 }
 
-/// A chain of events, which the viewer connects by arrows: from thread to thread, or from process to process.
+/// A chain of events, which the viewer connects by arrows: from thread to thread, or from process
+/// to process.
 ///
 /// ```
 /// use ferretto::{Flow, instant};

@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn trackevent_036_categories_are_selected_as_in_other_libraries() {
-        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the verdict.
+        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the
+        // verdict.
         for (ec, dc, et, dt, name, tags, expected) in [
             ("", "", "", "", "foo", "", true),
             ("", "", "", "", "foo", "slow", false),

@@ -8,7 +8,8 @@ use ferretto_wire::Encoder;
 
 use super::location::{Frame, SourceLocation};
 
-/// Most things of a kind that are remembered by what they are rather than by where. Others get a new number each time.
+/// Most things of a kind that are remembered by what they are rather than by where. Others get a
+/// new number each time.
 const MAX_REMEMBERED: usize = 4096;
 
 /// The dictionaries of one sequence.
@@ -181,11 +182,12 @@ impl Contents {
     }
 }
 
-/// One dictionary: open addressing, keyed by where the text is. The same text in two places has two numbers, which
-/// does no harm and saves looking at it.
+/// One dictionary: open addressing, keyed by where the text is. The same text in two places has two
+/// numbers, which does no harm and saves looking at it.
 #[derive(Debug, Default)]
 struct Table {
-    /// Address and length of the text, and its number, 0 for an empty place. The size is a power of two.
+    /// Address and length of the text, and its number, 0 for an empty place. The size is a power of
+    /// two.
     places: Vec<(usize, usize, u64)>,
     kept: usize,
     used: u64,

@@ -1,5 +1,5 @@
-//! Slices of those who bring spans of another library: these know beginning and end from that, and keep in their own way
-//! what is between.
+//! Slices of those who bring spans of another library: these know beginning and end from that, and
+//! keep in their own way what is between.
 
 use super::category::Category;
 use super::event::{Categories, Event, Kind, Place, ShortEvent};
@@ -8,7 +8,8 @@ use super::name::Name;
 use super::recordings::SLOTS;
 use super::thread;
 
-/// The recordings that want a slice on the thread's track: its end goes to those that have its beginning.
+/// The recordings that want a slice on the thread's track: its end goes to those that have its
+/// beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listeners(u32);
 

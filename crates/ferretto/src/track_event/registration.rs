@@ -9,11 +9,12 @@ fn register(track: &Track<'_>, marker: Marker<'_>) {
 }
 
 impl Track<'_> {
-    /// Has every recording describe the track as this value does, whatever values events are given; also when it is
-    /// used only as the parent of others.
+    /// Has every recording describe the track as this value does, whatever values events are given;
+    /// also when it is used only as the parent of others.
     ///
-    /// It can be called again with another description. Recordings that this thread has told of the track are told
-    /// anew at once; other threads' events bring the new description once their recording starts anew.
+    /// It can be called again with another description. Recordings that this thread has told of the
+    /// track are told anew at once; other threads' events bring the new description once their
+    /// recording starts anew.
     pub fn register(&self) {
         register(self, Marker::Slices);
     }

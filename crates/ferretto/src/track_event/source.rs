@@ -27,7 +27,8 @@ pub(crate) fn register() {
         policy: settings.track_event_policy,
         policy_by_config: settings.track_event_policy_by_config,
         is_single: false,
-        // Threads are not interrupted for a flush: the service reads what they have written from the shared memory.
+        // Threads are not interrupted for a flush: the service reads what they have written from
+        // the shared memory.
         no_flush: true,
     });
     // If there are too many data sources of other kinds already, nobody can ask for track events.

@@ -94,8 +94,8 @@ pub(super) fn collect() {
     });
 }
 
-/// Calls `act` with this thread's sequence in every recording that is named by a bit. Does nothing inside another trace
-/// point and while the thread ends.
+/// Calls `act` with this thread's sequence in every recording that is named by a bit. Does nothing
+/// inside another trace point and while the thread ends.
 #[inline(always)]
 fn for_each_sequence(slots: u32, mut act: impl FnMut(usize, &mut Sequence, &mut EventBuffer)) {
     let Some(_point) = point::enter() else {

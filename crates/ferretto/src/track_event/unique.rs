@@ -13,7 +13,8 @@ thread_local! {
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A number for a [`Flow`](crate::Flow) or the like, which this function gives to nobody else in this process.
+/// A number for a [`Flow`](crate::Flow) or the like, which this function gives to nobody else in
+/// this process.
 ///
 /// It takes memory that threads share only once in a thousand calls.
 #[inline]

@@ -152,8 +152,9 @@ impl Decoded {
         decoded
     }
 
-    /// Name and value of an annotation. Values show how they are encoded: `i-1`, `u1`, `d0.5`, `true`, `"text"`, `p16`,
-    /// `[…]`, `{key=…}`, `name<bytes>` of a message; nothing if there is none.
+    /// Name and value of an annotation. Values show how they are encoded: `i-1`, `u1`, `d0.5`,
+    /// `true`, `"text"`, `p16`, `[…]`, `{key=…}`, `name<bytes>` of a message; nothing if there is
+    /// none.
     fn annotation(&self, sequence: u64, annotation: &[u8]) -> (String, String) {
         let mut name = String::new();
         let mut values: Vec<String> = Vec::new();
@@ -188,8 +189,8 @@ impl Decoded {
     }
 }
 
-/// Records what `work` traces with this configuration of track events, in a process that does nothing else with this
-/// library.
+/// Records what `work` traces with this configuration of track events, in a process that does
+/// nothing else with this library.
 pub fn record(configuration: Option<Vec<u8>>, work: impl FnOnce()) -> Decoded {
     let mut recorder = Recorder::new();
     recorder.record(configuration, work)

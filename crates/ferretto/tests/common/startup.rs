@@ -66,7 +66,8 @@ pub fn both_in_other_words(category: &str) -> TraceConfig {
 
 /// Waits until the recording has begun, in a service that may not have heard of this process yet.
 pub fn start_and_wait(consumer: &mut Consumer, config: TraceConfig, outcome: &Receiver<Outcome>) {
-    // If the recording began while data sources are being registered, it would be started before it has all.
+    // If the recording began while data sources are being registered, it would be started before it
+    // has all.
     while consumer
         .query_service_state(LIMIT)
         .unwrap()

@@ -29,9 +29,9 @@ static LOCKED: AtomicU64 = AtomicU64::new(0);
 
 /// Called before each instruction. Takes no locked instruction itself, though nobody would notice.
 extern "C" fn stepped(_: c_int, _: *const c_void, context: *const u8) {
-    // SAFETY: the kernel passes a context, in which the instruction pointer is there, and at which code is that is about
-    // to be executed; an instruction is followed by others, so that what is read of it is mapped up to where it is clear
-    // what it is.
+    // SAFETY: the kernel passes a context, in which the instruction pointer is there, and at which
+    // code is that is about to be executed; an instruction is followed by others, so that what is
+    // read of it is mapped up to where it is clear what it is.
     let is_locked = unsafe {
         let at = context.add(INSTRUCTION_POINTER).cast::<*const u8>();
         locks_memory(at.read_unaligned())
@@ -49,7 +49,8 @@ extern "C" fn stepped(_: c_int, _: *const c_void, context: *const u8) {
 ///
 /// `at` has to be where an instruction begins.
 unsafe fn locks_memory(mut at: *const u8) -> bool {
-    // SAFETY: as this function is called; no byte behind the one that says what the instruction is is read.
+    // SAFETY: as this function is called; no byte behind the one that says what the instruction is
+    // is read.
     unsafe {
         loop {
             match *at {

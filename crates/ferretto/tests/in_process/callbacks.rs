@@ -37,7 +37,8 @@ fn reading_a_trace_is_recorded() {
     let target = targets.recv_timeout(LIMIT).unwrap().into();
     let mut writer = recorder.handle.create_writer(target, STALL);
     consumer.flush(LIMIT).unwrap();
-    // Each packet that arrives is answered with more than itself; the memory is filled several times.
+    // Each packet that arrives is answered with more than itself; the memory is filled several
+    // times.
     let (mut received, mut written) = (Vec::new(), 10_000);
     consumer
         .read_buffers(LIMIT, |packet| {

@@ -89,7 +89,8 @@ pub(crate) fn number_in(packet: &[u8], field: u32) -> Option<u64> {
     Fields::find(field, packet)?.as_u64()
 }
 
-/// A producer on a thread of its own. On every start it hands `write` a new writer; it answers flushes and stops.
+/// A producer on a thread of its own. On every start it hands `write` a new writer; it answers
+/// flushes and stops.
 pub(crate) struct Recorder {
     pub(crate) handle: ProducerHandle,
     pub(crate) stops: mpsc::Receiver<()>,
@@ -189,7 +190,8 @@ pub(crate) fn consumer(service: &InProcess) -> Consumer {
     Consumer::connect_through(service, LIMIT).unwrap()
 }
 
-/// Starts a session and waits until all data sources have started, that is, written what they write.
+/// Starts a session and waits until all data sources have started, that is, written what they
+/// write.
 pub(crate) fn start(consumer: &mut Consumer, config: TraceConfig) {
     consumer
         .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])

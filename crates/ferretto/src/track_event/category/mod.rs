@@ -14,8 +14,9 @@ const MAX_MEMBERS: usize = 4;
 
 /// A group of track events that recordings can ask for by name.
 ///
-/// The macros make one for every place that names its category by a literal. A category that many places use, or that
-/// has a description or tags, is best declared once, alone or in a table ([`categories!`](crate::categories)):
+/// The macros make one for every place that names its category by a literal. A category that many
+/// places use, or that has a description or tags, is best declared once, alone or in a table
+/// ([`categories!`](crate::categories)):
 ///
 /// ```
 /// use ferretto::Category;
@@ -27,8 +28,8 @@ const MAX_MEMBERS: usize = 4;
 ///
 /// Two categories of the same name are the same to recordings. Tags need to be declared once only.
 ///
-/// A name with commas is a group of two to four categories: the event is recorded if one of them is asked for, and
-/// belongs to all.
+/// A name with commas is a group of two to four categories: the event is recorded if one of them is
+/// asked for, and belongs to all.
 #[derive(Debug)]
 pub struct Category {
     name: &'static str,
@@ -62,8 +63,8 @@ impl Category {
         self
     }
 
-    /// Gives the category tags, by which configs can select it, too. Those with the tags `slow` and `debug` are off
-    /// unless asked for.
+    /// Gives the category tags, by which configs can select it, too. Those with the tags `slow` and
+    /// `debug` are off unless asked for.
     #[must_use]
     pub const fn tags(mut self, tags: &'static [&'static str]) -> Self {
         self.tags = tags;
@@ -86,15 +87,17 @@ impl Category {
         mask != 0 && (mask & UNKNOWN == 0 || registry::introduce(self) != 0)
     }
 
-    /// Makes the category known to recordings, which its first use does otherwise. Cheap to call again.
+    /// Makes the category known to recordings, which its first use does otherwise. Cheap to call
+    /// again.
     pub fn register(&'static self) {
         self.slots();
     }
 
-    /// Has `notice` called whenever a recording starts or stops to record the category, and now for each that does.
+    /// Has `notice` called whenever a recording starts or stops to record the category, and now for
+    /// each that does.
     ///
-    /// It is called on ferretto's background thread, which must not be held up, or on the calling one. Calls cannot be
-    /// taken back.
+    /// It is called on ferretto's background thread, which must not be held up, or on the calling
+    /// one. Calls cannot be taken back.
     pub fn on_change(&'static self, notice: impl Fn(CategoryChange) + Send + Sync + 'static) {
         self.register();
         registry::observe(self, Box::new(notice));

@@ -151,8 +151,9 @@ pub(in crate::track_event) fn observe(
     changes(0, slots).for_each(|change| notice(change));
 }
 
-/// Has a function called after every start and stop of a recording, once all categories know of it. For libraries that
-/// keep what they know about many categories elsewhere; called on ferretto's background thread.
+/// Has a function called after every start and stop of a recording, once all categories know of it.
+/// For libraries that keep what they know about many categories elsewhere; called on ferretto's
+/// background thread.
 pub fn on_any_change(listener: fn()) {
     LISTENERS.push(listener);
 }

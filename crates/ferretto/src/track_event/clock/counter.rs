@@ -11,8 +11,8 @@ use super::line::{Line, Pair};
 /// known best.
 const TRIES: usize = 5;
 
-/// The clock. Any thread may ask for the time at any time, and none waits for another: the line in use is not changed,
-/// but another is written beside it.
+/// The clock. Any thread may ask for the time at any time, and none waits for another: the line in
+/// use is not changed, but another is written beside it.
 #[derive(Debug)]
 pub(super) struct Counter {
     /// The number of lines there were; 0 if the counter has not been started.
@@ -64,7 +64,8 @@ impl Counter {
         }
     }
 
-    /// Begins to find out how fast the counter is, if the machine has one that can be relied on. Returns whether it has.
+    /// Begins to find out how fast the counter is, if the machine has one that can be relied on.
+    /// Returns whether it has.
     pub(super) fn start(&self) -> bool {
         let first = Line::default();
         let Some(pair) = is_trusted().then(|| pair(&first)).flatten() else {
@@ -74,7 +75,8 @@ impl Counter {
         true
     }
 
-    /// The time, in nanoseconds. That of the clock itself as long as the speed of the counter is not known.
+    /// The time, in nanoseconds. That of the clock itself as long as the speed of the counter is
+    /// not known.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let (generation, line) = self.line();
@@ -122,8 +124,8 @@ impl Counter {
         }
     }
 
-    /// Puts a line in the place of the one of this generation. Returns whether that was still in use, and no other thread
-    /// is doing so.
+    /// Puts a line in the place of the one of this generation. Returns whether that was still in
+    /// use, and no other thread is doing so.
     fn replace(&self, generation: u64, line: Line) -> bool {
         let process = std::process::id();
         let writer = self.writer.load(Ordering::Relaxed);

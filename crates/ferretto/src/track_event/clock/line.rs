@@ -1,4 +1,5 @@
-//! From ticks of a counter to nanoseconds, along a straight line that is laid anew from time to time.
+//! From ticks of a counter to nanoseconds, along a straight line that is laid anew from time to
+//! time.
 
 /// Binary digits of the fraction of a speed.
 const FRACTION: u32 = 48;
@@ -40,7 +41,8 @@ pub(super) struct Line {
     pub(super) real: u64,
     /// Nanoseconds per tick as last measured, in units of 2^-48. Zero while that is unknown.
     pub(super) rate: u64,
-    /// Nanoseconds per tick that are told, which differs so that the line meets the clock at its end.
+    /// Nanoseconds per tick that are told, which differs so that the line meets the clock at its
+    /// end.
     pub(super) slope: u64,
     /// The number of ticks that the line is good for.
     pub(super) limit: u64,
@@ -78,8 +80,8 @@ impl Line {
         self.rate != 0 && scale(pair.doubt, self.rate) <= USUAL_DOUBT
     }
 
-    /// The line from here on, which goes on where this one ends. If the two clocks do not go together as they did, as
-    /// after the machine has slept, everything begins anew.
+    /// The line from here on, which goes on where this one ends. If the two clocks do not go
+    /// together as they did, as after the machine has slept, everything begins anew.
     pub(super) fn next(&self, pair: Pair) -> Self {
         let passed = pair.ticks.wrapping_sub(self.ticks);
         let elapsed = pair.real.saturating_sub(self.real);
@@ -204,7 +206,8 @@ mod tests {
             self.clock += (exact as i128 + correction) as u128;
         }
 
-        /// The machine sleeps. Its counter goes on only while programs are stopped and let go on again, or begins anew.
+        /// The machine sleeps. Its counter goes on only while programs are stopped and let go on
+        /// again, or begins anew.
         fn sleep(&mut self, nanoseconds: u64, begins_anew: bool) {
             self.pass(2_000_000 + nanoseconds % 1_000_000);
             self.clock += u128::from(nanoseconds) << 32;
@@ -242,8 +245,8 @@ mod tests {
         }
     }
 
-    /// An hour in which the clock is corrected as fast as the kernel allows, now in this direction, now in that, and in
-    /// which the machine sleeps now and then.
+    /// An hour in which the clock is corrected as fast as the kernel allows, now in this direction,
+    /// now in that, and in which the machine sleeps now and then.
     #[test]
     fn an_hour_of_corrections_and_sleeps_stays_within_a_microsecond() {
         let mut machine = Machine {
@@ -302,7 +305,8 @@ mod tests {
     #[test]
     fn all_begins_anew_where_the_clocks_part() {
         let first = Line::origin(pair(1_000, 500)).next(pair(20_001_000, 10_000_500));
-        // The clock went on without the counter; the counter was set back; the counter goes twice as fast.
+        // The clock went on without the counter; the counter was set back; the counter goes twice
+        // as fast.
         for now in [
             pair(20_501_000, 11_000_500),
             pair(5, 30_000_000),

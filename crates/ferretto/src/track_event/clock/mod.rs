@@ -28,19 +28,23 @@ pub enum EventClock {
     Monotonic,
     /// The same without corrections (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw,
-    /// The time of [`Boottime`](Self::Boottime), read from the processor's time stamp counter, which takes less than half
-    /// as long (11 ns instead of 30 where that was measured). In recordings it is the same clock.
+    /// The time of [`Boottime`](Self::Boottime), read from the processor's time stamp counter,
+    /// which takes less than half as long (11 ns instead of 30 where that was measured). In
+    /// recordings it is the same clock.
     ///
-    /// At first the clock itself is read, at least for 10 ms, to learn how fast the counter is. Then both are compared
-    /// each 250 µs, by whichever thread writes an event, and the difference is made up for until the next time; an event
-    /// that comes later than that is timed by the clock itself. So times are within a microsecond of the clock, usually
-    /// within 50 ns, also after the machine has slept and while the kernel corrects its clock as fast as `adjtimex` lets
-    /// frequencies be changed. Daemons that change the length of the kernel's tick instead (chrony, to make up for a large
-    /// difference) can make it 25 µs, for a quarter of a millisecond. On each thread time does not go back.
+    /// At first the clock itself is read, at least for 10 ms, to learn how fast the counter is.
+    /// Then both are compared each 250 µs, by whichever thread writes an event, and the difference
+    /// is made up for until the next time; an event that comes later than that is timed by the
+    /// clock itself. So times are within a microsecond of the clock, usually within 50 ns, also
+    /// after the machine has slept and while the kernel corrects its clock as fast as `adjtimex`
+    /// lets frequencies be changed. Daemons that change the length of the kernel's tick instead
+    /// (chrony, to make up for a large difference) can make it 25 µs, for a quarter of a
+    /// millisecond. On each thread time does not go back.
     ///
-    /// Where the counter cannot be relied on this is [`Boottime`](Self::Boottime), and [`current`](Self::current)
-    /// says so: on processors other than x86-64, if the counter does not go at one speed always, and if `current_clocksource`
-    /// of the kernel, below `/sys/devices/system/clocksource`, is not `tsc` or cannot be read.
+    /// Where the counter cannot be relied on this is [`Boottime`](Self::Boottime), and
+    /// [`current`](Self::current) says so: on processors other than x86-64, if the counter does not
+    /// go at one speed always, and if `current_clocksource` of the kernel, below
+    /// `/sys/devices/system/clocksource`, is not `tsc` or cannot be read.
     #[default]
     Tsc,
 }
@@ -57,7 +61,8 @@ impl EventClock {
     }
 }
 
-/// Has all events of the process from now on timed by this clock. To be called before anything is recorded.
+/// Has all events of the process from now on timed by this clock. To be called before anything is
+/// recorded.
 pub(crate) fn choose(clock: EventClock) {
     let number = match clock {
         EventClock::Monotonic => MONOTONIC,

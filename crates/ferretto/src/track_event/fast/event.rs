@@ -1,5 +1,5 @@
-//! Packets of events that are put together in registers and written straight into shared memory: those that need nothing
-//! explained and to which nothing but numbers is attached.
+//! Packets of events that are put together in registers and written straight into shared memory:
+//! those that need nothing explained and to which nothing but numbers is attached.
 
 use ferretto_client::TraceWriter;
 use ferretto_format::SequenceWriter;
@@ -123,7 +123,8 @@ impl Sources<'_> {
     }
 }
 
-/// Returns the track that an event names, if any; `None` if something is attached that takes longer.
+/// Returns the track that an event names, if any; `None` if something is attached that takes
+/// longer.
 #[inline(always)]
 fn track<'a>(event: &Event<'a>) -> Option<Option<&'a Track<'a>>> {
     let mut track = match event.place {

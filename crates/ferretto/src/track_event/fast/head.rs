@@ -51,8 +51,8 @@ pub(in crate::track_event) fn begin_annotation(buffer: &mut EventBuffer, name: u
     mark
 }
 
-/// Empties the buffer and begins the packet of an event: a timestamp, the flag that says that it needs what was interned
-/// before, and the event.
+/// Empties the buffer and begins the packet of an event: a timestamp, the flag that says that it
+/// needs what was interned before, and the event.
 #[inline]
 pub(in crate::track_event) fn begin_event(buffer: &mut EventBuffer, timestamp: u64) -> Mark {
     buffer.clear();

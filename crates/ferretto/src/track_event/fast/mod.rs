@@ -1,7 +1,9 @@
-//! The accelerator: most events as the same bytes that the plain path of `sequence` writes, by fewer instructions.
+//! The accelerator: most events as the same bytes that the plain path of `sequence` writes, by
+//! fewer instructions.
 //!
-//! It is optional. Whatever it does not know or cannot do at the moment it leaves alone, and the plain path does it. Random
-//! events are written with it and without in `tests/fast.rs`, where both have to be the same bytes.
+//! It is optional. Whatever it does not know or cannot do at the moment it leaves alone, and the
+//! plain path does it. Random events are written with it and without in `tests/fast.rs`, where both
+//! have to be the same bytes.
 
 mod event;
 mod head;
@@ -22,8 +24,8 @@ pub(super) use head::{begin_annotation, begin_event, put_varint};
 /// The accelerator of one sequence.
 #[derive(Debug)]
 pub(super) struct Accelerator {
-    /// Until the writer has written so many bytes, what was written before can be relied on and events carry nothing
-    /// unusual; 0 if not even the next.
+    /// Until the writer has written so many bytes, what was written before can be relied on and
+    /// events carry nothing unusual; 0 if not even the next.
     until: u64,
     headers: HeaderCache,
     #[cfg(test)]
@@ -53,8 +55,8 @@ impl Accelerator {
         self.until = 0;
     }
 
-    /// Allows writing events until the writer has written so many bytes. To be called after anything was written by the
-    /// plain path: only then packets may have been lost.
+    /// Allows writing events until the writer has written so many bytes. To be called after
+    /// anything was written by the plain path: only then packets may have been lost.
     pub(super) fn allow_until(&mut self, written: u64) {
         #[cfg(test)]
         let written = if self.is_off { 0 } else { written };
@@ -66,8 +68,8 @@ impl Accelerator {
         self.headers.clear();
     }
 
-    /// Writes an event to which nothing is attached, if it is as short as most are and needs nothing explained. Returns
-    /// whether it did; if not, nothing has happened.
+    /// Writes an event to which nothing is attached, if it is as short as most are and needs
+    /// nothing explained. Returns whether it did; if not, nothing has happened.
     #[inline(always)]
     pub(super) fn write_short(
         &self,
@@ -80,8 +82,8 @@ impl Accelerator {
             && event::write_short(&self.headers, writer, sequence, now, event).is_some()
     }
 
-    /// Writes an event, if it is of the kind that can be written quickly. Returns whether it did; if not, nothing has
-    /// happened.
+    /// Writes an event, if it is of the kind that can be written quickly. Returns whether it did;
+    /// if not, nothing has happened.
     #[inline(always)]
     pub(super) fn write(
         &self,

@@ -7,7 +7,8 @@ use crate::track_event::filter::Filter;
 /// The number of decisions that are remembered.
 const PLACES: usize = 64;
 
-/// Decisions about categories named at run time: each name has one place, which it shares with others.
+/// Decisions about categories named at run time: each name has one place, which it shares with
+/// others.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     /// Empty before the first one.

@@ -115,7 +115,8 @@ impl Sequence {
         self.decisions.decide(category, &self.filter)
     }
 
-    /// Finds out until when the accelerator may write. To be called after anything was written in another way.
+    /// Finds out until when the accelerator may write. To be called after anything was written in
+    /// another way.
     fn allow_acceleration(&mut self) {
         let is_usual =
             !self.must_restart() && self.thread_time.is_none() && self.state.clocks().is_plain();
@@ -123,8 +124,8 @@ impl Sequence {
         self.accelerator.allow_until(until);
     }
 
-    /// Writes an event to which nothing is attached, if the accelerator can. Returns whether it did; if not, nothing has
-    /// happened.
+    /// Writes an event to which nothing is attached, if the accelerator can. Returns whether it
+    /// did; if not, nothing has happened.
     #[inline(always)]
     pub(super) fn short_event(&mut self, now: u64, event: &ShortEvent) -> bool {
         let (writer, state) = (&mut self.writer, &mut self.state);

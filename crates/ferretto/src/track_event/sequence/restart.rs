@@ -9,8 +9,8 @@ use crate::track_event::time::Timestamp;
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
 impl Sequence {
-    /// Restarts: what was written before is void, or was lost, and a reader skips what relies on it. Returns whether
-    /// there is room; while there is none, every event tries again.
+    /// Restarts: what was written before is void, or was lost, and a reader skips what relies on
+    /// it. Returns whether there is room; while there is none, every event tries again.
     #[cold]
     pub(super) fn restart(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
         self.interner.clear();

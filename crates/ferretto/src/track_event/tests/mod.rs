@@ -81,7 +81,8 @@ impl World {
         }
     }
 
-    /// Takes all complete chunks and returns the packets in them, those that lie in several chunks included.
+    /// Takes all complete chunks and returns the packets in them, those that lie in several chunks
+    /// included.
     fn packets(&self) -> Vec<Vec<u8>> {
         let mut chunks = BTreeMap::new();
         for (page, chunk) in

@@ -113,8 +113,8 @@ impl<'a> CounterTrack<'a> {
         self
     }
 
-    /// Has only the differences of values recorded, which are shorter. Values are given as ever. Such a counter must be
-    /// set by one thread only.
+    /// Has only the differences of values recorded, which are shorter. Values are given as ever.
+    /// Such a counter must be set by one thread only.
     #[must_use]
     pub const fn incremental(mut self) -> Self {
         self.is_incremental = true;

@@ -63,11 +63,12 @@ pub(super) enum Merge<'a> {
     ByNumber(u64),
 }
 
-/// A line that events lie on, other than that of the thread they happen on: for work that several threads take part in,
-/// for lanes within a thread, and so on.
+/// A line that events lie on, other than that of the thread they happen on: for work that several
+/// threads take part in, for lanes within a thread, and so on.
 ///
-/// Tracks are small values. They need not be registered: each recording is told what a track is before its first event,
-/// and so is every track it lies below. Two values are the same track if they have the same name, number and parent.
+/// Tracks are small values. They need not be registered: each recording is told what a track is
+/// before its first event, and so is every track it lies below. Two values are the same track if
+/// they have the same name, number and parent.
 ///
 /// ```
 /// use ferretto::{Track, instant, slice};
@@ -111,9 +112,11 @@ impl Track<'static> {
         Self::of(Shape::Thread(tid), None, 0, Parent::Process)
     }
 
-    /// A track that is known by a number, below the process: for things that come and go, such as requests.
+    /// A track that is known by a number, below the process: for things that come and go, such as
+    /// requests.
     ///
-    /// Numbers of tracks without names are one space for the whole process, in which those of its threads lie as well.
+    /// Numbers of tracks without names are one space for the whole process, in which those of its
+    /// threads lie as well.
     pub const fn new(id: u64) -> Self {
         Self::of(Shape::Custom, None, id, Parent::Process)
     }
@@ -129,8 +132,8 @@ impl Track<'static> {
         )
     }
 
-    /// A track that is known by the address of a value, below the process. It is the same track for as long as the value
-    /// stays where it is.
+    /// A track that is known by the address of a value, below the process. It is the same track for
+    /// as long as the value stays where it is.
     pub fn of_value<T: ?Sized>(value: &T) -> Self {
         Self::new(std::ptr::from_ref(value).cast::<()>().addr() as u64)
     }
@@ -176,8 +179,8 @@ impl<'a> Track<'a> {
         self
     }
 
-    /// Puts the track below nothing: it belongs to no process, and every process that uses one of this name and number
-    /// uses the same.
+    /// Puts the track below nothing: it belongs to no process, and every process that uses one of
+    /// this name and number uses the same.
     #[must_use]
     pub const fn global(mut self) -> Self {
         self.parent = Parent::Nothing;

@@ -1,6 +1,7 @@
 //! A set of tracks.
 
-/// Most tracks that are remembered. A thread that has used more describes them again, which costs some bytes.
+/// Most tracks that are remembered. A thread that has used more describes them again, which costs
+/// some bytes.
 const MAX: usize = 1 << 16;
 
 /// The numbers of tracks: open addressing; 0 is an empty place, and never in the set.

@@ -38,8 +38,9 @@ const NOTHING: &str = "None";
 /// | `Result` | a dictionary with one member, `ok` or `err` |
 /// | `()` | nothing but the name |
 ///
-/// Everything else goes through [`display`](crate::display) or [`debug`](crate::debug), or gets an implementation:
-/// with `#[derive(ferretto::Argument)]`, or by hand, by calling one of the methods of [`Annotation`].
+/// Everything else goes through [`display`](crate::display) or [`debug`](crate::debug), or gets an
+/// implementation: with `#[derive(ferretto::Argument)]`, or by hand, by calling one of the methods
+/// of [`Annotation`].
 ///
 /// ```
 /// use ferretto::track_event::{Annotation, Argument};
@@ -58,8 +59,8 @@ pub trait Argument {
     /// Writes the value.
     fn write(&self, annotation: &mut Annotation<'_>);
 
-    /// Returns the value if it is an integer or a `bool`, the same that [`write`](Self::write) writes. Events whose
-    /// arguments all return one take less time; implementations need not.
+    /// Returns the value if it is an integer or a `bool`, the same that [`write`](Self::write)
+    /// writes. Events whose arguments all return one take less time; implementations need not.
     #[inline]
     fn number(&self) -> Number {
         Number::NONE
@@ -79,7 +80,8 @@ pub trait Argument {
 /// An integer or a `bool` attached to an event, or none. See [`Argument::number`].
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
-    /// The field of a DebugAnnotation message, 0 if there is none. Two words, which functions return in registers.
+    /// The field of a DebugAnnotation message, 0 if there is none. Two words, which functions
+    /// return in registers.
     field: u64,
     value: u64,
 }
@@ -294,8 +296,8 @@ impl<'a> Annotation<'a> {
         });
     }
 
-    /// A message of the type with this full name (`perfetto.protos.LogMessage`), which the viewer has to know or the
-    /// recording to describe; `write` appends its fields.
+    /// A message of the type with this full name (`perfetto.protos.LogMessage`), which the viewer
+    /// has to know or the recording to describe; `write` appends its fields.
     pub fn proto(&mut self, type_name: &'static str, write: impl FnOnce(&mut EventEncoder<'_>)) {
         let name = self.interner.type_name(type_name);
         self.encoder.varint(field::PROTO_TYPE_NAME_IID, name);
@@ -331,7 +333,8 @@ impl Dict<'_> {
         self.entry_with(key, |annotation| value.write(annotation))
     }
 
-    /// Adds a member whose key is known at compile time: it is written once for each thread and recording.
+    /// Adds a member whose key is known at compile time: it is written once for each thread and
+    /// recording.
     pub fn field<T: Argument + ?Sized>(&mut self, key: &'static str, value: &T) -> &mut Self {
         self.field_with(key, |annotation| value.write(annotation))
     }

@@ -9,7 +9,8 @@ use super::annotation::{Annotation, Argument};
 use crate::track_event::fast;
 use crate::track_event::interner::Interner;
 
-/// Takes arguments one after the other. See [`Field::Arguments`](crate::track_event::Field::Arguments).
+/// Takes arguments one after the other. See
+/// [`Field::Arguments`](crate::track_event::Field::Arguments).
 pub struct Arguments<'a> {
     buffer: &'a mut EventBuffer,
     interner: &'a mut Interner,

@@ -99,7 +99,8 @@ impl Utc {
         }
     }
 
-    /// Year, month and day of the Gregorian calendar. Years begin in March here, so that leap days are at their end.
+    /// Year, month and day of the Gregorian calendar. Years begin in March here, so that leap days
+    /// are at their end.
     fn date(&self) -> (i64, i64, i64) {
         const ERA: i64 = 146_097;
         let days = self.days + 719_468;

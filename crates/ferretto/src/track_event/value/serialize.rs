@@ -12,8 +12,9 @@ use serde_core::ser::{
 use super::annotation::{Annotation, Argument, Array, Dict};
 use super::key::{Failed, KeySerializer};
 
-/// Any value that `serde` can serialize: structs and maps as dictionaries, sequences as arrays, variants with fields as
-/// dictionaries with one member. What a failing implementation has written so far stays.
+/// Any value that `serde` can serialize: structs and maps as dictionaries, sequences as arrays,
+/// variants with fields as dictionaries with one member. What a failing implementation has written
+/// so far stays.
 ///
 /// ```
 /// let ports = std::collections::BTreeMap::from([("http", 80), ("https", 443)]);

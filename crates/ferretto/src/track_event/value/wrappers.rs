@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::annotation::{Annotation, Argument};
 
-/// The value as its `Display` implementation shows it; written in place, without a `String` between.
+/// The value as its `Display` implementation shows it; written in place, without a `String`
+/// between.
 ///
 /// ```
 /// let version = std::process::id();
@@ -16,7 +17,8 @@ pub const fn display<T: fmt::Display>(value: T) -> Displayed<T> {
     Displayed(value)
 }
 
-/// The value as its `Debug` implementation shows it, on one line; written in place, without a `String` between.
+/// The value as its `Debug` implementation shows it, on one line; written in place, without a
+/// `String` between.
 ///
 /// ```
 /// let range = 3..7;
