@@ -447,7 +447,7 @@ impl Arbiter {
             // Before the lock is taken, as others use the page as well. Without shared memory it is
             // the lock that keeps the chunk in sight of who sends copies: unfinished before,
             // pending afterwards.
-            chunk.settle(direct);
+            chunk.release_unless_patched(direct);
         }
         self.update(|pending, targets| {
             let none = Target::Buffer(0);

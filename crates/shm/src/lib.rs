@@ -107,6 +107,7 @@ mod load;
 mod loss;
 #[cfg(all(loom, test))]
 mod model;
+mod os_ids;
 mod owned;
 mod pages;
 mod patch;
@@ -125,7 +126,6 @@ mod startup;
 #[doc(hidden)]
 pub mod testing;
 mod untold;
-mod who;
 mod writer;
 
 pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
@@ -136,10 +136,10 @@ pub use exit::at_exit;
 #[cfg(any(feature = "inherited", test))]
 pub use inherited::take_inherited;
 pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, MAX_REGION_SIZE, PageSize};
+pub use os_ids::{page_size, thread_id, thread_name, user_id};
 pub use policy::ExhaustedPolicy;
 pub use prefetch::prefetch;
 pub use region::{Region, RegionError};
 pub use service::{ReadChunk, ScrapedChunk, ServiceRegion};
 pub use sink::{ChunkSink, Deliver, RawRange};
-pub use who::{page_size, thread_id, thread_name, user_id};
 pub use writer::{Packet, TraceWriter, WriteByAddress};

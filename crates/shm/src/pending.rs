@@ -55,7 +55,7 @@ impl Pending {
 
     /// Adds a chunk. With `direct` patching it is kept back while it has holes.
     pub(crate) fn add_chunk(&mut self, mut chunk: PendingChunk, target: Target, direct: bool) {
-        chunk.settle(direct);
+        chunk.release_unless_patched(direct);
         chunk.target = target;
         self.bytes += chunk.size;
         self.chunks.push(chunk);
@@ -200,7 +200,7 @@ impl PendingChunk {
     }
 
     /// Gives the chunk to the service, unless its holes may be filled by `direct` patching.
-    pub(crate) fn settle(&mut self, direct: bool) {
+    pub(crate) fn release_unless_patched(&mut self, direct: bool) {
         if let Chunk::Held(chunk) = &self.chunk
             && !(direct && chunk.needs_patching())
         {

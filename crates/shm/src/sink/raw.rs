@@ -134,7 +134,7 @@ impl Raw {
 
     /// Passes on lengths that have been written; if the packet is `complete`, the others, too: the
     /// service would wait for them.
-    fn settle(&mut self, complete: bool, chunk: &mut OwnedChunk, patches: &mut PatchList) {
+    fn write_lengths(&mut self, complete: bool, chunk: &mut OwnedChunk, patches: &mut PatchList) {
         self.announced.retain(|length| match length.value() {
             None if !complete => true,
             value => {
@@ -236,7 +236,7 @@ impl ChunkSink {
     #[inline]
     pub(crate) fn end_raw(&mut self, cursor: *mut u8) {
         self.adopt(cursor);
-        self.settle_raw(true);
+        self.write_raw_lengths(true);
         self.finish_packet();
     }
 
@@ -282,7 +282,7 @@ impl ChunkSink {
         if !matches!(self.state, State::Writing(_)) {
             return;
         }
-        self.settle_raw(false);
+        self.write_raw_lengths(false);
         self.continue_packet();
         if let State::Writing(fragment) = self.state
             && self.chunk.room() < size
@@ -292,9 +292,9 @@ impl ChunkSink {
     }
 
     #[inline]
-    fn settle_raw(&mut self, complete: bool) {
+    fn write_raw_lengths(&mut self, complete: bool) {
         if let Some(raw) = &mut self.raw {
-            raw.settle(complete, &mut self.chunk, &mut self.patches);
+            raw.write_lengths(complete, &mut self.chunk, &mut self.patches);
             if complete {
                 raw.scratch.truncate(1);
             }
