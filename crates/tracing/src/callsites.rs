@@ -25,7 +25,7 @@ const MAX_DYNAMIC: usize = 1024;
 
 /// A place that makes spans or events.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Callsite {
     pub(crate) metadata: &'static Metadata<'static>,
     pub(crate) category: &'static Category,
     pub(crate) level: &'static str,
@@ -49,7 +49,7 @@ pub(crate) struct Site {
 }
 
 /// All places seen so far. Looked up without locks.
-pub(crate) struct Sites {
+pub(crate) struct Callsites {
     tables: [OnceLock<Table>; TABLES],
     rare: Mutex<Rare>,
     /// Some span follows from another.
@@ -59,7 +59,7 @@ pub(crate) struct Sites {
 /// Open addressing by the address of a place's metadata. Entries are never removed.
 struct Table {
     /// Addresses, 0 for none, and what is there.
-    places: Box<[(AtomicUsize, OnceLock<&'static Site>)]>,
+    places: Box<[(AtomicUsize, OnceLock<&'static Callsite>)]>,
 }
 
 /// The part that is needed when a place is seen for the first time.
@@ -68,7 +68,7 @@ struct Rare {
     /// The number of entries of each table.
     used: [usize; TABLES],
     /// Places that found no room there.
-    more: FxHashMap<usize, &'static Site>,
+    more: FxHashMap<usize, &'static Callsite>,
     /// By target and level.
     categories: FxHashMap<(&'static str, Level), &'static Category>,
     #[cfg(feature = "log")]
@@ -83,28 +83,28 @@ impl Table {
     }
 
     #[inline]
-    fn get(&self, key: usize) -> Option<&'static Site> {
+    fn get(&self, key: usize) -> Option<&'static Callsite> {
         let mask = self.places.len() - 1;
         let mut at = start(key);
         loop {
-            let (place, site) = &self.places[at & mask];
+            let (place, callsite) = &self.places[at & mask];
             match place.load(Ordering::Acquire) {
                 0 => return None,
-                found if found == key => return site.get().copied(),
+                found if found == key => return callsite.get().copied(),
                 _ => at += 1,
             }
         }
     }
 
     /// Adds an entry; there is room, and the caller holds the lock.
-    fn insert(&self, key: usize, site: &'static Site) {
+    fn insert(&self, key: usize, callsite: &'static Callsite) {
         let mask = self.places.len() - 1;
         let mut at = start(key);
         while self.places[at & mask].0.load(Ordering::Relaxed) != 0 {
             at += 1;
         }
         let (place, slot) = &self.places[at & mask];
-        let _ = slot.set(site);
+        let _ = slot.set(callsite);
         place.store(key, Ordering::Release);
     }
 }
@@ -116,7 +116,7 @@ fn start(key: usize) -> usize {
     (mixed >> 32) as usize
 }
 
-impl Sites {
+impl Callsites {
     pub(crate) fn new() -> Self {
         Self {
             tables: [const { OnceLock::new() }; TABLES],
@@ -141,12 +141,12 @@ impl Sites {
         &self,
         metadata: &'static Metadata<'static>,
         options: &Options,
-    ) -> &'static Site {
+    ) -> &'static Callsite {
         let key = ptr::from_ref(metadata).addr();
         for table in &self.tables {
             match table.get().map(|table| table.get(key)) {
                 Some(None) => {}
-                Some(Some(site)) => return site,
+                Some(Some(callsite)) => return callsite,
                 None => break,
             }
         }
@@ -154,7 +154,7 @@ impl Sites {
     }
 
     /// Returns the facts about the place whose metadata is at an address.
-    pub(crate) fn find(&self, address: usize) -> Option<&'static Site> {
+    pub(crate) fn find(&self, address: usize) -> Option<&'static Callsite> {
         let known = self
             .tables
             .iter()
@@ -168,26 +168,27 @@ impl Sites {
         key: usize,
         metadata: &'static Metadata<'static>,
         options: &Options,
-    ) -> &'static Site {
+    ) -> &'static Callsite {
         let mut rare = self.lock();
         let known = self.tables.iter().find_map(|table| table.get()?.get(key));
-        if let Some(site) = known.or_else(|| rare.more.get(&key).copied()) {
-            return site;
+        if let Some(callsite) = known.or_else(|| rare.more.get(&key).copied()) {
+            return callsite;
         }
         let category = rare.category(metadata.target(), *metadata.level());
-        let site: &'static Site = Box::leak(Box::new(Site::new(metadata, category, options)));
+        let callsite: &'static Callsite =
+            Box::leak(Box::new(Callsite::new(metadata, category, options)));
         // Tables are filled up to the half.
         match (0..TABLES).find(|&index| rare.used[index] < FIRST << index >> 1) {
             Some(index) => {
                 rare.used[index] += 1;
                 let table = self.tables[index].get_or_init(|| Table::new(FIRST << index));
-                table.insert(key, site);
+                table.insert(key, callsite);
             }
             None => {
-                rare.more.insert(key, site);
+                rare.more.insert(key, callsite);
             }
         }
-        site
+        callsite
     }
 
     /// The category of events whose target is known at run time only.
@@ -211,9 +212,9 @@ impl Sites {
     }
 }
 
-impl fmt::Debug for Sites {
+impl fmt::Debug for Callsites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sites").finish_non_exhaustive()
+        f.debug_struct("Callsites").finish_non_exhaustive()
     }
 }
 
@@ -240,7 +241,7 @@ fn tags(level: Level) -> &'static [&'static str] {
     }
 }
 
-impl Site {
+impl Callsite {
     /// The name of a field.
     #[inline]
     pub(crate) fn field(&self, index: u8) -> &'static str {

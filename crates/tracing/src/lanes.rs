@@ -6,7 +6,7 @@ use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-use crate::sites::Site;
+use crate::callsites::Callsite;
 use crate::spans::{Lane, Stored};
 use crate::write::Slice;
 
@@ -17,7 +17,7 @@ impl Lane {
 }
 
 /// Begins the slice of a span, when it is entered for the first time.
-pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanRef<'_, S>) {
+pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(callsite: &'static Callsite, span: &SpanRef<'_, S>) {
     let is_begun = |stored: &Stored| stored.lane.is_some();
     if span.extensions().get::<Stored>().is_some_and(is_begun) {
         return;
@@ -26,7 +26,7 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanR
     let mut extensions = span.extensions_mut();
     let stored = Stored::of(&mut extensions);
     let lane = parent.unwrap_or_else(|| Lane {
-        name: site.metadata.name(),
+        name: callsite.metadata.name(),
         // Nothing else is there as long as the span lives; and when it is gone the track is used
         // again.
         number: std::ptr::from_ref::<Stored>(stored).addr() as u64,
@@ -34,8 +34,8 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanR
         is_taken: false,
         written: 0,
     });
-    let listeners = Listeners::of(site.category);
-    Slice::on_track(site, &lane.track()).begin(listeners, stored);
+    let listeners = Listeners::of(callsite.category);
+    Slice::on_track(callsite, &lane.track()).begin(listeners, stored);
     let written = stored.len();
     stored.lane = Some(Lane { written, ..lane });
 }
@@ -56,7 +56,7 @@ fn share<S: for<'a> LookupSpan<'a>>(parent: &SpanRef<'_, S>) -> Option<Lane> {
 }
 
 /// Ends the slice of a span.
-pub(crate) fn close<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanRef<'_, S>) {
+pub(crate) fn close<S: for<'a> LookupSpan<'a>>(callsite: &'static Callsite, span: &SpanRef<'_, S>) {
     let mut extensions = span.extensions_mut();
     let Some(stored) = extensions.get_mut::<Stored>() else {
         return;
@@ -64,7 +64,7 @@ pub(crate) fn close<S: for<'a> LookupSpan<'a>>(site: &'static Site, span: &SpanR
     let Some(lane) = stored.lane.take() else {
         return;
     };
-    Slice::on_track(site, &lane.track()).end(stored, lane.written);
+    Slice::on_track(callsite, &lane.track()).end(stored, lane.written);
     drop(extensions);
     if lane.is_shared
         && let Some(parent) = span.parent()

@@ -12,9 +12,9 @@ use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::callsites::{Callsite, Callsites};
 use crate::lanes;
 use crate::options::{Options, Spans};
-use crate::sites::{Site, Sites};
 use crate::spans::{Entered, SpanStore, Stored};
 use crate::visit::{Message, Specials};
 use crate::write::{self, Instant, Slice};
@@ -40,7 +40,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct FerrettoLayer {
     pub(crate) options: Options,
-    pub(crate) sites: Arc<Sites>,
+    pub(crate) callsites: Arc<Callsites>,
     store: SpanStore,
 }
 
@@ -49,7 +49,7 @@ impl Clone for FerrettoLayer {
     fn clone(&self) -> Self {
         Self {
             options: self.options.clone(),
-            sites: Arc::clone(&self.sites),
+            callsites: Arc::clone(&self.callsites),
             store: SpanStore::new(),
         }
     }
@@ -66,7 +66,7 @@ impl FerrettoLayer {
     pub fn new() -> Self {
         Self {
             options: Options::default(),
-            sites: Arc::new(Sites::new()),
+            callsites: Arc::new(Callsites::new()),
             store: SpanStore::new(),
         }
     }
@@ -117,32 +117,32 @@ impl FerrettoLayer {
     }
 
     #[inline]
-    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
-        self.sites.get(metadata, &self.options)
+    pub(crate) fn callsite(&self, metadata: &'static Metadata<'static>) -> &'static Callsite {
+        self.callsites.get(metadata, &self.options)
     }
 
     /// Notes where a new span was made.
     #[inline(never)]
-    fn note(&self, metadata: &'static Metadata<'static>, span: u64) -> &'static Site {
-        let site = self.site(metadata);
-        self.store.add(span, site);
-        site
+    fn note(&self, metadata: &'static Metadata<'static>, span: u64) -> &'static Callsite {
+        let callsite = self.callsite(metadata);
+        self.store.add(span, callsite);
+        callsite
     }
 
     /// Returns true if slices have nothing but a name and so need no look at their span.
     #[inline]
-    fn is_bare(&self, site: &Site) -> bool {
-        site.is_bare && !self.sites.has_follows()
+    fn is_bare(&self, callsite: &Callsite) -> bool {
+        callsite.is_bare && !self.callsites.has_follows()
     }
 
     /// Returns the place where a span was made.
     #[inline]
-    fn site_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Site>
+    fn site_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Callsite>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let known = self.store.site(id.into_u64());
-        known.or_else(|| Some(self.site(context.metadata(id)?)))
+        let known = self.store.callsite(id.into_u64());
+        known.or_else(|| Some(self.callsite(context.metadata(id)?)))
     }
 
     /// Begins the slice of a span that was entered.
@@ -151,47 +151,47 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let Some(site) = self.site_of(id, &context) else {
+        let Some(callsite) = self.site_of(id, &context) else {
             return;
         };
-        if site.spans != Spans::Tracks {
-            self.begin(site, id, &context);
-        } else if site.category.is_enabled()
+        if callsite.spans != Spans::Tracks {
+            self.begin(callsite, id, &context);
+        } else if callsite.category.is_enabled()
             && let Some(span) = context.span(id)
         {
-            lanes::enter(site, &span);
+            lanes::enter(callsite, &span);
         }
     }
 
     /// The same on the thread's track, made in a place that is known.
     #[inline(never)]
-    fn enter_here<S>(&self, site: &'static Site, id: &Id, context: Context<'_, S>)
+    fn enter_here<S>(&self, callsite: &'static Callsite, id: &Id, context: Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.begin(site, id, &context);
+        self.begin(callsite, id, &context);
     }
 
     /// Begins a slice on the thread's track, if somebody records it.
     #[inline]
-    fn begin<S>(&self, site: &'static Site, id: &Id, context: &Context<'_, S>)
+    fn begin<S>(&self, callsite: &'static Callsite, id: &Id, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let listeners = Listeners::of(site.category);
+        let listeners = Listeners::of(callsite.category);
         if listeners.is_empty() {
             return;
         }
         let span = id.into_u64();
         let written = match self.store.numbers(span) {
-            Some(numbers) if site.is_plain => write::begin_with(listeners, site, numbers),
+            Some(numbers) if callsite.is_plain => write::begin_with(listeners, callsite, numbers),
             _ => 0,
         };
         let written = match written {
-            0 => self.begin_with_any(listeners, site, id, context),
+            0 => self.begin_with_any(listeners, callsite, id, context),
             some => some,
         };
-        let entered = self.store.entered(span, site, listeners, written);
+        let entered = self.store.entered(span, callsite, listeners, written);
         self.store.enter(entered);
     }
 
@@ -201,19 +201,19 @@ impl FerrettoLayer {
     fn begin_with_any<S>(
         &self,
         listeners: Listeners,
-        site: &'static Site,
+        callsite: &'static Callsite,
         id: &Id,
         context: &Context<'_, S>,
     ) -> usize
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if self.is_bare(site) {
-            listeners.begin(site.category, site.metadata.name());
+        if self.is_bare(callsite) {
+            listeners.begin(callsite.category, callsite.metadata.name());
             return 0;
         }
-        let slice = Slice::on_thread(site);
-        let has_flow = site.spans == Spans::Flows;
+        let slice = Slice::on_thread(callsite);
+        let has_flow = callsite.spans == Spans::Flows;
         let begin = |stored: &mut Stored| {
             if has_flow {
                 stored.begin_flow();
@@ -239,7 +239,7 @@ impl FerrettoLayer {
         }
         self.end(&left.entered, &context);
         for other in left.inner {
-            self.begin(other.site, &Id::from_u64(other.span), &context);
+            self.begin(other.callsite, &Id::from_u64(other.span), &context);
         }
     }
 
@@ -248,7 +248,7 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let slice = Slice::on_thread(entered.site);
+        let slice = Slice::on_thread(entered.callsite);
         let end = |stored: &mut Stored| slice.end(stored, entered.written);
         if !entered.has_more {
             return entered.listeners.end();
@@ -260,22 +260,27 @@ impl FerrettoLayer {
 
     /// Keeps the values of a new span.
     #[inline(never)]
-    fn keep<S>(&self, site: &Site, attributes: &Attributes<'_>, id: &Id, context: &Context<'_, S>)
-    where
+    fn keep<S>(
+        &self,
+        callsite: &Callsite,
+        attributes: &Attributes<'_>,
+        id: &Id,
+        context: &Context<'_, S>,
+    ) where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if !site.has_values || !site.category.is_enabled() {
+        if !callsite.has_values || !callsite.category.is_enabled() {
             return;
         }
-        if !(site.is_plain && self.store.keep_numbers(attributes, id.into_u64())) {
-            self.keep_any(site, attributes, id, context);
+        if !(callsite.is_plain && self.store.keep_numbers(attributes, id.into_u64())) {
+            self.keep_any(callsite, attributes, id, context);
         }
     }
 
     #[inline(never)]
     fn keep_any<S>(
         &self,
-        site: &Site,
+        callsite: &Callsite,
         attributes: &Attributes<'_>,
         id: &Id,
         context: &Context<'_, S>,
@@ -284,13 +289,13 @@ impl FerrettoLayer {
     {
         let mut stored = Stored::default();
         stored.attributes(attributes);
-        if site.has_special {
-            stored.flows = specials(site.category, |visitor| attributes.record(visitor));
+        if callsite.has_special {
+            stored.flows = specials(callsite.category, |visitor| attributes.record(visitor));
         }
         if stored.is_empty() {
             return;
         }
-        let has_track = site.spans == Spans::Tracks;
+        let has_track = callsite.spans == Spans::Tracks;
         self.store.keep(id, stored, has_track, context);
     }
 
@@ -304,7 +309,7 @@ impl FerrettoLayer {
         if self.options.has_tracks
             && let Some(span) = context.span(&id)
         {
-            lanes::close(self.site(span.metadata()), &span);
+            lanes::close(self.callsite(span.metadata()), &span);
         }
     }
 
@@ -314,7 +319,7 @@ impl FerrettoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         if let Some(span) = context.span(id)
-            && self.site(span.metadata()).category.is_enabled()
+            && self.callsite(span.metadata()).category.is_enabled()
         {
             self.store
                 .change(&span, |stored| stored.flows.push((flow, false)));
@@ -325,16 +330,16 @@ impl FerrettoLayer {
     fn instant<S>(
         &self,
         event: &Event<'_>,
-        site: &Site,
+        callsite: &Callsite,
         category: &'static Category,
         context: &Context<'_, S>,
     ) where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let mut flows = Vec::new();
-        if site.has_special {
+        if callsite.has_special {
             flows = specials(category, |visitor| event.record(visitor));
-            if !site.has_plain && !site.has_message && flows.is_empty() {
+            if !callsite.has_plain && !callsite.has_message && flows.is_empty() {
                 return;
             }
         }
@@ -344,11 +349,11 @@ impl FerrettoLayer {
             .then(|| lanes::of_event(event, context));
         let mut text = TEXT.take();
         text.clear();
-        if site.has_message {
+        if callsite.has_message {
             event.record(&mut Message(&mut text));
         }
         let instant = Instant {
-            site,
+            callsite,
             category,
             text: &text,
             flows: &flows,
@@ -377,8 +382,8 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        let site = self.site(metadata);
-        if self.options.is_alone && !site.category.is_enabled() {
+        let callsite = self.callsite(metadata);
+        if self.options.is_alone && !callsite.category.is_enabled() {
             Interest::never()
         } else {
             Interest::always()
@@ -387,25 +392,25 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let (metadata, span) = (attributes.metadata(), id.into_u64());
-        let site = match self.store.add_again(span, metadata) {
-            Some(site) => site,
+        let callsite = match self.store.add_again(span, metadata) {
+            Some(callsite) => callsite,
             None => self.note(metadata, span),
         };
-        if !site.is_bare {
-            self.keep(site, attributes, id, &context);
+        if !callsite.is_bare {
+            self.keep(callsite, attributes, id, &context);
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let site = self.site(span.metadata());
-        if !site.category.is_enabled() {
+        let callsite = self.callsite(span.metadata());
+        if !callsite.category.is_enabled() {
             return;
         }
         let mut more = Stored::default();
         more.record(values);
-        if site.has_special {
-            more.flows = specials(site.category, |visitor| values.record(visitor));
+        if callsite.has_special {
+            more.flows = specials(callsite.category, |visitor| values.record(visitor));
         }
         self.store
             .change(&span, |stored| stored.append(std::mem::take(&mut more)));
@@ -413,17 +418,17 @@ where
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
-        self.sites.note_follows();
+        self.callsites.note_follows();
         let flow = Flow::process(unique());
         self.join(follows, flow, &context);
         self.join(id, flow, &context);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let site = self.site(event.metadata());
-        let category = self.category(event, site);
+        let callsite = self.callsite(event.metadata());
+        let category = self.category(event, callsite);
         if category.is_enabled() {
-            self.instant(event, site, category, &context);
+            self.instant(event, callsite, category, &context);
         }
     }
 
@@ -432,23 +437,23 @@ where
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let span = id.into_u64();
-        let Some(site) = self.store.site(span) else {
+        let Some(callsite) = self.store.callsite(span) else {
             return self.enter(id, context);
         };
-        if self.is_bare(site)
-            && let Some(listeners) = Listeners::known(site.category)
+        if self.is_bare(callsite)
+            && let Some(listeners) = Listeners::known(callsite.category)
         {
             if listeners.is_empty() {
                 return;
             }
-            let entered = self.store.entered(span, site, listeners, 0);
+            let entered = self.store.entered(span, callsite, listeners, 0);
             if self.store.enter_near(entered) {
-                return listeners.begin(site.category, site.metadata.name());
+                return listeners.begin(callsite.category, callsite.metadata.name());
             }
         }
-        match site.spans {
+        match callsite.spans {
             Spans::Tracks => self.enter(id, context),
-            _ => self.enter_here(site, id, context),
+            _ => self.enter_here(callsite, id, context),
         }
     }
 
@@ -461,7 +466,7 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         match self.store.forget_site(id.into_u64()) {
-            Some(site) if site.is_bare => {}
+            Some(callsite) if callsite.is_bare => {}
             _ => self.close(id, context),
         }
     }
@@ -471,19 +476,19 @@ impl FerrettoLayer {
     /// The category of an event. The target of messages of the crate `log` is known at run time
     /// only.
     #[cfg(feature = "log")]
-    fn category(&self, event: &Event<'_>, site: &Site) -> &'static Category {
+    fn category(&self, event: &Event<'_>, callsite: &Callsite) -> &'static Category {
         use tracing_log::NormalizeEvent;
 
         match event.normalized_metadata() {
             Some(metadata) => self
-                .sites
+                .callsites
                 .dynamic_category(metadata.target(), *metadata.level()),
-            None => site.category,
+            None => callsite.category,
         }
     }
 
     #[cfg(not(feature = "log"))]
-    fn category(&self, _event: &Event<'_>, site: &Site) -> &'static Category {
-        site.category
+    fn category(&self, _event: &Event<'_>, callsite: &Callsite) -> &'static Category {
+        callsite.category
     }
 }

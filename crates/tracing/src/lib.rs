@@ -68,13 +68,13 @@
 //! layers ask for is none of its concern.
 #![forbid(unsafe_code)]
 
+mod callsites;
 mod init;
 mod lanes;
 mod layer;
 mod names;
 mod options;
 mod recorded;
-mod sites;
 mod spans;
 mod visit;
 mod write;

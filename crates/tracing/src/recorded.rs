@@ -16,12 +16,12 @@ pub struct Recorded(FerrettoLayer);
 
 impl<S> Filter<S> for Recorded {
     fn enabled(&self, metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
-        let site = self.0.sites.find(std::ptr::from_ref(metadata).addr());
-        site.is_none_or(|site| site.category.is_enabled())
+        let callsite = self.0.callsites.find(std::ptr::from_ref(metadata).addr());
+        callsite.is_none_or(|callsite| callsite.category.is_enabled())
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.0.site(metadata).category.is_enabled() {
+        if self.0.callsite(metadata).category.is_enabled() {
             Interest::always()
         } else {
             Interest::never()

@@ -6,7 +6,7 @@ use ferretto::track_event::{
 use ferretto::{Category, Flow, Track};
 use tracing_core::Event;
 
-use crate::sites::Site;
+use crate::callsites::Callsite;
 use crate::spans::{FEW, NUMBER_LENGTH, Shared, Stored, Value};
 use crate::visit::Attach;
 
@@ -15,31 +15,34 @@ const NOTHING: (&str, Value<'_>) = ("", Value::Text(&[]));
 
 /// A slice of a span.
 pub(crate) struct Slice<'a> {
-    site: &'static Site,
+    callsite: &'static Callsite,
     track: Option<&'a Track<'a>>,
 }
 
 impl<'a> Slice<'a> {
     /// On the track of the thread.
-    pub(crate) fn on_thread(site: &'static Site) -> Self {
-        Self { site, track: None }
+    pub(crate) fn on_thread(callsite: &'static Callsite) -> Self {
+        Self {
+            callsite,
+            track: None,
+        }
     }
 
     /// On a track of its own.
-    pub(crate) fn on_track(site: &'static Site, track: &'a Track<'a>) -> Self {
+    pub(crate) fn on_track(callsite: &'static Callsite, track: &'a Track<'a>) -> Self {
         Self {
-            site,
+            callsite,
             track: Some(track),
         }
     }
 
     /// Writes the beginning.
     pub(crate) fn begin(&self, listeners: Listeners, stored: &mut Stored) {
-        let (category, name) = (self.site.category, self.site.metadata.name());
+        let (category, name) = (self.callsite.category, self.callsite.metadata.name());
         let more = More {
             flows: std::mem::take(&mut stored.flows),
             own: stored.own_flow,
-            location: self.site.location,
+            location: self.callsite.location,
         };
         self.write(stored, 0, &more, |fields| {
             listeners.begin_with(category, name, fields);
@@ -53,13 +56,13 @@ impl<'a> Slice<'a> {
             ..More::default()
         };
         self.write(stored, from, &more, |fields| {
-            emit(self.site.category, Kind::End, None, fields);
+            emit(self.callsite.category, Kind::End, None, fields);
         });
     }
 
     /// Has `emit` write what is stored, and more.
     fn write(&self, stored: &Stored, from: usize, more: &More, emit: impl FnOnce(&[Field<'_>])) {
-        let metadata = self.site.metadata;
+        let metadata = self.callsite.metadata;
         let is_plain = more.is_empty() && self.track.is_none();
         let mut few = [NOTHING; FEW];
         if is_plain && let Some(count) = stored.few(metadata, from, &mut few) {
@@ -102,27 +105,31 @@ fn arguments<'a>(values: &'a [(&'static str, Value<'_>); FEW]) -> [Field<'a>; FE
 /// Writes the beginning of a slice on the thread's track that has nothing but numbers; returns how
 /// many bytes these take among the values of a span, 0 if they are no longer there.
 #[inline]
-pub(crate) fn begin_with(listeners: Listeners, site: &'static Site, numbers: &Shared) -> usize {
+pub(crate) fn begin_with(
+    listeners: Listeners,
+    callsite: &'static Callsite,
+    numbers: &Shared,
+) -> usize {
     let Some((index, tag, bits)) = numbers.single() else {
-        return begin_with_some(listeners, site, numbers);
+        return begin_with_some(listeners, callsite, numbers);
     };
     let value = Value::Number(tag, bits);
-    let field = Field::Argument(site.field(index), &value);
-    listeners.begin_with(site.category, site.metadata.name(), &[field]);
+    let field = Field::Argument(callsite.field(index), &value);
+    listeners.begin_with(callsite.category, callsite.metadata.name(), &[field]);
     NUMBER_LENGTH
 }
 
 #[inline(never)]
-fn begin_with_some(listeners: Listeners, site: &'static Site, numbers: &Shared) -> usize {
+fn begin_with_some(listeners: Listeners, callsite: &'static Callsite, numbers: &Shared) -> usize {
     let mut values = [NOTHING; FEW];
     let mut count = 0;
     for (place, (index, tag, bits)) in values.iter_mut().zip(numbers.iter()) {
-        *place = (site.field(index), Value::Number(tag, bits));
+        *place = (callsite.field(index), Value::Number(tag, bits));
         count += 1;
     }
     if count > 0 {
         let fields = &arguments(&values)[..count];
-        listeners.begin_with(site.category, site.metadata.name(), fields);
+        listeners.begin_with(callsite.category, callsite.metadata.name(), fields);
     }
     count * NUMBER_LENGTH
 }
@@ -137,7 +144,7 @@ fn flow<'a>(&(flow, ends): &(Flow, bool)) -> Field<'a> {
 
 /// An event.
 pub(crate) struct Instant<'a> {
-    pub(crate) site: &'a Site,
+    pub(crate) callsite: &'a Callsite,
     pub(crate) category: &'static Category,
     pub(crate) text: &'a str,
     pub(crate) flows: &'a [(Flow, bool)],
@@ -152,11 +159,11 @@ impl Instant<'_> {
             "" => Name::Static(event.metadata().name()),
             text => Name::Dynamic(text),
         };
-        let level = Field::Argument("level", &self.site.level);
+        let level = Field::Argument("level", &self.callsite.level);
         let is_usual = self.flows.is_empty() && self.track.is_none() && !self.is_log;
-        if is_usual && self.site.location.is_none() {
+        if is_usual && self.callsite.location.is_none() {
             let fields = [level, Field::Arguments(&write)];
-            let fields = if self.site.has_plain {
+            let fields = if self.callsite.has_plain {
                 &fields[..]
             } else {
                 &fields[..1]
@@ -165,11 +172,11 @@ impl Instant<'_> {
         }
         let mut fields = vec![level, Field::Arguments(&write)];
         fields.extend(self.track.as_ref().map(Field::Track));
-        fields.extend(self.site.location.map(Field::Location));
+        fields.extend(self.callsite.location.map(Field::Location));
         fields.extend(self.flows.iter().map(flow));
         if self.is_log {
-            let message = LogMessage::new(self.site.priority, self.text);
-            fields.push(Field::Log(match self.site.location {
+            let message = LogMessage::new(self.callsite.priority, self.text);
+            fields.push(Field::Log(match self.callsite.location {
                 Some(location) => message.at(location),
                 None => message,
             }));

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use ferretto::track_event::Listeners;
 
-use crate::sites::Site;
+use crate::callsites::Callsite;
 
 /// So many are noted where it takes least; those that lie in that many others, elsewhere.
 const NEAR: usize = 16;
@@ -32,7 +32,7 @@ pub(crate) struct Entered {
     /// The number of the layer.
     pub(crate) layer: usize,
     pub(crate) span: u64,
-    pub(crate) site: &'static Site,
+    pub(crate) callsite: &'static Callsite,
     /// The recordings that have the beginning of the slice.
     pub(crate) listeners: Listeners,
     /// There is more for its end.

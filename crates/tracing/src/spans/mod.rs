@@ -36,7 +36,7 @@ pub(crate) use self::stored::{Lane, NUMBER_LENGTH, Stored, Value};
 
 use self::near::Near;
 use self::numbers::Numbers;
-use crate::sites::Site;
+use crate::callsites::Callsite;
 
 /// The facts about the spans of one layer.
 #[derive(Debug)]
@@ -63,18 +63,18 @@ impl SpanStore {
         &self,
         span: u64,
         metadata: &'static Metadata<'static>,
-    ) -> Option<&'static Site> {
+    ) -> Option<&'static Callsite> {
         newest::set_again(self.layer, span, metadata)
     }
 
     /// Notes a new span with the place where it was made.
-    pub(crate) fn add(&self, span: u64, site: &'static Site) {
-        newest::set(self.layer, span, site);
+    pub(crate) fn add(&self, span: u64, callsite: &'static Callsite) {
+        newest::set(self.layer, span, callsite);
     }
 
     /// Returns the place where a span was made, if this thread has made it not long ago.
     #[inline]
-    pub(crate) fn site(&self, span: u64) -> Option<&'static Site> {
+    pub(crate) fn callsite(&self, span: u64) -> Option<&'static Callsite> {
         newest::get(self.layer, span)
     }
 
@@ -170,14 +170,14 @@ impl SpanStore {
     pub(crate) fn entered(
         &self,
         span: u64,
-        site: &'static Site,
+        callsite: &'static Callsite,
         listeners: Listeners,
         written: usize,
     ) -> Entered {
         Entered {
             layer: self.layer,
             span,
-            site,
+            callsite,
             listeners,
             has_more: false,
             written,
@@ -213,9 +213,9 @@ impl SpanStore {
         entered::mark(self.layer, span);
     }
 
-    /// Forgets where a span was made, as it is gone; returns what [`site`](Self::site) would have.
+    /// Forgets where a span was made, as it is gone; returns what [`callsite`](Self::callsite) would have.
     #[inline]
-    pub(crate) fn forget_site(&self, span: u64) -> Option<&'static Site> {
+    pub(crate) fn forget_site(&self, span: u64) -> Option<&'static Callsite> {
         newest::forget(self.layer, span)
     }
 

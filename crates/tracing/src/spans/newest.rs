@@ -6,7 +6,7 @@ use std::ptr;
 
 use tracing_core::Metadata;
 
-use crate::sites::Site;
+use crate::callsites::Callsite;
 
 /// Spans that are open at the same time mostly have different numbers modulo this.
 const PLACES: usize = 8;
@@ -22,7 +22,7 @@ struct Newest {
     span: Cell<u64>,
     /// The place where it was made; still known when it is gone, since the next one is likely to be
     /// made there, too.
-    site: Cell<Option<&'static Site>>,
+    callsite: Cell<Option<&'static Callsite>>,
 }
 
 impl Newest {
@@ -30,14 +30,14 @@ impl Newest {
         Self {
             layer: Cell::new(0),
             span: Cell::new(0),
-            site: Cell::new(None),
+            callsite: Cell::new(None),
         }
     }
 
     #[inline]
-    fn site_of(&self, layer: usize, span: u64) -> Option<&'static Site> {
+    fn site_of(&self, layer: usize, span: u64) -> Option<&'static Callsite> {
         let is_it = self.span.get() == span && self.layer.get() == layer;
-        self.site.get().filter(|_| is_it)
+        self.callsite.get().filter(|_| is_it)
     }
 }
 
@@ -53,29 +53,29 @@ pub(crate) fn set_again(
     layer: usize,
     span: u64,
     metadata: &'static Metadata<'static>,
-) -> Option<&'static Site> {
+) -> Option<&'static Callsite> {
     with(span, |newest| {
-        let site = newest.site.get()?;
-        let is_it = newest.layer.get() == layer && ptr::eq(site.metadata, metadata);
+        let callsite = newest.callsite.get()?;
+        let is_it = newest.layer.get() == layer && ptr::eq(callsite.metadata, metadata);
         is_it.then(|| {
             newest.span.set(span);
-            site
+            callsite
         })
     })
 }
 
 /// Notes a new span.
-pub(crate) fn set(layer: usize, span: u64, site: &'static Site) {
+pub(crate) fn set(layer: usize, span: u64, callsite: &'static Callsite) {
     with(span, |newest| {
         newest.layer.set(layer);
         newest.span.set(span);
-        newest.site.set(Some(site));
+        newest.callsite.set(Some(callsite));
     });
 }
 
 /// Returns the place where a span was made, if this thread has made it not long ago.
 #[inline]
-pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Site> {
+pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Callsite> {
     with(span, |newest| newest.site_of(layer, span))
 }
 
@@ -83,10 +83,10 @@ pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Site> {
 /// Registries do that on the thread that made the span, which notes the other one here; so it does
 /// no harm that other threads forget nothing.
 #[inline]
-pub(crate) fn forget(layer: usize, span: u64) -> Option<&'static Site> {
+pub(crate) fn forget(layer: usize, span: u64) -> Option<&'static Callsite> {
     with(span, |newest| {
-        let site = newest.site_of(layer, span)?;
+        let callsite = newest.site_of(layer, span)?;
         newest.span.set(0);
-        Some(site)
+        Some(callsite)
     })
 }
