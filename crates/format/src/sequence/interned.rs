@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ferretto_proto::fields::interned_string;
 use ferretto_wire::{Field, Fields};
 
 use super::fault::{Fault, FaultSink};
@@ -82,7 +83,8 @@ pub struct InternedEntry<'a> {
     pub iid: u64,
     /// The encoded entry.
     pub bytes: &'a [u8],
-    /// The bytes of field 2, which is the string where an entry is one.
+    /// The bytes of the field after the iid, which is the string where an entry is one: most kinds
+    /// have the fields of `InternedString`.
     pub string: Option<&'a [u8]>,
 }
 
@@ -97,8 +99,8 @@ impl<'a> InternedEntry<'a> {
         };
         for part in Fields::new(entry.bytes).map_while(Result::ok) {
             match part.number {
-                1 => entry.iid = part.as_u64().unwrap_or(0),
-                2 if entry.string.is_none() => entry.string = part.as_bytes(),
+                interned_string::IID => entry.iid = part.as_u64().unwrap_or(0),
+                interned_string::STR if entry.string.is_none() => entry.string = part.as_bytes(),
                 _ => {}
             }
         }

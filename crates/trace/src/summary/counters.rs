@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ferretto_wire::Fields;
+use ferretto_proto::fields::process_stats::{self, process};
+use ferretto_proto::fields::sys_stats::{self, cpu_times, meminfo_value, psi_sample};
+use ferretto_wire::{Field, Fields};
 
 /// Series beyond this number of one group are not told apart, so that memory stays bounded on any
 /// input.
@@ -46,37 +48,39 @@ impl Counters {
         let mut positions = BTreeMap::new();
         for field in Fields::new(bytes).map_while(Result::ok) {
             let group = match field.number {
-                1 => "memory (meminfo)",
-                2 => "virtual memory (vmstat)",
-                3 => "CPU times (stat)",
-                4 => "forks (stat)",
-                5..=8 => "interrupts (stat)",
-                10 => "device frequency (devfreq)",
-                11 => "CPU frequency (cpufreq)",
-                12 => "free pages (buddyinfo)",
-                13 => "disks (diskstats)",
-                14 => "pressure (psi)",
-                15 => "temperature (thermal)",
-                16 => "CPU idle states (cpuidle)",
-                17 => "GPU frequency",
-                18 => "kernel memory (slabinfo)",
+                sys_stats::MEMINFO => "memory (meminfo)",
+                sys_stats::VMSTAT => "virtual memory (vmstat)",
+                sys_stats::CPU_STAT => "CPU times (stat)",
+                sys_stats::NUM_FORKS => "forks (stat)",
+                sys_stats::NUM_IRQ_TOTAL
+                | sys_stats::NUM_IRQ
+                | sys_stats::NUM_SOFTIRQ_TOTAL
+                | sys_stats::NUM_SOFTIRQ => "interrupts (stat)",
+                sys_stats::DEVFREQ => "device frequency (devfreq)",
+                sys_stats::CPUFREQ_KHZ => "CPU frequency (cpufreq)",
+                sys_stats::BUDDY_INFO => "free pages (buddyinfo)",
+                sys_stats::DISK_STAT => "disks (diskstats)",
+                sys_stats::PSI => "pressure (psi)",
+                sys_stats::THERMAL_ZONE => "temperature (thermal)",
+                sys_stats::CPUIDLE_STATE => "CPU idle states (cpuidle)",
+                sys_stats::GPUFREQ_MHZ => "GPU frequency",
+                sys_stats::SLAB_INFO => "kernel memory (slabinfo)",
                 _ => continue,
             };
             // The key where there is a numeric one; else the position among its like, which is
             // stable.
             let key = match field.number {
-                1 | 2 | 3 | 14 => field
-                    .as_bytes()
-                    .and_then(|body| Fields::find(1, body)?.as_u64())
-                    .unwrap_or(0),
-                4 => 0,
+                sys_stats::MEMINFO | sys_stats::VMSTAT => number_in(&field, meminfo_value::KEY),
+                sys_stats::CPU_STAT => number_in(&field, cpu_times::CPU_ID),
+                sys_stats::PSI => number_in(&field, psi_sample::RESOURCE),
+                sys_stats::NUM_FORKS => 0,
                 number => {
                     let position = positions.entry(number).or_insert(0u64);
                     *position += 1;
                     u64::from(number) << 32 | *position
                 }
             };
-            if field.number == 11 {
+            if field.number == sys_stats::CPUFREQ_KHZ {
                 // All CPUs in one packed field, or one field each.
                 for (cpu, _) in field.as_varints().enumerate() {
                     self.sample(group, key << 16 | cpu as u64);
@@ -89,22 +93,22 @@ impl Counters {
 
     /// Reads a `ProcessStats`.
     pub(super) fn process_stats(&mut self, bytes: &[u8]) {
-        for process in Fields::new(bytes)
+        for record in Fields::new(bytes)
             .map_while(Result::ok)
-            .filter(|field| field.number == 1)
+            .filter(|field| field.number == process_stats::PROCESSES)
         {
-            let Some(process) = process.as_bytes() else {
+            let Some(message) = record.as_bytes() else {
                 continue;
             };
-            let pid = Fields::find(1, process)
+            let pid = Fields::find(process::PID, message)
                 .and_then(|f| f.as_u64())
                 .unwrap_or(0);
-            for field in Fields::new(process).map_while(Result::ok) {
+            for field in Fields::new(message).map_while(Result::ok) {
                 match field.number {
                     // VmRSS, and the total of smaps_rollup for those that ask for it.
-                    3 => self.sample("process memory", pid),
-                    17 => self.sample("process memory (smaps)", pid),
-                    21 => self.sample("process CPU times", pid),
+                    process::VM_RSS_KB => self.sample("process memory", pid),
+                    process::SMR_PSS_KB => self.sample("process memory (smaps)", pid),
+                    process::RUNTIME_USER_MODE => self.sample("process CPU times", pid),
                     _ => {}
                 }
             }
@@ -119,4 +123,12 @@ impl Counters {
         };
         self.groups.into_iter().map(summary).collect()
     }
+}
+
+/// Returns the number in a field of the message that `field` is; 0 if there is none.
+fn number_in(field: &Field<'_>, number: u32) -> u64 {
+    field
+        .as_bytes()
+        .and_then(|message| Fields::find(number, message)?.as_u64())
+        .unwrap_or(0)
 }
