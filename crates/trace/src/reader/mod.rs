@@ -9,6 +9,7 @@ mod window;
 use std::io::{self, Read};
 use std::ops::Range;
 
+use ferretto_format::PACKET_TAG;
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::{Field, Fields};
 
@@ -222,7 +223,7 @@ impl<R: Read> TraceReader<R> {
                 }
                 Ok(Record::Truncated(offset)) => {
                     self.finished = true;
-                    if self.packets == 0 && self.head[0] != 0x0a {
+                    if self.packets == 0 && self.head[0] != PACKET_TAG {
                         return Err(ReadError::NotATrace(self.head));
                     }
                     self.truncated = Some(Truncated { offset });

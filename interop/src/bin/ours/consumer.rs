@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use ferretto_client::{CallError, Consumer as Endpoint, ConsumerEvent};
+use ferretto_format::Preamble;
 use ferretto_interop_driver::{PATIENCE, Role, unknown};
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::clone_session_request::Selector;
@@ -95,8 +96,7 @@ impl Consumer {
     fn read(&mut self, output: &str) -> Result<String, String> {
         let mut trace = Vec::new();
         let keep = |packet: &[u8]| {
-            trace.push(0x0a);
-            varint(&mut trace, packet.len() as u64);
+            trace.extend_from_slice(Preamble::new(packet.len()).as_bytes());
             trace.extend_from_slice(packet);
             Ok::<(), Infallible>(())
         };
@@ -225,14 +225,6 @@ fn open(path: &str) -> Result<OwnedFd, String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
     options.open(path).map(File::into).map_err(said)
-}
-
-fn varint(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
 }
 
 fn said(error: impl std::fmt::Display) -> String {
