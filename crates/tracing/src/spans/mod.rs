@@ -213,7 +213,8 @@ impl SpanStore {
         entered::mark(self.layer, span);
     }
 
-    /// Forgets where a span was made, as it is gone; returns what [`callsite`](Self::callsite) would have.
+    /// Forgets where a span was made, as it is gone; returns what [`callsite`](Self::callsite)
+    /// would have.
     #[inline]
     pub(crate) fn forget_site(&self, span: u64) -> Option<&'static Callsite> {
         newest::forget(self.layer, span)
