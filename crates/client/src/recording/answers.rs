@@ -108,7 +108,11 @@ impl Recording {
                 let config = reply.trace_config.take().unwrap_or_default();
                 Ok(Answer::Attached(Box::new(config)))
             }
-            (CallKind::Clone, Ok(Reply::CloneSession(reply))) => cloned(call, reply),
+            (CallKind::Clone, Ok(Reply::CloneSession(reply))) => {
+                let result = cloned(call, reply);
+                self.has_buffers |= result.is_ok();
+                result
+            }
             (CallKind::Stats, Ok(Reply::GetTraceStats(mut reply))) => {
                 let stats = reply.trace_stats.take().unwrap_or_default();
                 Ok(Answer::Stats(Box::new(stats)))

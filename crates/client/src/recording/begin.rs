@@ -78,7 +78,6 @@ impl Recording {
                 self.send(Purpose::Watch(id), request, None);
             }
             Call::Clone { request, file } => {
-                self.has_buffers = true;
                 self.send(Purpose::Answer(id), Request::CloneSession(*request), file);
             }
             Call::Read { .. } => {
