@@ -75,7 +75,7 @@ pub struct Recording {
     pub world: World,
     pub producer: ClientId,
     pub consumer: ClientId,
-    writer: TraceWriter,
+    pub writer: TraceWriter,
 }
 
 pub fn record(config: ConfigBuilder) -> Recording {
@@ -83,16 +83,21 @@ pub fn record(config: ConfigBuilder) -> Recording {
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
     world.enable_into(consumer, config, null());
-    let writer = world.writer(producer);
-    Recording {
-        world,
-        producer,
-        consumer,
-        writer,
-    }
+    Recording::new(world, producer, consumer)
 }
 
 impl Recording {
+    /// A recording that runs, with a writer of this producer.
+    pub fn new(world: World, producer: ClientId, consumer: ClientId) -> Self {
+        let writer = world.writer(producer);
+        Self {
+            world,
+            producer,
+            consumer,
+            writer,
+        }
+    }
+
     pub fn write(&mut self, text: &str) {
         self.world.write(self.producer, &mut self.writer, &[text]);
     }
