@@ -1,5 +1,7 @@
 //! Decoding what producers send most: commits.
 
+use ferretto_proto::commit_data_request::chunk_to_patch;
+use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_proto::fields::commit_data_request as field;
 use ferretto_wire::{Fields, Value};
 
@@ -14,8 +16,24 @@ pub struct Move {
     pub target_buffer: u32,
 }
 
+impl From<&ChunksToMove> for Move {
+    fn from(chunk: &ChunksToMove) -> Self {
+        Self {
+            page: chunk.page.unwrap_or(0),
+            chunk: chunk.chunk.unwrap_or(0),
+            target_buffer: chunk.target_buffer.unwrap_or(0),
+        }
+    }
+}
+
 /// The offset in a chunk, and what to put there if that has the right size.
 pub type Patch = (u32, Option<[u8; 4]>);
+
+/// Returns a patch as it is in a [`Commit`].
+pub fn patch(patch: &chunk_to_patch::Patch) -> Patch {
+    let data = patch.data.as_deref().and_then(|data| data.try_into().ok());
+    (patch.offset.unwrap_or(0), data)
+}
 
 /// A chunk with patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +46,17 @@ pub struct PatchedChunk {
     pub chunk_id: u32,
     /// More patches of it will come.
     pub has_more_patches: bool,
+}
+
+impl From<&ChunkToPatch> for PatchedChunk {
+    fn from(chunk: &ChunkToPatch) -> Self {
+        Self {
+            target_buffer: chunk.target_buffer.unwrap_or(0),
+            writer_id: chunk.writer_id.unwrap_or(0),
+            chunk_id: chunk.chunk_id.unwrap_or(0),
+            has_more_patches: chunk.has_more_patches.unwrap_or(false),
+        }
+    }
 }
 
 /// A usual commit, laid flat: the memory of one can be used again for the next.
@@ -173,8 +202,6 @@ fn truth(value: Value<'_>) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use ferretto_proto::commit_data_request::chunk_to_patch;
-    use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
     use ferretto_proto::{CommitDataRequest, Message};
     use proptest::collection::vec;
     use proptest::option;
@@ -228,24 +255,11 @@ mod tests {
 
     /// The flat form of a commit, made of what the generated code has decoded.
     fn flat(request: &CommitDataRequest) -> (Vec<Move>, Vec<(PatchedChunk, Vec<Patch>)>) {
-        let moves = request.chunks_to_move.iter().map(|chunk| Move {
-            page: chunk.page.unwrap_or(0),
-            chunk: chunk.chunk.unwrap_or(0),
-            target_buffer: chunk.target_buffer.unwrap_or(0),
-        });
-        let patched = request.chunks_to_patch.iter().map(|chunk| {
-            let head = PatchedChunk {
-                target_buffer: chunk.target_buffer.unwrap_or(0),
-                writer_id: chunk.writer_id.unwrap_or(0),
-                chunk_id: chunk.chunk_id.unwrap_or(0),
-                has_more_patches: chunk.has_more_patches.unwrap_or(false),
-            };
-            let patches = chunk.patches.iter().map(|patch| {
-                let data = patch.data.as_deref().and_then(|data| data.try_into().ok());
-                (patch.offset.unwrap_or(0), data)
-            });
-            (head, patches.collect())
-        });
+        let moves = request.chunks_to_move.iter().map(Move::from);
+        let patched = request
+            .chunks_to_patch
+            .iter()
+            .map(|chunk| (chunk.into(), chunk.patches.iter().map(patch).collect()));
         (moves.collect(), patched.collect())
     }
 

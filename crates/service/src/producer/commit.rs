@@ -68,29 +68,16 @@ impl Producer {
             let accepted = match &moved.data {
                 Some(data) => move_inline(buffers, self, moved, data),
                 None => {
-                    let moved = Move {
-                        page: moved.page.unwrap_or(0),
-                        chunk: moved.chunk.unwrap_or(0),
-                        target_buffer: moved.target_buffer.unwrap_or(0),
-                    };
-                    move_shared(buffers, self, moved, &mut scratch.payload, &mut left)
+                    let payload = &mut scratch.payload;
+                    move_shared(buffers, self, moved.into(), payload, &mut left)
                 }
             };
             discarded.chunks += u64::from(accepted == MoveOutcome::Refused);
         }
         for chunk in &request.chunks_to_patch {
-            let patched = PatchedChunk {
-                target_buffer: chunk.target_buffer.unwrap_or(0),
-                writer_id: chunk.writer_id.unwrap_or(0),
-                chunk_id: chunk.chunk_id.unwrap_or(0),
-                has_more_patches: chunk.has_more_patches.unwrap_or(false),
-            };
-            let patches = chunk.patches.iter().map(|patch| {
-                let data = patch.data.as_deref().and_then(|data| data.try_into().ok());
-                (patch.offset.unwrap_or(0), data)
-            });
+            let patches = chunk.patches.iter().map(commit::patch);
             discarded.patches +=
-                apply_patches(buffers, self, patched, patches, &mut scratch.patches);
+                apply_patches(buffers, self, chunk.into(), patches, &mut scratch.patches);
         }
         true
     }
