@@ -44,6 +44,26 @@ enum MachineState {
     Copied(Vec<u8>),
 }
 
+impl Machine {
+    /// Copies the machine, with this state in place of its own.
+    fn with(&self, state: MachineState) -> Self {
+        let steps_before = match &state {
+            MachineState::Live(vm) => vm.steps_taken(),
+            MachineState::Copied(_) => 0,
+        };
+        Self {
+            source: self.source.clone(),
+            program: self.program.clone(),
+            memory_limit_kb: self.memory_limit_kb,
+            producers: self.producers.clone(),
+            user: self.user,
+            state,
+            aborts: self.aborts,
+            steps_before,
+        }
+    }
+}
+
 impl Machines {
     pub(super) fn set_up(&mut self, setup: &VmSetup<'_>) -> Result<(), VmError> {
         let same = |one: &&mut Machine| {
@@ -123,18 +143,11 @@ impl Machines {
 
     /// The machines of a copy of the buffer, with their states as they are now.
     pub(in crate::buffer) fn copied(&self) -> Self {
-        let copied = |machine: &Machine| Machine {
-            source: machine.source.clone(),
-            program: machine.program.clone(),
-            memory_limit_kb: machine.memory_limit_kb,
-            producers: machine.producers.clone(),
-            user: machine.user,
-            state: MachineState::Copied(match &machine.state {
+        let copied = |machine: &Machine| {
+            machine.with(MachineState::Copied(match &machine.state {
                 MachineState::Live(vm) => vm.state(),
                 MachineState::Copied(state) => state.clone(),
-            }),
-            aborts: machine.aborts,
-            steps_before: 0,
+            }))
         };
         Self {
             all: self.all.iter().map(copied).collect(),
@@ -151,16 +164,7 @@ impl Machines {
     /// Copies the machines, which go on by themselves.
     pub(super) fn forked(&self) -> Self {
         let forked = |machine: &Machine| match &machine.state {
-            MachineState::Live(vm) => Some(Machine {
-                source: machine.source.clone(),
-                program: machine.program.clone(),
-                memory_limit_kb: machine.memory_limit_kb,
-                producers: machine.producers.clone(),
-                user: machine.user,
-                state: MachineState::Live(vm.clone()),
-                aborts: machine.aborts,
-                steps_before: vm.steps_taken(),
-            }),
+            MachineState::Live(vm) => Some(machine.with(MachineState::Live(vm.clone()))),
             MachineState::Copied(_) => None,
         };
         Self {
