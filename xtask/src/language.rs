@@ -122,7 +122,8 @@ impl<'a> Comment<'a> {
             return Some(indent + body.find(' ').unwrap_or(0) + 1);
         }
         let prose = body.starts_with(|c: char| c.is_alphanumeric() || "`'\"([<*_$…".contains(c));
-        (prose && indent < 4 && !body.contains("]: ") && !body.contains("  ")).then_some(indent)
+        let link = body.starts_with('[') && body.contains("]: ");
+        (prose && indent < 4 && !link && !body.contains("  ")).then_some(indent)
     }
 
     fn is_item(&self) -> bool {
@@ -259,6 +260,8 @@ mod tests {
             wrap(&wide),
             format!("/// {line}\n/// {rest}\n///\n/// - {line}\n///   {rest}\n/// - last\n")
         );
+        let link = format!("/// {} ([`A`]: {word}\n", "abcdefghi ".repeat(8).trim_end());
+        assert_ne!(wrap(&link), link);
         let kept = [
             format!("/// ```\n/// {word}\n/// ```\n"),
             format!("/// | {word}|\n"),
