@@ -149,7 +149,7 @@ impl Options {
     }
 
     /// The size of the memory shared with the service, in KiB, a multiple of 4; by default 256.
-    /// What cannot be fetched from there in time is lost.
+    /// Events that the service does not fetch from there in time are lost.
     #[must_use]
     pub fn memory_kb(mut self, size: u32) -> Self {
         self.producer.memory_size_hint = size.saturating_mul(1024);

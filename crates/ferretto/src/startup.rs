@@ -14,7 +14,7 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Recording from the first moment of a program, before a service has asked for it, or is even
 /// there.
 ///
-/// What is recorded stays in memory of the process, and nothing of other recordings is sent either,
+/// Events stay in memory of the process, and nothing of other recordings is sent either,
 /// until a recording comes that asks for the same: then it is part of that. If none comes in time
 /// it is thrown away.
 ///

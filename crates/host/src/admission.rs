@@ -22,8 +22,8 @@ const HELD_BY_ALL: usize = 2;
 
 /// The connections of each origin, and what is held for them.
 ///
-/// What there is of descriptors and memory is shared by users first, and by the connections of a
-/// user then. One who comes when others have it all gets a share of it: those who have the most
+/// Users share descriptors and memory first, and the connections of each user share its part
+/// then. One who comes when others have it all gets a share of it: those who have the most
 /// lose connections.
 #[derive(Debug)]
 pub(crate) struct Admission {

@@ -1,12 +1,12 @@
 //! Ends a service that uses more than it can account for, before the machine suffers from it.
 //!
-//! What clients make a service use is bounded, user by user, where it is used. So what is judged
-//! here is what is left: memory that is allocated and belongs to nobody, and time that was spent
-//! for nobody. Either is a fault of the service. [`WatchdogScope::Process`] judges all that the
-//! process uses instead, as upstream does.
+//! The use that clients make of a service is bounded, user by user, where it occurs. So the rest is
+//! judged here: memory that is allocated and belongs to nobody, and time that was spent for nobody.
+//! Either is a fault of the service. [`WatchdogScope::Process`] judges all that the process uses
+//! instead, as upstream does.
 //!
-//! Samples are taken when the service does something anyway, so that an idle one stays asleep: what
-//! does not run takes neither memory nor time.
+//! Samples are taken when the service does something anyway, so that an idle one stays asleep: it
+//! takes neither memory nor time.
 
 use std::collections::VecDeque;
 

@@ -14,8 +14,8 @@
 //! the other end somebody has a link to a real service, invokes there what arrives, and sends back
 //! what comes of it.
 //!
-//! What is the same for all links stays with producer and consumer: when to try again, time limits,
-//! and what happens to writers and instances when a link ends.
+//! Producer and consumer do themselves all that is the same for any link: they try again, keep time
+//! limits, and see to writers and instances when a link ends.
 
 mod address;
 mod socket;

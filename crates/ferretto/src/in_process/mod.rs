@@ -28,7 +28,7 @@
 //!
 //! # Limits
 //!
-//! What is in buffers ends with the process: sessions that write into files should be stopped
+//! Buffers end with the process: sessions that write into files should be stopped
 //! before.
 //!
 //! Built as it is for this crate, the service knows neither compression nor regular expressions nor

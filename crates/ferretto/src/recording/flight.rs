@@ -37,7 +37,7 @@ const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 /// ```
 ///
 /// It goes on while and after a trace is written. Nothing else is needed, no daemon and no set-up.
-/// What is written is complete in itself: names, tracks and times are repeated so often that they
+/// Each trace is complete in itself: names, tracks and times are repeated so often that they
 /// are there wherever the memory begins. Dropping it ends it.
 #[derive(Debug)]
 pub struct FlightRecorder {

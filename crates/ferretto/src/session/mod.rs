@@ -17,7 +17,8 @@
 //! # }
 //! ```
 //!
-//! Each call returns a [`Call`]: `.wait()` for the answer, `.await` it on any executor, or give it a callback.
+//! Each call returns a [`Call`]: `.wait()` for the answer, `.await` it on any executor, or give it
+//! a callback.
 
 mod answer;
 mod backend;

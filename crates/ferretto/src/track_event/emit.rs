@@ -15,9 +15,9 @@ pub struct DynamicCategory<'a>(&'a str);
 /// A category that is named at run time; or several, separated by commas, of which it is enough
 /// that one is asked for.
 ///
-/// It costs more than a [`Category`]: recordings are asked whether they want it when they first see it, and now and then
-/// again; its name is written with each event; and it is not listed among the categories of the
-/// process.
+/// It costs more than a [`Category`]: recordings are asked whether they want it when they first see
+/// it, and now and then again; its name is written with each event; and it is not listed among the
+/// categories of the process.
 ///
 /// ```
 /// for plugin in ["equaliser", "reverb"] {

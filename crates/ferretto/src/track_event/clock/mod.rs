@@ -41,7 +41,7 @@ pub enum EventClock {
     /// (chrony, to make up for a large difference) can make it 25 µs, for a quarter of a
     /// millisecond. On each thread time does not go back.
     ///
-    /// Where the counter cannot be relied on this is [`Boottime`](Self::Boottime), and
+    /// This is [`Boottime`](Self::Boottime) if the counter cannot be relied on, and
     /// [`current`](Self::current) says so: on processors other than x86-64, if the counter does not
     /// go at one speed always, and if `current_clocksource` of the kernel, below
     /// `/sys/devices/system/clocksource`, is not `tsc` or cannot be read.
