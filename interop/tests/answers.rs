@@ -61,7 +61,7 @@ fn outcome(world: &World, config: TraceConfig) -> Option<String> {
     consumer.disable_tracing(LIMIT).unwrap();
     let end = consumer.wait_for_end(LIMIT).unwrap().expect("an end");
     // Also frees it.
-    end.error.map(|error| without_age(&error))
+    end.error().map(without_age)
 }
 
 /// Leaves out how long ago an earlier session began, as that depends on how busy the machine is.

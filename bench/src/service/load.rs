@@ -218,5 +218,5 @@ pub(super) fn stop_session(consumer: &mut Consumer) {
         .wait_for_end(PATIENCE)
         .expect("the service is there")
         .expect("the session ends");
-    assert_eq!(end.error, None);
+    assert_eq!(end.error(), None);
 }

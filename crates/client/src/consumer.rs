@@ -19,20 +19,11 @@ use crate::recording::{
 };
 use crate::transport::{AtAddress, Connect, Link, LinkReply};
 
-/// The end of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EndOfSession {
-    /// Why it failed; `None` if it ran to its end.
-    pub error: Option<String>,
-    /// It is the connection that failed.
-    pub is_lost: bool,
-}
-
 /// Something that happened by itself.
 #[derive(Debug)]
 pub enum ConsumerEvent {
     /// The session ended: its time is over, it was stopped, or it could not be started.
-    SessionEnded(EndOfSession),
+    SessionEnded(SessionEnd),
     /// Something that was subscribed to with [`Consumer::observe_events`].
     Observed(Box<ObservableEvents>),
     /// The service answers calls from now on. Only after [`Consumer::open`].
@@ -333,7 +324,7 @@ impl Consumer {
     /// # Errors
     ///
     /// If the connection is lost.
-    pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<EndOfSession>, CallError> {
+    pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<SessionEnd>, CallError> {
         let deadline = Instant::now().checked_add(limit);
         loop {
             self.process();
@@ -453,10 +444,7 @@ impl Consumer {
             Event::NoConsumerPort => ConsumerEvent::NoConsumerPort,
             Event::Observed(events) => ConsumerEvent::Observed(events),
             Event::Disconnected(reason) => ConsumerEvent::Disconnected(reason),
-            Event::Ended(end) => ConsumerEvent::SessionEnded(EndOfSession {
-                error: end.error().map(str::to_owned),
-                is_lost: end == SessionEnd::Lost,
-            }),
+            Event::Ended(end) => ConsumerEvent::SessionEnded(end),
             Event::FinalFlushFailed
             | Event::Packets { .. }
             | Event::Answered { .. }

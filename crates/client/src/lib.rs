@@ -25,7 +25,7 @@ pub mod recording;
 pub mod transport;
 mod wake;
 
-pub use consumer::{Consumer, ConsumerEvent, EndOfSession};
+pub use consumer::{Consumer, ConsumerEvent};
 pub use daemon::{Daemon, DaemonOptions, Notice, NoticeHandler, Stopper};
 pub use ferretto_ipc::Address;
 pub use ferretto_ipc::port::consumer as consumer_port;
@@ -35,4 +35,4 @@ pub use ferretto_shm::{
 };
 pub use options::{Pauses, ProducerOptions, Scraping};
 pub use producer::{Event, InstanceId, LostReason, Producer, ProducerHandle, WriterFactory};
-pub use recording::{CallError, ClonedSession, PacketTooLarge, ReadError, Recording};
+pub use recording::{CallError, ClonedSession, PacketTooLarge, ReadError, Recording, SessionEnd};

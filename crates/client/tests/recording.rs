@@ -55,7 +55,7 @@ fn stop(consumer: &mut Consumer) {
         .wait_for_end(LIMIT)
         .unwrap()
         .expect("the session ends");
-    assert_eq!(end.error, None);
+    assert_eq!(end.error(), None);
 }
 
 /// A service with a producer that is registered, and a consumer.
@@ -187,7 +187,7 @@ fn a_session_that_cannot_start_says_why() {
     bad.buffers[0].size_kb = Some(0);
     consumer.enable_tracing(bad, None).unwrap();
     let end = consumer.wait_for_end(LIMIT).unwrap().unwrap();
-    assert!(end.error.unwrap().contains("buffer"));
+    assert!(end.error().unwrap().contains("buffer"));
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn record(mut producer: Producer, mut consumer: Consumer, count: usize) -> Vec<V
     written.recv_timeout(LIMIT).unwrap();
     consumer.disable_tracing(LIMIT).unwrap();
     let end = consumer.wait_for_end(LIMIT).unwrap().expect("an end");
-    assert_eq!(end.error, None);
+    assert_eq!(end.error(), None);
     let mut packets = Vec::new();
     consumer
         .read_buffers(LIMIT, |packet| {

@@ -96,7 +96,7 @@ fn a_producer_comes_back_to_a_restarted_service() {
     let _service = Service::start_at(producers, consumers);
     next_event(&mut producer, |event| matches!(event, Event::Connected));
     drop(writer);
-    assert!(matches!(consumer.wait_for_end(LIMIT), Ok(Some(end)) if end.error.is_some()));
+    assert!(matches!(consumer.wait_for_end(LIMIT), Ok(Some(end)) if end.error().is_some()));
 }
 
 /// Answers the first connection with `answer` and then reads until the other side gives up.
@@ -254,7 +254,7 @@ fn a_consumer_notices_the_end_of_the_service() {
     consumer.query_capabilities(LIMIT).unwrap();
     service.stop();
     let end = consumer.wait_for_end(LIMIT).unwrap().unwrap();
-    assert!(end.error.unwrap().contains("lost"));
+    assert!(end.error().unwrap().contains("lost"));
     let read = consumer.read_buffers(LIMIT, |_| Ok::<_, ()>(()));
     assert!(
         matches!(read, Err(ReadError::Call(CallError::Disconnected))),

@@ -115,7 +115,7 @@ fn the_service_creates_the_file_a_config_names() {
     let unchanged = std::fs::read(&path).unwrap() == written;
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(numbers(&packets_of(&written)), [1]);
-    assert!(end.error.is_some() && unchanged);
+    assert!(end.error().is_some() && unchanged);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_full_disk_ends_the_session_with_an_error() {
         .enable_tracing(into_file(64), Some(full.into()))
         .unwrap();
     let end = consumer.wait_for_end(LIMIT).unwrap().expect("an end");
-    let error = end.error.expect("an error");
+    let error = end.error().expect("an error");
     assert!(error.contains("No space left"), "{error}");
 }
 

@@ -154,6 +154,6 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         .target_buffer = Some(3);
     consumer.enable_tracing(nowhere, None).unwrap();
     let end = consumer.wait_for_end(LIMIT).unwrap().expect("an end");
-    assert!(end.error.is_some());
+    assert!(end.error().is_some());
     assert!(consumer.poll_event().is_none());
 }

@@ -225,7 +225,7 @@ pub(crate) fn stop(consumer: &mut Consumer) {
 
 pub(crate) fn wait_for_end(consumer: &mut Consumer) {
     let end = consumer.wait_for_end(LIMIT).unwrap().expect("an end");
-    assert_eq!(end.error, None);
+    assert_eq!(end.error(), None);
 }
 
 pub(crate) fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {

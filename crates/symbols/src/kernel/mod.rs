@@ -17,9 +17,9 @@ const BLOCK: usize = 16;
 
 /// The kernel's functions by address.
 ///
-/// Functions are sorted by address and kept in blocks of [`BLOCK`]: of the first the address is in the index, of the others
-/// the distance to the one before. Names are spelled with words of a dictionary (`names`), so that
-/// a function takes about ten bytes.
+/// Functions are sorted by address and kept in blocks of [`BLOCK`]: of the first the address is in
+/// the index, of the others the distance to the one before. Names are spelled with words of a
+/// dictionary (`names`), so that a function takes about ten bytes.
 ///
 /// Where several functions have one address, the name is the one that `/proc/kallsyms` has first:
 /// the kernel sorts them so that its own messages show that one.

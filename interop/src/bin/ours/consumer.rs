@@ -87,7 +87,7 @@ impl Consumer {
 
     fn wait_for_end(&mut self) -> Result<String, String> {
         match self.endpoint()?.wait_for_end(PATIENCE) {
-            Ok(Some(end)) => Ok(end.error.unwrap_or_default()),
+            Ok(Some(end)) => Ok(end.error().unwrap_or_default().to_owned()),
             Ok(None) => Err("the session does not end".to_owned()),
             Err(error) => Ok(error.to_string()),
         }
