@@ -44,7 +44,7 @@ pub enum Unknown {
 /// A config that was understood.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The encoded `TraceConfig`.
+    /// The encoded message, a `TraceConfig` as a rule.
     pub bytes: Vec<u8>,
     /// Parts that are probably not meant.
     pub warnings: Vec<Diagnostic>,
@@ -57,11 +57,26 @@ pub struct Parsed {
 /// All that is wrong with the text, or the first thing after which the rest
 /// cannot be understood.
 pub fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
+    let config = read_message(ROOT, name, text, unknown);
+    config.expect("the embedded schema has configs")
+}
+
+/// Parses any message of the schema, such as `perfetto.protos.Trace`; `None` if it has none of that
+/// full name. `name` is what diagnostics call the text.
+///
+/// # Errors
+///
+/// All that is wrong with the text, or the first thing after which the rest
+/// cannot be understood.
+pub fn read_message(
+    message: &str,
+    name: &str,
+    text: &[u8],
+    unknown: Unknown,
+) -> Option<Result<Parsed, ConfigError>> {
     let schema = Schema::perfetto();
-    let root = schema
-        .message_named(ROOT)
-        .expect("the embedded schema has configs");
-    parser::parse(schema, root, name, text, unknown)
+    let root = schema.message_named(message)?;
+    Some(parser::parse(schema, root, name, text, unknown))
 }
 
 /// Takes a config in either form: text if it parses as text, binary if it

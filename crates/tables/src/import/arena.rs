@@ -1,0 +1,216 @@
+//! The bytes of packets that wait for their turn.
+
+use std::collections::VecDeque;
+
+use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint, varint_length};
+
+/// A run of bytes with its length in front of it, in a batch of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    batch: u32,
+    start: u32,
+}
+
+/// Bytes of packets that are handed over at once.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Packets in the order of the file, each with its length in front of it.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// The places where packets begin, here and in the file.
+    packets: Vec<(u32, u64)>,
+}
+
+impl Batch {
+    /// Appends a packet that begins at this place in the file.
+    pub(crate) fn push(&mut self, packet: &[u8], offset: u64) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(BATCH_BYTES.max(packet.len() + 10));
+        }
+        self.packets.push((self.bytes.len() as u32, offset));
+        let mut length = [0; MAX_VARINT_LENGTH];
+        let digits = encode_varint(packet.len() as u64, &mut length);
+        self.bytes.extend_from_slice(&length[..digits]);
+        self.bytes.extend_from_slice(packet);
+    }
+
+    /// Returns true if a packet of so many bytes is better put into the next one.
+    pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
+        !self.packets.is_empty() && self.bytes.len() + bytes + 10 > BATCH_BYTES
+    }
+
+    /// Returns true if there are no packets.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+}
+
+/// Batches of which some packets wait to be parsed.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    batches: VecDeque<Kept>,
+    /// The number of the first one.
+    first: u32,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    batch: Batch,
+    /// Events that refer to it, and one more while it is tokenized.
+    waiting: u32,
+}
+
+impl Arena {
+    /// Takes a batch, and returns its number. It stays until it was [`tokenized`](Self::tokenized)
+    /// at least.
+    pub(crate) fn add(&mut self, batch: Batch) -> u32 {
+        self.batches.push_back(Kept { batch, waiting: 1 });
+        self.first + self.batches.len() as u32 - 1
+    }
+
+    /// Returns the number of packets in a batch.
+    pub(crate) fn packets(&self, batch: u32) -> usize {
+        self.kept(batch).map_or(0, |kept| kept.batch.packets.len())
+    }
+
+    /// Returns a packet of a batch, and where it begins in the file.
+    pub(crate) fn packet(&self, batch: u32, place: usize) -> Option<(Span, u64)> {
+        let (start, offset) = *self.kept(batch)?.batch.packets.get(place)?;
+        Some((Span { batch, start }, offset))
+    }
+
+    /// Returns the bytes of a span.
+    #[inline]
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        let bytes = self.kept(span.batch).map(|kept| &*kept.batch.bytes);
+        let rest = bytes.and_then(|bytes| bytes.get(span.start as usize..));
+        let Some((length, digits)) = rest.and_then(decode_varint) else {
+            return &[];
+        };
+        let rest = rest.unwrap_or_default();
+        let end = digits.saturating_add(length as usize);
+        rest.get(digits..end).unwrap_or_default()
+    }
+
+    /// Returns the span of a length-delimited field that is a part of another span. `part` must be
+    /// a part of the bytes of `whole`, as a field reader returns it.
+    #[inline]
+    pub(crate) fn part(&self, whole: Span, part: &[u8]) -> Span {
+        let bytes = self.bytes(whole);
+        // Both are parts of one batch, so that the difference of their addresses is a place in it.
+        let place = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+        if part.is_empty() || place > bytes.len() {
+            return Span::EMPTY;
+        }
+        let digits = varint_length(bytes.len() as u64) + place;
+        let length = self.length_before(whole.start as usize + digits, whole.batch, part.len());
+        Span {
+            batch: whole.batch,
+            start: whole.start + (digits - length) as u32,
+        }
+    }
+
+    /// Returns how many bytes before a place hold this length. Writers may leave room for more than
+    /// they need.
+    fn length_before(&self, place: usize, batch: u32, length: usize) -> usize {
+        let bytes = self.kept(batch).map_or(&[][..], |kept| &kept.batch.bytes);
+        let fits = |digits: &usize| {
+            let start = place.checked_sub(*digits);
+            let field = start.and_then(|start| bytes.get(start..place));
+            field.and_then(decode_varint) == Some((length as u64, *digits))
+        };
+        (1..=10).find(fits).unwrap_or(0)
+    }
+
+    /// So many events refer to parts of the span from now on.
+    #[inline]
+    pub(crate) fn keep(&mut self, span: Span, events: u32) {
+        if let Some(kept) = self.kept_mut(span.batch) {
+            kept.waiting += events;
+        }
+    }
+
+    /// An event no longer refers to the span.
+    #[inline]
+    pub(crate) fn release(&mut self, span: Span) {
+        self.release_batch(span.batch);
+    }
+
+    fn release_batch(&mut self, batch: u32) {
+        if let Some(kept) = self.kept_mut(batch) {
+            kept.waiting = kept.waiting.saturating_sub(1);
+            if kept.waiting == 0 {
+                kept.batch = Batch::default();
+            }
+        }
+    }
+
+    /// A batch was tokenized: its memory goes unless events refer to it.
+    pub(crate) fn tokenized(&mut self, batch: u32) {
+        if let Some(kept) = self.kept_mut(batch) {
+            kept.batch.packets = Vec::new();
+        }
+        self.release_batch(batch);
+        self.shrink();
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let bytes = |kept: &Kept| kept.batch.bytes.capacity();
+        self.batches.iter().map(bytes).sum()
+    }
+
+    /// Forgets the first batches if nothing refers to them.
+    pub(crate) fn shrink(&mut self) {
+        while self.batches.len() > 1 && self.batches.front().is_some_and(|kept| kept.waiting == 0) {
+            self.batches.pop_front();
+            self.first += 1;
+        }
+    }
+
+    #[inline]
+    fn kept(&self, batch: u32) -> Option<&Kept> {
+        self.batches.get(batch.wrapping_sub(self.first) as usize)
+    }
+
+    #[inline]
+    fn kept_mut(&mut self, batch: u32) -> Option<&mut Kept> {
+        self.batches
+            .get_mut(batch.wrapping_sub(self.first) as usize)
+    }
+}
+
+impl Span {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self {
+        batch: u32::MAX,
+        start: 0,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_found_again() {
+        let mut batch = Batch::default();
+        batch.push(&[1, 2, 3], 0);
+        // A field of three bytes, with its length in two bytes where one would do.
+        batch.push(&[0x0a, 0x83, 0x00, 7, 8, 9], 5);
+        let mut arena = Arena::default();
+        let number = arena.add(batch);
+        let (span, offset) = arena.packet(number, 1).expect("packet");
+        assert_eq!(offset, 5);
+        let part = &arena.bytes(span)[3..];
+        let part = arena.part(span, part);
+        assert_eq!(arena.bytes(part), [7, 8, 9]);
+        assert!(arena.bytes(Span::EMPTY).is_empty());
+        arena.keep(part, 1);
+        arena.tokenized(number);
+        assert_eq!(arena.bytes(part), [7, 8, 9]);
+        arena.release(part);
+        assert!(arena.bytes(part).is_empty());
+    }
+}

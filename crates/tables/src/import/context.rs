@@ -1,0 +1,80 @@
+//! All that topics read and write while they parse.
+
+use super::sequence::{Sequences, State};
+use crate::store::Store;
+use crate::strings::StringId;
+use crate::trackers::clock::ClockTracker;
+use crate::trackers::counter::{CounterTracker, StateTracker};
+use crate::trackers::flow::FlowTracker;
+use crate::trackers::machine::{CpuTracker, MachineTracker};
+use crate::trackers::metadata::MetadataTracker;
+use crate::trackers::process::ProcessTracker;
+use crate::trackers::slice::SliceTracker;
+use crate::trackers::stack_profile::StackProfileTracker;
+use crate::trackers::track::TrackTracker;
+
+/// The tables that are filled, and all that is under way.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) store: Store,
+    pub(crate) machines: MachineTracker,
+    pub(crate) cpus: CpuTracker,
+    pub(crate) clocks: ClockTracker,
+    pub(crate) processes: ProcessTracker,
+    pub(crate) tracks: TrackTracker,
+    pub(crate) slices: SliceTracker,
+    pub(crate) counters: CounterTracker,
+    pub(crate) states: StateTracker,
+    pub(crate) flows: FlowTracker,
+    pub(crate) metadata: MetadataTracker,
+    pub(crate) stacks: StackProfileTracker,
+}
+
+impl Context {
+    /// Returns one in which nothing is under way.
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            store,
+            machines: MachineTracker::default(),
+            cpus: CpuTracker::default(),
+            clocks: ClockTracker::default(),
+            processes: ProcessTracker::default(),
+            tracks: TrackTracker::default(),
+            slices: SliceTracker::default(),
+            counters: CounterTracker,
+            states: StateTracker::default(),
+            flows: FlowTracker::default(),
+            metadata: MetadataTracker,
+            stacks: StackProfileTracker::default(),
+        }
+    }
+
+    /// Puts what was collected into the tables.
+    pub(crate) fn finish(&mut self) {
+        self.slices.finish(&mut self.store);
+        self.states.finish(&mut self.store);
+        self.processes.finish(&mut self.store);
+    }
+}
+
+/// The incremental state that an event was written with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventState<'a> {
+    pub(crate) sequences: &'a Sequences,
+    pub(crate) state: &'a State,
+    /// Names the state as long as there are events of it.
+    pub(crate) number: u32,
+}
+
+impl<'a> EventState<'a> {
+    /// Returns an interned text.
+    #[inline]
+    pub(crate) fn text(&self, table: u32, iid: u64) -> Option<StringId> {
+        self.sequences.text(self.state, table, iid)
+    }
+
+    /// Returns an interned message as it is encoded.
+    pub(crate) fn message(&self, table: u32, iid: u64) -> Option<&'a [u8]> {
+        self.sequences.message(self.state, table, iid)
+    }
+}

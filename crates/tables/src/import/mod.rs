@@ -1,0 +1,496 @@
+//! From packets to rows.
+//!
+//! 1. **Tokenize**, in the order of the file: [`Importer::batch`] reads each packet's header, keeps
+//!    the incremental state of its sequence, converts its time, and hands it to the topic it
+//!    belongs to, which puts [`Event`]s into the [`Sorter`].
+//! 2. **Sort**, by time: in windows, as soon as the trace says that nothing older can follow, or
+//!    else when all was read.
+//! 3. **Parse**, in the order of time: the topic reads the event and fills tables, with the help of
+//!    trackers.
+
+mod arena;
+mod context;
+mod event;
+mod packets;
+mod sequence;
+mod service;
+mod snapshots;
+mod sorter;
+mod topics;
+mod track_event;
+
+pub(crate) use self::arena::Batch;
+pub(crate) use self::context::{Context, EventState};
+pub(crate) use self::packets::{Source, read_packets};
+
+use ferretto_format::budget::Budget;
+use ferretto_format::sequence::PacketHeader;
+use ferretto_proto::fields::trace_packet;
+use ferretto_wire::Field;
+
+use self::arena::{Arena, Span};
+use self::event::Event;
+use self::sequence::Sequences;
+use self::sorter::{Sorter, Stream, Token};
+use self::topics::Topics;
+use crate::schema::ArgValue;
+use crate::stats::Stat;
+use crate::store::Store;
+use crate::trackers::args::ArgSet;
+use crate::trackers::clock::{ClockError, ClockId};
+
+/// A packet as topics see it in the order of the file.
+#[derive(Debug)]
+pub(crate) struct Input<'a> {
+    /// The field of `TracePacket` that the topic is in.
+    pub(crate) field: u32,
+    /// The value of the field; empty if it is no message.
+    pub(crate) bytes: &'a [u8],
+    /// The packet.
+    pub(crate) packet: &'a [u8],
+    pub(crate) header: &'a PacketHeader<'a>,
+    /// The place of the packet in the file.
+    pub(crate) offset: u64,
+    /// The time of the packet.
+    pub(crate) ts: i64,
+    /// The place of its sequence in [`Sequences::all`].
+    pub(crate) sequence: u32,
+    pub(crate) state: EventState<'a>,
+    arena: &'a Arena,
+    span: Span,
+}
+
+impl Input<'_> {
+    /// Returns the span of a length-delimited field in the packet.
+    #[inline]
+    pub(crate) fn span(&self, part: &[u8]) -> Span {
+        self.arena.part(self.span, part)
+    }
+}
+
+/// Takes the events of one packet.
+#[derive(Debug)]
+pub(crate) struct Out<'a> {
+    sorter: &'a mut Sorter,
+    state: u32,
+    /// The events that were taken.
+    events: u32,
+}
+
+impl Out<'_> {
+    /// Puts an event into the sorter.
+    #[inline]
+    pub(crate) fn push(&mut self, store: &mut Store, stream: Stream, ts: i64, event: Event) {
+        if self.sorter.push(store, stream, ts, self.state, event) {
+            self.events += 1;
+        }
+    }
+}
+
+/// An import under way.
+#[derive(Debug)]
+pub(crate) struct Importer {
+    pub(crate) context: Context,
+    arena: Arena,
+    sequences: Sequences,
+    sorter: Sorter,
+    topics: Topics,
+    latest: i64,
+    /// Packets whose time could not be converted yet, and where they begin in the file.
+    parked: Vec<(Box<[u8]>, u64)>,
+    parked_bytes: usize,
+    is_at_end: bool,
+    /// The machine that took the place of the one that recorded, as that one wrote nothing.
+    adopted: Option<u32>,
+    has_host: bool,
+}
+
+/// Packets that are parked beyond so many bytes are dropped.
+const MAX_PARKED: usize = 256 << 20;
+
+impl Importer {
+    /// Returns an import of which nothing was read. What sequences keep is taken from `budget`.
+    pub(crate) fn new(store: Store, budget: &Budget, is_full_sort: bool) -> Self {
+        let mut context = Context::new(store);
+        let (machine, _) = context.machines.intern(&mut context.store, 0);
+        context.store.set_machine(machine);
+        context.processes.start_machine(&mut context.store);
+        Self {
+            context,
+            arena: Arena::default(),
+            sequences: Sequences::new(budget),
+            sorter: Sorter::new(is_full_sort),
+            topics: Topics::default(),
+            latest: 0,
+            parked: Vec::new(),
+            parked_bytes: 0,
+            is_at_end: false,
+            adopted: None,
+            has_host: false,
+        }
+    }
+
+    /// Takes packets in the order of the file.
+    pub(crate) fn batch(&mut self, batch: Batch) {
+        let number = self.arena.add(batch);
+        for place in 0..self.arena.packets(number) {
+            if let Some((span, offset)) = self.arena.packet(number, place) {
+                self.packet(span, offset);
+            }
+        }
+        self.arena.tokenized(number);
+    }
+
+    /// Returns the memory that waiting packets take, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.arena.memory() + self.sorter.memory() + self.parked_bytes
+    }
+
+    /// Parses all that waits, and returns what was filled.
+    pub(crate) fn finish(mut self) -> Context {
+        self.is_at_end = true;
+        let parked = std::mem::take(&mut self.parked);
+        let mut batch = Batch::default();
+        for (packet, offset) in &parked {
+            if batch.is_full_for(packet.len()) {
+                self.parked_batch(std::mem::take(&mut batch));
+            }
+            batch.push(packet, *offset);
+        }
+        self.parked_batch(batch);
+        self.take(true);
+        self.topics.finish(&mut self.context);
+        service::finish(&mut self.context, &self.sequences);
+        self.context.finish();
+        self.context
+    }
+
+    /// Takes packets that were parked. What they say for later ones was taken in then.
+    fn parked_batch(&mut self, batch: Batch) {
+        let number = self.arena.add(batch);
+        for place in 0..self.arena.packets(number) {
+            if let Some((span, offset)) = self.arena.packet(number, place) {
+                let bytes = self.arena.bytes(span);
+                let mut content = Content::default();
+                let (header, _) = PacketHeader::read_prefix(bytes, |field| content.note(field));
+                let Self {
+                    context, sequences, ..
+                } = self;
+                let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
+                context.store.set_machine(machine);
+                let (sequence, _) = sequences.place(machine, header.sequence);
+                self.tokenize(span, offset, sequence);
+            }
+        }
+        self.arena.tokenized(number);
+    }
+
+    /// Reads a packet in the order of the file.
+    fn packet(&mut self, span: Span, offset: u64) {
+        let Self {
+            context,
+            sequences,
+            arena,
+            ..
+        } = self;
+        let bytes = arena.bytes(span);
+        let mut content = Content::default();
+        let (header, is_whole) = PacketHeader::read_prefix(bytes, |field| content.note(field));
+        if !is_whole {
+            context
+                .store
+                .log_at(Stat::tokenizer_skipped_packets, offset);
+            return;
+        }
+        let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
+        context.store.set_machine(machine);
+        let (sequence, is_new) = sequences.place(machine, header.sequence);
+        let has_sequence = header.sequence != 0;
+        if has_sequence && !is_new && !header.loss.is_none() {
+            let counted = &mut sequences.all[sequence as usize];
+            counted.losses += 1;
+            for (bit, count) in counted.loss_reasons.iter_mut().enumerate() {
+                *count += u64::from(header.loss.bits() >> bit & 1);
+            }
+        }
+        if let Some(attributes) = content.attributes {
+            service::attributes(context, attributes);
+        }
+        if header.is_first {
+            self.topics.first_packet(header.sequence);
+        }
+        let missing = |context: &mut Context, stat| context.store.log_at(stat, offset);
+        if header.is_cleared {
+            match has_sequence {
+                true => {
+                    sequences.restart(sequence);
+                    self.topics.restarted(sequence);
+                }
+                false => missing(context, Stat::incremental_state_cleared_missing_sequence_id),
+            }
+        } else if !header.loss.is_none() {
+            match has_sequence {
+                true => {
+                    sequences.all[sequence as usize].is_valid = false;
+                    self.topics.lost(sequence);
+                }
+                false => missing(context, Stat::previous_packet_dropped_missing_sequence_id),
+            }
+        }
+        if let Some(defaults) = header.defaults {
+            match has_sequence {
+                true => sequences.set_defaults(sequence, defaults),
+                false => missing(context, Stat::trace_packet_defaults_missing_sequence_id),
+            }
+        }
+        if let Some(interned) = header.interned {
+            if !has_sequence {
+                missing(context, Stat::interned_data_missing_sequence_id);
+            } else if sequences.all[sequence as usize].is_valid {
+                sequences.intern(sequence, interned, &mut context.store.strings);
+            } else {
+                let stat = Stat::interned_data_skipped_incremental_state_invalid;
+                missing(context, stat);
+            }
+        }
+        if let Some(snapshot) = header.snapshot {
+            snapshots::snapshot(context, snapshot, header.sequence);
+            return;
+        }
+        if let Some(sync) = content.remote_clock_sync {
+            snapshots::remote_sync(context, sync);
+            return;
+        }
+        if let Some(event) = content.service_event {
+            let happened = service::event(context, &header, event);
+            if happened.is_flushed {
+                self.sorter.flushed();
+            }
+            if happened.buffers_were_read && self.sorter.buffers_were_read() {
+                self.take(false);
+            }
+            return;
+        }
+        if let Some(descriptor) = content.extension_descriptor {
+            self.topics.extension(context, descriptor);
+            return;
+        }
+        if header.needs_state {
+            let counted = &mut sequences.all[sequence as usize];
+            counted.needing_state += 1;
+            if !counted.is_valid {
+                counted.skipped += 1;
+                let stat = Stat::packet_skipped_seq_needs_incremental_state_invalid;
+                context.store.stats.add(stat, 1);
+                return;
+            }
+        }
+        self.tokenize(span, offset, sequence);
+    }
+
+    /// Finds out a packet's time, and hands it to its topic.
+    fn tokenize(&mut self, span: Span, offset: u64, sequence: u32) {
+        let Self {
+            context,
+            sequences,
+            arena,
+            sorter,
+            topics,
+            ..
+        } = self;
+        let bytes = arena.bytes(span);
+        let mut content = Content::default();
+        let (header, _) = PacketHeader::read_prefix(bytes, |field| content.note(field));
+        let number = sequences.all[sequence as usize].state;
+        let state = sequences.state(number);
+        let ts = match header.timestamp {
+            None => self.latest.max(sorter.latest),
+            Some(value) => {
+                let named = header.clock.filter(|clock| *clock != 0);
+                let named = named.or(state.defaults.clock.filter(|clock| *clock != 0));
+                let clock = match named {
+                    Some(id) if ClockId::is_of_sequence(id) => Some(ClockId {
+                        id,
+                        sequence: header.sequence,
+                        file: context.store.trace_file,
+                        machine: context.store.machine,
+                    }),
+                    Some(id) => Some(ClockId::of_machine(context.store.machine, id)),
+                    None => context.clocks.default_clock(context.store.machine),
+                };
+                let value = value as i64;
+                let converted = match clock {
+                    Some(clock) => context.clocks.trace_time(clock, value),
+                    None => Ok(value),
+                };
+                match converted {
+                    Ok(ts) => ts,
+                    Err(error) => {
+                        if !self.is_at_end
+                            && self.parked_bytes + bytes.len() <= MAX_PARKED
+                            && sorter.sort_fully()
+                        {
+                            self.parked_bytes += bytes.len();
+                            self.parked.push((bytes.into(), offset));
+                            return;
+                        }
+                        let clock = clock.map_or(0, |clock| clock.id);
+                        clock_failed(&mut context.store, error, clock, value, self.is_at_end);
+                        return;
+                    }
+                }
+            }
+        };
+        self.latest = self.latest.max(ts);
+        let Some(field) = content.data else {
+            return;
+        };
+        let input = Input {
+            field: field.number,
+            bytes: field.as_bytes().unwrap_or_default(),
+            packet: bytes,
+            header: &header,
+            offset,
+            ts,
+            sequence,
+            state: EventState {
+                sequences,
+                state,
+                number,
+            },
+            arena,
+            span,
+        };
+        let mut out = Out {
+            sorter,
+            state: number,
+            events: 0,
+        };
+        topics.tokenize(context, &input, &mut out);
+        let events = out.events;
+        arena.keep(span, events);
+        sequences.keep(number, events);
+    }
+
+    /// Parses what can be taken from the sorter.
+    fn take(&mut self, is_all: bool) {
+        let Self {
+            context,
+            sequences,
+            arena,
+            sorter,
+            topics,
+            ..
+        } = self;
+        let machine = context.store.machine;
+        sorter.take(context, is_all, |context, token: Token, is_late| {
+            let state = sequences.state(token.state);
+            let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
+            if !is_late {
+                context.store.set_machine(state.machine);
+                let state = EventState {
+                    sequences,
+                    state,
+                    number: token.state,
+                };
+                topics.parse(context, token.ts, &token.event, bytes, state);
+                for (track, slice) in context.slices.take_begun() {
+                    context.flows.slice_began(&mut context.store, track, slice);
+                }
+            }
+            sequences.release(token.state);
+            if let Some(span) = token.event.span() {
+                arena.release(span);
+            }
+        });
+        context.store.set_machine(machine);
+        arena.shrink();
+    }
+}
+
+/// The fields of a packet that are looked at before its topic.
+#[derive(Debug, Default)]
+struct Content<'a> {
+    attributes: Option<&'a [u8]>,
+    remote_clock_sync: Option<&'a [u8]>,
+    service_event: Option<&'a [u8]>,
+    extension_descriptor: Option<&'a [u8]>,
+    /// The first field that may be a topic.
+    data: Option<Field<'a>>,
+}
+
+impl<'a> Content<'a> {
+    #[inline]
+    fn note(&mut self, field: Field<'a>) {
+        let place = match field.number {
+            trace_packet::TRACE_ATTRIBUTES => &mut self.attributes,
+            trace_packet::REMOTE_CLOCK_SYNC => &mut self.remote_clock_sync,
+            trace_packet::SERVICE_EVENT => &mut self.service_event,
+            trace_packet::EXTENSION_DESCRIPTOR => &mut self.extension_descriptor,
+            _ => {
+                self.data = self.data.or(Some(field));
+                return;
+            }
+        };
+        *place = field.as_bytes();
+    }
+}
+
+/// Returns the row of a packet's machine. The first machine takes the row of the one that recorded
+/// if that wrote nothing itself.
+#[inline]
+fn machine(
+    context: &mut Context,
+    adopted: &mut Option<u32>,
+    has_host: &mut bool,
+    header: &PacketHeader<'_>,
+) -> u32 {
+    if header.machine == 0 {
+        *has_host = true;
+        return 0;
+    }
+    remote_machine(context, adopted, *has_host, header.machine)
+}
+
+#[cold]
+fn remote_machine(
+    context: &mut Context,
+    adopted: &mut Option<u32>,
+    has_host: bool,
+    raw_id: u32,
+) -> u32 {
+    let first = *adopted.get_or_insert_with(|| match has_host {
+        true => 0,
+        false => {
+            context.store.tables.machine.raw_id.set(0, raw_id.into());
+            raw_id
+        }
+    });
+    if first == raw_id {
+        return 0;
+    }
+    let (machine, is_new) = context.machines.intern(&mut context.store, raw_id);
+    if is_new {
+        context.store.set_machine(machine);
+        if let Some(clock) = context.clocks.default_clock(0) {
+            context.clocks.set_default(ClockId { machine, ..clock });
+        }
+        context.clocks.relate_later(machine);
+        context.processes.start_machine(&mut context.store);
+        context.processes.zero_is_idle(&mut context.store);
+    }
+    machine
+}
+
+fn clock_failed(store: &mut Store, error: ClockError, clock: u32, value: i64, is_at_end: bool) {
+    let stat = match error {
+        _ if !is_at_end => Stat::clock_sync_failure_undeferrable_packet_loss,
+        ClockError::UnknownSource => Stat::clock_sync_failure_unknown_source_clock,
+        ClockError::UnknownTarget => Stat::clock_sync_failure_unknown_target_clock,
+        ClockError::NoPath => Stat::clock_sync_failure_no_path,
+    };
+    let mut args = ArgSet::default();
+    args.int(store, "source_clock_id", clock.into());
+    args.put(store, "source_timestamp", ArgValue::Int(value));
+    store.log(stat, None, args);
+}

@@ -1,0 +1,69 @@
+//! Packets from a file, read ahead on a thread of their own.
+
+use std::io::Read;
+use std::sync::mpsc;
+
+use ferretto_trace::{Damage, Limits, ReadError, TraceReader};
+
+use super::arena::Batch;
+
+/// A file of packets.
+pub(crate) type Source<'a> = Box<dyn Read + Send + 'a>;
+
+/// Batches that may wait to be tokenized.
+const BATCHES_AHEAD: usize = 4;
+
+/// Hands all packets of a file to `each`, in batches, with the number of bytes read so far, until
+/// it returns false. With several `threads`, reading and unpacking is ahead of it.
+///
+/// # Errors
+///
+/// If reading fails, or if the file is no trace at all.
+pub(crate) fn read_packets(
+    source: Source<'_>,
+    limits: Limits,
+    threads: usize,
+    mut each: impl FnMut(Batch, u64) -> bool,
+) -> Result<Damage, ReadError> {
+    if threads < 2 {
+        return read(source, limits, each);
+    }
+    std::thread::scope(|scope| {
+        let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
+        let reader = scope.spawn(move || {
+            read(source, limits, |batch, bytes| {
+                sender.send((batch, bytes)).is_ok()
+            })
+        });
+        for (batch, bytes) in batches {
+            if !each(batch, bytes) {
+                break;
+            }
+        }
+        match reader.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn read(
+    source: Source<'_>,
+    limits: Limits,
+    mut each: impl FnMut(Batch, u64) -> bool,
+) -> Result<Damage, ReadError> {
+    let mut reader = TraceReader::with_limits(source, limits);
+    let (mut batch, mut bytes) = (Batch::default(), 0);
+    let damage = reader.try_read_all(|packet| {
+        bytes = bytes.max(packet.offset);
+        if batch.is_full_for(packet.bytes.len()) && !each(std::mem::take(&mut batch), bytes) {
+            return false;
+        }
+        batch.push(packet.bytes, packet.offset);
+        true
+    })?;
+    if !batch.is_empty() {
+        each(batch, reader.bytes_read());
+    }
+    Ok(damage)
+}

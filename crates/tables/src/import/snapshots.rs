@@ -1,0 +1,160 @@
+//! Snapshots of clocks, on one machine and between two.
+
+use std::collections::BTreeMap;
+
+use ferretto_format::clock::BOOTTIME;
+use ferretto_proto::fields::clock_snapshot::{self, clock};
+use ferretto_proto::fields::remote_clock_sync::{self, synced_clocks};
+use ferretto_wire::Fields;
+
+use super::context::Context;
+use crate::trackers::clock::{ClockId, Reading, TRACE_FILE};
+use crate::trackers::metadata::{Fact, FactScope};
+
+/// Reads a `ClockSnapshot` of a sequence.
+pub(super) fn snapshot(cx: &mut Context, bytes: &[u8], sequence: u32) {
+    let (readings, primary) = read(cx, bytes, sequence);
+    let has = |id| {
+        readings
+            .iter()
+            .any(|reading: &Reading| reading.clock.id == id)
+    };
+    let primary = match primary {
+        0 => (has(BOOTTIME) && !has(TRACE_FILE)).then_some(BOOTTIME),
+        primary => Some(primary),
+    };
+    if let Some(id) = primary {
+        let clock = ClockId::of_machine(cx.store.machine, id);
+        cx.clocks.set_default(clock);
+        if cx.clocks.set_trace_clock(clock, cx.store.trace_file) {
+            let fact = Fact::Int(id.into());
+            let scope = FactScope::Global;
+            cx.metadata
+                .set(&mut cx.store, "trace_time_clock_id", fact, scope);
+        }
+    }
+    cx.clocks.add_snapshot(&mut cx.store, &readings);
+}
+
+fn read(cx: &Context, bytes: &[u8], sequence: u32) -> (Vec<Reading>, u32) {
+    let (mut readings, mut primary) = (Vec::new(), 0);
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        match field.number {
+            clock_snapshot::CLOCKS => {
+                let mut reading = Reading {
+                    clock: ClockId::of_machine(cx.store.machine, 0),
+                    value: 0,
+                    unit: 1,
+                    is_incremental: false,
+                };
+                let parts = field.as_message().into_iter().flatten();
+                for part in parts.map_while(Result::ok) {
+                    let value = part.as_u64().unwrap_or(0);
+                    match part.number {
+                        clock::CLOCK_ID => reading.clock.id = value as u32,
+                        clock::TIMESTAMP => reading.value = value as i64,
+                        clock::IS_INCREMENTAL => reading.is_incremental = value != 0,
+                        clock::UNIT_MULTIPLIER_NS => reading.unit = value.max(1) as i64,
+                        _ => {}
+                    }
+                }
+                if ClockId::is_of_sequence(reading.clock.id) {
+                    reading.clock.sequence = sequence;
+                    reading.clock.file = cx.store.trace_file;
+                }
+                readings.push(reading);
+            }
+            clock_snapshot::PRIMARY_TRACE_CLOCK => primary = field.as_u32().unwrap_or(0),
+            _ => {}
+        }
+    }
+    (readings, primary)
+}
+
+/// Clocks of the machine that recorded and of another one at nearly the same moment, by clock.
+type Pair = BTreeMap<u32, (i64, i64)>;
+
+/// Exchanges that are farther apart belong to different rounds.
+const ROUND_NS: i64 = 30_000_000_000;
+
+/// Reads a `RemoteClockSync`: the clocks of the machine at hand beside those of the one that
+/// recorded.
+pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
+    let mut pairs: Vec<Pair> = Vec::new();
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        if field.number != remote_clock_sync::SYNCED_CLOCKS {
+            continue;
+        }
+        let mut pair = Pair::new();
+        let parts = field.as_message().into_iter().flatten();
+        for part in parts.map_while(Result::ok) {
+            let bytes = part.as_bytes().unwrap_or_default();
+            let (mut readings, _) = read(cx, bytes, 0);
+            match part.number {
+                synced_clocks::HOST_CLOCKS => {
+                    for reading in readings {
+                        pair.entry(reading.clock.id).or_default().0 = reading.value;
+                    }
+                }
+                synced_clocks::CLIENT_CLOCKS => {
+                    for reading in &mut readings {
+                        pair.entry(reading.clock.id).or_default().1 = reading.value;
+                        (reading.unit, reading.is_incremental) = (1, false);
+                    }
+                    cx.clocks.add_snapshot(&mut cx.store, &readings);
+                }
+                _ => {}
+            }
+        }
+        pairs.push(pair);
+    }
+    let host = cx.clocks.trace_clock().machine;
+    for (id, ahead) in offsets(&pairs) {
+        let here = pairs.iter().rev().filter_map(|pair| pair.get(&id));
+        let here = here.map(|(here, _)| *here).find(|here| *here != 0);
+        let here = here.unwrap_or(0);
+        let reading = |machine, value| Reading {
+            clock: ClockId::of_machine(machine, id),
+            value,
+            unit: 1,
+            is_incremental: false,
+        };
+        let machine = cx.store.machine;
+        let readings = [
+            reading(host, here),
+            reading(machine, here.wrapping_add(ahead)),
+        ];
+        cx.clocks.add_snapshot(&mut cx.store, &readings);
+    }
+}
+
+/// Returns how far each clock of the other machine is ahead: two estimates for each exchange and
+/// the one before it, averaged.
+fn offsets(pairs: &[Pair]) -> BTreeMap<u32, i64> {
+    let mut estimates: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+    for two in pairs.windows(2) {
+        let [ping, update] = two else { continue };
+        let boot = |pair: &Pair| pair.get(&BOOTTIME).map_or(0, |pair| pair.1);
+        if (boot(update).wrapping_sub(boot(ping)) as u64) >= ROUND_NS as u64 {
+            continue;
+        }
+        for (id, (here1, there1)) in ping {
+            let (here2, there2) = update.get(id).copied().unwrap_or_default();
+            if [*here1, *there1, here2, there2].contains(&0) {
+                continue;
+            }
+            let middle = |one: i64, two: i64| one.wrapping_add(two) / 2;
+            let estimates = estimates.entry(*id).or_default();
+            estimates.push(middle(*there1, there2).wrapping_sub(*here1));
+            estimates.push(there2.wrapping_sub(middle(*here1, here2)));
+        }
+    }
+    let average = |all: &Vec<i64>| {
+        let sum: i128 = all.iter().map(|one| i128::from(*one)).sum();
+        (sum / all.len() as i128) as i64
+    };
+    estimates
+        .iter()
+        .map(|(id, all)| (*id, average(all)))
+        .collect()
+}

@@ -1,0 +1,77 @@
+//! The topics, and which packets belong to them.
+
+use ferretto_proto::fields::trace_packet as field;
+
+use super::context::{Context, EventState};
+use super::event::Event;
+use super::sorter::Stream;
+use super::track_event::TrackEvents;
+use super::{Input, Out};
+
+/// The state of each topic.
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    track_events: TrackEvents,
+}
+
+impl Topics {
+    /// Reads a packet in the order of the file.
+    pub(super) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
+        match input.field {
+            field::TRACK_EVENT => self.track_events.tokenize(cx, input, out),
+            field::TRACK_DESCRIPTOR if self.track_events.describe(cx, input) => {
+                later(cx, input, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads an event in the order of time.
+    pub(super) fn parse(
+        &mut self,
+        cx: &mut Context,
+        ts: i64,
+        event: &Event,
+        bytes: &[u8],
+        state: EventState<'_>,
+    ) {
+        match *event {
+            Event::TrackEvent { extra, .. } => {
+                self.track_events.parse(cx, ts, bytes, extra, state);
+            }
+            Event::Packet {
+                field: field::TRACK_DESCRIPTOR,
+                ..
+            } => self.track_events.parse_descriptor(cx, bytes, state),
+            Event::Packet { .. } => {}
+        }
+    }
+
+    /// A sequence has its first packet.
+    pub(super) fn first_packet(&mut self, _sequence_id: u32) {}
+
+    /// Incremental state of the sequence at this place starts anew.
+    pub(super) fn restarted(&mut self, sequence: u32) {
+        self.track_events.restarted(sequence);
+    }
+
+    /// Packets of the sequence at this place are lost.
+    pub(super) fn lost(&mut self, _sequence: u32) {}
+
+    /// Reads an `ExtensionDescriptor`.
+    pub(super) fn extension(&mut self, _cx: &mut Context, _descriptor: &[u8]) {}
+
+    /// Puts what was collected into the tables, when all was parsed.
+    pub(super) fn finish(&mut self, cx: &mut Context) {
+        self.track_events.finish(cx);
+    }
+}
+
+/// Puts a packet into the sorter, to be parsed when its time has come.
+fn later(cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
+    let event = Event::Packet {
+        field: input.field,
+        span: input.span(input.bytes),
+    };
+    out.push(&mut cx.store, Stream::Packets, input.ts, event);
+}

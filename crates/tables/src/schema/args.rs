@@ -1,0 +1,432 @@
+//! Keys and values that belong to rows of other tables.
+
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::column::{Column, ColumnKind, ColumnView, Keep, NullableColumn, Values};
+use crate::strings::{StringId, StringPool};
+use crate::table::{ColumnSpec, ID, Table, TableSpec};
+
+/// The value of an argument.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ArgValue {
+    /// No value.
+    Null,
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// True or false.
+    Bool(bool),
+    /// An address.
+    Pointer(u64),
+    /// A floating-point number.
+    Real(f64),
+    /// A text.
+    Text(StringId),
+    /// A text that is JSON.
+    Json(StringId),
+}
+
+const TYPE_NAMES: [&str; 8] = [
+    "null", "int", "uint", "bool", "pointer", "real", "string", "json",
+];
+
+impl ArgValue {
+    fn encode(self) -> (u8, u64) {
+        match self {
+            Self::Null => (0, 0),
+            Self::Int(value) => (1, value as u64),
+            Self::Uint(value) => (2, value),
+            Self::Bool(value) => (3, value.into()),
+            Self::Pointer(value) => (4, value),
+            Self::Real(value) => (5, value.to_bits()),
+            Self::Text(text) => (6, text.raw().into()),
+            Self::Json(text) => (7, text.raw().into()),
+        }
+    }
+
+    fn decode(kind: u8, value: u64) -> Self {
+        match kind {
+            1 => Self::Int(value as i64),
+            2 => Self::Uint(value),
+            3 => Self::Bool(value != 0),
+            4 => Self::Pointer(value),
+            5 => Self::Real(f64::from_bits(value)),
+            6 => Self::Text(StringId(value as u32)),
+            7 => Self::Json(StringId(value as u32)),
+            _ => Self::Null,
+        }
+    }
+
+    /// Returns the name of its type, as the column `value_type` has it.
+    pub fn type_name(self) -> &'static str {
+        TYPE_NAMES[usize::from(self.encode().0)]
+    }
+
+    /// Returns the value of the column `int_value`.
+    pub fn as_int(self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(value),
+            Self::Uint(value) | Self::Pointer(value) => Some(value as i64),
+            Self::Bool(value) => Some(value.into()),
+            _ => None,
+        }
+    }
+}
+
+/// One argument of a set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Arg {
+    /// The path of the key without indexes of arrays.
+    pub flat_key: StringId,
+    /// The path of the key.
+    pub key: StringId,
+    /// The value.
+    pub value: ArgValue,
+}
+
+/// Keys and values that belong to rows of other tables.
+///
+/// All arguments of a row are a set: rows one behind the other, of which the first one's number is
+/// that of the set. Equal sets are there once.
+#[derive(Debug, Default)]
+pub struct ArgsTable {
+    /// Pairs of keys, by number.
+    keys: Vec<(StringId, StringId)>,
+    key_numbers: FxHashMap<(StringId, StringId), u32>,
+    /// The number of each row's keys.
+    row_keys: Vec<u32>,
+    kinds: Vec<u8>,
+    values: Vec<u64>,
+    /// The first rows of the sets.
+    starts: Vec<u32>,
+    /// Open addressing: places in `starts`, each one more than it is.
+    slots: Vec<u32>,
+    type_names: [StringId; TYPE_NAMES.len()],
+    columns: OnceLock<Columns>,
+}
+
+/// The columns as SQL has them, which take three times as much memory.
+#[derive(Debug, Default)]
+struct Columns {
+    set: Column<u32>,
+    flat_key: Column<StringId>,
+    key: Column<StringId>,
+    int: NullableColumn<i64>,
+    text: Column<StringId>,
+    real: NullableColumn<f64>,
+    kind: Column<StringId>,
+}
+
+const fn column(
+    name: &'static str,
+    doc: &'static [&'static str],
+    kind: ColumnKind,
+    is_sorted: bool,
+) -> ColumnSpec {
+    ColumnSpec {
+        name,
+        doc,
+        kind,
+        is_nullable: !matches!(kind, ColumnKind::U32),
+        is_sorted,
+    }
+}
+
+impl ArgsTable {
+    /// The name and columns of the table.
+    pub const SPEC: TableSpec = TableSpec {
+        name: "args",
+        doc: &[" Keys and values that belong to rows of other tables, through their `arg_set_id`."],
+        columns: &[
+            ID,
+            column(
+                "arg_set_id",
+                &[" The number of the set."],
+                ColumnKind::U32,
+                true,
+            ),
+            column(
+                "flat_key",
+                &[" The path of the key without indexes of arrays."],
+                ColumnKind::Text,
+                false,
+            ),
+            column("key", &[" The path of the key."], ColumnKind::Text, false),
+            column(
+                "int_value",
+                &[" The value, if it is a number, an address or a truth value."],
+                ColumnKind::I64,
+                false,
+            ),
+            column(
+                "string_value",
+                &[" The value, if it is a text."],
+                ColumnKind::Text,
+                false,
+            ),
+            column(
+                "real_value",
+                &[" The value, if it is a floating-point number."],
+                ColumnKind::F64,
+                false,
+            ),
+            column(
+                "value_type",
+                &[" The type of the value."],
+                ColumnKind::Text,
+                false,
+            ),
+        ],
+    };
+
+    /// Returns an empty table.
+    pub(crate) fn new(strings: &mut StringPool) -> Self {
+        Self {
+            type_names: TYPE_NAMES.map(|name| strings.intern(name)),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> u32 {
+        self.row_keys.len() as u32
+    }
+
+    /// Returns true if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.row_keys.is_empty()
+    }
+
+    /// Returns the arguments of a set.
+    pub fn set(&self, id: u32) -> impl Iterator<Item = Arg> {
+        let rows = match self.starts.binary_search(&id) {
+            Ok(place) => id as usize..self.end(place),
+            Err(_) => 0..0,
+        };
+        rows.map(|row| self.arg(row))
+    }
+
+    /// Returns the value of a key in a set.
+    pub fn get(&self, set: u32, key: StringId) -> Option<ArgValue> {
+        let arg = self.set(set).find(|arg| arg.key == key)?;
+        Some(arg.value)
+    }
+
+    /// Returns the number of a set with these arguments, which is added if it is new. Keys must
+    /// differ.
+    pub(crate) fn intern(&mut self, args: &[Arg]) -> u32 {
+        if (self.starts.len() + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut slot = hash(args.iter().copied()) as usize & mask;
+        while let Some(place) = (self.slots[slot] as usize).checked_sub(1) {
+            let rows = self.starts[place] as usize..self.end(place);
+            if rows.len() == args.len()
+                && rows.zip(args).all(|(row, arg)| same(&self.arg(row), arg))
+            {
+                return self.starts[place];
+            }
+            slot = (slot + 1) & mask;
+        }
+        let start = self.row_keys.len() as u32;
+        self.starts.push(start);
+        self.slots[slot] = self.starts.len() as u32;
+        for arg in args {
+            let keys = (arg.flat_key, arg.key);
+            let all = &mut self.keys;
+            let number = *self.key_numbers.entry(keys).or_insert_with(|| {
+                all.push(keys);
+                all.len() as u32 - 1
+            });
+            let (kind, value) = arg.value.encode();
+            self.row_keys.push(number);
+            self.kinds.push(kind);
+            self.values.push(value);
+        }
+        start
+    }
+
+    fn arg(&self, row: usize) -> Arg {
+        let (flat_key, key) = self.keys[self.row_keys[row] as usize];
+        Arg {
+            flat_key,
+            key,
+            value: ArgValue::decode(self.kinds[row], self.values[row]),
+        }
+    }
+
+    /// Returns the row behind the last one of a set.
+    fn end(&self, place: usize) -> usize {
+        let next = self.starts.get(place + 1).map(|start| *start as usize);
+        next.unwrap_or(self.row_keys.len())
+    }
+
+    fn grow(&mut self) {
+        let length = (self.slots.len() * 2).max(64);
+        let mut slots = vec![0; length];
+        for place in 0..self.starts.len() {
+            let rows = self.starts[place] as usize..self.end(place);
+            let mut slot = hash(rows.map(|row| self.arg(row))) as usize & (length - 1);
+            while slots[slot] != 0 {
+                slot = (slot + 1) & (length - 1);
+            }
+            slots[slot] = place as u32 + 1;
+        }
+        self.slots = slots;
+    }
+
+    fn columns(&self) -> &Columns {
+        self.columns.get_or_init(|| {
+            let mut columns = Columns::default();
+            for place in 0..self.starts.len() {
+                let set = self.starts[place];
+                for row in set as usize..self.end(place) {
+                    let Arg {
+                        flat_key,
+                        key,
+                        value,
+                    } = self.arg(row);
+                    let text = match value {
+                        ArgValue::Text(text) | ArgValue::Json(text) => text,
+                        _ => StringId::NULL,
+                    };
+                    let real = match value {
+                        ArgValue::Real(value) => Some(value),
+                        _ => None,
+                    };
+                    columns.set.push(set);
+                    columns.flat_key.push(flat_key);
+                    columns.key.push(key);
+                    columns.int.push(value.as_int());
+                    columns.text.push(text);
+                    columns.real.push(real);
+                    let kind = self.type_names[usize::from(self.kinds[row])];
+                    columns.kind.push(kind);
+                }
+            }
+            columns
+        })
+    }
+
+    /// Gives back memory that is kept for more rows.
+    pub(crate) fn shrink(&mut self) {
+        self.row_keys.shrink_to_fit();
+        self.kinds.shrink_to_fit();
+        self.values.shrink_to_fit();
+        self.starts.shrink_to_fit();
+        self.slots = Vec::new();
+        self.key_numbers = FxHashMap::default();
+    }
+}
+
+/// Compares arguments, floating-point numbers by their bits.
+fn same(one: &Arg, other: &Arg) -> bool {
+    (one.key, one.value.encode()) == (other.key, other.value.encode())
+}
+
+fn hash(args: impl Iterator<Item = Arg>) -> u64 {
+    let mut hasher = FxHasher::default();
+    for arg in args {
+        (arg.key, arg.value.encode()).hash(&mut hasher);
+    }
+    let hash = hasher.finish();
+    hash ^ hash >> 32
+}
+
+impl Table for ArgsTable {
+    fn spec(&self) -> &'static TableSpec {
+        const { &Self::SPEC }
+    }
+
+    fn rows(&self) -> usize {
+        self.row_keys.len()
+    }
+
+    fn column(&self, place: usize) -> Option<ColumnView<'_>> {
+        if place == 0 {
+            return Some(ColumnView {
+                values: Values::Id(self.rows()),
+                validity: None,
+            });
+        }
+        let columns = self.columns();
+        Some(match place {
+            1 => columns.set.view(),
+            2 => columns.flat_key.view(),
+            3 => columns.key.view(),
+            4 => columns.int.view(),
+            5 => columns.text.view(),
+            6 => columns.real.view(),
+            7 => columns.kind.view(),
+            _ => return None,
+        })
+    }
+
+    fn memory(&self) -> usize {
+        let own = 4 * self.row_keys.capacity()
+            + self.kinds.capacity()
+            + 8 * self.values.capacity()
+            + 4 * self.starts.capacity()
+            + 4 * self.slots.capacity()
+            + 8 * self.keys.capacity();
+        own + self.columns.get().map_or(0, |columns| {
+            columns.set.memory()
+                + columns.flat_key.memory()
+                + columns.key.memory()
+                + columns.int.memory()
+                + columns.text.memory()
+                + columns.real.memory()
+                + columns.kind.memory()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::column::Value;
+
+    #[test]
+    fn query_004_equal_sets_are_there_once() {
+        let mut strings = StringPool::default();
+        let mut table = ArgsTable::new(&mut strings);
+        let (a, b) = (strings.intern("a"), strings.intern("b[0]"));
+        let flat = strings.intern("b");
+        let one = |value| Arg {
+            flat_key: a,
+            key: a,
+            value,
+        };
+        let two = Arg {
+            flat_key: flat,
+            key: b,
+            value: ArgValue::Real(0.5),
+        };
+        let first = table.intern(&[one(ArgValue::Int(1)), two]);
+        let other = table.intern(&[one(ArgValue::Uint(1))]);
+        assert_eq!((first, other), (0, 2));
+        for n in 0..1000 {
+            table.intern(&[one(ArgValue::Int(n + 5))]);
+        }
+        assert_eq!(table.intern(&[one(ArgValue::Int(1)), two]), 0);
+        assert_eq!(table.intern(&[one(ArgValue::Uint(1))]), 2);
+        assert_eq!(
+            table.set(0).collect::<Vec<_>>(),
+            [one(ArgValue::Int(1)), two]
+        );
+        assert_eq!(table.set(1).count(), 0);
+        assert_eq!(table.get(0, b), Some(ArgValue::Real(0.5)));
+        let column = |name| table.column_by_name(name).expect("column");
+        assert_eq!(column("arg_set_id").get(1), Value::Int(0));
+        assert_eq!(column("flat_key").get(1), Value::Text(flat));
+        assert_eq!(column("real_value").get(1), Value::Real(0.5));
+        assert_eq!(column("int_value").get(1), Value::Null);
+        let kind = column("value_type").get(2);
+        assert_eq!(kind, Value::Text(strings.find("uint").expect("kind")));
+    }
+}

@@ -1,0 +1,222 @@
+//! The health of recording and import, in numbers.
+
+mod list;
+
+use std::collections::BTreeMap;
+
+pub use self::list::Stat;
+
+use crate::schema::{StatsRow, StatsTable};
+use crate::strings::{StringId, StringPool};
+
+/// The weight of a number that is not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Nothing is wrong.
+    Info,
+    /// Something that may be unexpected.
+    Notice,
+    /// Data is missing.
+    DataLoss,
+    /// Something is wrong.
+    Error,
+}
+
+/// The moment that a number tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The recording.
+    Trace,
+    /// The import.
+    Analysis,
+}
+
+/// The thing that a number is counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole import.
+    Global,
+    /// A file.
+    Trace,
+    /// A machine, in all files.
+    MachineOnly,
+    /// A machine in a file.
+    Machine,
+}
+
+macro_rules! define {
+    ($( $name:ident, $key:ident, $severity:ident, $source:ident, $scope:ident; )+) => {
+        /// Names a number of the table `stats`.
+        #[allow(non_camel_case_types, missing_docs)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum Stat {
+            $( $name, )+
+        }
+
+        impl Stat {
+            /// All of them, in the order of their keys.
+            pub const ALL: &[Self] = &[$( Self::$name, )+];
+
+            /// Returns the name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $( Self::$name => stringify!($name), )+
+                }
+            }
+
+            /// Returns true if there are several, one for each CPU, buffer or the like.
+            pub fn is_indexed(self) -> bool {
+                match self {
+                    $( Self::$name => stringify!($key).len() == "indexed".len(), )+
+                }
+            }
+
+            /// Returns the weight of values other than 0.
+            pub fn severity(self) -> Severity {
+                match self {
+                    $( Self::$name => Severity::$severity, )+
+                }
+            }
+
+            /// Returns the moment it tells of.
+            pub fn source(self) -> Source {
+                match self {
+                    $( Self::$name => Source::$source, )+
+                }
+            }
+
+            /// Returns what it is counted for.
+            pub fn scope(self) -> Scope {
+                match self {
+                    $( Self::$name => Scope::$scope, )+
+                }
+            }
+        }
+    };
+}
+
+use define;
+
+impl Severity {
+    /// Returns its name in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::DataLoss => "data_loss",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Source {
+    /// Returns its name in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Analysis => "analysis",
+        }
+    }
+}
+
+/// Numbers with an index beyond so many are left out, so that memory is bounded.
+const MAX_NUMBERS: usize = 1 << 18;
+
+/// The numbers of an import, as they are counted.
+#[derive(Debug, Default)]
+pub(crate) struct StatsTracker {
+    /// By machine, number and index.
+    values: BTreeMap<(u32, Stat, Option<i64>), i64>,
+    /// The machine that is counted for.
+    machine: u32,
+    /// The number of machines that were seen.
+    machines: u32,
+}
+
+impl StatsTracker {
+    /// Counts for this machine from now on.
+    #[inline]
+    pub(crate) fn set_machine(&mut self, machine: u32) {
+        self.machine = machine;
+        self.machines = self.machines.max(machine + 1);
+    }
+
+    /// Adds to a number.
+    pub(crate) fn add(&mut self, stat: Stat, value: i64) {
+        *self.value(stat, None) += value;
+    }
+
+    /// Adds to a number that has an index.
+    pub(crate) fn add_indexed(&mut self, stat: Stat, index: i64, value: i64) {
+        let known = self.value(stat, Some(index));
+        *known = known.saturating_add(value);
+    }
+
+    /// Sets a number.
+    pub(crate) fn set(&mut self, stat: Stat, value: i64) {
+        *self.value(stat, None) = value;
+    }
+
+    /// Sets a number that has an index.
+    pub(crate) fn set_indexed(&mut self, stat: Stat, index: i64, value: i64) {
+        *self.value(stat, Some(index)) = value;
+    }
+
+    /// Returns a number of the machine that is counted for.
+    pub(crate) fn get(&self, stat: Stat, index: Option<i64>) -> Option<i64> {
+        self.values.get(&self.key(stat, index)).copied()
+    }
+
+    fn key(&self, stat: Stat, index: Option<i64>) -> (u32, Stat, Option<i64>) {
+        let machine = match stat.scope() {
+            Scope::Machine | Scope::MachineOnly => self.machine,
+            Scope::Global | Scope::Trace => 0,
+        };
+        (machine, stat, index)
+    }
+
+    fn value(&mut self, stat: Stat, index: Option<i64>) -> &mut i64 {
+        let mut key = self.key(stat, index);
+        if self.values.len() >= MAX_NUMBERS && !self.values.contains_key(&key) {
+            key.2 = index.and(Some(-1));
+        }
+        self.values.entry(key).or_insert(0)
+    }
+
+    /// Writes all numbers into the table. There are those without index even if they are 0.
+    pub(crate) fn finish(&self, table: &mut StatsTable, strings: &mut StringPool) {
+        for stat in Stat::ALL.iter().copied() {
+            let machines = match stat.scope() {
+                Scope::Machine | Scope::MachineOnly => self.machines.max(1),
+                Scope::Global | Scope::Trace => 1,
+            };
+            for machine in 0..machines {
+                let mut row = |idx, value| {
+                    let scope = stat.scope();
+                    table.push(StatsRow {
+                        name: strings.intern(stat.name()),
+                        key: stat as i64,
+                        idx,
+                        severity: strings.intern(stat.severity().as_str()),
+                        source: strings.intern(stat.source().as_str()),
+                        value,
+                        description: StringId::EMPTY,
+                        machine_id: matches!(scope, Scope::Machine | Scope::MachineOnly)
+                            .then_some(machine),
+                        trace_id: matches!(scope, Scope::Machine | Scope::Trace).then_some(0),
+                    });
+                };
+                if !stat.is_indexed() {
+                    let value = self.values.get(&(machine, stat, None));
+                    row(None, value.copied().unwrap_or(0));
+                    continue;
+                }
+                let all = (machine, stat, None)..=(machine, stat, Some(i64::MAX));
+                for ((_, _, index), value) in self.values.range(all) {
+                    row(*index, *value);
+                }
+            }
+        }
+    }
+}

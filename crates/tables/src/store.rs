@@ -1,0 +1,87 @@
+//! All that an import fills.
+
+use crate::schema::{ArgsTable, TableId, TableSet, Tables, TraceImportLogsRow};
+use crate::stats::{Stat, StatsTracker};
+use crate::strings::StringPool;
+use crate::trackers::args::ArgSet;
+
+/// The tables, texts and numbers that an import fills.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) tables: Tables,
+    pub(crate) strings: StringPool,
+    pub(crate) stats: StatsTracker,
+    /// The tables that are wanted. Others may be left empty.
+    pub(crate) wanted: TableSet,
+    /// The machine of the packet or event at hand: a row of `machine`.
+    pub(crate) machine: u32,
+    /// The file that is read: a row of `trace_file`.
+    pub(crate) trace_file: u32,
+}
+
+/// Rows of `trace_import_logs` beyond this number are left out.
+const MAX_LOGS: u32 = 1 << 16;
+
+impl Store {
+    /// Returns one without rows.
+    pub(crate) fn new(wanted: TableSet) -> Self {
+        let mut strings = StringPool::default();
+        let args = ArgsTable::new(&mut strings);
+        Self {
+            tables: Tables {
+                args,
+                ..Tables::default()
+            },
+            strings,
+            stats: StatsTracker::default(),
+            wanted,
+            machine: 0,
+            trace_file: 0,
+        }
+    }
+
+    /// Returns true if this table is to be filled.
+    #[inline]
+    pub(crate) fn wants(&self, table: TableId) -> bool {
+        self.wanted.has(table)
+    }
+
+    /// Reads and parses for this machine from now on.
+    #[inline]
+    pub(crate) fn set_machine(&mut self, machine: u32) {
+        self.machine = machine;
+        self.stats.set_machine(machine);
+    }
+
+    /// Counts something at a time in the trace, and logs it.
+    pub(crate) fn log(&mut self, stat: Stat, ts: Option<i64>, mut args: ArgSet) {
+        self.stats.add(stat, 1);
+        self.push_log(stat, ts, None, &mut args);
+    }
+
+    /// Counts something at a place in the file, and logs it.
+    pub(crate) fn log_at(&mut self, stat: Stat, byte_offset: u64) {
+        self.stats.add(stat, 1);
+        self.push_log(stat, None, Some(byte_offset as i64), &mut ArgSet::default());
+    }
+
+    fn push_log(
+        &mut self,
+        stat: Stat,
+        ts: Option<i64>,
+        byte_offset: Option<i64>,
+        args: &mut ArgSet,
+    ) {
+        if self.tables.trace_import_logs.len() >= MAX_LOGS {
+            return;
+        }
+        let arg_set_id = args.finish(self);
+        self.tables.trace_import_logs.push(TraceImportLogsRow {
+            trace_id: self.trace_file,
+            ts,
+            byte_offset,
+            stat_key: stat as i64,
+            arg_set_id,
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! Texts, each kept once.
+
+use std::hash::BuildHasher;
+
+use rustc_hash::FxBuildHasher;
+
+/// The number of a text in a [`StringPool`].
+///
+/// [`NULL`](Self::NULL) is no text, which is not the same as an [`EMPTY`](Self::EMPTY) one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StringId(pub(crate) u32);
+
+impl StringId {
+    /// No text.
+    pub const NULL: Self = Self(0);
+    /// The text of no characters.
+    pub const EMPTY: Self = Self(1);
+
+    /// Returns true if this is no text.
+    #[inline]
+    pub fn is_null(self) -> bool {
+        self == Self::NULL
+    }
+
+    /// Returns the number itself: 0 is no text, and others count from 1.
+    #[inline]
+    pub fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// Returns this text, or `other` if there is none.
+    #[inline]
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        if self.is_null() { other } else { self }
+    }
+}
+
+/// Texts beyond this many bytes are cut.
+const MAX_TEXT: usize = 16 << 20;
+
+/// The texts of a trace, each kept once.
+///
+/// They lie one behind the other in one buffer. A trace's bytes that are not UTF-8 are kept with
+/// U+FFFD in their place.
+#[derive(Debug)]
+pub struct StringPool {
+    text: String,
+    /// The ends of the texts in `text`. The first one is that of no text, the second of the empty
+    /// one.
+    ends: Vec<u64>,
+    /// Open addressing: numbers of texts, 0 where there is none.
+    slots: Vec<u32>,
+}
+
+impl Default for StringPool {
+    fn default() -> Self {
+        let mut pool = Self {
+            text: String::new(),
+            ends: vec![0],
+            slots: vec![0; 1 << 10],
+        };
+        pool.intern("");
+        pool
+    }
+}
+
+impl StringPool {
+    /// Returns the number of a text, which is kept if it is new.
+    #[inline]
+    pub fn intern(&mut self, text: &str) -> StringId {
+        let text = cut(text);
+        let hash = self.hash(text);
+        let mut slot = self.slot(hash);
+        loop {
+            match self.slots[slot] {
+                0 => return self.add(text, slot),
+                id if self.text_at(id) == text => return StringId(id),
+                _ => slot = (slot + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+
+    /// Returns the number of a text that may not be UTF-8.
+    #[inline]
+    pub fn intern_bytes(&mut self, text: &[u8]) -> StringId {
+        match std::str::from_utf8(text) {
+            Ok(text) => self.intern(text),
+            Err(_) => self.intern(&String::from_utf8_lossy(text)),
+        }
+    }
+
+    /// Returns the number of a text if it is there.
+    pub fn find(&self, text: &str) -> Option<StringId> {
+        let text = cut(text);
+        let mut slot = self.slot(self.hash(text));
+        loop {
+            match self.slots[slot] {
+                0 => return None,
+                id if self.text_at(id) == text => return Some(StringId(id)),
+                _ => slot = (slot + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+
+    /// Returns a text; `None` for [`StringId::NULL`].
+    #[inline]
+    pub fn get(&self, id: StringId) -> Option<&str> {
+        (!id.is_null()).then(|| self.text_at(id.0))
+    }
+
+    /// Returns a text, which is empty for [`StringId::NULL`].
+    #[inline]
+    pub fn text(&self, id: StringId) -> &str {
+        self.text_at(id.0)
+    }
+
+    /// Returns the number of texts, that of no text included, so that all numbers are below it.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns true if there is no text but the empty one.
+    pub fn is_empty(&self) -> bool {
+        self.ends.len() <= 2
+    }
+
+    /// Returns all texts by number. The first is that of [`StringId::NULL`], and empty.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.ends.len() as u32).map(|id| self.text_at(id))
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.text.capacity() + 8 * self.ends.capacity() + 4 * self.slots.capacity()
+    }
+
+    /// Gives back memory that is kept for more texts.
+    pub(crate) fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
+    #[inline]
+    fn text_at(&self, id: u32) -> &str {
+        let place = id as usize;
+        let start = match place {
+            0 => 0,
+            place => self.ends.get(place - 1).copied().unwrap_or(0),
+        };
+        let end = self.ends.get(place).copied().unwrap_or(0);
+        self.text.get(start as usize..end as usize).unwrap_or("")
+    }
+
+    #[inline]
+    fn hash(&self, text: &str) -> u64 {
+        FxBuildHasher.hash_one(text)
+    }
+
+    #[inline]
+    fn slot(&self, hash: u64) -> usize {
+        // The upper bits are the better ones.
+        (hash >> 20) as usize & (self.slots.len() - 1)
+    }
+
+    #[cold]
+    fn add(&mut self, text: &str, slot: usize) -> StringId {
+        let Some(id) = u32::try_from(self.ends.len())
+            .ok()
+            .filter(|id| *id < u32::MAX)
+        else {
+            // There are more texts than numbers.
+            return StringId::EMPTY;
+        };
+        self.text.push_str(text);
+        self.ends.push(self.text.len() as u64);
+        self.slots[slot] = id;
+        if self.ends.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        StringId(id)
+    }
+
+    fn grow(&mut self) {
+        let length = self.slots.len() * 4;
+        self.slots = vec![0; length];
+        for id in 1..self.ends.len() as u32 {
+            let mut slot = self.slot(self.hash(self.text_at(id)));
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & (length - 1);
+            }
+            self.slots[slot] = id;
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    match text.len() {
+        ..=MAX_TEXT => text,
+        _ => &text[..text.floor_char_boundary(MAX_TEXT)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_kept_once_and_empty_is_not_null() {
+        let mut pool = StringPool::default();
+        let ids: Vec<_> = (0..5000)
+            .map(|n| pool.intern(&format!("text {n}")))
+            .collect();
+        assert_eq!(pool.intern("text 17"), ids[17]);
+        assert_eq!(pool.get(ids[4999]), Some("text 4999"));
+        assert_eq!(
+            (pool.get(StringId::NULL), pool.get(StringId::EMPTY)),
+            (None, Some(""))
+        );
+        assert_eq!(
+            (pool.intern(""), pool.find("nothing")),
+            (StringId::EMPTY, None)
+        );
+        let damaged = pool.intern_bytes(b"a\xff");
+        assert_eq!(pool.text(damaged), "a\u{fffd}");
+        assert_eq!(pool.len(), 2 + 5000 + 1);
+    }
+}

@@ -1,0 +1,212 @@
+//! Tables: columns of equal length.
+
+use std::fmt;
+
+use crate::column::{ColumnKind, ColumnView};
+
+/// The facts about a column that hold before there are rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// The name.
+    pub name: &'static str,
+    /// A description, as text of several lines.
+    pub doc: &'static [&'static str],
+    /// The kind of its values.
+    pub kind: ColumnKind,
+    /// True if there may be NULL among them.
+    pub is_nullable: bool,
+    /// True if they ascend.
+    pub is_sorted: bool,
+}
+
+/// The facts about a table that hold before there are rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableSpec {
+    /// The name.
+    pub name: &'static str,
+    /// A description, as text of several lines.
+    pub doc: &'static [&'static str],
+    /// The columns. The first one is always `id`, the number of the row.
+    pub columns: &'static [ColumnSpec],
+}
+
+impl TableSpec {
+    /// Returns the place of a column among the others.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+}
+
+/// The column that every table begins with.
+pub(crate) const ID: ColumnSpec = ColumnSpec {
+    name: "id",
+    doc: &["The number of the row."],
+    kind: ColumnKind::Id,
+    is_nullable: false,
+    is_sorted: true,
+};
+
+/// A table as it is read by whoever does not know which one it is.
+pub trait Table: fmt::Debug {
+    /// Returns its name and columns.
+    fn spec(&self) -> &'static TableSpec;
+
+    /// Returns the number of rows.
+    fn rows(&self) -> usize;
+
+    /// Returns a column by its place in [`TableSpec::columns`]; `None` if there are not so many.
+    fn column(&self, place: usize) -> Option<ColumnView<'_>>;
+
+    /// Returns the memory that it takes, in bytes.
+    fn memory(&self) -> usize;
+
+    /// Returns a column by its name.
+    fn column_by_name(&self, name: &str) -> Option<ColumnView<'_>> {
+        self.column(self.spec().column(name)?)
+    }
+}
+
+/// Declares a table: a struct for a row, one for the table, and its [`TableSpec`].
+///
+/// A column is declared by its doc comment, name and type, and `[sorted]` if its values ascend. The
+/// types are those of [`Cell`](crate::column::Cell), `Option`s of them if there may be NULL. The
+/// column `id` is there without being declared.
+macro_rules! table {
+    (
+        $(#[doc = $doc:literal])+
+        $row:ident, $table:ident = $name:literal {
+            $(
+                $(#[doc = $column_doc:literal])+
+                $column:ident $(as $sql:literal)?: $type:ty $([$sorted:ident])?,
+            )+
+        }
+    ) => {
+        #[doc = concat!("A row of the table `", $name, "`.")]
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub struct $row {
+            $( $(#[doc = $column_doc])+ pub $column: $type, )+
+        }
+
+        $(#[doc = $doc])+
+        #[derive(Debug, Default)]
+        pub struct $table {
+            $( pub(crate) $column: <$type as $crate::column::Slot>::Column, )+
+            len: u32,
+        }
+
+        #[allow(dead_code)]
+        impl $table {
+            /// The name and columns of the table.
+            pub const SPEC: $crate::table::TableSpec = $crate::table::TableSpec {
+                name: $name,
+                doc: &[$($doc),+],
+                columns: &[
+                    $crate::table::ID,
+                    $( $crate::table::ColumnSpec {
+                        name: $crate::table::column_name!($column $($sql)?),
+                        doc: &[$($column_doc),+],
+                        kind: <$type as $crate::column::Slot>::KIND,
+                        is_nullable: <$type as $crate::column::Slot>::IS_NULLABLE,
+                        is_sorted: $crate::table::is_sorted!($($sorted)?),
+                    }, )+
+                ],
+            };
+
+            /// Appends a row, and returns its id.
+            #[inline]
+            pub(crate) fn push(&mut self, row: $row) -> u32 {
+                use $crate::column::Keep;
+                $( self.$column.push(row.$column); )+
+                let id = self.len;
+                self.len = self.len.saturating_add(1);
+                id
+            }
+
+            /// Returns the number of rows.
+            #[inline]
+            pub fn len(&self) -> u32 {
+                self.len
+            }
+
+            /// Returns true if there are no rows.
+            pub fn is_empty(&self) -> bool {
+                self.len == 0
+            }
+
+            /// Returns a row; `None` if there are not so many.
+            pub fn row(&self, id: u32) -> Option<$row> {
+                (id < self.len).then(|| $row {
+                    $( $column: self.$column.get(id), )+
+                })
+            }
+
+            $(
+                $(#[doc = $column_doc])+
+                #[inline]
+                pub fn $column(&self) -> &<$type as $crate::column::Slot>::Column {
+                    &self.$column
+                }
+            )+
+
+            /// Gives back memory that is kept for more rows.
+            pub(crate) fn shrink(&mut self) {
+                use $crate::column::Keep;
+                $( self.$column.shrink(); )+
+            }
+        }
+
+        impl $crate::table::Table for $table {
+            fn spec(&self) -> &'static $crate::table::TableSpec {
+                const { &Self::SPEC }
+            }
+
+            fn rows(&self) -> usize {
+                self.len as usize
+            }
+
+            fn column(&self, place: usize) -> Option<$crate::column::ColumnView<'_>> {
+                use $crate::column::Keep;
+                if place == 0 {
+                    return Some($crate::column::ColumnView {
+                        values: $crate::column::Values::Id(self.len as usize),
+                        validity: None,
+                    });
+                }
+                let mut at = 0;
+                $(
+                    at += 1;
+                    if at == place {
+                        return Some(self.$column.view());
+                    }
+                )+
+                let _ = at;
+                None
+            }
+
+            fn memory(&self) -> usize {
+                use $crate::column::Keep;
+                [$( self.$column.memory() ),+].iter().sum()
+            }
+        }
+    };
+}
+
+macro_rules! is_sorted {
+    () => {
+        false
+    };
+    (sorted) => {
+        true
+    };
+}
+
+macro_rules! column_name {
+    ($column:ident) => {
+        stringify!($column)
+    };
+    ($column:ident $sql:literal) => {
+        $sql
+    };
+}
+
+pub(crate) use {column_name, is_sorted, table};

@@ -1,0 +1,450 @@
+//! Clocks: times on many of them, on one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ferretto_format::clock::{BOOTTIME, REALTIME};
+
+use crate::schema::ClockSnapshotRow;
+use crate::stats::Stat;
+use crate::store::Store;
+use crate::strings::StringId;
+
+/// A clock of the whole trace, of a machine, or of a sequence of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClockId {
+    /// The number in the trace.
+    pub(crate) id: u32,
+    /// The sequence whose clock it is, or 0.
+    pub(crate) sequence: u32,
+    /// The file whose clock it is, or 0.
+    pub(crate) file: u32,
+    /// The row of the machine.
+    pub(crate) machine: u32,
+}
+
+impl ClockId {
+    /// Returns a clock that a machine has.
+    pub(crate) fn of_machine(machine: u32, id: u32) -> Self {
+        Self {
+            id,
+            sequence: 0,
+            file: 0,
+            machine,
+        }
+    }
+
+    /// Returns true if clocks with this number belong to sequences of packets.
+    pub(crate) fn is_of_sequence(id: u32) -> bool {
+        (64..128).contains(&id)
+    }
+}
+
+/// The number of the clock of a file that names none.
+pub(crate) const TRACE_FILE: u32 = 11;
+
+/// A clock at the moment of a snapshot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) clock: ClockId,
+    pub(crate) value: i64,
+    /// Nanoseconds of one unit.
+    pub(crate) unit: i64,
+    pub(crate) is_incremental: bool,
+}
+
+/// Why a time cannot be converted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClockError {
+    UnknownSource,
+    UnknownTarget,
+    NoPath,
+}
+
+/// Most steps from one clock to another.
+const MAX_STEPS: usize = 4;
+/// Clocks beyond this number are left out, so that memory is bounded.
+const MAX_CLOCKS: usize = 1 << 14;
+/// Clocks of one snapshot beyond this number are left out.
+const MAX_READINGS: usize = 128;
+
+/// The clocks of the trace and their relations.
+#[derive(Debug)]
+pub(crate) struct ClockTracker {
+    clocks: BTreeMap<ClockId, Clock>,
+    /// Clocks of which times can be converted, by the kind of snapshot that both are in.
+    edges: BTreeSet<(ClockId, ClockId, u32)>,
+    not_monotonic: BTreeSet<ClockId>,
+    /// Kinds of snapshots: which clocks they have.
+    kinds: BTreeMap<Vec<ClockId>, u32>,
+    snapshots: u32,
+    cache: Vec<Translation>,
+    /// The clock of all times in tables.
+    trace_clock: ClockId,
+    /// The file that chose it.
+    chooser: Option<u32>,
+    /// The clock of packets that name none, by machine.
+    defaults: BTreeMap<u32, ClockId>,
+    /// Machines of which the clocks are to be related to the trace's.
+    unrelated: BTreeSet<u32>,
+    is_frozen: bool,
+}
+
+#[derive(Debug, Default)]
+struct Clock {
+    /// By kind of snapshot.
+    readings: BTreeMap<u32, Readings>,
+    unit: i64,
+    is_incremental: bool,
+    last: i64,
+}
+
+#[derive(Debug, Default)]
+struct Readings {
+    snapshots: Vec<u32>,
+    values: Vec<i64>,
+}
+
+/// The difference between two clocks, as long as it does not change.
+#[derive(Debug, Clone, Copy)]
+struct Translation {
+    from: ClockId,
+    to: ClockId,
+    begin: i64,
+    end: i64,
+    unit: i64,
+    ahead: i64,
+}
+
+impl Default for ClockTracker {
+    fn default() -> Self {
+        Self {
+            clocks: BTreeMap::new(),
+            edges: BTreeSet::new(),
+            not_monotonic: BTreeSet::new(),
+            kinds: BTreeMap::new(),
+            snapshots: 0,
+            cache: Vec::new(),
+            trace_clock: ClockId::of_machine(0, BOOTTIME),
+            chooser: None,
+            defaults: BTreeMap::new(),
+            unrelated: BTreeSet::new(),
+            is_frozen: false,
+        }
+    }
+}
+
+impl ClockTracker {
+    /// Returns the clock of packets of this machine that name none.
+    pub(crate) fn default_clock(&self, machine: u32) -> Option<ClockId> {
+        self.defaults.get(&machine).copied()
+    }
+
+    /// Sets the clock of packets of this machine that name none.
+    pub(crate) fn set_default(&mut self, clock: ClockId) {
+        self.defaults.insert(clock.machine, clock);
+    }
+
+    /// Takes a clock for that of the trace. Returns true if it is now. It cannot change once times
+    /// were converted, or once another file chose it.
+    pub(crate) fn set_trace_clock(&mut self, clock: ClockId, file: u32) -> bool {
+        if self.is_frozen || self.chooser.is_some_and(|chooser| chooser != file) {
+            return false;
+        }
+        self.chooser = Some(file);
+        self.trace_clock = clock;
+        true
+    }
+
+    /// Returns the clock of the trace.
+    pub(crate) fn trace_clock(&self) -> ClockId {
+        self.trace_clock
+    }
+
+    /// Relates the clocks of a machine to the trace's as soon as a time is to be converted.
+    pub(crate) fn relate_later(&mut self, machine: u32) {
+        self.unrelated.insert(machine);
+    }
+
+    /// Adds a snapshot, and its rows to the table. One that is invalid is counted.
+    pub(crate) fn add_snapshot(&mut self, store: &mut Store, readings: &[Reading]) {
+        let Some(snapshot) = self.relate(readings) else {
+            store.stats.add(Stat::invalid_clock_snapshots, 1);
+            return;
+        };
+        let trace_clock = self.trace_clock;
+        let of_trace = readings.iter().find(|one| one.clock == trace_clock);
+        let of_trace = of_trace.map(|one| one.value);
+        for reading in readings.iter().take(MAX_READINGS) {
+            let value = if reading.is_incremental {
+                0
+            } else {
+                reading.value
+            };
+            let converted = self.look_up(reading.clock, value, trace_clock);
+            let Some(ts) = converted.ok().or(of_trace) else {
+                continue;
+            };
+            let clock_name = match name(reading.clock.id) {
+                Some(name) => store.strings.intern(name),
+                None => StringId::NULL,
+            };
+            store.tables.clock_snapshot.push(ClockSnapshotRow {
+                ts,
+                clock_id: reading.clock.id.into(),
+                clock_name,
+                clock_value: reading.value.wrapping_mul(reading.unit),
+                snapshot_id: snapshot,
+                machine_id: reading.clock.machine,
+            });
+        }
+    }
+
+    /// Converts a time to the clock of the trace.
+    ///
+    /// # Errors
+    ///
+    /// If nothing relates the two clocks.
+    #[inline]
+    pub(crate) fn trace_time(&mut self, clock: ClockId, value: i64) -> Result<i64, ClockError> {
+        self.is_frozen = true;
+        if !self.unrelated.is_empty() {
+            self.relate_machines();
+        }
+        self.convert(clock, value, self.trace_clock)
+    }
+
+    /// Converts a time to another clock.
+    ///
+    /// # Errors
+    ///
+    /// If nothing relates the two clocks.
+    #[inline]
+    pub(crate) fn convert(
+        &mut self,
+        from: ClockId,
+        value: i64,
+        to: ClockId,
+    ) -> Result<i64, ClockError> {
+        if from == to {
+            return Ok(value);
+        }
+        if let Some(first) = self.cache.first()
+            && (first.from, first.to) == (from, to)
+        {
+            let ns = value.wrapping_mul(first.unit);
+            if first.unit != 0 && ns >= first.begin && ns < first.end {
+                return Ok(ns.wrapping_add(first.ahead));
+            }
+        }
+        self.look_up(from, value, to)
+    }
+
+    fn look_up(&mut self, from: ClockId, value: i64, to: ClockId) -> Result<i64, ClockError> {
+        if from == to {
+            return Ok(value);
+        }
+        let path = self.path(from, to)?;
+        let Some(clock) = self.clocks.get_mut(&from) else {
+            return Err(ClockError::UnknownSource);
+        };
+        let is_incremental = clock.is_incremental;
+        let unit = clock.unit;
+        let mut ns = value.wrapping_mul(unit);
+        if is_incremental {
+            ns = clock.last.wrapping_add(ns);
+            clock.last = ns;
+        }
+        let known = self
+            .cache
+            .iter()
+            .position(|one| (one.from, one.to) == (from, to) && ns >= one.begin && ns < one.end);
+        if let Some(place) = known {
+            self.cache.swap(0, place);
+            return Ok(ns.wrapping_add(self.cache[0].ahead));
+        }
+        let (mut begin, mut end, mut ahead) = (i64::MIN, i64::MAX, 0_i64);
+        for (from, to, kind) in path {
+            let (Some(from), Some(to)) = (self.readings(from, kind), self.readings(to, kind))
+            else {
+                return Err(ClockError::NoPath);
+            };
+            let at = ns.wrapping_add(ahead);
+            let behind = from.values.partition_point(|value| *value <= at);
+            let place = behind.saturating_sub(1);
+            let Some(snapshot) = from.snapshots.get(place) else {
+                return Err(ClockError::NoPath);
+            };
+            let Ok(other) = to.snapshots.binary_search(snapshot) else {
+                return Err(ClockError::NoPath);
+            };
+            if place > 0 {
+                begin = begin.max(from.values[place].wrapping_sub(ahead));
+            }
+            if let Some(next) = from.values.get(place + 1) {
+                end = end.min(next.wrapping_sub(ahead));
+            }
+            let step = to.values[other].wrapping_sub(from.values[place]);
+            ahead = ahead.wrapping_add(step);
+        }
+        self.cache.truncate(15);
+        self.cache.push(Translation {
+            from,
+            to,
+            begin,
+            end,
+            // Those of an incremental clock take the way above.
+            unit: if is_incremental { 0 } else { unit },
+            ahead,
+        });
+        let last = self.cache.len() - 1;
+        self.cache.swap(0, last);
+        Ok(ns.wrapping_add(ahead))
+    }
+
+    fn readings(&self, clock: ClockId, kind: u32) -> Option<&Readings> {
+        self.clocks.get(&clock)?.readings.get(&kind)
+    }
+
+    /// Notes the values of a snapshot and returns its number; `None` if it is invalid.
+    fn relate(&mut self, readings: &[Reading]) -> Option<u32> {
+        let readings = &readings[..readings.len().min(MAX_READINGS)];
+        let snapshot = self.snapshots;
+        self.snapshots += 1;
+        self.cache.clear();
+        let clocks: Vec<_> = readings.iter().map(|reading| reading.clock).collect();
+        let next = self.kinds.len() as u32;
+        let kind = *self.kinds.entry(clocks).or_insert(next);
+        for reading in readings {
+            let id = reading.clock;
+            if self.clocks.len() >= MAX_CLOCKS && !self.clocks.contains_key(&id) {
+                return None;
+            }
+            let clock = self.clocks.entry(id).or_default();
+            let is_new = clock.readings.is_empty();
+            if is_new && reading.is_incremental && id.sequence == 0 {
+                return None;
+            }
+            if is_new {
+                (clock.unit, clock.is_incremental) = (reading.unit, reading.is_incremental);
+            } else if (clock.unit, clock.is_incremental) != (reading.unit, reading.is_incremental) {
+                return None;
+            }
+            if id == self.trace_clock && clock.unit != 1 {
+                return None;
+            }
+            let ns = reading.value.wrapping_mul(clock.unit);
+            clock.last = ns;
+            let known = clock.readings.entry(kind).or_default();
+            if known.snapshots.last() == Some(&snapshot) {
+                return None;
+            }
+            if known.values.last().is_some_and(|last| ns < *last) {
+                if id == self.trace_clock {
+                    return None;
+                }
+                self.not_monotonic.insert(id);
+                self.edges.retain(|(from, _, _)| *from != id);
+            }
+            known.snapshots.push(snapshot);
+            known.values.push(ns);
+        }
+        for (place, one) in readings.iter().enumerate() {
+            for other in &readings[place + 1..] {
+                for (from, to) in [(one.clock, other.clock), (other.clock, one.clock)] {
+                    if !self.not_monotonic.contains(&from) {
+                        self.edges.insert((from, to, kind));
+                    }
+                }
+            }
+        }
+        Some(snapshot)
+    }
+
+    /// Returns the shortest way from one clock to another.
+    fn path(&self, from: ClockId, to: ClockId) -> Result<Vec<(ClockId, ClockId, u32)>, ClockError> {
+        if !self.clocks.contains_key(&from) {
+            return Err(ClockError::UnknownSource);
+        }
+        if !self.clocks.contains_key(&to) {
+            return Err(ClockError::UnknownTarget);
+        }
+        let mut came_by = BTreeMap::new();
+        let mut queue = VecDeque::from([(from, 0)]);
+        while let Some((clock, steps)) = queue.pop_front() {
+            if steps >= MAX_STEPS {
+                continue;
+            }
+            let lowest = ClockId {
+                id: 0,
+                sequence: 0,
+                file: 0,
+                machine: 0,
+            };
+            for edge in self.edges.range((clock, lowest, 0)..) {
+                if edge.0 != clock {
+                    break;
+                }
+                if edge.1 == from || came_by.contains_key(&edge.1) {
+                    continue;
+                }
+                came_by.insert(edge.1, *edge);
+                if edge.1 == to {
+                    let mut path = vec![*edge];
+                    while let Some(edge) = path.last().and_then(|edge| came_by.get(&edge.0)) {
+                        path.push(*edge);
+                    }
+                    path.reverse();
+                    return Ok(path);
+                }
+                queue.push_back((edge.1, steps + 1));
+            }
+        }
+        Err(ClockError::NoPath)
+    }
+
+    /// Relates clocks of machines to that of the trace, where no snapshot does.
+    fn relate_machines(&mut self) {
+        for machine in std::mem::take(&mut self.unrelated) {
+            self.bridge(ClockId::of_machine(machine, BOOTTIME));
+        }
+    }
+
+    /// Takes a clock for equal to one that is related to that of the trace, if that can be meant.
+    fn bridge(&mut self, clock: ClockId) {
+        let trace = self.trace_clock;
+        if clock == trace || self.look_up(clock, 0, trace).is_ok() {
+            return;
+        }
+        let here = ClockId::of_machine(clock.machine, REALTIME);
+        let there = ClockId::of_machine(trace.machine, REALTIME);
+        let equal = |clock| Reading {
+            clock,
+            value: 0,
+            unit: 1,
+            is_incremental: false,
+        };
+        if here != there
+            && self.look_up(clock, 0, here).is_ok()
+            && self.look_up(there, 0, trace).is_ok()
+        {
+            if self.look_up(here, 0, there).is_err() {
+                self.relate(&[equal(here), equal(there)]);
+            }
+        } else if [clock.id, trace.id].contains(&TRACE_FILE) || clock.id == trace.id {
+            self.relate(&[equal(clock), equal(trace)]);
+        }
+    }
+}
+
+/// Returns the name of a clock that every system has.
+pub(crate) fn name(clock: u32) -> Option<&'static str> {
+    Some(match clock {
+        1 => "REALTIME",
+        2 => "REALTIME_COARSE",
+        3 => "MONOTONIC",
+        4 => "MONOTONIC_COARSE",
+        5 => "MONOTONIC_RAW",
+        6 => "BOOTTIME",
+        _ => return None,
+    })
+}

@@ -1,0 +1,13 @@
+//! The state of things at some time of the trace. Each tracker has a few verbs, and fills the
+//! tables that belong to it.
+
+pub(crate) mod args;
+pub(crate) mod clock;
+pub(crate) mod counter;
+pub(crate) mod flow;
+pub(crate) mod machine;
+pub(crate) mod metadata;
+pub(crate) mod process;
+pub(crate) mod slice;
+pub(crate) mod stack_profile;
+pub(crate) mod track;

@@ -1,0 +1,615 @@
+//! Threads and processes: numbers that are used again, and names from many sources.
+
+use rustc_hash::FxHashMap;
+
+use crate::schema::{ProcessRow, ThreadRow};
+use crate::stats::Stat;
+use crate::store::Store;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+
+/// The source of a thread's name. A name gives way to one from the same source or a better one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ThreadNameSource {
+    /// Anything else.
+    #[default]
+    Other,
+    /// Kernel events.
+    Ftrace,
+    /// The list of processes.
+    ProcessTree,
+    /// The type of a thread in the descriptor of its track.
+    TrackDescriptorType,
+    /// The descriptor of its track.
+    TrackDescriptor,
+    /// A name that never changes.
+    Constant,
+}
+
+/// The source of a process's name. A name gives way to one from the same source or a better one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ProcessNameSource {
+    /// Anything else.
+    #[default]
+    Other,
+    /// A label.
+    Label,
+    /// The descriptor of its track.
+    TrackDescriptor,
+    /// A label of a process that shows pages.
+    RendererLabel,
+    /// The system: the list of processes and kernel events.
+    System,
+}
+
+/// The threads and processes of all machines.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessTracker {
+    machines: Vec<Machine>,
+    thread_names: Vec<ThreadNameSource>,
+    process_names: Vec<ProcessNameSource>,
+    thread_args: FxHashMap<u32, ArgSet>,
+    process_args: FxHashMap<u32, ArgSet>,
+    sort_indexes: SortIndexes,
+}
+
+/// Places among others, by row and source.
+#[derive(Debug, Default)]
+struct SortIndexes {
+    threads: Vec<(u32, i64)>,
+    processes: Vec<(u32, i64)>,
+}
+
+/// The threads and processes of one machine.
+#[derive(Debug, Default)]
+struct Machine {
+    is_started: bool,
+    idle_utid: u32,
+    idle_upid: u32,
+    /// The threads that had a number, those that ended excepted.
+    by_tid: FxHashMap<i64, Vec<u32>>,
+    /// The living thread that has a number now.
+    live: FxHashMap<i64, u32>,
+    by_pid: FxHashMap<i64, u32>,
+    threads_of: FxHashMap<u32, Vec<u32>>,
+    /// Threads that belong to one process, whichever it is.
+    same_process: Vec<(u32, u32)>,
+    /// Threads whose process created a process.
+    created_by: Vec<(u32, u32)>,
+    /// By number of the process outside of its namespace.
+    namespaced: FxHashMap<i64, Namespaced>,
+}
+
+/// A process in a pid namespace.
+#[derive(Debug, Default)]
+struct Namespaced {
+    /// The depth of its namespace.
+    level: usize,
+    /// Its number in there.
+    pid: i64,
+    /// Numbers of threads by those in there.
+    threads: FxHashMap<i64, i64>,
+}
+
+/// Pairs of threads that wait for each other's process beyond this number are left out.
+const MAX_PENDING: usize = 1 << 14;
+
+impl ProcessTracker {
+    /// Adds the idle task of a machine, unless it is there.
+    pub(crate) fn start_machine(&mut self, store: &mut Store) {
+        let number = store.machine as usize;
+        if self.machines.len() <= number {
+            self.machines.resize_with(number + 1, Machine::default);
+        }
+        if self.machines[number].is_started {
+            return;
+        }
+        let upid = new_process(store, 0, None);
+        let utid = store.tables.thread.push(ThreadRow {
+            tid: 0,
+            name: StringId::NULL,
+            start_ts: None,
+            end_ts: None,
+            upid: Some(upid),
+            is_main_thread: Some(true),
+            is_idle: true,
+            machine_id: store.machine,
+            arg_set_id: None,
+        });
+        let machine = &mut self.machines[number];
+        (machine.is_started, machine.idle_utid, machine.idle_upid) = (true, utid, upid);
+    }
+
+    /// Makes thread and process 0 the idle task, as they are in what Linux writes.
+    pub(crate) fn zero_is_idle(&mut self, store: &mut Store) {
+        let machine = self.machine(store);
+        let (utid, upid) = (machine.idle_utid, machine.idle_upid);
+        if machine.by_pid.get(&0) == Some(&upid) {
+            return;
+        }
+        machine.by_tid.insert(0, vec![utid]);
+        machine.live.insert(0, utid);
+        machine.by_pid.insert(0, upid);
+        let name = store.strings.intern("swapper");
+        self.name_thread(store, utid, name, ThreadNameSource::Constant);
+    }
+
+    /// Returns the idle thread of the machine.
+    pub(crate) fn idle_thread(&mut self, store: &Store) -> u32 {
+        self.machine(store).idle_utid
+    }
+
+    /// Returns the living thread with this number, if there is one.
+    #[inline]
+    pub(crate) fn find_thread(&mut self, store: &Store, tid: i64) -> Option<u32> {
+        self.machine(store).live.get(&tid).copied()
+    }
+
+    /// Returns the living thread with this number, which is added if it is new.
+    #[inline]
+    pub(crate) fn thread(&mut self, store: &mut Store, tid: i64) -> u32 {
+        match self.find_thread(store, tid) {
+            Some(utid) => utid,
+            None => self.new_thread(store, tid, None),
+        }
+    }
+
+    /// Returns the living process with this number, if there is one.
+    pub(crate) fn find_process(&mut self, store: &Store, pid: i64) -> Option<u32> {
+        self.machine(store).by_pid.get(&pid).copied()
+    }
+
+    /// Returns the living process with this number, which is added with its main thread if it is
+    /// new.
+    pub(crate) fn process(&mut self, store: &mut Store, pid: i64) -> u32 {
+        if let Some(upid) = self.find_process(store, pid) {
+            return upid;
+        }
+        let upid = new_process(store, pid, None);
+        self.machine(store).by_pid.insert(pid, upid);
+        self.thread_in_process(store, pid, pid);
+        upid
+    }
+
+    /// Returns the living thread with this number in the process with that number. Both are added
+    /// if they are new.
+    pub(crate) fn thread_in_process(&mut self, store: &mut Store, tid: i64, pid: i64) -> u32 {
+        let upid = self.process(store, pid);
+        self.thread_of(store, tid, upid, tid == pid)
+    }
+
+    /// Returns the living thread with this number in this process.
+    fn thread_of(&mut self, store: &mut Store, tid: i64, upid: u32, is_main: bool) -> u32 {
+        let pid = store.tables.process.pid.get(upid);
+        let number = store.machine as usize;
+        let known = self.machines[number].thread_in(store, tid, pid);
+        let utid = known.unwrap_or_else(|| self.new_thread(store, tid, None));
+        let machine = &mut self.machines[number];
+        if known.is_some() {
+            machine.live.insert(tid, utid);
+            if let Some(all) = machine.by_tid.get_mut(&tid)
+                && all.last() != Some(&utid)
+            {
+                all.retain(|other| *other != utid);
+                all.push(utid);
+            }
+        }
+        let process = store.tables.thread.upid.get(utid);
+        if process.is_none() {
+            machine.put_into(store, utid, upid, is_main);
+        }
+        machine.resolve(store, utid, process.unwrap_or(upid));
+        utid
+    }
+
+    /// Adds a thread with this number, whoever had it before.
+    pub(crate) fn new_thread(&mut self, store: &mut Store, tid: i64, start: Option<i64>) -> u32 {
+        let utid = store.tables.thread.push(ThreadRow {
+            tid,
+            name: StringId::NULL,
+            start_ts: start,
+            end_ts: None,
+            upid: None,
+            is_main_thread: None,
+            is_idle: false,
+            machine_id: store.machine,
+            arg_set_id: None,
+        });
+        let machine = self.machine(store);
+        machine.by_tid.entry(tid).or_default().push(utid);
+        machine.live.insert(tid, utid);
+        utid
+    }
+
+    /// Adds a process with this number and its main thread, whoever had it before.
+    pub(crate) fn new_process(
+        &mut self,
+        store: &mut Store,
+        pid: i64,
+        start: Option<i64>,
+        parent: Option<u32>,
+        name: StringId,
+        source: ThreadNameSource,
+    ) -> u32 {
+        let machine = self.machine(store);
+        let before = machine.by_pid.remove(&pid);
+        machine.by_tid.remove(&pid);
+        machine.live.remove(&pid);
+        let utid = self.new_thread(store, pid, start);
+        self.name_thread(store, utid, name, source);
+        let upid = self.process(store, pid);
+        if start.is_some() {
+            store.tables.process.start_ts.set(upid, start);
+        }
+        self.name_process(store, upid, name, ProcessNameSource::System);
+        if parent.is_some() {
+            store.tables.process.parent_upid.set(upid, parent);
+        }
+        if let Some(before) = before {
+            self.machine(store).forget_threads(store, before);
+        }
+        upid
+    }
+
+    /// Ends the living thread with this number, and its process if it is the main one.
+    pub(crate) fn end_thread(&mut self, store: &mut Store, tid: i64, ts: i64) {
+        let Some(utid) = self.find_thread(store, tid) else {
+            return;
+        };
+        store.tables.thread.end_ts.set(utid, Some(ts));
+        let machine = self.machine(store);
+        if let Some(all) = machine.by_tid.get_mut(&tid) {
+            all.retain(|other| *other != utid);
+        }
+        machine.refresh(store, tid);
+        let Some(upid) = store.tables.thread.upid.get(utid) else {
+            return;
+        };
+        if store.tables.process.pid.get(upid) == tid {
+            store.tables.process.end_ts.set(upid, Some(ts));
+            machine.by_pid.remove(&tid);
+            machine.forget_threads(store, upid);
+        }
+    }
+
+    /// Says that two threads belong to the same process, whichever it is.
+    pub(crate) fn join_threads(&mut self, store: &mut Store, one: u32, other: u32) {
+        let of = |store: &Store, utid| store.tables.thread.upid.get(utid);
+        let machine = self.machine(store);
+        let (utid, upid) = match (of(store, one), of(store, other)) {
+            (Some(upid), None) => (other, upid),
+            (None, Some(upid)) => (one, upid),
+            (Some(first), second) => {
+                if second != Some(first) {
+                    store.stats.add(Stat::process_tracker_errors, 1);
+                    return;
+                }
+                return;
+            }
+            (None, None) => {
+                if machine.same_process.len() < MAX_PENDING {
+                    machine.same_process.push((one, other));
+                }
+                return;
+            }
+        };
+        let tid = store.tables.thread.tid.get(utid);
+        let is_main = tid == store.tables.process.pid.get(upid);
+        machine.put_into(store, utid, upid, is_main);
+        machine.resolve(store, utid, upid);
+    }
+
+    /// Says that a process was created by a thread of another one.
+    pub(crate) fn set_creator(&mut self, store: &mut Store, upid: u32, utid: u32) {
+        let parent = store.tables.thread.upid.get(utid);
+        if parent.is_some() {
+            store.tables.process.parent_upid.set(upid, parent);
+            return;
+        }
+        let machine = self.machine(store);
+        if machine.created_by.len() < MAX_PENDING {
+            machine.created_by.push((utid, upid));
+        }
+    }
+
+    /// Says who created a process. What was said first stays.
+    pub(crate) fn set_parent(
+        &mut self,
+        store: &mut Store,
+        upid: u32,
+        parent: u32,
+        ts: Option<i64>,
+    ) {
+        match store.tables.process.parent_upid.get(upid) {
+            None => store.tables.process.parent_upid.set(upid, Some(parent)),
+            Some(known) if known != parent => store.log(
+                Stat::process_tracker_parent_pid_changed,
+                ts,
+                ArgSet::default(),
+            ),
+            Some(_) => {}
+        }
+    }
+
+    /// Names a thread.
+    pub(crate) fn name_thread(
+        &mut self,
+        store: &mut Store,
+        utid: u32,
+        name: StringId,
+        source: ThreadNameSource,
+    ) {
+        if name.is_null() {
+            return;
+        }
+        let place = utid as usize;
+        if self.thread_names.len() <= place {
+            self.thread_names.resize(place + 1, ThreadNameSource::Other);
+        }
+        if source >= self.thread_names[place] {
+            store.tables.thread.name.set(utid, name);
+            self.thread_names[place] = source;
+        }
+    }
+
+    /// Names a thread, and its process if it is the main one.
+    pub(crate) fn name_thread_and_process(
+        &mut self,
+        store: &mut Store,
+        utid: u32,
+        name: StringId,
+        source: ThreadNameSource,
+    ) {
+        self.name_thread(store, utid, name, source);
+        if let Some(upid) = store.tables.thread.upid.get(utid)
+            && store.tables.process.pid.get(upid) == store.tables.thread.tid.get(utid)
+        {
+            self.name_process(store, upid, name, ProcessNameSource::System);
+        }
+    }
+
+    /// Names a process.
+    pub(crate) fn name_process(
+        &mut self,
+        store: &mut Store,
+        upid: u32,
+        name: StringId,
+        source: ProcessNameSource,
+    ) {
+        if name.is_null() {
+            return;
+        }
+        let place = upid as usize;
+        if self.process_names.len() <= place {
+            self.process_names
+                .resize(place + 1, ProcessNameSource::Other);
+        }
+        if source >= self.process_names[place] {
+            store.tables.process.name.set(upid, name);
+            self.process_names[place] = source;
+        }
+    }
+
+    /// Sets the user of a process.
+    pub(crate) fn set_uid(&mut self, store: &mut Store, upid: u32, uid: u32) {
+        let table = &mut store.tables.process;
+        table.uid.set(upid, Some(uid));
+        table.android_appid.set(upid, Some(uid % 100_000));
+        table.android_user_id.set(upid, Some(uid / 100_000));
+    }
+
+    /// Sets the start of a process, if it is not known.
+    pub(crate) fn set_start(&mut self, store: &mut Store, upid: u32, ts: i64) {
+        if store.tables.process.start_ts.get(upid).is_none() {
+            store.tables.process.start_ts.set(upid, Some(ts));
+        }
+    }
+
+    /// Returns the arguments of a thread, which are put into the table when all is read.
+    pub(crate) fn thread_args(&mut self, utid: u32) -> &mut ArgSet {
+        self.thread_args.entry(utid).or_default()
+    }
+
+    /// Returns the arguments of a process, which are put into the table when all is read.
+    pub(crate) fn process_args(&mut self, upid: u32) -> &mut ArgSet {
+        self.process_args.entry(upid).or_default()
+    }
+
+    /// Sets the place of a thread among others. The last word counts.
+    pub(crate) fn set_thread_sort_index(&mut self, utid: u32, index: i64) {
+        set_index(&mut self.sort_indexes.threads, utid, index);
+    }
+
+    /// Sets the place of a process among others. The last word counts.
+    pub(crate) fn set_process_sort_index(&mut self, upid: u32, index: i64) {
+        set_index(&mut self.sort_indexes.processes, upid, index);
+    }
+
+    /// Notes a process in a pid namespace: its numbers from the outermost namespace inwards.
+    pub(crate) fn set_namespaced_process(&mut self, store: &Store, pid: i64, numbers: &[i64]) {
+        let Some((own, outer)) = numbers.split_last() else {
+            return;
+        };
+        let namespaced = Namespaced {
+            level: outer.len(),
+            pid: *own,
+            threads: FxHashMap::default(),
+        };
+        self.machine(store).namespaced.insert(pid, namespaced);
+    }
+
+    /// Notes a thread of a process in a pid namespace. Returns false if the process is not known.
+    pub(crate) fn set_namespaced_thread(
+        &mut self,
+        store: &Store,
+        pid: i64,
+        tid: i64,
+        numbers: &[i64],
+    ) -> bool {
+        let Some(process) = self.machine(store).namespaced.get_mut(&pid) else {
+            return false;
+        };
+        if let Some(own) = numbers.get(process.level) {
+            process.threads.insert(*own, tid);
+        }
+        true
+    }
+
+    /// Returns the number outside of its namespace of a thread that calls itself `tid`, in the
+    /// process with this number outside.
+    pub(crate) fn outer_tid(&mut self, store: &Store, outer_pid: i64, tid: i64) -> Option<i64> {
+        if outer_pid <= 0 {
+            return None;
+        }
+        let process = self.machine(store).namespaced.get(&outer_pid)?;
+        match process.pid == tid {
+            true => Some(outer_pid),
+            false => process.threads.get(&tid).copied(),
+        }
+    }
+
+    /// Puts what was collected into the tables.
+    pub(crate) fn finish(&mut self, store: &mut Store) {
+        for (upid, index) in std::mem::take(&mut self.sort_indexes.processes) {
+            let args = self.process_args.entry(upid).or_default();
+            args.int(store, "process_sort_index_hint", index);
+        }
+        for (utid, index) in std::mem::take(&mut self.sort_indexes.threads) {
+            let args = self.thread_args.entry(utid).or_default();
+            args.int(store, "thread_sort_index_hint", index);
+        }
+        let mut processes: Vec<_> = self.process_args.drain().collect();
+        processes.sort_by_key(|(upid, _)| *upid);
+        for (upid, mut args) in processes {
+            let set = args.finish(store);
+            store.tables.process.arg_set_id.set(upid, set);
+        }
+        let mut threads: Vec<_> = self.thread_args.drain().collect();
+        threads.sort_by_key(|(utid, _)| *utid);
+        for (utid, mut args) in threads {
+            let set = args.finish(store);
+            store.tables.thread.arg_set_id.set(utid, set);
+        }
+    }
+
+    #[inline]
+    fn machine(&mut self, store: &Store) -> &mut Machine {
+        let number = store.machine as usize;
+        if self.machines.len() <= number {
+            self.machines.resize_with(number + 1, Machine::default);
+        }
+        &mut self.machines[number]
+    }
+}
+
+fn set_index(indexes: &mut Vec<(u32, i64)>, row: u32, index: i64) {
+    match indexes.iter_mut().find(|(known, _)| *known == row) {
+        Some((_, known)) => *known = index,
+        None => indexes.push((row, index)),
+    }
+}
+
+fn new_process(store: &mut Store, pid: i64, start_ts: Option<i64>) -> u32 {
+    store.tables.process.push(ProcessRow {
+        pid,
+        name: StringId::NULL,
+        start_ts,
+        end_ts: None,
+        parent_upid: None,
+        uid: None,
+        android_appid: None,
+        android_user_id: None,
+        cmdline: StringId::NULL,
+        arg_set_id: None,
+        machine_id: store.machine,
+    })
+}
+
+impl Machine {
+    fn is_alive(&self, store: &Store, utid: u32) -> bool {
+        if store.tables.thread.end_ts.get(utid).is_some() {
+            return false;
+        }
+        let Some(upid) = store.tables.thread.upid.get(utid) else {
+            return true;
+        };
+        if store.tables.process.end_ts.get(upid).is_some() {
+            return false;
+        }
+        let pid = store.tables.process.pid.get(upid);
+        self.by_pid.get(&pid).is_none_or(|now| *now == upid)
+    }
+
+    /// The living thread with this number that is in a process with that number, or in no known
+    /// one.
+    fn thread_in(&self, store: &Store, tid: i64, pid: i64) -> Option<u32> {
+        let all = self.by_tid.get(&tid)?;
+        let fits = |utid: &u32| {
+            self.is_alive(store, *utid)
+                && store
+                    .tables
+                    .thread
+                    .upid
+                    .get(*utid)
+                    .is_none_or(|upid| store.tables.process.pid.get(upid) == pid)
+        };
+        all.iter().rev().copied().find(fits)
+    }
+
+    /// Finds out which living thread has a number now.
+    fn refresh(&mut self, store: &Store, tid: i64) {
+        let all = self.by_tid.get(&tid);
+        let mut all = all.into_iter().flatten().rev();
+        match all.find(|utid| self.is_alive(store, **utid)) {
+            Some(utid) => self.live.insert(tid, *utid),
+            None => self.live.remove(&tid),
+        };
+    }
+
+    /// The process is gone, and its threads with it.
+    fn forget_threads(&mut self, store: &Store, upid: u32) {
+        for utid in self.threads_of.get(&upid).cloned().unwrap_or_default() {
+            self.refresh(store, store.tables.thread.tid.get(utid));
+        }
+    }
+
+    fn put_into(&mut self, store: &mut Store, utid: u32, upid: u32, is_main: bool) {
+        store.tables.thread.upid.set(utid, Some(upid));
+        store.tables.thread.is_main_thread.set(utid, Some(is_main));
+        self.threads_of.entry(upid).or_default().push(utid);
+    }
+
+    /// The process of a thread is known, and so is that of threads that belong to the same one.
+    fn resolve(&mut self, store: &mut Store, utid: u32, upid: u32) {
+        if self.same_process.is_empty() && self.created_by.is_empty() {
+            return;
+        }
+        let mut resolved = vec![utid];
+        while let Some(utid) = resolved.pop() {
+            self.created_by.retain(|(creator, created)| {
+                if *creator == utid {
+                    store.tables.process.parent_upid.set(*created, Some(upid));
+                }
+                *creator != utid
+            });
+            let mut others = Vec::new();
+            self.same_process.retain(|(one, other)| {
+                let other = match (*one == utid, *other == utid) {
+                    (true, _) => *other,
+                    (_, true) => *one,
+                    _ => return true,
+                };
+                others.push(other);
+                false
+            });
+            for other in others {
+                if store.tables.thread.upid.get(other).is_none() {
+                    let tid = store.tables.thread.tid.get(other);
+                    let is_main = tid == store.tables.process.pid.get(upid);
+                    self.put_into(store, other, upid, is_main);
+                }
+                resolved.push(other);
+            }
+        }
+    }
+}

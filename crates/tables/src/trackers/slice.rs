@@ -1,0 +1,352 @@
+//! Slices that nest.
+
+use rustc_hash::FxHashSet;
+
+use crate::schema::{ArgValue, SliceRow};
+use crate::stats::Stat;
+use crate::store::Store;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+
+/// Slices deeper than this are left out.
+const MAX_DEPTH: usize = 512;
+
+/// The duration of a slice that is open.
+pub(crate) const OPEN: i64 = -1;
+
+/// The event that begins or is a slice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SliceStart {
+    pub(crate) ts: i64,
+    pub(crate) track: u32,
+    pub(crate) category: StringId,
+    pub(crate) name: StringId,
+}
+
+/// A slice that would begin inside another one and end outside of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Overlap {
+    end: i64,
+    name: StringId,
+    ts: i64,
+    dur: i64,
+}
+
+/// The slices of all tracks.
+#[derive(Debug, Default)]
+pub(crate) struct SliceTracker {
+    /// By track.
+    stacks: Vec<Stack>,
+    /// Tracks of which the next slice is waited for.
+    watched: FxHashSet<u32>,
+    /// Slices that began on such tracks.
+    begun: Vec<(u32, u32)>,
+}
+
+/// The slices of one track that may have children yet.
+#[derive(Debug, Default)]
+struct Stack {
+    slices: Vec<Level>,
+    unnestable: Option<Box<Unnestable>>,
+}
+
+/// The slices of a track that has one slice at a time.
+#[derive(Debug, Default)]
+struct Unnestable {
+    begins: i64,
+    last_begin: i64,
+}
+
+#[derive(Debug)]
+struct Level {
+    id: u32,
+    ts: i64,
+    dur: i64,
+    category: StringId,
+    name: StringId,
+    /// Arguments of an open slice, which may become more.
+    args: ArgSet,
+}
+
+impl Level {
+    fn is_open(&self) -> bool {
+        self.dur == OPEN
+    }
+}
+
+impl SliceTracker {
+    /// Begins a slice. Returns its id unless it had to be left out.
+    pub(crate) fn begin(
+        &mut self,
+        store: &mut Store,
+        start: SliceStart,
+        args: &mut ArgSet,
+    ) -> Option<u32> {
+        self.start(store, start, OPEN, args).ok().flatten()
+    }
+
+    /// Adds a slice of which the end is known. Returns its id unless it had to be left out, which
+    /// is logged.
+    pub(crate) fn complete(
+        &mut self,
+        store: &mut Store,
+        start: SliceStart,
+        dur: i64,
+        args: &mut ArgSet,
+    ) -> Option<u32> {
+        match self.try_complete(store, start, dur, args) {
+            Ok(id) => id,
+            Err(overlap) => {
+                let stat = Stat::slice_drop_overlapping_complete_event;
+                overlap.log(store, stat, start.ts);
+                None
+            }
+        }
+    }
+
+    /// Adds a slice of which the end is known. Returns its id unless it had to be left out.
+    ///
+    /// # Errors
+    ///
+    /// If it would begin inside another one and end outside of it. The caller logs that.
+    pub(crate) fn try_complete(
+        &mut self,
+        store: &mut Store,
+        start: SliceStart,
+        dur: i64,
+        args: &mut ArgSet,
+    ) -> Result<Option<u32>, Overlap> {
+        if dur < 0 {
+            let ts = Some(start.ts);
+            store.log(Stat::slice_negative_duration, ts, ArgSet::default());
+            return Ok(None);
+        }
+        self.start(store, start, dur, args)
+    }
+
+    /// Begins a slice on a track that has one slice at a time. If there is one, that is counted in
+    /// its arguments instead.
+    pub(crate) fn begin_unnestable(
+        &mut self,
+        store: &mut Store,
+        start: SliceStart,
+        args: &mut ArgSet,
+    ) -> Option<u32> {
+        let stack = self.stack(start.track);
+        stack.unnestable.get_or_insert_default();
+        self.start(store, start, OPEN, args).ok().flatten()
+    }
+
+    /// Ends the innermost open slice with this category and name; NULL is any. Returns its id.
+    pub(crate) fn end(
+        &mut self,
+        store: &mut Store,
+        ts: i64,
+        track: u32,
+        (category, name): (StringId, StringId),
+        args: &mut ArgSet,
+    ) -> Option<u32> {
+        let stack = self.stacks.get_mut(track as usize)?;
+        stack.close(store, ts, OPEN).ok()?;
+        let place = stack.find_open(category, name)?;
+        let level = &mut stack.slices[place];
+        level.dur = ts.wrapping_sub(level.ts);
+        store.tables.slice.dur.set(level.id, level.dur);
+        level.args.append(args);
+        args.clear();
+        if let Some(unnestable) = &stack.unnestable {
+            let (begins, last) = (unnestable.begins, unnestable.last_begin);
+            let args = &mut level.args;
+            args.int(store, "legacy_unnestable_begin_count", begins);
+            args.int(store, "legacy_unnestable_last_begin_ts", last);
+        }
+        let id = level.id;
+        level.keep_args(store);
+        if place + 1 == stack.slices.len() {
+            stack.slices.pop();
+        }
+        Some(id)
+    }
+
+    /// Returns the arguments of the innermost open slice with this category and name; NULL is any.
+    pub(crate) fn open_args(
+        &mut self,
+        track: u32,
+        category: StringId,
+        name: StringId,
+    ) -> Option<(u32, &mut ArgSet)> {
+        let stack = self.stacks.get_mut(track as usize)?;
+        let place = stack.find_open(category, name)?;
+        let level = &mut stack.slices[place];
+        Some((level.id, &mut level.args))
+    }
+
+    /// Returns the innermost slice of a track.
+    pub(crate) fn top(&self, track: u32) -> Option<u32> {
+        let stack = self.stacks.get(track as usize)?;
+        stack.slices.last().map(|level| level.id)
+    }
+
+    /// Notes the next slice that begins on a track.
+    pub(crate) fn watch(&mut self, track: u32) {
+        self.watched.insert(track);
+    }
+
+    /// Returns the slices that began on tracks that are watched, as pairs of track and slice.
+    #[inline]
+    pub(crate) fn take_begun(&mut self) -> Vec<(u32, u32)> {
+        match self.begun.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.begun),
+        }
+    }
+
+    /// Puts the arguments of slices that are open into the table.
+    pub(crate) fn finish(&mut self, store: &mut Store) {
+        for stack in &mut self.stacks {
+            for level in &mut stack.slices {
+                level.keep_args(store);
+            }
+        }
+        self.stacks = Vec::new();
+    }
+
+    fn stack(&mut self, track: u32) -> &mut Stack {
+        let place = track as usize;
+        if self.stacks.len() <= place {
+            self.stacks.resize_with(place + 1, Stack::default);
+        }
+        &mut self.stacks[place]
+    }
+
+    fn start(
+        &mut self,
+        store: &mut Store,
+        start: SliceStart,
+        dur: i64,
+        args: &mut ArgSet,
+    ) -> Result<Option<u32>, Overlap> {
+        let stack = self.stack(start.track);
+        if let Some(unnestable) = &mut stack.unnestable {
+            unnestable.begins += 1;
+            unnestable.last_begin = start.ts;
+            if !stack.slices.is_empty() {
+                args.clear();
+                return Ok(None);
+            }
+        }
+        stack.close(store, start.ts, dur)?;
+        let depth = stack.slices.len();
+        if depth >= MAX_DEPTH {
+            let parent = stack.slices.last().map_or(StringId::NULL, |top| top.name);
+            let mut log = ArgSet::default();
+            log.put(store, "parent_slice_name", ArgValue::Text(parent));
+            log.put(store, "current_slice_name", ArgValue::Text(start.name));
+            store.log(Stat::slice_max_depth_exceeded, Some(start.ts), log);
+            return Ok(None);
+        }
+        let parent_id = stack.slices.last().map(|top| top.id);
+        // Nothing is added to a slice of which the end is known.
+        let arg_set_id = match dur {
+            OPEN => None,
+            _ => args.finish(store),
+        };
+        let id = store.tables.slice.push(SliceRow {
+            ts: start.ts,
+            dur,
+            track_id: start.track,
+            category: start.category,
+            name: start.name,
+            depth: depth as u32,
+            parent_id,
+            arg_set_id,
+            thread_ts: None,
+            thread_dur: None,
+            thread_instruction_count: None,
+            thread_instruction_delta: None,
+        });
+        stack.slices.push(Level {
+            id,
+            ts: start.ts,
+            dur,
+            category: start.category,
+            name: start.name,
+            args: std::mem::take(args),
+        });
+        if !self.watched.is_empty() && self.watched.remove(&start.track) {
+            self.begun.push((start.track, id));
+        }
+        Ok(Some(id))
+    }
+}
+
+impl Stack {
+    /// Takes away the slices that end before another one begins.
+    fn close(&mut self, store: &mut Store, ts: i64, dur: i64) -> Result<(), Overlap> {
+        let mut has_open = false;
+        for place in (0..self.slices.len()).rev() {
+            let level = &self.slices[place];
+            if level.is_open() {
+                has_open = true;
+                continue;
+            }
+            let end = level.ts.saturating_add(level.dur);
+            if has_open {
+                if ts <= end {
+                    continue;
+                }
+                store.stats.add(Stat::misplaced_end_event, 1);
+                for mut inner in self.slices.drain(place + 1..).rev() {
+                    let dur = end.wrapping_sub(inner.ts);
+                    store.tables.slice.dur.set(inner.id, dur);
+                    inner.keep_args(store);
+                }
+                self.slices.pop();
+                has_open = false;
+                continue;
+            }
+            let are_instants = level.dur == 0 && dur == 0;
+            if end < ts || (end == ts && !are_instants) {
+                self.slices.pop();
+            } else if dur != OPEN && ts < end && ts.saturating_add(dur) > end {
+                return Err(Overlap {
+                    end,
+                    name: level.name,
+                    ts: level.ts,
+                    dur: level.dur,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn find_open(&self, category: StringId, name: StringId) -> Option<usize> {
+        self.slices.iter().rposition(|level| {
+            level.is_open()
+                && (category.is_null() || category == level.category)
+                && (name.is_null() || level.name.is_null() || name == level.name)
+        })
+    }
+}
+
+impl Level {
+    fn keep_args(&mut self, store: &mut Store) {
+        if !self.args.is_empty() {
+            let set = self.args.finish(store);
+            store.tables.slice.arg_set_id.set(self.id, set);
+        }
+    }
+}
+
+impl Overlap {
+    /// Counts and logs it for a slice that begins at this time.
+    pub(crate) fn log(&self, store: &mut Store, stat: Stat, start: i64) {
+        let mut args = ArgSet::default();
+        args.int(store, "overlap_start", start);
+        args.int(store, "overlap_end", self.end);
+        args.put(store, "conflicting_slice_name", ArgValue::Text(self.name));
+        args.int(store, "conflicting_slice_ts", self.ts);
+        args.int(store, "conflicting_slice_dur", self.dur);
+        store.log(stat, Some(start), args);
+    }
+}

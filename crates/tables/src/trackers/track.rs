@@ -1,0 +1,204 @@
+//! Tracks by their identity: machine, type and dimensions.
+
+use rustc_hash::FxHashMap;
+
+use crate::schema::{ArgValue, TrackRow};
+use crate::store::Store;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+
+/// The kind of events that a track has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum EventKind {
+    Slice,
+    Counter,
+    State,
+}
+
+impl EventKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Slice => "slice",
+            Self::Counter => "counter",
+            Self::State => "state",
+        }
+    }
+}
+
+/// A value that tells a track from others of its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Dimension {
+    /// A thread: `thread.id`.
+    Utid(u32),
+    /// A process: `process.id`.
+    Upid(u32),
+    /// A CPU, by the kernel's number.
+    Cpu(u32),
+    /// Any other number.
+    Int(&'static str, i64),
+    /// Any other text.
+    Text(&'static str, StringId),
+}
+
+/// A description of a track: its identity, and what the track gets if it is new.
+#[derive(Debug)]
+pub(crate) struct TrackSpec<'a> {
+    pub(crate) kind: EventKind,
+    /// The type.
+    pub(crate) type_: &'static str,
+    pub(crate) dimensions: &'a [Dimension],
+    pub(crate) name: StringId,
+    pub(crate) parent: Option<u32>,
+    /// The unit of a counter.
+    pub(crate) unit: StringId,
+    /// Facts from its source.
+    pub(crate) source: ArgSet,
+}
+
+impl<'a> TrackSpec<'a> {
+    /// Returns the description of a track that has slices.
+    pub(crate) fn slices(type_: &'static str, dimensions: &'a [Dimension]) -> Self {
+        Self {
+            kind: EventKind::Slice,
+            type_,
+            dimensions,
+            name: StringId::NULL,
+            parent: None,
+            unit: StringId::NULL,
+            source: ArgSet::default(),
+        }
+    }
+
+    /// Returns the description of a counter.
+    pub(crate) fn counter(type_: &'static str, dimensions: &'a [Dimension]) -> Self {
+        Self {
+            kind: EventKind::Counter,
+            ..Self::slices(type_, dimensions)
+        }
+    }
+
+    /// Returns the same with a name.
+    pub(crate) fn named(self, name: StringId) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Returns the same with a unit.
+    pub(crate) fn in_unit(self, store: &mut Store, unit: &str) -> Self {
+        Self {
+            unit: store.strings.intern(unit),
+            ..self
+        }
+    }
+
+    /// Returns the same with a parent.
+    pub(crate) fn under(self, parent: Option<u32>) -> Self {
+        Self { parent, ..self }
+    }
+
+    /// Returns the same with facts from its source.
+    pub(crate) fn with_source(self, source: ArgSet) -> Self {
+        Self { source, ..self }
+    }
+}
+
+/// The most dimensions that a track has.
+const MAX_DIMENSIONS: usize = 6;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    machine: u32,
+    type_: &'static str,
+    kind: EventKind,
+    dimensions: [Option<Dimension>; MAX_DIMENSIONS],
+}
+
+/// All tracks by their identity.
+#[derive(Debug, Default)]
+pub(crate) struct TrackTracker {
+    tracks: FxHashMap<Key, u32>,
+    /// The tracks of what threads execute, by thread.
+    threads: Vec<u32>,
+}
+
+impl TrackTracker {
+    /// Returns the track with this identity, which is added if it is new.
+    pub(crate) fn intern(&mut self, store: &mut Store, spec: TrackSpec<'_>) -> u32 {
+        let mut dimensions = [None; MAX_DIMENSIONS];
+        for (place, dimension) in dimensions.iter_mut().zip(spec.dimensions) {
+            *place = Some(*dimension);
+        }
+        let key = Key {
+            machine: store.machine,
+            type_: spec.type_,
+            kind: spec.kind,
+            dimensions,
+        };
+        if let Some(track) = self.tracks.get(&key) {
+            return *track;
+        }
+        let track = Self::create(store, spec);
+        self.tracks.insert(key, track);
+        track
+    }
+
+    /// Returns the track of what a thread executes, which is added if it is new.
+    #[inline]
+    pub(crate) fn of_thread(&mut self, store: &mut Store, utid: u32) -> u32 {
+        match self.threads.get(utid as usize) {
+            Some(track) if *track != u32::MAX => *track,
+            _ => self.add_thread(store, utid),
+        }
+    }
+
+    #[cold]
+    fn add_thread(&mut self, store: &mut Store, utid: u32) -> u32 {
+        let dimensions = [Dimension::Utid(utid)];
+        let track = self.intern(store, TrackSpec::slices("thread_execution", &dimensions));
+        let place = utid as usize;
+        if self.threads.len() <= place {
+            self.threads.resize(place + 1, u32::MAX);
+        }
+        self.threads[place] = track;
+        track
+    }
+
+    /// Adds a track that no other source shares.
+    pub(crate) fn create(store: &mut Store, mut spec: TrackSpec<'_>) -> u32 {
+        let mut args = ArgSet::default();
+        let (mut utid, mut upid, mut cpu) = (None, None, None);
+        for dimension in spec.dimensions {
+            let (key, value) = match *dimension {
+                Dimension::Utid(value) => {
+                    utid = Some(value);
+                    ("utid", ArgValue::Int(value.into()))
+                }
+                Dimension::Upid(value) => {
+                    upid = Some(value);
+                    ("upid", ArgValue::Int(value.into()))
+                }
+                Dimension::Cpu(value) => {
+                    cpu = Some(value);
+                    ("cpu", ArgValue::Int(value.into()))
+                }
+                Dimension::Int(key, value) => (key, ArgValue::Int(value)),
+                Dimension::Text(key, value) => (key, ArgValue::Text(value)),
+            };
+            args.put(store, key, value);
+        }
+        let row = TrackRow {
+            name: spec.name,
+            type_: store.strings.intern(spec.type_),
+            dimension_arg_set_id: args.finish(store),
+            parent_id: spec.parent,
+            source_arg_set_id: spec.source.finish(store),
+            machine_id: store.machine,
+            track_group_id: None,
+            event_type: store.strings.intern(spec.kind.as_str()),
+            counter_unit: spec.unit,
+            utid,
+            upid,
+            cpu,
+        };
+        store.tables.track.push(row)
+    }
+}

@@ -1,0 +1,107 @@
+//! Traces written as text, and tables as text.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use ferretto_tables::{Options, Stat, Table, Trace, Value};
+use ferretto_text::config::{Unknown, read_message};
+
+/// Returns the bytes of a trace from its text form: messages `packet { … }`.
+pub(crate) fn encode(text: &str) -> Vec<u8> {
+    let read = read_message(
+        "perfetto.protos.Trace",
+        "trace",
+        text.as_bytes(),
+        Unknown::Refuse,
+    );
+    match read.expect("the schema has traces") {
+        Ok(parsed) => parsed.bytes,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Imports a trace from its text form.
+pub(crate) fn import(text: &str) -> Trace {
+    import_bytes(&encode(text))
+}
+
+/// Imports a trace from its bytes, on one thread and on several, which must not differ.
+pub(crate) fn import_bytes(bytes: &[u8]) -> Trace {
+    let options = |threads| Options {
+        threads,
+        ..Options::default()
+    };
+    let one = Trace::read(bytes, &options(1)).expect("a trace");
+    let several = Trace::read(bytes, &options(3)).expect("a trace");
+    for (one_table, other_table) in one.tables().all().zip(several.tables().all()) {
+        let name = one_table.spec().name;
+        assert_eq!(one_table.rows(), other_table.rows(), "rows of {name}");
+    }
+    several
+}
+
+/// Returns columns of a table, a line for each row with values between blanks.
+pub(crate) fn rows(trace: &Trace, table: &str, columns: &str) -> Vec<String> {
+    let table = trace.table(table).expect("table");
+    let columns: Vec<_> = columns
+        .split_whitespace()
+        .map(|name| {
+            let column = table.column_by_name(name);
+            column.unwrap_or_else(|| panic!("no column {name}"))
+        })
+        .collect();
+    let show = |value| match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Int(value) => value.to_string(),
+        Value::Real(value) => value.to_string(),
+        Value::Text(text) => trace.strings().text(text).to_owned(),
+    };
+    (0..table.rows())
+        .map(|row| {
+            let values = columns.iter().map(|column| show(column.get(row)));
+            values.collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+/// Returns the number of a name in the table `stats` that has no index.
+pub(crate) fn stat(trace: &Trace, name: &str) -> i64 {
+    let all = rows(trace, "stats", "name idx value");
+    let start = format!("{name} NULL ");
+    let row = all.iter().find_map(|row| row.strip_prefix(&start));
+    let row = row.unwrap_or_else(|| panic!("no stat {name}"));
+    row.parse().expect("a number")
+}
+
+/// Returns the arguments of a set, a line `key=value` each.
+pub(crate) fn args(trace: &Trace, set: Option<u32>) -> Vec<String> {
+    use ferretto_tables::schema::ArgValue;
+    let Some(set) = set else {
+        return Vec::new();
+    };
+    let strings = trace.strings();
+    let show = |value| match value {
+        ArgValue::Null => "null".to_owned(),
+        ArgValue::Int(value) => value.to_string(),
+        ArgValue::Uint(value) => format!("{value}u"),
+        ArgValue::Bool(value) => value.to_string(),
+        ArgValue::Pointer(value) => format!("{value:#x}"),
+        ArgValue::Real(value) => format!("{value:?}"),
+        ArgValue::Text(text) => format!("{:?}", strings.text(text)),
+        ArgValue::Json(text) => format!("json {:?}", strings.text(text)),
+    };
+    let all = trace.tables().args.set(set);
+    all.map(|arg| format!("{}={}", strings.text(arg.key), show(arg.value)))
+        .collect()
+}
+
+/// Returns the set of arguments of a row.
+pub(crate) fn arg_set(table: &dyn Table, column: &str, row: usize) -> Option<u32> {
+    match table.column_by_name(column).expect("column").get(row) {
+        Value::Int(set) => Some(set as u32),
+        _ => None,
+    }
+}
+
+/// Returns a number of the trace that has no index.
+pub(crate) fn number(trace: &Trace, stat: Stat) -> i64 {
+    trace.stat(stat)
+}
