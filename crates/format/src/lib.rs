@@ -9,6 +9,7 @@
 //! - [`budget`]: memory that the tables of a reader may take together.
 //! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; when one has
 //!   to restart and how, timestamps, and what packets refer to by iid.
+//! - [`machine_clock`]: the clocks of other machines, compared with those of the host.
 //! - [`Process`] and [`Thread`]: the tracks of those who write track events.
 //! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod hash;
 mod incremental;
 mod interned_data;
 mod loss;
+pub mod machine_clock;
 mod process;
 pub mod sequence;
 mod sequence_clocks;
