@@ -23,8 +23,8 @@ Exit codes:
   record -- COMMAND otherwise returns what the command returned.
 
 Also in this binary, as a first argument or, after ferretto install-links, under their
-own names, with upstream's options: traced, traced_probes, traced_perf, perfetto,
-trigger_perfetto, tracebox.";
+own names, with upstream's options: traced, traced_probes, traced_perf,
+traced_relay, perfetto, trigger_perfetto, tracebox.";
 
 /// Records what a machine does, as a Perfetto trace.
 #[derive(Debug, Parser)]

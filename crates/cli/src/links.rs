@@ -11,8 +11,8 @@ use clap::Args;
 /// Make commands of the programs in this binary: perfetto, traced and the others
 ///
 /// Puts links to this binary into a folder: perfetto, traced, traced_probes, traced_perf,
-/// trigger_perfetto and tracebox. Links that are there already are made anew; other files of these
-/// names are left alone, which is an error.
+/// traced_relay, trigger_perfetto and tracebox. Links that are there already are made anew; other
+/// files of these names are left alone, which is an error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,5 +1,5 @@
-//! The `ferretto` command, which is also `traced`, `traced_probes`, `traced_perf`, `perfetto`,
-//! `trigger_perfetto` and `tracebox`.
+//! The `ferretto` command, which is also `traced`, `traced_probes`, `traced_perf`, `traced_relay`,
+//! `perfetto`, `trigger_perfetto` and `tracebox`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
@@ -32,6 +32,7 @@ mod tracebox;
 mod traced;
 mod traced_perf;
 mod traced_probes;
+mod traced_relay;
 mod trigger_perfetto;
 mod usage;
 
@@ -48,16 +49,18 @@ use crate::read::Extent;
 use crate::traced::Traced;
 use crate::traced_perf::TracedPerf;
 use crate::traced_probes::TracedProbes;
+use crate::traced_relay::TracedRelay;
 
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
-const PROGRAMS: [(&str, Program); 6] = [
+const PROGRAMS: [(&str, Program); 7] = [
     ("perfetto", perfetto::main),
     ("tracebox", tracebox::main),
     ("traced", daemon::main::<Traced>),
     ("traced_perf", daemon::main::<TracedPerf>),
     ("traced_probes", daemon::main::<TracedProbes>),
+    ("traced_relay", daemon::main::<TracedRelay>),
     ("trigger_perfetto", trigger_perfetto::main),
 ];
 
@@ -118,6 +121,7 @@ fn go_on(program: &OsStr, args: &[OsString]) -> ExitCode {
         Some("traced") => daemon::in_background::<Traced>(args),
         Some("traced_perf") => daemon::in_background::<TracedPerf>(args),
         Some("traced_probes") => daemon::in_background::<TracedProbes>(args),
+        Some("traced_relay") => daemon::in_background::<TracedRelay>(args),
         _ => ExitCode::from(errors::USAGE),
     }
 }

@@ -14,8 +14,8 @@ Usage: tracebox PROGRAM [ARGS]...
        tracebox [OPTIONS] -c CONFIG -o FILE
        tracebox [OPTIONS] -t TIME -o FILE [GROUP/EVENT | CATEGORY]...
 
-Behaves as one of the programs traced, traced_probes, traced_perf, perfetto and
-trigger_perfetto; or, without the name of one, records as perfetto does, with a tracing service and data sources
+Behaves as one of the programs traced, traced_probes, traced_perf, traced_relay,
+perfetto and trigger_perfetto; or, without the name of one, records as perfetto does, with a tracing service and data sources
 that live as long as the recording. `tracebox --help` shows its options.
 ";
 
@@ -27,7 +27,7 @@ Of tracebox only:
 ";
 
 /// Programs of upstream's tracebox that are not in this one.
-const MISSING: [&str; 2] = ["traced_relay", "websocket_bridge"];
+const MISSING: [&str; 1] = ["websocket_bridge"];
 
 pub(crate) fn main(mut args: Vec<OsString>) -> ExitCode {
     let Some(first) = args.first() else {

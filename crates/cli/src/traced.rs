@@ -18,6 +18,7 @@ use crate::usage::Row;
 pub(crate) struct Traced {
     permissions: Option<SocketPermissions>,
     relays: RelayEndpoints,
+    unidentified: bool,
     output_folders: Vec<PathBuf>,
     user_cpu: Option<u64>,
     watchdog: WatchdogScope,
@@ -53,6 +54,14 @@ impl Daemon for Traced {
             "enable-relay-endpoint-on SOCKET",
             "the same, on this producer socket only; may be repeated",
             Self::take_relay,
+        ),
+        DaemonOption(
+            "allow-unidentified",
+            "serve producers on other machines that do not say who they are",
+            |daemon, _| {
+                daemon.unidentified = true;
+                Ok(Taken::Known)
+            },
         ),
         DaemonOption(
             "user-cpu PERCENT",
@@ -91,6 +100,7 @@ Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told w
             .context("Failed to start the traced service: a socket name is wrong")?;
         host.permissions = self.permissions;
         host.relays = self.relays;
+        host.unidentified = self.unidentified;
         host.service.output_folders = self.output_folders;
         host.watchdog = Some(WatchdogLimits {
             scope: self.watchdog,

@@ -19,6 +19,7 @@
 
 mod consumer;
 mod daemon;
+pub mod machine;
 mod options;
 mod producer;
 pub mod recording;

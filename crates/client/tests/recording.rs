@@ -137,7 +137,7 @@ fn a_packet_of_20_mb_arrives_whole() {
 }
 
 #[test]
-fn over_tcp_chunks_travel_in_the_commits() {
+fn relay_019_over_tcp_chunks_travel_in_commits_of_which_each_fits_a_frame() {
     let body: Vec<u8> = (0..5u32 << 20).map(|index| (index / 13) as u8).collect();
     let expected = body.clone();
     let policy = ExhaustedPolicy::StallThenDrop;

@@ -176,6 +176,7 @@ impl Host {
             options.notices,
         );
         reactor.only_user = options.only_user;
+        reactor.unidentified = options.unidentified;
         if let Some(limits) = options.watchdog {
             reactor.watch(limits);
         }

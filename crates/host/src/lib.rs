@@ -44,4 +44,6 @@ pub use options::service_options;
 pub use options::{CpuAllowance, HostOptions, Limits, RelayEndpoints};
 pub use origin::Origin;
 pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};
+pub use readiness::Readiness;
+pub use traced::raise_descriptor_limit;
 pub use watchdog::{RunWild, WatchdogLimits, WatchdogScope};

@@ -26,6 +26,12 @@ pub enum Notice {
         /// The size of the frame, and the limit.
         error: FrameTooLarge,
     },
+    /// A producer elsewhere did not say who it is and was disconnected.
+    #[error("{client} was disconnected: it is on another machine and does not say who it is")]
+    Unidentified {
+        /// The client.
+        client: ClientName,
+    },
     /// Receiving from a client failed and it was disconnected.
     #[error("{client} was disconnected: {error}")]
     ReceiveFailed {

@@ -30,6 +30,9 @@ pub struct HostOptions {
     pub consumer: Address,
     /// At which of these relays of other machines may describe themselves and compare clocks.
     pub relays: RelayEndpoints,
+    /// Serve producers elsewhere that do not say who they are, as upstream does. They count as of
+    /// this machine, but of no user of it.
+    pub unidentified: bool,
     /// Group and mode of the socket files, if not the process's defaults.
     pub permissions: Option<SocketPermissions>,
     /// The options of the service, with the facts about this machine.
@@ -148,6 +151,7 @@ impl HostOptions {
             producers,
             consumer,
             relays: RelayEndpoints::Nowhere,
+            unidentified: false,
             permissions: None,
             service: service_options(),
             limits: Limits::default(),

@@ -29,6 +29,9 @@ pub enum PermissionsError {
     /// Not four parts.
     #[error("\"{0}\" is not PRODUCER_GROUP:PRODUCER_MODE:CONSUMER_GROUP:CONSUMER_MODE")]
     Parts(String),
+    /// Not two parts.
+    #[error("\"{0}\" is not GROUP:MODE")]
+    Pair(String),
     /// A group of this name does not exist.
     #[error("there is no group \"{0}\"")]
     Group(String),
@@ -57,6 +60,18 @@ impl SocketPermissions {
 }
 
 impl FilePermissions {
+    /// Parses `group:mode`.
+    ///
+    /// # Errors
+    ///
+    /// See [`PermissionsError`].
+    pub fn from_pair(text: &str) -> Result<Self, PermissionsError> {
+        match text.split(':').collect::<Vec<_>>()[..] {
+            [group, mode] if !group.is_empty() && !mode.is_empty() => Self::parse(group, mode),
+            _ => Err(PermissionsError::Pair(text.to_owned())),
+        }
+    }
+
     fn parse(group: &str, mode: &str) -> Result<Self, PermissionsError> {
         let bad_mode = || PermissionsError::Mode(mode.to_owned());
         if mode.len() != 4 || !mode.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -70,7 +85,11 @@ impl FilePermissions {
     }
 
     /// Applies group and mode to a socket file.
-    pub(crate) fn apply(&self, path: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn apply(&self, path: &Path) -> io::Result<()> {
         let owner = rustix::process::geteuid();
         rustix::fs::chown(path, Some(owner), Some(Gid::from_raw(self.group)))?;
         rustix::fs::chmod(path, Mode::from_raw_mode(self.mode))?;

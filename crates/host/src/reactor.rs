@@ -100,6 +100,8 @@ pub(crate) struct Reactor {
     pub(crate) notices: NoticeSink,
     /// The user who alone is served besides root, if not everyone is.
     pub(crate) only_user: Option<u32>,
+    /// Set if remote producers need not say who they are.
+    pub(crate) unidentified: bool,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
     pub(crate) heartbeat: Option<Heartbeat>,
@@ -149,6 +151,7 @@ impl Reactor {
             limits,
             notices,
             only_user: None,
+            unidentified: false,
             boost: ThreadBoost::new(),
             watchdog: None,
             heartbeat: None,
@@ -470,6 +473,13 @@ impl Reactor {
         }
         match client.connection.take_frame(payload, fd) {
             Some(Action::Send(frame)) => self.send(id, frame, None),
+            Some(Action::Invoke(_))
+                if client.connection.is_unidentified() && !self.unidentified =>
+            {
+                let client = client.name();
+                self.notices.report(&Notice::Unidentified { client });
+                self.lose(id);
+            }
             Some(Action::Invoke(incoming)) => {
                 if !std::mem::replace(&mut client.announced, true) {
                     let event = client.announcement();

@@ -10,22 +10,25 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use ferretto_shm::take_inherited;
 
-/// Names the descriptor to which `1` is written when both sockets listen.
-pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 /// Names the socket on which systemd is told, see sd_notify(3).
 const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The clients that are waiting.
+/// Whoever waits until a daemon can be used.
 #[derive(Debug)]
-pub(crate) struct Readiness {
+pub struct Readiness {
     notify: Option<OwnedFd>,
     systemd: Option<SocketAddr>,
 }
 
 impl Readiness {
-    /// Looks into the environment.
-    pub(crate) fn from_environment() -> io::Result<Self> {
-        let number = env::var(NOTIFY_VARIABLE).ok();
+    /// Looks into the environment: `variable` names a descriptor to which `1` is to be written, and
+    /// systemd may have named its socket.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such descriptor or socket.
+    pub fn from_environment(variable: &str) -> io::Result<Self> {
+        let number = env::var(variable).ok();
         let number = number.and_then(|text| text.parse::<i32>().ok());
         Ok(Self {
             notify: number.map(take_inherited).transpose()?,
@@ -34,7 +37,11 @@ impl Readiness {
     }
 
     /// Clients can connect.
-    pub(crate) fn ready(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If nobody can be told.
+    pub fn ready(&mut self) -> io::Result<()> {
         if let Some(notify) = self.notify.take() {
             // Closed afterwards, so that whoever reads it to its end need not wait for ours.
             File::from(notify).write_all(b"1")?;
@@ -43,7 +50,7 @@ impl Readiness {
     }
 
     /// Clients cannot connect any more, but files are still completed.
-    pub(crate) fn stopping(&self) {
+    pub fn stopping(&self) {
         // Only a courtesy.
         let _ = self.tell_systemd(b"STOPPING=1\n");
     }

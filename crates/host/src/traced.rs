@@ -15,7 +15,8 @@ use crate::options::HostOptions;
 use crate::readiness::Readiness;
 use crate::watchdog::RunWild;
 
-pub use crate::readiness::NOTIFY_VARIABLE;
+/// Names the descriptor to which `1` is written when both sockets listen.
+pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 
 /// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole process over, so it is
 /// for programs that are nothing but the service. Notices go to standard error unless the options
@@ -30,7 +31,7 @@ pub use crate::readiness::NOTIFY_VARIABLE;
 ///
 /// See [`HostError`].
 pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<(), HostError> {
-    let mut readiness = Readiness::from_environment()?;
+    let mut readiness = Readiness::from_environment(NOTIFY_VARIABLE)?;
     let sockets = InheritedSockets::from_environment()?;
     if options.notices.is_none() {
         options.notices = NoticeSink::stderr("traced");
@@ -57,8 +58,9 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
         })
 }
 
-/// Each client takes two descriptors or three; the usual soft limit is 1024.
-fn raise_descriptor_limit() {
+/// Lets this process open as many descriptors as it may: each client takes two or three, and the
+/// usual soft limit is 1024.
+pub fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // The service works without, for fewer clients.

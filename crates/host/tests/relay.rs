@@ -28,7 +28,7 @@ fn can_bind_relay_port(socket: &Socket) -> bool {
 }
 
 #[test]
-fn ipc_067_relays_are_served_only_where_asked() {
+fn ipc_067_relay_010_relays_are_served_only_where_asked() {
     let address = abstract_address("exposed");
     let chosen = RelayEndpoints::At(vec![address.clone()]);
     for (relays, expected) in [
@@ -82,6 +82,7 @@ fn sync(phase: Option<Phase>) -> relay::Request {
 fn host_and_relay() -> (TestHost, Address, Client<relay::Port>) {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.unidentified = true;
         options.relays = RelayEndpoints::Everywhere;
     });
     let tcp = Address::Tcp {

@@ -71,6 +71,7 @@ fn garbage_on_either_socket_harms_nobody() {
 fn garbage_from_other_machines_harms_nobody() {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.unidentified = true;
         options.relays = ferretto_host::RelayEndpoints::Everywhere;
     });
     let address = ferretto_ipc::Address::Tcp {
@@ -327,7 +328,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
 }
 
 #[test]
-fn ipc_038_a_producer_that_never_reads_is_disconnected_and_serves_as_no_obstacle() {
+fn ipc_038_relay_027_a_producer_that_never_reads_is_disconnected_and_serves_as_no_obstacle() {
     let host = TestHost::start_with(|options| options.limits.producer_queue = 64 << 10);
     let socket = host.producer_socket();
     // Each call has an answer that is never read.

@@ -90,6 +90,7 @@ fn ipc_026_every_producer_address_is_served() {
     let host = TestHost::start_with(|options| {
         options.producers.push(address.clone());
         options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.unidentified = true;
     });
     let port = host.port.unwrap();
     let tcp = Address::Tcp {
@@ -127,6 +128,7 @@ fn ipc_031_producers_are_known_by_the_kernel_s_word() {
 fn ipc_032_a_producer_over_tcp_says_who_it_is() {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
+        options.unidentified = true;
     });
     let tcp = Address::Tcp {
         host: "127.0.0.1".to_owned(),
@@ -158,7 +160,7 @@ fn ipc_032_a_producer_over_tcp_says_who_it_is() {
         (Some(4242), Some(1000), Some(3_820_972_779))
     );
     assert_eq!(known.machine_name.as_deref(), Some(&b"guest"[..]));
-    assert_eq!((unknown.uid, unknown.machine_id), (Some(0), None));
+    assert_eq!((unknown.uid, unknown.machine_id), (Some(65_534), None));
 }
 
 #[test]

@@ -14,10 +14,13 @@ use crate::port::{self, Method as _, PortKind, PortMessage};
 /// The text upstream sends.
 const UNKNOWN_REQUEST: &str = "unknown request";
 
+/// The user of a remote peer that did not say: no user of this machine. Upstream takes it for root.
+pub const NOBODY: u32 = 65_534;
+
 /// The process at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// User id; root for a remote peer that did not say.
+    /// User id; [`NOBODY`] for a remote peer that did not say.
     pub uid: u32,
     /// Process id; −1 if unknown.
     pub pid: i32,
@@ -31,7 +34,7 @@ impl Peer {
     /// A remote peer that has not said who it is.
     pub fn unidentified() -> Self {
         Self {
-            uid: 0,
+            uid: NOBODY,
             pid: -1,
             machine_id: 0,
             machine_name: Vec::new(),
@@ -138,6 +141,12 @@ impl Connection {
     /// Returns the process at the other end. May change until the first method is called.
     pub fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Returns true if nobody knows whose process this is: a remote peer that has not said.
+    pub fn is_unidentified(&self) -> bool {
+        let remote = self.remote.as_ref();
+        remote.is_some_and(|remote| !remote.identified)
     }
 
     /// Returns whether shared memory cannot be used with this peer.
@@ -528,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn ipc_031_a_local_peer_cannot_change_its_identity() {
+    fn ipc_031_relay_007_a_local_peer_cannot_change_its_identity() {
         let mut connection = local(&[PortKind::Producer]);
         let before = connection.peer().clone();
         let identity = Identity {
@@ -542,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn ipc_032_a_remote_peer_identifies_itself_once() {
+    fn ipc_032_relay_008_a_remote_peer_identifies_itself_once() {
         let mut connection = Connection::remote(services(&[PortKind::Producer]), "10.0.0.1".into());
         assert_eq!(*connection.peer(), Peer::unidentified());
         let mut say = |pid, uid, hint: &[u8]| {
@@ -567,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn ipc_032_machine_ids_are_upstreams() {
+    fn ipc_032_relay_006_machine_ids_are_upstreams() {
         assert_eq!(machine_id(b"test_machine_id_hint"), 3_820_972_779);
         assert_eq!(
             machine_id(b"0f9c6f0e-5b1c-4f5b-9a3f-8f3d0a6c1b2e"),

@@ -23,6 +23,7 @@ pub mod address;
 pub mod client;
 pub mod frame;
 pub mod host;
+pub mod machine;
 pub mod names;
 mod passed;
 pub mod port;

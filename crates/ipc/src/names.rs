@@ -121,12 +121,12 @@ pub fn relay_address() -> Result<Option<Address>, AddressError> {
         .transpose()
 }
 
-/// The name of this machine, as bytes: the environment's, else the kernel's
-/// system name.
+/// The name of this machine, as bytes: the environment's, else its host name. Upstream takes the
+/// name of the system, so all its machines have the same.
 pub fn machine_name() -> Vec<u8> {
     match env::var_os(MACHINE_NAME_VARIABLE) {
         Some(name) => name.as_bytes().to_vec(),
-        None => rustix::system::uname().sysname().to_bytes().to_vec(),
+        None => rustix::system::uname().nodename().to_bytes().to_vec(),
     }
 }
 

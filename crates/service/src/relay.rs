@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ferretto_ipc::port::relay::{Reply, Request};
+use ferretto_format::{clock, machine_clock};
+use ferretto_ipc::port::relay::{self, Reply, Request};
 use ferretto_proto::sync_clock_request::Phase;
 use ferretto_proto::{InitRelayRequest, Message, SyncClockRequest};
 
@@ -25,7 +26,21 @@ struct Relay {
     exchanges: VecDeque<Exchange>,
     /// The number of them so far.
     count: u64,
+    /// It compares clocks as often as we ask, so not all exchanges that follow each other tell
+    /// something together.
+    is_frequent: bool,
+    /// Earlier comparisons: the best one of each while.
+    earlier: VecDeque<[Exchange; 2]>,
+    /// The length of such a while, in nanoseconds.
+    period: u64,
 }
+
+/// The pause between comparisons that we ask for, in milliseconds.
+const COMPARE_EVERY_MS: u64 = 5_000;
+/// Exchanges of one comparison follow each other within this time.
+const ONE_COMPARISON: u64 = 2_000_000_000;
+/// The number of earlier comparisons that are kept. Of more, the better half is kept.
+const MAX_EARLIER: usize = 256;
 
 /// The clocks of both machines at about the same time.
 #[derive(Debug, Clone)]
@@ -68,6 +83,9 @@ impl Relays {
         request: Request,
     ) {
         let reply = match &request {
+            Request::InitRelay(request) if relay::may_be_asked(request) => {
+                Reply::InitRelay(relay::compare_clocks_every(COMPARE_EVERY_MS))
+            }
             Request::InitRelay(_) => Reply::InitRelay(Default::default()),
             Request::SyncClock(_) => Reply::SyncClock(Default::default()),
         };
@@ -122,18 +140,31 @@ impl Relays {
         new.map(|(machine, info)| (machine, info.clone())).collect()
     }
 
-    /// Returns comparisons of clocks that `told` does not have yet, by machine.
-    pub(crate) fn new_exchanges(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<Exchange>)> {
+    /// Returns comparisons of clocks that `told` does not have yet, by machine: for a recording
+    /// that began at this boot time, those since then.
+    pub(crate) fn new_exchanges(
+        &self,
+        told: &mut ToldMachines,
+        since: u64,
+    ) -> Vec<(u32, Vec<Exchange>)> {
         if self.0.is_empty() {
             return Vec::new();
         }
         let mut new = Vec::new();
         for (machine, (client, relay)) in self.relays_by_machine() {
-            let exchanges = relay.exchanges_after(told.up_to(machine, client));
+            let up_to = told.up_to(machine, client);
+            let exchanges = relay.exchanges_after(up_to);
             if let Some(last) = exchanges.last()
                 && told.compare(machine, client, last.number)
             {
-                new.push((machine, exchanges));
+                let earlier = relay.earlier_after(up_to, since);
+                new.extend(earlier.map(|exchanges| (machine, exchanges)));
+                let together = |one: &Exchange, other: &Exchange| {
+                    !relay.is_frequent || other.host.boottime - one.host.boottime < ONE_COMPARISON
+                };
+                let comparisons = exchanges.chunk_by(together);
+                let comparisons = comparisons.filter(|exchanges| exchanges.len() > 1);
+                new.extend(comparisons.map(|exchanges| (machine, exchanges.to_vec())));
             }
         }
         new
@@ -145,7 +176,13 @@ impl Relay {
     fn bytes(&self) -> usize {
         let clocks = self.exchanges.iter().map(|exchange| exchange.client.len());
         let described = self.system_info.as_ref().map_or(0, Vec::len);
-        described + clocks.sum::<usize>() * size_of::<(u32, u64)>()
+        let earlier = self
+            .earlier
+            .iter()
+            .flatten()
+            .map(|exchange| exchange.client.len());
+        let readings = clocks.sum::<usize>() + earlier.sum::<usize>();
+        described + readings * size_of::<(u32, u64)>()
     }
 
     fn new(machine: u32) -> Self {
@@ -154,17 +191,24 @@ impl Relay {
             system_info: None,
             exchanges: VecDeque::new(),
             count: 0,
+            is_frequent: false,
+            earlier: VecDeque::new(),
+            period: COMPARE_EVERY_MS * 1_000_000,
         }
     }
 
     fn describe(&mut self, request: &InitRelayRequest) {
+        self.is_frequent = relay::may_be_asked(request);
         let info = request.system_info.as_option();
         self.system_info = info.map(Message::encode_to_vec);
     }
 
     fn compare(&mut self, request: &SyncClockRequest, host: &Clocks) {
-        if self.exchanges.len() == MAX_EXCHANGES {
-            self.exchanges.pop_front();
+        if self.exchanges.len() == MAX_EXCHANGES
+            && let Some(oldest) = self.exchanges.pop_front()
+            && let Some(next) = self.exchanges.front().cloned()
+        {
+            self.remember([oldest, next]);
         }
         self.count += 1;
         let clocks = request.clocks.iter().take(MAX_CLOCKS_PER_EXCHANGE);
@@ -177,6 +221,44 @@ impl Relay {
             client: clocks.map(reading).collect(),
             host: *host,
         });
+    }
+
+    /// Keeps a comparison if it is one, and the best of its time.
+    fn remember(&mut self, comparison: [Exchange; 2]) {
+        if !self.is_frequent || error_of(&comparison) == u64::MAX {
+            return;
+        }
+        let period = |[first, _]: &[Exchange; 2], length| first.host.boottime / length;
+        let now = period(&comparison, self.period);
+        match self.earlier.back_mut() {
+            Some(last) if period(last, self.period) == now => {
+                if error_of(&comparison) < error_of(last) {
+                    *last = comparison;
+                }
+            }
+            _ => self.earlier.push_back(comparison),
+        }
+        if self.earlier.len() > MAX_EARLIER {
+            self.period *= 2;
+            let all: Vec<_> = self.earlier.drain(..).collect();
+            let halves = all.chunk_by(|a, b| period(a, self.period) == period(b, self.period));
+            let best = halves.filter_map(|half| half.iter().min_by_key(|c| error_of(c)));
+            self.earlier = best.cloned().collect();
+        }
+    }
+
+    /// Returns earlier comparisons since a time that a trace does not have, which has those up to
+    /// this number, and the last one before that time.
+    fn earlier_after(&self, number: u64, since: u64) -> impl Iterator<Item = Vec<Exchange>> {
+        let begun = |comparison: &&[Exchange; 2]| comparison[0].host.boottime < since;
+        let before = self.earlier.iter().take_while(begun).count();
+        let wanted = self.earlier.iter().skip(before.saturating_sub(1));
+        let first = self
+            .exchanges
+            .front()
+            .map_or(u64::MAX, |first| first.number);
+        let new = wanted.filter(move |[one, other]| one.number > number && other.number <= first);
+        new.map(|comparison| comparison.to_vec())
     }
 
     /// Returns the exchanges for a trace that has those up to this number. Readers need both halves
@@ -193,6 +275,36 @@ impl Relay {
         }
         new
     }
+}
+
+impl Exchange {
+    /// Returns the boot times of both machines, if the relay told its.
+    fn boottimes(&self) -> Option<machine_clock::Exchange> {
+        let mut clocks = self.client.iter();
+        let (_, client) = clocks.find(|(id, _)| *id == clock::BOOTTIME)?;
+        Some(machine_clock::Exchange {
+            client: *client,
+            host: self.host.boottime,
+        })
+    }
+}
+
+/// Returns how far the machine's boot time may be ahead of ours, by exchanges that follow each
+/// other at once: the best pair of them decides.
+pub(crate) fn offset(exchanges: &[Exchange]) -> Option<machine_clock::Offset> {
+    let mut clock = machine_clock::MachineClock::default();
+    let boottimes = exchanges.iter().filter_map(Exchange::boottimes);
+    clock.add(&boottimes.collect::<Vec<_>>());
+    clock.best()
+}
+
+/// Returns by how much what a comparison tells may be wrong.
+fn error_of(comparison: &[Exchange; 2]) -> u64 {
+    let [one, other] = comparison;
+    if other.host.boottime.saturating_sub(one.host.boottime) >= ONE_COMPARISON {
+        return u64::MAX;
+    }
+    offset(comparison).map_or(u64::MAX, |offset| offset.error)
 }
 
 impl ToldMachines {

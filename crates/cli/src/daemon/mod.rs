@@ -28,6 +28,11 @@ pub(crate) trait Daemon: Default + 'static {
     /// The end of the usage text.
     const NOTE: &'static str = "";
 
+    /// Returns what is missing, which is shown with the usage.
+    fn check(&self) -> Result<(), Complaint> {
+        Ok(())
+    }
+
     /// Does what is to be done before whoever started it in the background goes on.
     fn prepare(&self) {}
 
@@ -167,5 +172,6 @@ fn parse<D: Daemon>(args: Vec<OsString>) -> Result<Action<D>, Complaint> {
             return Ok(Action::Instead(action));
         }
     }
+    daemon.check()?;
     Ok(Action::Run { daemon, background })
 }

@@ -43,7 +43,14 @@ fn perf_021_the_profiler_registers_and_keeps_only_what_it_needs() {
 #[test]
 fn versions_and_usage() {
     let world = World::new();
-    for program in ["traced", "traced_probes", "traced_perf", "perfetto"] {
+    let programs = [
+        "traced",
+        "traced_probes",
+        "traced_perf",
+        "traced_relay",
+        "perfetto",
+    ];
+    for program in programs {
         let said = world.run(program, &["--version"]).returned(0);
         assert!(said.text().starts_with("Perfetto v"), "{}", said.text());
         assert_eq!(said.text().lines().count(), 1);
@@ -203,6 +210,43 @@ fn ipc_067_a_relay_endpoint_that_is_no_producer_socket_is_named() {
         .complained("--enable-relay-endpoint-on=127.0.0.1:20001 does not match any socket")
         .complained("producer.sock");
     assert!(world.names().is_empty(), "{:?}", world.names());
+}
+
+#[test]
+fn relay_001_a_relay_without_a_host_prints_its_usage() {
+    let mut world = World::new();
+    let said = world.run("traced_relay", &[] as &[&str]).returned(1);
+    said.complained("PERFETTO_RELAY_SOCK_NAME is not set")
+        .complained("Usage: traced_relay");
+    for (name, complaint) in [
+        ("", "Usage: traced_relay"),
+        ("host:65536", "is not of the form HOST:PORT"),
+        ("vsock://1", "is not of the form vsock://CID:PORT"),
+    ] {
+        world.set("PERFETTO_RELAY_SOCK_NAME", name);
+        let said = world.run("traced_relay", &[] as &[&str]).returned(1);
+        said.complained(complaint);
+    }
+    let permissions = ["--set-socket-permissions", "nobody"];
+    world.set("PERFETTO_RELAY_SOCK_NAME", "@nobody");
+    let said = world.run("traced_relay", &permissions).returned(1);
+    said.complained("Failed to set socket permissions: \"nobody\" is not GROUP:MODE");
+}
+
+#[test]
+fn relay_002_a_relay_listens_though_there_is_no_host() {
+    let mut world = World::new();
+    world.set("PERFETTO_RELAY_SOCK_NAME", "127.0.0.1:1");
+    for signal in [Signal::TERM, Signal::INT] {
+        // Ends when it has been told a 1.
+        let relay = world.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
+        assert_eq!(world.names(), ["producer.sock"]);
+        relay.signal(signal);
+        let said = relay.finish().returned(0);
+        said.complained("Started traced_relay, listening on ")
+            .complained("forwarding to 127.0.0.1:1");
+        assert!(world.names().is_empty(), "{:?}", world.names());
+    }
 }
 
 #[test]

@@ -54,6 +54,8 @@ impl Said {
 #[derive(Debug)]
 pub(crate) struct World {
     folder: TempDir,
+    /// Of the environment of its programs.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl World {
@@ -63,7 +65,14 @@ impl World {
                 .prefix("ferretto-test-")
                 .tempdir()
                 .unwrap(),
+            variables: Vec::new(),
         }
+    }
+
+    /// Sets a variable of the environment of its programs.
+    pub(crate) fn set(&mut self, variable: &'static str, value: &str) {
+        self.variables.retain(|(known, _)| *known != variable);
+        self.variables.push((variable, value.to_owned()));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -110,6 +119,7 @@ impl World {
             .env("XDG_CACHE_HOME", self.path("cache"))
             .env("PERFETTO_PRODUCER_SOCK_NAME", self.path("producer.sock"))
             .env("PERFETTO_CONSUMER_SOCK_NAME", self.path("consumer.sock"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

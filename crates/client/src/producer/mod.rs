@@ -3,6 +3,7 @@
 mod backoff;
 mod commit;
 mod event;
+mod machine;
 mod shared;
 mod startup;
 mod watch;
@@ -30,6 +31,7 @@ use ferretto_shm::{Arbiter, ArbiterOptions, PageSize, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use self::backoff::Backoff;
+use self::machine::OwnMachine;
 use self::shared::{Shared, SharedOutlet};
 use self::watch::SocketWatch;
 use crate::options::{ProducerOptions, Scraping};
@@ -58,6 +60,8 @@ pub struct Producer {
     session: Option<Session>,
     /// While there is no service: tells when its socket is created.
     watch: Option<SocketWatch>,
+    /// Tells a service on another machine about this one.
+    machine: OwnMachine,
     /// Forked children do not keep the connection open.
     disowned: Option<Disowned>,
     commit_due: Option<Instant>,
@@ -138,6 +142,7 @@ impl Producer {
             events: VecDeque::new(),
             session: None,
             watch: None,
+            machine: OwnMachine::default(),
             disowned: None,
             commit_due: None,
             wants_write: false,
@@ -219,6 +224,7 @@ impl Producer {
         }
         self.commit_due = self.shared.pump(Some(now));
         self.watch_writability();
+        self.machine.process(&self.epoll, now);
     }
 
     /// The next thing to react to.
@@ -233,7 +239,8 @@ impl Producer {
         } else {
             None
         };
-        [retry, self.commit_due].into_iter().flatten().min()
+        let deadlines = [retry, self.commit_due, self.machine.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Waits until there is something to [`process`](Self::process), but not longer than `limit`,
@@ -305,6 +312,7 @@ impl Producer {
 
     fn disconnect(&mut self, reason: LostReason, now: Instant) {
         self.disowned = None;
+        self.machine = OwnMachine::default();
         self.shared.set_connection(None);
         self.prepare_memory();
         self.session = None;
@@ -414,10 +422,14 @@ impl Producer {
     }
 
     fn accepted(&mut self, response: InitializeConnectionResponse, now: Instant) {
+        let is_remote = response.use_shmem_emulation == Some(true);
         let session = self.session.get_or_insert_default();
         session.accepted = Some(response);
         self.shared.settle_memory(session.is_adopted());
         self.backoff.connected(now);
+        if is_remote {
+            self.machine.connect_to(self.connector.awaited());
+        }
         self.shared.set_initialized();
         for source in &self.sources {
             self.shared.send(register_request(source.clone()));

@@ -2,6 +2,7 @@
 
 use ferretto_ipc::address::AddressError;
 use ferretto_ipc::client::Connection;
+use ferretto_ipc::machine::Machine;
 use ferretto_ipc::socket::Socket;
 use ferretto_ipc::{Address, names};
 
@@ -81,7 +82,13 @@ impl Connect<ProducerPort> for AtAddress {
         let mut trust = Trust::from_environment();
         trust.add(&self.trusted);
         trust.check(&address, &socket)?;
-        Ok(Box::new(Connection::new(socket)))
+        if socket.is_unix() {
+            return Ok(Box::new(Connection::new(socket)));
+        }
+        // No kernel vouches for this process on another machine.
+        let machine = Machine::this();
+        let identity = machine.identity(std::process::id() as i32, ferretto_shm::user_id());
+        Ok(Box::new(Connection::with_identity(socket, &identity)))
     }
 
     fn awaited(&self) -> Option<Address> {

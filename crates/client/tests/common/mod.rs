@@ -109,6 +109,8 @@ pub fn descriptor(name: &str) -> DataSourceDescriptor {
 
 pub fn config(buffer_kb: u32) -> TraceConfig {
     TraceConfig {
+        // Over TCP, producers count as of another machine.
+        trace_all_machines: Some(true),
         buffers: vec![BufferConfig {
             size_kb: Some(buffer_kb),
             ..Default::default()

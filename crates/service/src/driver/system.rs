@@ -1,6 +1,6 @@
 //! Facts about this machine.
 
-use ferretto_proto::{MessageField, SystemInfo, Utsname};
+use ferretto_proto::SystemInfo;
 use rustix::rand::GetRandomFlags;
 
 use super::clocks;
@@ -20,36 +20,10 @@ pub fn service_options() -> ServiceOptions {
 
 /// A description of the machine for the trace.
 pub fn system_info() -> SystemInfo {
-    let name = rustix::system::uname();
-    let utsname = Utsname {
-        sysname: Some(name.sysname().to_bytes().to_vec()),
-        version: Some(name.version().to_bytes().to_vec()),
-        release: Some(name.release().to_bytes().to_vec()),
-        machine: Some(name.machine().to_bytes().to_vec()),
-        ..Utsname::default()
-    };
-    let memory = rustix::system::sysinfo();
-    let unit = u64::from(memory.mem_unit.max(1));
     SystemInfo {
-        utsname: MessageField::some(utsname),
         page_size: u32::try_from(ferretto_shm::page_size()).ok(),
-        num_cpus: configured_cpus(),
-        system_ram_bytes: Some((memory.totalram as u64).saturating_mul(unit)),
-        ..SystemInfo::default()
+        ..ferretto_ipc::machine::system_info()
     }
-}
-
-/// Returns how many CPUs the machine can have, also those that are offline now.
-fn configured_cpus() -> Option<u32> {
-    let folder = std::fs::read_dir("/sys/devices/system/cpu").ok()?;
-    let is_cpu = |name: &str| {
-        name.strip_prefix("cpu")
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let count = folder
-        .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_cpu));
-    u32::try_from(count.count()).ok().filter(|&count| count > 0)
 }
 
 /// 128 bits that nobody can guess.

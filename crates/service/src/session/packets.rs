@@ -1,6 +1,6 @@
 //! The packets the service itself puts into a trace.
 
-use ferretto_format::clock;
+use ferretto_format::{clock, machine_clock};
 use ferretto_proto::fields::{
     clock_snapshot, concurrent_session_event, extension_descriptor, remote_clock_sync,
     trace_packet, trace_provenance, trace_uuid, tracing_service_event, trigger,
@@ -15,7 +15,7 @@ use crate::buffer::VmState;
 use crate::clocks::Clocks;
 use crate::options::{ExtensionDescriptor, ServiceOptions};
 use crate::packet::SequenceIds;
-use crate::relay::Exchange;
+use crate::relay::{self, Exchange};
 use crate::rng::Rng;
 
 /// Identity of a trace.
@@ -231,6 +231,12 @@ impl Header {
                         both.nested(synced_clocks::HOST_CLOCKS, |snapshot| {
                             write_clocks(snapshot, exchange.host.by_id());
                         });
+                    });
+                }
+                if let Some(offset) = relay::offset(exchanges) {
+                    message.nested(machine_clock::STATED, |stated| {
+                        stated.int(machine_clock::STATED_OFFSET, offset.offset);
+                        stated.varint(machine_clock::STATED_ERROR, offset.error);
                     });
                 }
             });

@@ -156,7 +156,9 @@ impl Session {
         out: &mut Pipeline<'_, S>,
     ) {
         if self.snapshots_clocks() {
-            for (machine, exchanges) in relays.new_exchanges(&mut self.progress.machines) {
+            let since = self.initial_snapshot.map_or(0, |clocks| clocks.boottime);
+            let new = relays.new_exchanges(&mut self.progress.machines, since);
+            for (machine, exchanges) in new {
                 out.own(&header.remote_clock_sync(machine, &exchanges));
             }
         }

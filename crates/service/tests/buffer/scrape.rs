@@ -16,7 +16,7 @@ fn tracebuf_026_an_incomplete_chunk_gives_all_but_its_last_fragment() {
 }
 
 #[test]
-fn tracebuf_027_scrape_read_commit_gives_each_packet_once() {
+fn tracebuf_027_relay_024_scrape_read_commit_gives_each_packet_once() {
     for policy in [Policy::Ring, Policy::Discard] {
         let mut buffer = TraceBuffer::new(BufferOptions {
             policy,

@@ -64,7 +64,7 @@ fn patch(world: &mut World, producer: ClientId, patches: Vec<ChunkToPatch>) {
 }
 
 #[test]
-fn service_014_and_ipc_050_a_buffer_never_assigned() {
+fn service_014_and_ipc_050_and_relay_022_a_buffer_never_assigned() {
     let (mut world, producer, consumer) = recording();
     // Buffer 2 exists, buffer 77 does not; neither is this producer's.
     for target in [2, 77, 0, 65_535] {
@@ -112,7 +112,7 @@ fn service_015_and_ipc_050_a_writer_pinned_to_another_buffer() {
 }
 
 #[test]
-fn service_016_and_ipc_050_chunks_that_are_not_there() {
+fn service_016_and_ipc_050_and_relay_021_chunks_that_are_not_there() {
     let (mut world, producer, consumer) = recording();
     let mut writer = world.writer(producer);
     writer.new_packet().string(TEST_FIELD, "being written");
@@ -137,7 +137,7 @@ fn service_016_and_ipc_050_chunks_that_are_not_there() {
 }
 
 #[test]
-fn service_017_and_ipc_050_inline_chunks_of_impossible_sizes() {
+fn service_017_and_ipc_050_and_relay_020_inline_chunks_of_impossible_sizes() {
     let (mut world, producer, consumer) = recording();
     let sizes = [0, 1, 7, 65_536, 65_537];
     for size in sizes {

@@ -267,7 +267,7 @@ fn chunks_inside_commits_where_memory_cannot_be_shared() {
 }
 
 #[test]
-fn service_013_and_config_024_machines() {
+fn service_013_and_config_024_and_relay_017_machines() {
     let mut world = World::new();
     let remote = Behaviour {
         shares_memory: false,

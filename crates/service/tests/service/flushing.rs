@@ -188,7 +188,7 @@ fn the_duration_counts_suspend_only_if_asked_to() {
 }
 
 #[test]
-fn service_045_sources_that_need_no_flush() {
+fn service_045_and_relay_023_sources_that_need_no_flush() {
     let mut world = World::new();
     let producer = world.producer("p");
     world.register_with(producer, "p", |descriptor| descriptor.no_flush = Some(true));

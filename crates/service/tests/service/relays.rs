@@ -180,7 +180,7 @@ fn service_079_a_relay_that_left_before_the_read_is_not_told_of() {
 }
 
 #[test]
-fn service_079_the_last_five_exchanges_are_kept() {
+fn service_079_relay_012_the_last_five_exchanges_are_kept() {
     let mut world = World::new();
     let relay = world.relay(MACHINE);
     for number in 1..=7 {
@@ -266,7 +266,7 @@ fn machines_are_described_once_and_on_the_service_s_sequence() {
 }
 
 #[test]
-fn a_config_can_do_without() {
+fn relay_014_a_config_can_do_without() {
     let mut world = World::new();
     let relay = world.relay(MACHINE);
     world.init_relay(relay, 4096);
@@ -312,4 +312,58 @@ fn what_a_relay_sends_is_bounded() {
     let stranger = world.new_client();
     world.sync(stranger, Phase::PING, 1);
     assert_eq!(world.relay_replies.len(), 100);
+}
+
+/// A relay that compares clocks as often as it is asked to, and has been described.
+fn frequent(world: &mut World, machine: u32) -> ClientId {
+    let relay = world.relay(machine);
+    let mut request = InitRelayRequest::default();
+    ferretto_ipc::port::relay::offer_comparisons(&mut request);
+    world.relayed(relay, Request::InitRelay(request));
+    relay
+}
+
+#[test]
+fn a_relay_that_compares_often_is_told_of_over_the_whole_recording() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut world = World::new();
+    let relay = frequent(&mut world, MACHINE);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    // Two exchanges every three seconds, of which every second comparison takes less.
+    for round in 0..60 {
+        let delay = if round % 2 == 1 { 1_000 } else { 400_000 };
+        let now = world.now.boottime;
+        world.advance(delay);
+        world.sync(relay, Phase::PING, now + 77 * SECOND);
+        let now = world.now.boottime + delay;
+        world.advance(2 * delay);
+        world.sync(relay, Phase::UPDATE, now + 77 * SECOND);
+        world.advance(3 * SECOND - 3 * delay);
+    }
+    let packets = world.read(consumer);
+    let told = synced(&packets);
+    // One of each five seconds, and the last of all. No two that are far apart are in one packet.
+    assert!((36..=39).contains(&told.len()), "{}", told.len());
+    for exchanges in &told {
+        assert_eq!(exchanges.len(), 2, "{exchanges:?}");
+    }
+    let good = told
+        .iter()
+        .filter(|exchanges| exchanges[1].0 - exchanges[0].0 == 2_000);
+    assert!(good.count() >= 29);
+    // Each states what it tells.
+    use ferretto_format::machine_clock::{STATED, STATED_ERROR, STATED_OFFSET};
+    for packet in packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC)) {
+        let stated = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), STATED);
+        let number = |field| Fields::find(field, &stated[0]).unwrap().as_u64().unwrap();
+        assert_eq!(number(STATED_OFFSET), 77 * SECOND);
+        assert!(number(STATED_ERROR) <= 400_000);
+    }
+    // Nothing is told twice.
+    assert!(synced(&world.read(consumer)).is_empty());
+    // What was before a recording is not in it, but for the last of it.
+    let later = world.consumer();
+    world.enable(later, ConfigBuilder::new());
+    assert!(synced(&world.read(later)).len() <= 3);
 }

@@ -1,0 +1,94 @@
+//! `traced_relay`: brings the producers of this machine to the tracing service of another.
+
+use anyhow::{Context, Result};
+use ferretto_host::FilePermissions;
+use ferretto_ipc::names::{self, RELAY_SOCKET_VARIABLE};
+use ferretto_relay::{NoticeSink, Relay, RelayOptions};
+use lexopt::Parser;
+
+use crate::daemon::{Complaint, Daemon, DaemonOption, Taken};
+use crate::usage::Row;
+
+/// Its options.
+#[derive(Debug, Default)]
+pub(crate) struct TracedRelay {
+    permissions: Option<FilePermissions>,
+}
+
+impl Daemon for TracedRelay {
+    const NAME: &'static str = "traced_relay";
+    const ABOUT: &'static str = "\
+Brings the producers of this machine to the tracing service of another, in whose
+recordings they take part. It takes the place of a service here.";
+    const COLUMN: usize = 38;
+    const OPTIONS: &'static [DaemonOption<Self>] = &[DaemonOption(
+        "set-socket-permissions GROUP:MODE",
+        "group and mode of the producer socket, e.g. traced:0660",
+        Self::take_permissions,
+    )];
+    const ENVIRONMENT: &'static [Row<'static>] = &[
+        Row {
+            typed: "PERFETTO_RELAY_SOCK_NAME",
+            meaning: "the producer socket of that service: HOST:PORT,\n[IPV6]:PORT, vsock://CID:PORT or a path; required",
+        },
+        Row {
+            typed: "PERFETTO_PRODUCER_SOCK_NAME",
+            meaning: "where producers of this machine connect",
+        },
+        Row {
+            typed: "PERFETTO_MACHINE_NAME",
+            meaning: "the name of this machine, its host name unless given",
+        },
+        Row {
+            typed: "FERRETTO_MACHINE_ID",
+            meaning: "what tells this machine from others, its boot id unless\ngiven; for containers that share a kernel",
+        },
+        Row {
+            typed: "TRACED_RELAY_NOTIFY_FD",
+            meaning: "a descriptor that gets a 1 when producers can connect",
+        },
+    ];
+    const NOTE: &'static str = "\
+A socket passed by systemd (LISTEN_FDS) is used for producers, and it is told when the relay is ready.
+";
+
+    fn check(&self) -> Result<(), Complaint> {
+        match names::relay_address() {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(ferretto_ipc::address::AddressError::Empty) => Err(Complaint::Option(
+                format!("{RELAY_SOCKET_VARIABLE} is not set: where is the tracing service?"),
+            )),
+            Err(error) => Err(Complaint::Alone(format!(
+                "{RELAY_SOCKET_VARIABLE}: {error}"
+            ))),
+        }
+    }
+
+    fn serve(self) -> Result<()> {
+        let host = names::relay_address()?.context("there is no host")?;
+        let listen = names::producer_address().context("PERFETTO_PRODUCER_SOCK_NAME")?;
+        let options = RelayOptions {
+            permissions: self.permissions,
+            notices: NoticeSink::new(|notice| eprintln!("traced_relay: {notice}")),
+            ..RelayOptions::new(listen, host.clone())
+        };
+        ferretto_relay::traced_relay::run(options, |relay: &Relay| {
+            eprintln!(
+                "Started traced_relay, listening on {}, forwarding to {host}",
+                relay.address()
+            );
+        })
+        .context("Failed to start the relay")
+    }
+}
+
+impl TracedRelay {
+    fn take_permissions(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let value = parser.value()?;
+        let permissions = FilePermissions::from_pair(&value.to_string_lossy());
+        self.permissions = Some(permissions.map_err(|error| {
+            Complaint::Alone(format!("Failed to set socket permissions: {error}"))
+        })?);
+        Ok(Taken::Known)
+    }
+}

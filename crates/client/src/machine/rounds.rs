@@ -1,0 +1,238 @@
+//! The conversation of a machine with its host: it describes itself, and then compares clocks for
+//! as long as the connection lasts.
+
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::port::relay::Method;
+use ferretto_proto::sync_clock_request::Phase;
+
+/// The exchanges of one comparison with a host that does not say otherwise, and the pause after it,
+/// as upstream's relays have it. Its readers average all exchanges that are closer together.
+const PLAIN: Pace = Pace {
+    exchanges: 2,
+    pause: Duration::from_secs(30),
+};
+/// The exchanges of one comparison with a host that picks the best of them.
+const EXCHANGES: u32 = 8;
+/// The shortest pause that a host may ask for.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// The longest time that a host may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    exchanges: u32,
+    pause: Duration,
+}
+
+/// A request to be made, or a time to wait for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Next {
+    /// Describe the machine.
+    Describe,
+    /// Read the clocks, and send them.
+    Compare(Phase),
+    /// Nothing before this time; `None` if the host has to answer first, or knows no method.
+    Wait(Option<Instant>),
+    /// The host has not answered for too long.
+    GiveUp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// Waits to be told what the host knows.
+    Binding,
+    Describing,
+    Comparing {
+        /// Of this comparison, so far.
+        exchanges: u32,
+    },
+    Resting {
+        until: Instant,
+    },
+    /// The host compares no clocks.
+    Idle,
+}
+
+/// The state of that conversation.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    state: State,
+    pace: Pace,
+    can_compare: bool,
+    /// A request was made and is not answered.
+    asked: Option<Instant>,
+}
+
+impl Rounds {
+    /// A conversation that begins `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            state: State::Binding,
+            pace: PLAIN,
+            can_compare: false,
+            asked: Some(now),
+        }
+    }
+
+    /// The host knows the port, and those of its methods for which `knows` is true.
+    pub(super) fn bound(&mut self, knows: impl Fn(Method) -> bool) {
+        self.asked = None;
+        self.can_compare = knows(Method::SyncClock);
+        self.state = match knows(Method::InitRelay) {
+            true => State::Describing,
+            false => self.comparing(),
+        };
+    }
+
+    /// The host does not know the port. The connection is kept, so that it is noticed when the host
+    /// goes.
+    pub(super) fn refused(&mut self) {
+        self.asked = None;
+        self.state = State::Idle;
+    }
+
+    /// The host has answered; `interval` is the pause it asked for in doing so.
+    pub(super) fn answered(&mut self, now: Instant, interval: Option<Duration>) {
+        self.asked = None;
+        match self.state {
+            State::Describing => {
+                if let Some(interval) = interval {
+                    self.pace = Pace {
+                        exchanges: EXCHANGES,
+                        pause: interval.clamp(SHORTEST, PLAIN.pause),
+                    };
+                }
+                self.state = self.comparing();
+            }
+            State::Comparing { exchanges } => {
+                let exchanges = exchanges + 1;
+                self.state = if exchanges < self.pace.exchanges {
+                    State::Comparing { exchanges }
+                } else {
+                    let until = now + self.pace.pause;
+                    State::Resting { until }
+                };
+            }
+            State::Binding | State::Resting { .. } | State::Idle => {}
+        }
+    }
+
+    fn comparing(&self) -> State {
+        match self.can_compare {
+            true => State::Comparing { exchanges: 0 },
+            false => State::Idle,
+        }
+    }
+
+    /// Returns what to do next. A request that is returned counts as made.
+    pub(super) fn next(&mut self, now: Instant) -> Next {
+        if let Some(asked) = self.asked {
+            let end = asked + PATIENCE;
+            return if now < end {
+                Next::Wait(Some(end))
+            } else {
+                Next::GiveUp
+            };
+        }
+        if let State::Resting { until } = self.state {
+            if now < until {
+                return Next::Wait(Some(until));
+            }
+            self.state = self.comparing();
+        }
+        let next = match self.state {
+            State::Describing => Next::Describe,
+            State::Comparing { exchanges } if exchanges % 2 == 0 => Next::Compare(Phase::PING),
+            State::Comparing { .. } => Next::Compare(Phase::UPDATE),
+            State::Binding | State::Resting { .. } | State::Idle => return Next::Wait(None),
+        };
+        self.asked = Some(now);
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn all(_: Method) -> bool {
+        true
+    }
+
+    #[test]
+    fn relay_011_ping_is_followed_by_update_and_a_pause_of_thirty_seconds() {
+        let begin = Instant::now();
+        let mut rounds = Rounds::new(begin);
+        rounds.bound(all);
+        assert_eq!(rounds.next(begin), Next::Describe);
+        rounds.answered(begin, None);
+        let mut now = begin;
+        for _ in 0..3 {
+            assert_eq!(rounds.next(now), Next::Compare(Phase::PING));
+            // Not before the answer.
+            assert_eq!(rounds.next(now), Next::Wait(Some(now + PATIENCE)));
+            now += SECOND;
+            rounds.answered(now, None);
+            assert_eq!(rounds.next(now), Next::Compare(Phase::UPDATE));
+            rounds.answered(now, None);
+            let due = now + 30 * SECOND;
+            assert_eq!(rounds.next(now), Next::Wait(Some(due)));
+            assert_eq!(
+                rounds.next(due - Duration::from_nanos(1)),
+                Next::Wait(Some(due))
+            );
+            now = due;
+        }
+    }
+
+    #[test]
+    fn a_host_that_asks_for_more_gets_many_exchanges_as_often_as_it_likes() {
+        let now = Instant::now();
+        let mut rounds = Rounds::new(now);
+        rounds.bound(all);
+        assert_eq!(rounds.next(now), Next::Describe);
+        rounds.answered(now, Some(5 * SECOND));
+        for _ in 0..EXCHANGES / 2 {
+            assert_eq!(rounds.next(now), Next::Compare(Phase::PING));
+            rounds.answered(now, None);
+            assert_eq!(rounds.next(now), Next::Compare(Phase::UPDATE));
+            rounds.answered(now, None);
+        }
+        assert_eq!(rounds.next(now), Next::Wait(Some(now + 5 * SECOND)));
+        // Not without any pause.
+        let mut hurried = Rounds::new(now);
+        hurried.bound(all);
+        hurried.next(now);
+        hurried.answered(now, Some(Duration::ZERO));
+        assert_eq!(hurried.pace.pause, SHORTEST);
+    }
+
+    #[test]
+    fn ipc_071_hosts_without_the_newer_methods_are_tolerated() {
+        let now = Instant::now();
+        let mut older = Rounds::new(now);
+        older.bound(|method| method == Method::SyncClock);
+        assert_eq!(older.next(now), Next::Compare(Phase::PING));
+        let mut oldest = Rounds::new(now);
+        oldest.bound(|_| false);
+        assert_eq!(oldest.next(now), Next::Wait(None));
+        let mut without_port = Rounds::new(now);
+        without_port.refused();
+        assert_eq!(without_port.next(now + 3600 * SECOND), Next::Wait(None));
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_is_given_up() {
+        let now = Instant::now();
+        let mut rounds = Rounds::new(now);
+        assert_eq!(rounds.next(now), Next::Wait(Some(now + PATIENCE)));
+        assert_eq!(rounds.next(now + PATIENCE), Next::GiveUp);
+        let mut asked = Rounds::new(now);
+        asked.bound(all);
+        assert_eq!(asked.next(now), Next::Describe);
+        assert_eq!(asked.next(now + PATIENCE), Next::GiveUp);
+    }
+}

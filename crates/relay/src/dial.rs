@@ -1,0 +1,88 @@
+//! Connecting to the host, on a thread of its own: names take time to be resolved, and machines
+//! that are gone do not say so.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use ferretto_client::transport::WakeFd;
+use ferretto_ipc::Address;
+use ferretto_ipc::socket::{ConnectError, Socket};
+
+/// A connection that was asked for.
+#[derive(Debug)]
+pub(crate) struct Dialled {
+    /// The number it was asked for with.
+    pub(crate) number: u64,
+    pub(crate) result: Result<Socket, ConnectError>,
+}
+
+/// Connects to one address. The thread ends when this is dropped, and the attempt under way has
+/// ended.
+#[derive(Debug)]
+pub(crate) struct Dialler {
+    wanted: Sender<u64>,
+    results: Receiver<Dialled>,
+    wake: Arc<WakeFd>,
+}
+
+impl Dialler {
+    pub(crate) fn new(address: Address) -> io::Result<Self> {
+        let (wanted, requests) = mpsc::channel();
+        let (finished, results) = mpsc::channel();
+        let wake = Arc::new(WakeFd::new()?);
+        let waker = Arc::clone(&wake);
+        std::thread::Builder::new()
+            .name("relay-dial".to_owned())
+            .spawn(move || dial(&address, &requests, &finished, &waker))?;
+        Ok(Self {
+            wanted,
+            results,
+            wake,
+        })
+    }
+
+    /// Asks for a connection.
+    pub(crate) fn dial(&self, number: u64) {
+        // The thread ends after this.
+        let _ = self.wanted.send(number);
+    }
+
+    /// Returns what came of an attempt, if one has ended.
+    pub(crate) fn next(&self) -> Option<Dialled> {
+        self.results.try_recv().ok()
+    }
+
+    /// Returns what becomes readable when an attempt has ended.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd as _;
+        self.wake.as_fd()
+    }
+
+    /// To be called before [`next`](Self::next).
+    pub(crate) fn woke(&self) {
+        self.wake.clear();
+    }
+}
+
+fn dial(address: &Address, requests: &Receiver<u64>, finished: &Sender<Dialled>, wake: &WakeFd) {
+    while let Ok(number) = requests.recv() {
+        let result = Socket::connect(address);
+        // What did not work for one does not for those that waited meanwhile.
+        let failed = result.is_err();
+        let first = Dialled { number, result };
+        if finished.send(first).is_err() {
+            return;
+        }
+        if failed {
+            while let Ok(number) = requests.try_recv() {
+                let source = io::Error::from(io::ErrorKind::HostUnreachable);
+                let address = address.clone();
+                let result = Err(ConnectError { address, source });
+                let _ = finished.send(Dialled { number, result });
+            }
+        }
+        wake.wake();
+    }
+}

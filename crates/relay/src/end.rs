@@ -1,0 +1,84 @@
+//! One end of a connection that is forwarded.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use ferretto_ipc::socket::{ReceiveError, Received, Socket};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown};
+
+/// The result of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// This many bytes, at the start of the buffer.
+    Bytes(usize),
+    /// Nothing at the moment.
+    Nothing,
+    /// Nothing any more.
+    End,
+}
+
+/// One end of a connection that is forwarded. Nothing here waits.
+pub(crate) trait End: fmt::Debug + Send {
+    /// Returns what to wait for.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Reads what there is, at most as much as `buffer` holds.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read>;
+
+    /// Writes what is taken; 0 is nothing at the moment.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Says that nothing more will be written. Returns whether that is done.
+    fn finish(&mut self) -> io::Result<bool>;
+
+    /// Returns true if there is something to be sent that was written before.
+    fn wants_write(&self) -> bool {
+        false
+    }
+
+    /// Returns true if it has to be read before anything else can be done.
+    fn wants_read(&self) -> bool {
+        false
+    }
+}
+
+impl End for Socket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        match self.receive(buffer) {
+            // It cannot be passed on, and without it the frame says something else. Upstream's
+            // relay ends the connection, too.
+            Ok(Received::Data { fd: Some(_), .. }) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "it passed a descriptor, which does not travel to other machines",
+            )),
+            Ok(Received::Data { len, fd: None }) => Ok(Read::Bytes(len)),
+            Ok(Received::WouldBlock) => Ok(Read::Nothing),
+            Ok(Received::Closed) => Ok(Read::End),
+            Err(ReceiveError::Io(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            match rustix::net::send(&*self, bytes, flags) {
+                Ok(sent) => return Ok(sent),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<bool> {
+        rustix::net::shutdown(&*self, Shutdown::Write)?;
+        Ok(true)
+    }
+}

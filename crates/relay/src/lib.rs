@@ -1,0 +1,33 @@
+//! Brings the producers of one machine to the tracing service of another.
+//!
+//! # What it promises
+//!
+//! * The first thing the host hears on each connection is whom it is for, and then exactly what
+//!   the producer says.
+//! * A side that does not read holds up the other, and nobody else; 128 KiB are held for each
+//!   direction of each producer. What was taken from a producer is delivered before its connection
+//!   to the host ends.
+//! * A host that is gone costs nothing but an attempt now and then, and one at once when a producer
+//!   comes.
+//!
+//! # Types to know
+//!
+//! [`Relay`] listens and forwards; [`RelayOptions`] says where, and [`Stopper`] ends it.
+//! [`traced_relay::run`] is the whole daemon.
+#![forbid(unsafe_code)]
+
+mod dial;
+mod end;
+mod flow;
+mod notice;
+mod options;
+mod own;
+mod pair;
+mod poller;
+mod relay;
+mod share;
+pub mod traced_relay;
+
+pub use notice::{Notice, NoticeSink};
+pub use options::RelayOptions;
+pub use relay::{Relay, RelayError, Stopper};

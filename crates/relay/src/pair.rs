@@ -1,0 +1,237 @@
+//! A producer and its connection to the host: what one says goes to the other.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::end::{End, Read};
+use crate::flow::Flow;
+use crate::poller::{Interest, Poller};
+
+/// The time that one side may take to end after the other has.
+const LINGER: Duration = Duration::from_secs(10);
+/// The number of bytes that are read for one pair and direction before others have their turn.
+const PER_TURN: usize = 256 * 1024;
+
+/// The two ends of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The producer, on this machine.
+    Local,
+    /// The host.
+    Remote,
+}
+
+/// An end with what it is waited for.
+#[derive(Debug)]
+struct Watched {
+    end: Box<dyn End>,
+    token: u64,
+    /// `None` if it is not waited for at all.
+    interest: Option<Interest>,
+    /// That nothing more comes was passed on.
+    is_finished: bool,
+}
+
+/// Two connections of which each gets what the other says.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    local: Watched,
+    remote: Watched,
+    /// From the producer to the host.
+    up: Flow,
+    down: Flow,
+    /// Until when the second side may take to end.
+    linger: Option<Instant>,
+}
+
+/// The state of a pair after a turn.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It goes on.
+    Goes,
+    /// It is over.
+    Over,
+    /// It is over because of something that should be told.
+    Failed(Side, io::Error),
+}
+
+impl Pair {
+    /// A pair of which the host hears `first` before all else. Each end has a token.
+    pub(crate) fn new(
+        (local, local_token): (Box<dyn End>, u64),
+        (remote, remote_token): (Box<dyn End>, u64),
+        first: Vec<u8>,
+    ) -> Self {
+        let watched = |end, token| Watched {
+            end,
+            token,
+            interest: None,
+            is_finished: false,
+        };
+        Self {
+            local: watched(local, local_token),
+            remote: watched(remote, remote_token),
+            up: Flow::beginning_with(first),
+            down: Flow::default(),
+            linger: None,
+        }
+    }
+
+    /// Moves what can be moved without waiting, and says what is to be waited for.
+    pub(crate) fn turn(&mut self, poller: &Poller, now: Instant, buffer: &mut [u8]) -> Outcome {
+        if let Err(error) = pump(&mut self.local, &mut self.remote, &mut self.up, buffer) {
+            match error {
+                Broken::Source(error) if is_end(&error) => self.up.end(),
+                Broken::Source(error) => return Outcome::Failed(Side::Local, error),
+                // What the host still has to say may be the reason.
+                Broken::Sink => {
+                    self.up.refuse();
+                    self.up.end();
+                }
+            }
+        }
+        if let Err(error) = pump(&mut self.remote, &mut self.local, &mut self.down, buffer) {
+            match error {
+                Broken::Source(error) if is_end(&error) => self.down.end(),
+                Broken::Source(error) => return Outcome::Failed(Side::Remote, error),
+                // What the producer has said is still to be delivered.
+                Broken::Sink => {
+                    self.down.refuse();
+                    self.down.end();
+                }
+            }
+        }
+        // A host that has gone takes nothing; a producer that has gone may have left something.
+        let host_is_gone = self.down.is_done() && !self.down.is_refused();
+        if host_is_gone || (self.up.is_done() && (self.down.is_done() || self.up.is_refused())) {
+            return Outcome::Over;
+        }
+        if self.up.has_ended() || self.down.has_ended() {
+            let until = *self.linger.get_or_insert(now + LINGER);
+            if now >= until {
+                return Outcome::Over;
+            }
+        }
+        let local = Interest {
+            read: self.up.room() > 0 || self.local.end.wants_read(),
+            write: !self.down.waiting().is_empty() || self.local.end.wants_write(),
+        };
+        let remote = Interest {
+            read: self.down.room() > 0 || self.remote.end.wants_read(),
+            write: !self.up.waiting().is_empty() || self.remote.end.wants_write(),
+        };
+        let watched = self.local.watch(poller, local);
+        match watched.and_then(|()| self.remote.watch(poller, remote)) {
+            Ok(()) => Outcome::Goes,
+            Err(error) => Outcome::Failed(Side::Local, error),
+        }
+    }
+
+    /// One side is gone, which is told again and again: if it is not to be read now, it is not
+    /// waited for until it is.
+    pub(crate) fn is_over(&mut self, poller: &Poller, side: Side) {
+        let watched = match side {
+            Side::Local => &mut self.local,
+            Side::Remote => &mut self.remote,
+        };
+        if watched.interest.is_some_and(|interest| !interest.read) {
+            poller.remove(watched.end.fd());
+            watched.interest = None;
+        }
+    }
+
+    /// The producer is heard no more; what it has said is delivered.
+    pub(crate) fn end(&mut self) {
+        self.up.end();
+    }
+
+    /// Returns when to take another turn if nothing happens before.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.linger
+    }
+
+    /// Nothing is waited for any more.
+    pub(crate) fn unwatch(&self, poller: &Poller) {
+        for watched in [&self.local, &self.remote] {
+            if watched.interest.is_some() {
+                poller.remove(watched.end.fd());
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn watch(&mut self, poller: &Poller, wanted: Interest) -> io::Result<()> {
+        match self.interest {
+            Some(interest) if interest == wanted => return Ok(()),
+            Some(_) => poller.change(self.end.fd(), self.token, wanted)?,
+            None if wanted == Interest::default() => return Ok(()),
+            None => poller.add(self.end.fd(), self.token, wanted)?,
+        }
+        self.interest = Some(wanted);
+        Ok(())
+    }
+}
+
+/// The end that failed.
+enum Broken {
+    Source(io::Error),
+    Sink,
+}
+
+/// Returns true if an error is a way in which connections end.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
+    let kind = error.kind();
+    [
+        BrokenPipe,
+        ConnectionAborted,
+        ConnectionReset,
+        TimedOut,
+        UnexpectedEof,
+    ]
+    .contains(&kind)
+}
+
+fn pump(
+    source: &mut Watched,
+    sink: &mut Watched,
+    flow: &mut Flow,
+    buffer: &mut [u8],
+) -> Result<(), Broken> {
+    let mut total = 0;
+    loop {
+        let mut moved = 0;
+        while !flow.waiting().is_empty() {
+            let taken = sink.end.write(flow.waiting()).map_err(|_| Broken::Sink)?;
+            if taken == 0 {
+                break;
+            }
+            flow.delivered(taken);
+            moved += taken;
+        }
+        let room = flow.room().min(buffer.len());
+        if room > 0 && total < PER_TURN {
+            match source
+                .end
+                .read(&mut buffer[..room])
+                .map_err(Broken::Source)?
+            {
+                Read::Bytes(count) => {
+                    flow.take(&buffer[..count]);
+                    moved += count;
+                    total += count;
+                }
+                Read::Nothing => {}
+                Read::End => flow.end(),
+            }
+        }
+        if moved == 0 {
+            break;
+        }
+    }
+    if flow.is_done() && !flow.is_refused() && !sink.is_finished {
+        sink.is_finished = sink.end.finish().map_err(|_| Broken::Sink)?;
+    }
+    Ok(())
+}

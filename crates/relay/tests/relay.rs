@@ -1,0 +1,428 @@
+//! A relay between real producers and a real service, or one that the test plays.
+
+#[path = "../../client/tests/common/mod.rs"]
+#[allow(unused)]
+mod common;
+mod world;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::AsFd as _;
+use std::sync::mpsc;
+
+use common::{LIMIT, Recorder, config, next_event, producer_at, texts, unique_address, write_text};
+use ferretto_client::{Address, Consumer, Event, ExhaustedPolicy};
+use ferretto_ipc::frame::{Frame, Message};
+use ferretto_ipc::host::machine_id;
+use ferretto_ipc::machine::Machine;
+use ferretto_ipc::socket::Socket;
+use ferretto_proto::fields::trace_packet::{
+    MACHINE_ID, REMOTE_CLOCK_SYNC, SYSTEM_INFO, TRUSTED_PID, TRUSTED_UID,
+};
+use ferretto_wire::Fields;
+
+use world::{TestRelay, World, machine, number, wait_until};
+
+/// Starts a recorder that writes these texts and returns once the service knows its data source.
+fn recorder(
+    address: &Address,
+    texts: impl IntoIterator<Item = Vec<u8>, IntoIter: Send + 'static>,
+) -> Recorder {
+    let mut producer = producer_at(address);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let mut texts = texts.into_iter();
+    let policy = ExhaustedPolicy::StallThenAbort;
+    let recorder = Recorder::start(producer, policy, move |writer| {
+        for text in texts.by_ref() {
+            write_text(writer, &text);
+        }
+    });
+    synced(&recorder);
+    recorder
+}
+
+/// Returns when the service has processed what the producer said before.
+fn synced(recorder: &Recorder) {
+    let (sender, receiver) = mpsc::channel();
+    assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
+    recorder.handle.wake();
+    receiver.recv_timeout(LIMIT).unwrap();
+}
+
+fn long_texts(count: usize) -> impl Iterator<Item = Vec<u8>> + Send + Clone {
+    (0..count).map(|index| format!("{index} {}", "x".repeat(index * 7 % 3000)).into_bytes())
+}
+
+fn all_machines() -> ferretto_proto::TraceConfig {
+    let mut config = config(32 << 10);
+    config.trace_all_machines = Some(true);
+    config
+}
+
+fn record(world: &World) -> Vec<Vec<u8>> {
+    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+    consumer.enable_tracing(all_machines(), None).unwrap();
+    consumer.flush(LIMIT).unwrap();
+    consumer.disable_tracing(LIMIT).unwrap();
+    world::read(&mut consumer)
+}
+
+#[test]
+fn relay_016_relay_018_what_a_producer_behind_the_relay_records_is_complete_and_in_order() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let expected = long_texts(3000);
+    let _recorder = recorder(&relay.address, expected.clone());
+    let packets = record(&world);
+    let found = texts(&packets);
+    assert_eq!(found.len(), 3000);
+    assert!(found.into_iter().eq(expected));
+    let id = u64::from(machine_id(b"id of guest"));
+    for packet in packets
+        .iter()
+        .filter(|packet| !texts(std::slice::from_ref(packet)).is_empty())
+    {
+        assert_eq!(number(packet, MACHINE_ID), Some(id));
+        let user = rustix::process::geteuid().as_raw();
+        assert_eq!(number(packet, TRUSTED_UID), Some(u64::from(user)));
+        let pid = u64::from(std::process::id());
+        assert_eq!(number(packet, TRUSTED_PID), Some(pid));
+    }
+    // What the service says of itself is of no other machine.
+    let clocks = ferretto_proto::fields::trace_packet::CLOCK_SNAPSHOT;
+    let own = packets.iter().find(|p| Fields::find(clocks, p).is_some());
+    assert_eq!(number(own.unwrap(), MACHINE_ID), None);
+}
+
+#[test]
+fn relay_013_the_trace_tells_of_the_relays_machine_and_clocks() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    relay.wait_connected();
+    let packets = wait_until(|| {
+        let packets = record(&world);
+        let has = |field| packets.iter().any(|p| Fields::find(field, p).is_some());
+        (has(REMOTE_CLOCK_SYNC)).then_some(packets)
+    });
+    let id = Some(u64::from(machine_id(b"id of guest")));
+    let about = |field| {
+        packets
+            .iter()
+            .filter(move |p| Fields::find(field, p).is_some() && number(p, MACHINE_ID) == id)
+    };
+    assert!(about(REMOTE_CLOCK_SYNC).count() >= 1);
+    assert_eq!(about(SYSTEM_INFO).count(), 1);
+    // Both machines are this one, so the best exchange tells nearly the same time.
+    let offsets = world::boottime_offsets(&packets);
+    assert!(!offsets.is_empty());
+    let best = offsets.iter().map(|offset| offset.unsigned_abs()).min();
+    assert!(best < Some(1_000_000_000), "{offsets:?}");
+}
+
+#[test]
+fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_that() {
+    let host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: host.local_addr().unwrap().port(),
+    };
+    let relay = TestRelay::start(&address, Machine::this());
+    let mut producer = world::stream(&relay.address);
+    // Not even a frame, and in odd pieces.
+    let said: Vec<u8> = (0..700_000u32).map(|i| (i % 251) as u8).collect();
+    let saying = said.clone();
+    let sayer = std::thread::spawn(move || {
+        for piece in saying.chunks(7777) {
+            producer.write_all(piece).unwrap();
+        }
+        producer.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        producer.read_to_end(&mut answer).unwrap();
+        answer
+    });
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let (mut stream, _) = host.accept().unwrap();
+        let mut header = [0; 4];
+        stream.read_exact(&mut header).unwrap();
+        let mut payload = vec![0; u32::from_le_bytes(header) as usize];
+        stream.read_exact(&mut payload).unwrap();
+        let frame = Frame::decode(&payload).unwrap();
+        assert_eq!(frame.request_id, 0);
+        let Message::SetPeerIdentity(identity) = frame.message else {
+            panic!("{frame:?}")
+        };
+        let boot_id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap();
+        assert_eq!(identity.machine_id_hint, boot_id.trim_ascii());
+        assert_eq!(identity.pid, std::process::id() as i32);
+        let user = rustix::process::geteuid().as_raw();
+        assert_eq!(identity.uid, user as i32);
+        // The relay's own connection goes on with a call, the producer's with what it says.
+        let mut next = [0; 4];
+        stream.read_exact(&mut next).unwrap();
+        if next == said[..4] {
+            let mut heard = next.to_vec();
+            stream.read_to_end(&mut heard).unwrap();
+            assert!(heard == said);
+            stream.write_all(b"the answer").unwrap();
+            seen.push("producer");
+        } else {
+            seen.push("relay");
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, ["producer", "relay"]);
+    assert_eq!(sayer.join().unwrap(), b"the answer");
+}
+
+#[test]
+fn ipc_072_a_producer_that_passes_a_descriptor_is_disconnected_and_nobody_else() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let recorder = recorder(&relay.address, long_texts(10));
+    let mut passing = Socket::connect(&relay.address).unwrap();
+    let (reader, _writer) = rustix::pipe::pipe().unwrap();
+    let frame = ferretto_ipc::frame::bind_service(1, "ProducerPort");
+    passing.queue(frame, Some(reader)).unwrap();
+    assert!(passing.flush().unwrap());
+    world::wait_readable(passing.as_fd());
+    let end = passing.receive(&mut [0; 64]);
+    let is_closed = matches!(end, Ok(ferretto_ipc::socket::Received::Closed) | Err(_));
+    assert!(is_closed, "{end:?}");
+    let notice = relay.notice(|notice| notice.contains("descriptor"));
+    assert!(notice.contains("process"), "{notice}");
+    synced(&recorder);
+    assert_eq!(texts(&record(&world)).len(), 10);
+}
+
+#[test]
+fn relay_025_a_relay_that_ends_leaves_what_was_sent_and_a_session_that_ends_well() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let _recorder = recorder(&relay.address, long_texts(500));
+    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+    consumer.enable_tracing(all_machines(), None).unwrap();
+    consumer.flush(LIMIT).unwrap();
+    drop(relay);
+    consumer.disable_tracing(LIMIT).unwrap();
+    assert_eq!(texts(&world::read(&mut consumer)).len(), 500);
+}
+
+#[test]
+fn relay_026_a_host_that_comes_back_is_found_again() {
+    let world = World::start();
+    let remote = world.remote.clone();
+    let relay = TestRelay::start(&remote, machine("guest"));
+    let mut producer = producer_at(&relay.address);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    drop(world);
+    next_event(&mut producer, |event| {
+        matches!(event, Event::Disconnected(_))
+    });
+    let world = World::start_at(&remote);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let recorder = Recorder::start(producer, ExhaustedPolicy::StallThenAbort, |writer| {
+        write_text(writer, b"again");
+    });
+    synced(&recorder);
+    assert_eq!(texts(&record(&world)), [b"again"]);
+}
+
+#[test]
+fn relay_029_a_thousand_idle_connections_leave_room_for_one_that_records() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    // As many as this process may open: each is there three times in it.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 8;
+    let idle: Vec<_> = (0..most.min(1000))
+        .map(|_| world::stream(&relay.address))
+        .collect();
+    let _recorder = recorder(&relay.address, long_texts(20));
+    assert_eq!(texts(&record(&world)).len(), 20);
+    drop(idle);
+}
+
+#[test]
+fn a_producer_that_comes_brings_the_host_at_once() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = nobody.local_addr().unwrap().port();
+    drop(nobody);
+    let remote = Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port,
+    };
+    let relay = TestRelay::start(&remote, machine("guest"));
+    relay.notice(|notice| notice.contains("no tracing service"));
+    let world = World::start_at(&remote);
+    let mut producer = producer_at(&relay.address);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    relay.wait_connected();
+    drop(world);
+}
+
+#[test]
+fn a_listening_socket_is_there_only_as_long_as_the_relay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("producer.sock");
+    let relay = TestRelay::start_at(
+        Address::Path(path.clone()),
+        &unique_address("nobody"),
+        machine("guest"),
+    );
+    assert!(path.exists());
+    drop(relay);
+    assert!(!path.exists());
+}
+
+#[test]
+fn relay_003_each_form_of_endpoint_listens_and_connects() {
+    let folder = tempfile::tempdir().unwrap();
+    let tcp = |host: &str| Address::Tcp {
+        host: host.to_owned(),
+        port: 0,
+    };
+    let path = |name: &str| Address::Path(folder.path().join(name));
+    let hosts = [
+        path("host.sock"),
+        unique_address("host"),
+        tcp("127.0.0.1"),
+        tcp("localhost"),
+        tcp("::1"),
+        Address::Vsock {
+            cid: 1,
+            port: 20_000 + std::process::id() % 10_000,
+        },
+    ];
+    for (index, host) in hosts.iter().enumerate() {
+        let Some(world) = World::try_start(host) else {
+            println!("skipped: {host}: nothing can listen there");
+            continue;
+        };
+        let listen = match index % 2 {
+            0 => path(&format!("relay{index}.sock")),
+            _ => unique_address("relay"),
+        };
+        let relay = TestRelay::start_at(listen, &world.remote, machine("guest"));
+        relay.wait_connected();
+        // Over a local socket the host knows whose the relay is, and it may share no memory.
+        if !host.is_unix() {
+            let _recorder = recorder(&relay.address, long_texts(3));
+            assert_eq!(texts(&record(&world)).len(), 3, "{host}");
+        }
+    }
+}
+
+#[test]
+fn relay_009_a_producer_elsewhere_that_does_not_say_who_it_is_is_refused() {
+    let ask = |world: &World| {
+        let mut socket = Socket::connect(&world.remote).unwrap();
+        let hello = ferretto_ipc::frame::invoke_method(1, 1, 1, false, 0, |_| {});
+        socket.queue(hello, None).unwrap();
+        assert!(socket.flush().unwrap());
+        world::wait_readable(socket.as_fd());
+        let said = socket.receive(&mut [0; 4096]).unwrap();
+        (socket, said)
+    };
+    let world = World::start();
+    let (_socket, said) = ask(&world);
+    assert!(
+        matches!(said, ferretto_ipc::socket::Received::Closed),
+        "{said:?}"
+    );
+    let world = World::start_with(&world::any_port(), |options| options.unidentified = true);
+    let (_socket, said) = ask(&world);
+    assert!(
+        matches!(said, ferretto_ipc::socket::Received::Data { .. }),
+        "{said:?}"
+    );
+    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+    let state = consumer.query_service_state(LIMIT).unwrap();
+    let producer = &state.producers[0];
+    // Never root.
+    assert_eq!(producer.uid, Some(65_534));
+}
+
+#[test]
+fn relay_030_machines_of_one_name_are_both_meant_and_one_hint_is_one_machine() {
+    let world = World::start();
+    let same_name = |id: &str| Machine {
+        id_hint: id.into(),
+        name: b"twin".to_vec(),
+    };
+    let machines = [same_name("a"), same_name("b"), same_name("b")];
+    let relays = machines.map(|machine| TestRelay::start(&world.remote, machine));
+    let texts_of = |index| vec![format!("from {index}").into_bytes()];
+    let _recorders: Vec<_> = relays
+        .iter()
+        .enumerate()
+        .map(|(index, relay)| recorder(&relay.address, texts_of(index)))
+        .collect();
+    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+    let mut config = config(1024);
+    config.trace_all_machines = None;
+    config.data_sources[0].machine_name_filter = vec![b"twin".to_vec()];
+    consumer.enable_tracing(config, None).unwrap();
+    consumer.flush(LIMIT).unwrap();
+    consumer.disable_tracing(LIMIT).unwrap();
+    let packets = world::read(&mut consumer);
+    let mut found: Vec<_> = packets
+        .iter()
+        .filter_map(|packet| {
+            let text = texts(std::slice::from_ref(packet)).pop()?;
+            Some((text, number(packet, MACHINE_ID)?))
+        })
+        .collect();
+    found.sort();
+    let id = |hint: &[u8]| u64::from(machine_id(hint));
+    let expected = [id(b"a"), id(b"b"), id(b"b")];
+    let expected: Vec<_> = (0..3)
+        .map(|index| (format!("from {index}").into_bytes(), expected[index]))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
+    use ferretto_ipc::frame;
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let Address::Tcp { host, port } = &world.remote else {
+        panic!()
+    };
+    let identity = Machine::this();
+    let said = frame::set_peer_identity(&identity.identity(1, 1));
+    let oversized = (200_u32 << 10).to_le_bytes().to_vec();
+    let unknown_frame = b"\x04\0\0\0\xfa\x3f\x01\x00".to_vec();
+    let unknown_method = frame::invoke_method(7, 1, 99, false, 0, |_| {});
+    let mut seed = 1u64;
+    let noise: Vec<u8> = (0..5000)
+        .map(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .collect();
+    for bytes in [
+        oversized.clone(),
+        noise.clone(),
+        [said.clone(), noise].concat(),
+    ] {
+        let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+        let _ = direct.write_all(&bytes);
+        let mut behind = world::stream(&relay.address);
+        let _ = behind.write_all(&bytes);
+    }
+    // Bad framing ends the connection, behind the relay, too.
+    let mut behind = world::stream(&relay.address);
+    behind.write_all(&oversized).unwrap();
+    assert_eq!(behind.read(&mut [0; 64]).unwrap_or(0), 0);
+    // What is unknown is answered.
+    let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+    direct
+        .write_all(&[said, unknown_frame, unknown_method].concat())
+        .unwrap();
+    let mut answer = [0; 4];
+    direct.read_exact(&mut answer).unwrap();
+    let _recorder = recorder(&relay.address, long_texts(5));
+    assert_eq!(texts(&record(&world)).len(), 5);
+}
