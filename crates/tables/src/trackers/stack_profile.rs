@@ -2,24 +2,19 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::schema::{StackProfileCallsiteRow, StackProfileFrameRow, StackProfileMappingRow};
+use crate::schema::{
+    StackProfileCallsiteRow, StackProfileFrameRow, StackProfileMappingRow, StackProfileSymbolRow,
+};
 use crate::store::Store;
 use crate::strings::StringId;
 
 /// Callstacks deeper than this are cut.
 const MAX_DEPTH: u32 = 1 << 12;
 
-/// Mappings, frames and callsites of all callstacks.
-#[derive(Debug, Default)]
-pub(crate) struct StackProfileTracker {
-    mappings: FxHashMap<MappingKey, u32>,
-    frames: FxHashMap<(u32, i64, StringId), u32>,
-    callsites: FxHashMap<(Option<u32>, u32), u32>,
-}
-
-/// A mapping: the column values that tell it from others.
+/// The place of a mapped file in an address space: the column values that tell it from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct MappingKey {
+pub(crate) struct Mapping {
+    /// In hexadecimal digits.
     pub(crate) build_id: StringId,
     pub(crate) name: StringId,
     pub(crate) exact_offset: i64,
@@ -29,44 +24,129 @@ pub(crate) struct MappingKey {
     pub(crate) load_bias: i64,
 }
 
+impl Default for Mapping {
+    fn default() -> Self {
+        Self {
+            build_id: StringId::EMPTY,
+            name: StringId::EMPTY,
+            exact_offset: 0,
+            start_offset: 0,
+            start: 0,
+            end: 0,
+            load_bias: 0,
+        }
+    }
+}
+
+/// A function in source code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SourceFrame {
+    pub(crate) function: StringId,
+    /// [`StringId::NULL`] if it is not known.
+    pub(crate) file: StringId,
+    pub(crate) line: Option<u32>,
+}
+
+/// Mappings, frames and callsites of all callstacks.
+#[derive(Debug, Default)]
+pub(crate) struct StackProfileTracker {
+    mappings: FxHashMap<Mapping, u32>,
+    kernel: Option<u32>,
+    by_name: FxHashMap<(StringId, StringId), Vec<u32>>,
+    frames: FxHashMap<(u32, i64, StringId), u32>,
+    source_frames: FxHashMap<(u32, SourceFrame), u32>,
+    callsites: FxHashMap<(Option<u32>, u32), u32>,
+    /// The frames of each mapping and address, up to `indexed_frames`. Made when symbols come.
+    frames_at: FxHashMap<(u32, i64), Vec<u32>>,
+    indexed_frames: u32,
+}
+
 impl StackProfileTracker {
-    /// Returns the row of a mapping, which is added if it is new.
-    pub(crate) fn mapping(&mut self, store: &mut Store, key: MappingKey) -> u32 {
-        *self.mappings.entry(key).or_insert_with(|| {
-            store
-                .tables
-                .stack_profile_mapping
-                .push(StackProfileMappingRow {
-                    build_id: key.build_id,
-                    exact_offset: key.exact_offset,
-                    start_offset: key.start_offset,
-                    start: key.start,
-                    end: key.end,
-                    load_bias: key.load_bias,
-                    name: key.name,
-                })
-        })
+    /// Adds a row for a mapping.
+    pub(crate) fn add_mapping(&mut self, store: &mut Store, mapping: Mapping) -> u32 {
+        let id = store
+            .tables
+            .stack_profile_mapping
+            .push(StackProfileMappingRow {
+                build_id: mapping.build_id,
+                exact_offset: mapping.exact_offset,
+                start_offset: mapping.start_offset,
+                start: mapping.start,
+                end: mapping.end,
+                load_bias: mapping.load_bias,
+                name: mapping.name,
+            });
+        let key = (mapping.name, mapping.build_id);
+        self.by_name.entry(key).or_default().push(id);
+        id
     }
 
-    /// Returns the row of a frame, which is added if it is new.
+    /// Returns the row of a mapping that all processes share, which is added if it is new.
+    pub(crate) fn mapping(&mut self, store: &mut Store, mapping: Mapping) -> u32 {
+        if let Some(id) = self.mappings.get(&mapping) {
+            return *id;
+        }
+        let id = self.add_mapping(store, mapping);
+        self.mappings.insert(mapping, id);
+        id
+    }
+
+    /// Returns the row of the kernel, of which there is one.
+    pub(crate) fn kernel_mapping(&mut self, store: &mut Store, mapping: Mapping) -> u32 {
+        if let Some(id) = self.kernel {
+            return id;
+        }
+        let id = self.add_mapping(store, mapping);
+        self.kernel = Some(id);
+        id
+    }
+
+    /// Adds a mapping for frames of which only the source is known.
+    pub(crate) fn add_source_mapping(&mut self, store: &mut Store, name: StringId) -> u32 {
+        let mapping = Mapping {
+            name,
+            // All addresses.
+            end: -1,
+            ..Mapping::default()
+        };
+        self.add_mapping(store, mapping)
+    }
+
+    /// Returns the row of a frame, which is added if it is new. Its place in the source is that of
+    /// whoever names it first.
     pub(crate) fn frame(
         &mut self,
         store: &mut Store,
         mapping: u32,
         rel_pc: i64,
-        name: StringId,
+        source: SourceFrame,
     ) -> u32 {
-        let key = (mapping, rel_pc, name);
-        *self.frames.entry(key).or_insert_with(|| {
-            store.tables.stack_profile_frame.push(StackProfileFrameRow {
-                name,
-                mapping,
-                rel_pc,
-                symbol_set_id: None,
-                deobfuscated_name: StringId::NULL,
-                type_: StringId::NULL,
-            })
-        })
+        let key = (mapping, rel_pc, source.function);
+        if let Some(id) = self.frames.get(&key) {
+            return *id;
+        }
+        let has_source = !source.file.is_null() || source.line.is_some();
+        let symbols = has_source.then(|| push_source(store, source));
+        let id = push_frame(store, mapping, rel_pc, source.function, symbols);
+        self.frames.insert(key, id);
+        id
+    }
+
+    /// Returns the row of a frame that only its source tells from others, which is added if it is
+    /// new.
+    pub(crate) fn source_frame(
+        &mut self,
+        store: &mut Store,
+        mapping: u32,
+        source: SourceFrame,
+    ) -> u32 {
+        if let Some(id) = self.source_frames.get(&(mapping, source)) {
+            return *id;
+        }
+        let symbols = push_source(store, source);
+        let id = push_frame(store, mapping, 0, source.function, Some(symbols));
+        self.source_frames.insert((mapping, source), id);
+        id
     }
 
     /// Returns the row of a frame called by a callsite, which is added if it is new. `None` if it
@@ -93,4 +173,84 @@ impl StackProfileTracker {
         self.callsites.insert((parent_id, frame_id), id);
         Some(id)
     }
+
+    /// Returns the row of a callstack, the outermost frame first. What is too deep is cut off;
+    /// `None` if there are no frames.
+    pub(crate) fn callstack(
+        &mut self,
+        store: &mut Store,
+        frames: impl IntoIterator<Item = u32>,
+    ) -> Option<u32> {
+        let mut callsite = None;
+        for frame in frames {
+            match self.callsite(store, callsite, frame) {
+                Some(next) => callsite = Some(next),
+                None => break,
+            }
+        }
+        callsite
+    }
+
+    /// Returns the mappings of a file.
+    pub(crate) fn mappings_of(&self, name: StringId, build_id: StringId) -> Vec<u32> {
+        let known = self.by_name.get(&(name, build_id));
+        known.cloned().unwrap_or_default()
+    }
+
+    /// Gives symbols to all frames at an address of these mappings. Returns false if there are
+    /// none.
+    pub(crate) fn symbolize(
+        &mut self,
+        store: &mut Store,
+        mappings: &[u32],
+        address: i64,
+        symbols: u32,
+    ) -> bool {
+        let frames = &mut store.tables.stack_profile_frame;
+        for frame in self.indexed_frames..frames.len() {
+            let place = (frames.mapping.get(frame), frames.rel_pc.get(frame));
+            self.frames_at.entry(place).or_default().push(frame);
+        }
+        self.indexed_frames = frames.len();
+        let mut any = false;
+        for mapping in mappings {
+            let known = self.frames_at.get(&(*mapping, address));
+            for frame in known.into_iter().flatten() {
+                frames.symbol_set_id.set(*frame, Some(symbols));
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+fn push_frame(
+    store: &mut Store,
+    mapping: u32,
+    rel_pc: i64,
+    name: StringId,
+    symbol_set_id: Option<u32>,
+) -> u32 {
+    store.tables.stack_profile_frame.push(StackProfileFrameRow {
+        name,
+        mapping,
+        rel_pc,
+        symbol_set_id,
+        deobfuscated_name: StringId::NULL,
+        type_: StringId::NULL,
+    })
+}
+
+/// Adds the names that the trace itself has of a frame, and returns the set they are in.
+fn push_source(store: &mut Store, source: SourceFrame) -> u32 {
+    let symbols = &mut store.tables.stack_profile_symbol;
+    let symbol_set_id = symbols.len();
+    symbols.push(StackProfileSymbolRow {
+        symbol_set_id,
+        name: source.function,
+        source_file: source.file,
+        line_number: source.line,
+        inlined: None,
+    });
+    symbol_set_id
 }

@@ -1,0 +1,54 @@
+//! The contexts of samples: who and where was sampled, and values of counters.
+
+use rustc_hash::FxHashMap;
+
+use super::super::context::Context;
+use crate::schema::{ProfilerCounterSetRow, ProfilerExecutionContextRow, ProfilerTaskContextRow};
+use crate::strings::StringId;
+
+/// Process, thread and task.
+type TaskKey = (Option<u32>, Option<u32>, Option<u32>);
+
+/// Rows of contexts, each there once.
+#[derive(Debug, Default)]
+pub(super) struct Contexts {
+    tasks: FxHashMap<TaskKey, u32>,
+    executions: FxHashMap<(Option<u32>, StringId), u32>,
+}
+
+impl Contexts {
+    /// Returns the row of what was sampled.
+    pub(super) fn task(&mut self, cx: &mut Context, task: ProfilerTaskContextRow) -> u32 {
+        let key = (task.upid, task.utid, task.async_context_id);
+        let table = &mut cx.store.tables.profiler_task_context;
+        *self.tasks.entry(key).or_insert_with(|| table.push(task))
+    }
+
+    /// Returns the row of a CPU and its mode.
+    pub(super) fn execution(
+        &mut self,
+        cx: &mut Context,
+        ucpu: Option<u32>,
+        cpu_mode: StringId,
+    ) -> u32 {
+        let table = &mut cx.store.tables.profiler_execution_context;
+        let row = ProfilerExecutionContextRow { ucpu, cpu_mode };
+        *self
+            .executions
+            .entry((ucpu, cpu_mode))
+            .or_insert_with(|| table.push(row))
+    }
+}
+
+/// Adds a set of values of counters; `None` if it is empty.
+pub(super) fn counter_set(cx: &mut Context, counters: &[u32]) -> Option<u32> {
+    let table = &mut cx.store.tables.profiler_counter_set;
+    let set = table.len();
+    for counter in counters {
+        table.push(ProfilerCounterSetRow {
+            counter_set_id: set,
+            counter_id: *counter,
+        });
+    }
+    (!counters.is_empty()).then_some(set)
+}

@@ -1,0 +1,73 @@
+//! Profiles: samples with callstacks, heaps, and names of functions.
+
+mod contexts;
+mod heap;
+mod perf;
+mod smaps;
+mod stack_sample;
+mod stacks;
+mod symbols;
+
+use ferretto_proto::fields::trace_packet as field;
+
+use self::contexts::Contexts;
+use self::heap::Heaps;
+use self::perf::PerfSessions;
+use self::stack_sample::StackSamples;
+use self::stacks::SequenceStacks;
+use super::context::{Context, EventState};
+
+/// The state of all profiles.
+#[derive(Debug, Default)]
+pub(crate) struct Profiles {
+    stacks: SequenceStacks,
+    contexts: Contexts,
+    perf: PerfSessions,
+    samples: StackSamples,
+    heaps: Heaps,
+}
+
+impl Profiles {
+    /// Returns true if this field of `TracePacket` is about profiles, and is read when its time has
+    /// come.
+    pub(super) fn has(field: u32) -> bool {
+        matches!(
+            field,
+            field::PERF_SAMPLE
+                | field::STACK_SAMPLE
+                | field::PROFILE_PACKET
+                | field::SMAPS_PACKET
+                | field::MODULE_SYMBOLS
+        )
+    }
+
+    /// Reads a packet in the order of time.
+    pub(super) fn parse(
+        &mut self,
+        cx: &mut Context,
+        ts: i64,
+        number: u32,
+        bytes: &[u8],
+        state: EventState<'_>,
+    ) {
+        match number {
+            field::PERF_SAMPLE => {
+                self.perf
+                    .parse(cx, ts, bytes, state, &mut self.stacks, &mut self.contexts);
+            }
+            field::STACK_SAMPLE => {
+                self.samples
+                    .parse(cx, ts, bytes, state, &mut self.stacks, &mut self.contexts);
+            }
+            field::PROFILE_PACKET => self.heaps.parse(cx, ts, bytes, state, &mut self.stacks),
+            field::SMAPS_PACKET => smaps::parse(cx, ts, bytes),
+            field::MODULE_SYMBOLS => symbols::parse(cx, bytes),
+            _ => {}
+        }
+    }
+
+    /// Puts what was collected into the tables.
+    pub(super) fn finish(&mut self, cx: &mut Context) {
+        self.heaps.finish(cx);
+    }
+}

@@ -1,0 +1,463 @@
+//! Samples of the callstack profiler: `PerfSample`.
+
+use ferretto_proto::fields::{
+    follower_event, perf_events, perf_sample, perf_sample_defaults, trace_packet_defaults,
+};
+use ferretto_wire::Fields;
+use rustc_hash::FxHashMap;
+
+use super::super::context::{Context, EventState};
+use super::contexts::{Contexts, counter_set};
+use super::stacks::SequenceStacks;
+use crate::schema::{ArgValue, ProfilerSampleRow, ProfilerSessionRow, ProfilerTaskContextRow};
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::track::{Dimension, TrackSpec};
+
+/// The source of such samples.
+const SOURCE: &str = "linux.perf";
+/// Counters beside the one that makes samples be taken, beyond this number, are left out.
+const MAX_FOLLOWERS: usize = 64;
+
+/// The recordings of samples, by the sequence that they are on.
+#[derive(Debug, Default)]
+pub(super) struct PerfSessions {
+    sequences: FxHashMap<u32, Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    /// `profiler_session.id`
+    id: u32,
+    cpus: FxHashMap<u32, Counters>,
+}
+
+/// The counters of a CPU: `track.id`.
+#[derive(Debug, Clone, Default)]
+struct Counters {
+    timebase: u32,
+    followers: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Sample {
+    cpu: Option<u32>,
+    pid: u32,
+    tid: u32,
+    mode: u64,
+    callstack: Option<u64>,
+    timebase: Option<u64>,
+    followers: Vec<u64>,
+    unwind_error: Option<u64>,
+    lost: u64,
+    skipped: Option<u64>,
+    stop_reason: Option<Option<u64>>,
+}
+
+impl Sample {
+    fn read(bytes: &[u8]) -> Self {
+        let mut sample = Self::default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match field.number {
+                perf_sample::CPU => sample.cpu = field.as_u32(),
+                perf_sample::PID => sample.pid = field.as_u32().unwrap_or(0),
+                perf_sample::TID => sample.tid = field.as_u32().unwrap_or(0),
+                perf_sample::CPU_MODE => sample.mode = field.as_u64().unwrap_or(0),
+                perf_sample::CALLSTACK_IID => sample.callstack = field.as_u64(),
+                perf_sample::TIMEBASE_COUNT => sample.timebase = field.as_u64(),
+                perf_sample::FOLLOWER_COUNTS => {
+                    let room = MAX_FOLLOWERS - sample.followers.len();
+                    sample.followers.extend(field.as_varints().take(room));
+                }
+                perf_sample::UNWIND_ERROR => sample.unwind_error = field.as_u64(),
+                perf_sample::KERNEL_RECORDS_LOST => sample.lost = field.as_u64().unwrap_or(0),
+                perf_sample::SAMPLE_SKIPPED_REASON => sample.skipped = field.as_u64(),
+                perf_sample::PRODUCER_EVENT => {
+                    let reason = perf_sample::producer_event::SOURCE_STOP_REASON;
+                    let reason = Fields::find(reason, field.as_bytes().unwrap_or_default());
+                    sample.stop_reason = Some(reason.and_then(|reason| reason.as_u64()));
+                }
+                _ => {}
+            }
+        }
+        sample
+    }
+}
+
+impl PerfSessions {
+    /// Reads a `PerfSample`.
+    pub(super) fn parse(
+        &mut self,
+        cx: &mut Context,
+        ts: i64,
+        bytes: &[u8],
+        state: EventState<'_>,
+        stacks: &mut SequenceStacks,
+        contexts: &mut Contexts,
+    ) {
+        let sample = Sample::read(bytes);
+        let (session, counters) = self.counters(cx, state, sample.cpu.unwrap_or(0));
+        if sample.lost > 0 {
+            let cpu = sample.cpu.unwrap_or(0).into();
+            cx.store
+                .stats
+                .add_indexed(Stat::perf_cpu_lost_records, cpu, sample.lost as i64);
+            return;
+        }
+        if let Some(reason) = sample.stop_reason {
+            const GUARDRAIL: u64 = 1;
+            if reason == Some(GUARDRAIL) {
+                cx.store
+                    .stats
+                    .set_indexed(Stat::perf_guardrail_stop_ts, session.into(), ts);
+            }
+            return;
+        }
+        match sample.skipped {
+            Some(READ_STAGE | UNWIND_STAGE) => cx.store.stats.add(Stat::perf_samples_skipped, 1),
+            Some(UNWIND_ENQUEUE) => cx.store.stats.add(Stat::perf_samples_skipped_dataloss, 1),
+            _ => {}
+        }
+        let mut values = Vec::new();
+        let mut count = |cx: &mut Context, value: u64, track: u32| {
+            let (store, args) = (&mut cx.store, &mut ArgSet::default());
+            values.extend(cx.counters.add(store, ts, track, value as f64, args));
+        };
+        if let Some(value) = sample.timebase {
+            count(cx, value, counters.timebase);
+        }
+        for (value, track) in sample.followers.iter().zip(&counters.followers) {
+            count(cx, *value, *track);
+        }
+        let counter_set_id = counter_set(cx, &values);
+        let (tid, pid) = (sample.tid.into(), sample.pid.into());
+        let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
+        let upid = cx.processes.process(&mut cx.store, pid);
+        let callsite_id = sample
+            .callstack
+            .and_then(|iid| stacks.callstack(cx, state, Some(upid), iid));
+        let cpu_mode = match mode_name(sample.mode) {
+            Some(name) => cx.store.strings.intern(name),
+            None => StringId::NULL,
+        };
+        let unwind_error = match sample.unwind_error {
+            Some(error) => cx.store.strings.intern(error_name(error)),
+            None => StringId::NULL,
+        };
+        let task = ProfilerTaskContextRow {
+            upid: Some(upid),
+            utid: Some(utid),
+            async_context_id: None,
+        };
+        let task_context_id = Some(contexts.task(cx, task));
+        let ucpu = sample
+            .cpu
+            .and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu));
+        let has_place = ucpu.is_some() || !cpu_mode.is_null();
+        let execution_context_id = has_place.then(|| contexts.execution(cx, ucpu, cpu_mode));
+        let source = cx.store.strings.intern(SOURCE);
+        cx.store.tables.profiler_sample.push(ProfilerSampleRow {
+            ts,
+            source,
+            task_context_id,
+            execution_context_id,
+            callsite_id,
+            unwind_error,
+            session_id: Some(session),
+            counter_set_id,
+        });
+    }
+
+    /// Returns the recording of a sequence, and the counters of one of its CPUs.
+    fn counters(&mut self, cx: &mut Context, state: EventState<'_>, cpu: u32) -> (u32, Counters) {
+        let session = self
+            .sequences
+            .entry(state.state.sequence)
+            .or_insert_with(|| {
+                let source = cx.store.strings.intern(SOURCE);
+                let id = cx.store.tables.profiler_session.push(ProfilerSessionRow {
+                    source,
+                    timebase_unit: StringId::NULL,
+                    cmdline: StringId::NULL,
+                });
+                Session {
+                    id,
+                    cpus: FxHashMap::default(),
+                }
+            });
+        if let Some(counters) = session.cpus.get(&cpu) {
+            return (session.id, counters.clone());
+        }
+        let defaults = Fields::find(
+            trace_packet_defaults::PERF_SAMPLE_DEFAULTS,
+            &state.state.defaults.bytes,
+        );
+        let counters = match defaults.and_then(|defaults| defaults.as_bytes()) {
+            Some(defaults) => declared(cx, session.id, cpu, defaults),
+            None => {
+                // The first profilers had no other counter.
+                set_unit(cx, session.id, "ns");
+                let name = cx.store.strings.intern("cpu-clock");
+                Counters {
+                    timebase: track(cx, session.id, cpu, name, true),
+                    followers: Vec::new(),
+                }
+            }
+        };
+        /// Sets of counters beyond this number are not kept.
+        const MAX_CPUS: usize = 1 << 12;
+        if session.cpus.len() < MAX_CPUS {
+            session.cpus.insert(cpu, counters.clone());
+        }
+        (session.id, counters)
+    }
+}
+
+const READ_STAGE: u64 = 1;
+const UNWIND_STAGE: u64 = 2;
+const UNWIND_ENQUEUE: u64 = 3;
+
+/// Returns the counters of a CPU that a `PerfSampleDefaults` declares.
+fn declared(cx: &mut Context, session: u32, cpu: u32, defaults: &[u8]) -> Counters {
+    let mut counters = Counters::default();
+    let mut timebase = &[][..];
+    let (mut shards, mut shard) = (0, 0);
+    let mut followers = Vec::new();
+    for field in Fields::new(defaults).map_while(Result::ok) {
+        match field.number {
+            perf_sample_defaults::TIMEBASE => timebase = field.as_bytes().unwrap_or_default(),
+            perf_sample_defaults::FOLLOWERS if followers.len() < MAX_FOLLOWERS => {
+                followers.push(field.as_bytes().unwrap_or_default());
+            }
+            perf_sample_defaults::PROCESS_SHARD_COUNT => shards = field.as_u32().unwrap_or(0),
+            perf_sample_defaults::CHOSEN_PROCESS_SHARD => shard = field.as_u32().unwrap_or(0),
+            _ => {}
+        }
+    }
+    let event = Event::of_timebase(timebase);
+    if let Some(unit) = event.unit() {
+        set_unit(cx, session, unit);
+    }
+    let name = event.name(cx);
+    counters.timebase = track(cx, session, cpu, name, true);
+    for follower in followers {
+        let name = Event::of_follower(follower).name(cx);
+        counters
+            .followers
+            .push(track(cx, session, cpu, name, false));
+    }
+    if shards > 0 {
+        let stats = &mut cx.store.stats;
+        stats.set_indexed(
+            Stat::perf_process_shard_count,
+            session.into(),
+            shards.into(),
+        );
+        stats.set_indexed(
+            Stat::perf_chosen_process_shard,
+            session.into(),
+            shard.into(),
+        );
+    }
+    counters
+}
+
+fn set_unit(cx: &mut Context, session: u32, unit: &str) {
+    let column = &mut cx.store.tables.profiler_session.timebase_unit;
+    if column.get(session).is_null() {
+        column.set(session, cx.store.strings.intern(unit));
+    }
+}
+
+fn track(cx: &mut Context, session: u32, cpu: u32, name: StringId, is_timebase: bool) -> u32 {
+    let dimensions = [
+        Dimension::Cpu(cpu),
+        Dimension::Int("perf_session_id", session.into()),
+        Dimension::Text("name", name),
+    ];
+    let mut source = ArgSet::default();
+    source.put(&mut cx.store, "is_timebase", ArgValue::Bool(is_timebase));
+    let spec = TrackSpec::counter("perf_cpu_counter", &dimensions).named(name);
+    cx.tracks.intern(&mut cx.store, spec.with_source(source))
+}
+
+/// An event that is counted, as a trace describes it.
+#[derive(Debug, Default)]
+struct Event<'a> {
+    name: &'a [u8],
+    counter: Option<u64>,
+    tracepoint: Option<&'a [u8]>,
+    raw: Option<&'a [u8]>,
+    /// Letters.
+    modifiers: String,
+}
+
+/// The numbers of the fields of a description.
+struct EventFields {
+    name: u32,
+    counter: u32,
+    tracepoint: u32,
+    raw: u32,
+    modifiers: u32,
+}
+
+impl<'a> Event<'a> {
+    fn of_timebase(bytes: &'a [u8]) -> Self {
+        use perf_events::timebase as of;
+        let fields = EventFields {
+            name: of::NAME,
+            counter: of::COUNTER,
+            tracepoint: of::TRACEPOINT,
+            raw: of::RAW_EVENT,
+            modifiers: of::MODIFIERS,
+        };
+        Self::read(bytes, &fields)
+    }
+
+    fn of_follower(bytes: &'a [u8]) -> Self {
+        use follower_event as of;
+        let fields = EventFields {
+            name: of::NAME,
+            counter: of::COUNTER,
+            tracepoint: of::TRACEPOINT,
+            raw: of::RAW_EVENT,
+            modifiers: of::MODIFIERS,
+        };
+        Self::read(bytes, &fields)
+    }
+
+    fn read(bytes: &'a [u8], of: &EventFields) -> Self {
+        let mut event = Self::default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let number = field.number;
+            if number == of.name {
+                event.name = field.as_bytes().unwrap_or_default();
+            } else if number == of.counter {
+                event.counter = field.as_u64();
+            } else if number == of.tracepoint {
+                event.tracepoint = field.as_bytes();
+            } else if number == of.raw {
+                event.raw = field.as_bytes();
+            } else if number == of.modifiers {
+                for modifier in field.as_varints().take(8) {
+                    event.modifiers.push_str(match modifier {
+                        1 => "u",
+                        2 => "k",
+                        3 => "h",
+                        _ => "",
+                    });
+                }
+            }
+        }
+        event
+    }
+
+    fn unit(&self) -> Option<&'static str> {
+        Some(match self.counter {
+            Some(SW_CPU_CLOCK | SW_TASK_CLOCK) => "ns",
+            Some(HW_CPU_CYCLES | HW_BUS_CYCLES | HW_REF_CPU_CYCLES) => "cycles",
+            Some(HW_INSTRUCTIONS) => "instructions",
+            Some(_) => "count",
+            None if self.tracepoint.is_some() => "count",
+            None => return None,
+        })
+    }
+
+    fn name(&self, cx: &mut Context) -> StringId {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let mut name = if !self.name.is_empty() {
+            text(self.name)
+        } else if let Some(counter) = self.counter {
+            counter_name(counter).to_owned()
+        } else if let Some(tracepoint) = self.tracepoint {
+            let name = Fields::find(perf_events::tracepoint::NAME, tracepoint);
+            text(name.and_then(|name| name.as_bytes()).unwrap_or_default())
+        } else if let Some(raw) = self.raw {
+            use perf_events::raw_event as of;
+            let number = |field| {
+                Fields::find(field, raw)
+                    .and_then(|f| f.as_u64())
+                    .unwrap_or(0)
+            };
+            let kind = number(of::TYPE) as u32;
+            let (config, config1, config2) =
+                (number(of::CONFIG), number(of::CONFIG1), number(of::CONFIG2));
+            format!("raw.{kind:#x}.{config:#x}.{config1:#x}.{config2:#x}")
+        } else {
+            "unknown".to_owned()
+        };
+        if !self.modifiers.is_empty() {
+            name = format!("{name}:{}", self.modifiers);
+        }
+        cx.store.strings.intern(&name)
+    }
+}
+
+const SW_CPU_CLOCK: u64 = 1;
+const SW_TASK_CLOCK: u64 = 3;
+const HW_CPU_CYCLES: u64 = 10;
+const HW_INSTRUCTIONS: u64 = 11;
+const HW_BUS_CYCLES: u64 = 16;
+const HW_REF_CPU_CYCLES: u64 = 19;
+
+/// Returns the name that the tool `perf` has for a counter.
+fn counter_name(counter: u64) -> &'static str {
+    match counter {
+        SW_CPU_CLOCK => "cpu-clock",
+        2 => "page-faults",
+        SW_TASK_CLOCK => "task-clock",
+        4 => "context-switches",
+        5 => "cpu-migrations",
+        6 => "minor-faults",
+        7 => "major-faults",
+        8 => "alignment-faults",
+        9 => "emulation-faults",
+        HW_CPU_CYCLES => "cpu-cycles",
+        HW_INSTRUCTIONS => "instructions",
+        12 => "cache-references",
+        13 => "cache-misses",
+        14 => "branch-instructions",
+        15 => "branch-misses",
+        HW_BUS_CYCLES => "bus-cycles",
+        17 => "stalled-cycles-frontend",
+        18 => "stalled-cycles-backend",
+        HW_REF_CPU_CYCLES => "ref-cycles",
+        20 => "dummy",
+        _ => "unknown",
+    }
+}
+
+/// Returns the name of a `Profiling.CpuMode`.
+fn mode_name(mode: u64) -> Option<&'static str> {
+    Some(match mode {
+        1 => "kernel",
+        2 => "user",
+        3 => "hypervisor",
+        4 => "guest_kernel",
+        5 => "guest_user",
+        _ => return None,
+    })
+}
+
+/// Returns the name of a `Profiling.StackUnwindError`.
+fn error_name(error: u64) -> &'static str {
+    match error {
+        1 => "none",
+        2 => "memory_invalid",
+        3 => "unwind_info",
+        4 => "unsupported",
+        5 => "invalid_map",
+        6 => "max_frames_exceeded",
+        7 => "repeated_frame",
+        8 => "invalid_elf",
+        9 => "system_call",
+        10 => "thread_timeout",
+        11 => "thread_does_not_exist",
+        12 => "bad_arch",
+        13 => "maps_parse",
+        14 => "invalid_parameter",
+        15 => "ptrace_call",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,311 @@
+//! Callstacks that samples refer to by number.
+
+use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
+use ferretto_wire::Fields;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::context::{Context, EventState};
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::stack_profile::{Mapping, SourceFrame};
+
+/// Frames of a callstack beyond this number make it invalid. Profilers write half as many at most.
+const MAX_FRAMES: usize = 2048;
+
+/// Rows that one trace may add for processes that share callstacks, however few bytes it has, and
+/// those that each sample may add. Each process has rows of its own, so that a small file could ask
+/// for any number.
+const FREE_ROWS: u64 = 1 << 20;
+const ROWS_PER_SAMPLE: u64 = 64;
+
+/// The rows of interned callstacks, by the sequence that refers to them.
+#[derive(Debug)]
+pub(super) struct SequenceStacks {
+    sequences: FxHashMap<u32, Resolved>,
+    /// Rows that may be added yet.
+    allowance: u64,
+    /// Frames without a mapping.
+    no_mapping: Option<u32>,
+}
+
+impl Default for SequenceStacks {
+    fn default() -> Self {
+        Self {
+            sequences: FxHashMap::default(),
+            allowance: FREE_ROWS,
+            no_mapping: None,
+        }
+    }
+}
+
+/// The process that something belongs to, and its number.
+type Key = (Option<u32>, u64);
+
+/// The rows of one start of incremental state of a sequence.
+#[derive(Debug, Default)]
+struct Resolved {
+    generation: u32,
+    mappings: FxHashMap<Key, u32>,
+    frames: FxHashMap<Key, u32>,
+    callstacks: FxHashMap<Key, u32>,
+    /// Callstacks that some process had: these are paid for by their own bytes.
+    known: FxHashSet<u64>,
+}
+
+impl SequenceStacks {
+    /// Returns the callsite of an interned callstack in a process.
+    pub(super) fn callstack(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        upid: Option<u32>,
+        iid: u64,
+    ) -> Option<u32> {
+        self.allowance = self.allowance.saturating_add(ROWS_PER_SAMPLE);
+        let resolved = self.sequences.entry(state.state.sequence).or_default();
+        if resolved.generation != state.state.generation {
+            *resolved = Resolved {
+                generation: state.state.generation,
+                ..Resolved::default()
+            };
+        }
+        if let Some(callsite) = resolved.callstacks.get(&(upid, iid)) {
+            return Some(*callsite);
+        }
+        let Some(bytes) = state.message(interned_data::CALLSTACKS, iid) else {
+            cx.store
+                .stats
+                .add(Stat::stackprofile_invalid_callstack_id, 1);
+            return None;
+        };
+        let iids: Vec<u64> = Fields::new(bytes)
+            .map_while(Result::ok)
+            .filter(|field| field.number == callstack::FRAME_IDS)
+            .flat_map(|field| field.as_varints())
+            .take(MAX_FRAMES + 1)
+            .collect();
+        // A frame is a row, as is its callsite, and may be the first one of a mapping.
+        let is_shared = !resolved.known.insert(iid);
+        let is_too_much = is_shared && iids.len() as u64 * 3 > self.allowance;
+        if iids.len() > MAX_FRAMES || is_too_much {
+            cx.store.stats.add(Stat::stackprofile_parser_error, 1);
+            return None;
+        }
+        let before = rows(cx);
+        let mut frames = Vec::with_capacity(iids.len());
+        for iid in iids {
+            frames.push(resolved.frame(cx, state, upid, iid, &mut self.no_mapping)?);
+        }
+        let callsite = cx.stacks.callstack(&mut cx.store, frames);
+        if is_shared {
+            self.allowance -= (rows(cx) - before).min(self.allowance);
+        }
+        match callsite {
+            Some(callsite) => {
+                resolved.callstacks.insert((upid, iid), callsite);
+            }
+            None => cx.store.stats.add(Stat::stackprofile_empty_callstack, 1),
+        }
+        callsite
+    }
+}
+
+fn rows(cx: &Context) -> u64 {
+    let tables = &cx.store.tables;
+    [
+        tables.stack_profile_mapping.len(),
+        tables.stack_profile_frame.len(),
+        tables.stack_profile_callsite.len(),
+    ]
+    .map(u64::from)
+    .iter()
+    .sum()
+}
+
+impl Resolved {
+    fn frame(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        upid: Option<u32>,
+        iid: u64,
+        no_mapping: &mut Option<u32>,
+    ) -> Option<u32> {
+        if let Some(frame) = self.frames.get(&(upid, iid)) {
+            return Some(*frame);
+        }
+        let Some(bytes) = state.message(interned_data::FRAMES, iid) else {
+            cx.store.stats.add(Stat::stackprofile_invalid_frame_id, 1);
+            return None;
+        };
+        let (mut function, mut mapping, mut rel_pc) = (0, 0, 0);
+        let (mut file, mut line, mut kind) = (0, None, StringId::NULL);
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match field.number {
+                frame::FUNCTION_NAME_ID => function = field.as_u64().unwrap_or(0),
+                frame::MAPPING_ID => mapping = field.as_u64().unwrap_or(0),
+                frame::REL_PC => rel_pc = field.as_u64().unwrap_or(0),
+                frame::SOURCE_PATH_IID => file = field.as_u64().unwrap_or(0),
+                frame::LINE_NUMBER => line = field.as_u32(),
+                frame::KIND => {
+                    let name = field.as_u64().and_then(kind_name);
+                    kind = name.map_or(StringId::NULL, |name| cx.store.strings.intern(name));
+                }
+                frame::KIND_STR => {
+                    kind = cx
+                        .store
+                        .strings
+                        .intern_bytes(field.as_bytes().unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+        let source = SourceFrame {
+            function: match function {
+                0 => StringId::EMPTY,
+                iid => text(cx, state, interned_data::FUNCTION_NAMES, iid)?,
+            },
+            file: match file {
+                0 => StringId::NULL,
+                iid => text(cx, state, interned_data::SOURCE_PATHS, iid)?,
+            },
+            line,
+        };
+        let row = if mapping == 0 {
+            let mapping = *no_mapping.get_or_insert_with(|| {
+                cx.stacks.add_source_mapping(&mut cx.store, StringId::EMPTY)
+            });
+            cx.stacks.source_frame(&mut cx.store, mapping, source)
+        } else {
+            let mapping = self.mapping(cx, state, upid, mapping)?;
+            cx.stacks
+                .frame(&mut cx.store, mapping, rel_pc as i64, source)
+        };
+        if !kind.is_null() {
+            cx.store.tables.stack_profile_frame.type_.set(row, kind);
+        }
+        self.frames.insert((upid, iid), row);
+        Some(row)
+    }
+
+    fn mapping(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        upid: Option<u32>,
+        iid: u64,
+    ) -> Option<u32> {
+        if let Some(mapping) = self.mappings.get(&(upid, iid)) {
+            return Some(*mapping);
+        }
+        let Some(bytes) = state.message(interned_data::MAPPINGS, iid) else {
+            cx.store.stats.add(Stat::stackprofile_invalid_mapping_id, 1);
+            return None;
+        };
+        let (mut path, mut is_cut) = (Vec::new(), false);
+        let mut build_id = 0;
+        let mut of = Mapping::default();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let number = field.as_u64().unwrap_or(0) as i64;
+            match field.number {
+                mapping::BUILD_ID => build_id = field.as_u64().unwrap_or(0),
+                mapping::EXACT_OFFSET => of.exact_offset = number,
+                mapping::START_OFFSET => of.start_offset = number,
+                mapping::START => of.start = number,
+                mapping::END => of.end = number,
+                mapping::LOAD_BIAS => of.load_bias = number,
+                mapping::PATH_STRING_IDS => {
+                    for part in field.as_varints() {
+                        // What is there of a path is better than nothing.
+                        match bytes_of(state, interned_data::MAPPING_PATHS, part) {
+                            Some(part) if !is_cut && path.len() + part.len() < MAX_PATH => {
+                                path.push(b'/');
+                                path.extend_from_slice(part);
+                            }
+                            Some(_) => {}
+                            None if is_cut => {}
+                            None => {
+                                cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
+                                is_cut = true;
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let build_id = match build_id {
+            0 => &[][..],
+            iid => {
+                let known = bytes_of(state, interned_data::BUILD_IDS, iid);
+                if known.is_none() {
+                    cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
+                }
+                known?
+            }
+        };
+        of.build_id = cx.store.strings.intern(&hex(build_id));
+        of.name = cx.store.strings.intern_bytes(mapping_name(&path));
+        let is_empty = of.start == of.end;
+        let is_kernel = is_empty
+            && of.start == 0
+            && of.exact_offset == 0
+            && of.build_id == StringId::EMPTY
+            && path == b"/kernel";
+        let row = match upid {
+            _ if is_kernel => cx.stacks.kernel_mapping(&mut cx.store, of),
+            Some(_) if !is_empty => cx.stacks.add_mapping(&mut cx.store, of),
+            _ => cx.stacks.mapping(&mut cx.store, of),
+        };
+        self.mappings.insert((upid, iid), row);
+        Some(row)
+    }
+}
+
+/// Paths of more bytes are cut.
+const MAX_PATH: usize = 1 << 16;
+
+/// Paths that come as a whole have a slash of their own.
+pub(super) fn mapping_name(path: &[u8]) -> &[u8] {
+    match path {
+        [b'/', rest @ ..] if rest.starts_with(b"/") => rest,
+        path => path,
+    }
+}
+
+/// Returns the hexadecimal digits of a build id.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const MAX_BUILD_ID: usize = 64;
+    let bytes = bytes.iter().take(MAX_BUILD_ID);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the bytes of an interned text as they are.
+fn bytes_of<'a>(state: EventState<'a>, table: u32, iid: u64) -> Option<&'a [u8]> {
+    let message = state.message(table, iid)?;
+    let text = Fields::find(interned_string::STR, message);
+    Some(text.and_then(|text| text.as_bytes()).unwrap_or_default())
+}
+
+fn text(cx: &mut Context, state: EventState<'_>, table: u32, iid: u64) -> Option<StringId> {
+    let text = state
+        .text(table, iid)
+        .or_else(|| Some(cx.store.strings.intern_bytes(bytes_of(state, table, iid)?)));
+    if text.is_none() {
+        cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
+    }
+    text
+}
+
+/// Returns the name of a kind of code.
+fn kind_name(kind: u64) -> Option<&'static str> {
+    Some(match kind {
+        1 => "native",
+        2 => "kernel",
+        3 => "interpreted",
+        4 => "jit",
+        5 => "gc",
+        6 => "runtime",
+        _ => return None,
+    })
+}
