@@ -1,13 +1,13 @@
 //! A trace in columns.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use ferretto_format::budget::Budget;
 use ferretto_trace::{Damage, ReadError};
 
-use crate::import::{Importer, Source, read_packets};
+use crate::import::{Importer, Source, describe_file, read_packets};
 use crate::options::Options;
 use crate::schema::{Tables, TraceFileRow};
 use crate::stats::{Stat, StatsTracker};
@@ -95,11 +95,13 @@ impl Trace {
     }
 
     fn import(
-        source: Source<'_>,
+        mut source: Source<'_>,
         size: Option<u64>,
         options: &Options,
         mut progress: impl FnMut(Progress) -> Continue,
     ) -> Result<Self, ImportError> {
+        let head = read_head(&mut source).map_err(|source| ReadError::Io { offset: 0, source })?;
+        let source: Source<'_> = Box::new(Cursor::new(head.clone()).chain(source));
         let mut store = Store::new(options.tables);
         let trace_type = store.strings.intern("proto");
         store.tables.trace_file.push(TraceFileRow {
@@ -127,6 +129,7 @@ impl Trace {
             return Err(ImportError::Cancelled);
         }
         let mut context = importer.finish();
+        describe_file(&mut context, "proto", total, &head);
         let store = &mut context.store;
         store.tables.trace_file.size.set(0, total as i64);
         let mut remarks = note(store, &damage);
@@ -184,6 +187,15 @@ impl Trace {
     pub fn memory(&self) -> usize {
         self.tables.memory() + self.strings.memory()
     }
+}
+
+/// The bytes at the beginning of a file that tell its format, and name it if nothing else does.
+const HEAD_BYTES: u64 = 4096;
+
+fn read_head(source: &mut Source<'_>) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    source.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// Counts what could not be read, and returns it in sentences.

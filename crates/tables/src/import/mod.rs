@@ -12,16 +12,20 @@ mod arena;
 mod context;
 mod event;
 mod packets;
+mod profiles;
 mod sequence;
 mod service;
 mod snapshots;
 mod sorter;
 mod topics;
+mod trace_info;
+mod trace_stats;
 mod track_event;
 
 pub(crate) use self::arena::Batch;
 pub(crate) use self::context::{Context, EventState};
 pub(crate) use self::packets::{Source, read_packets};
+pub(crate) use self::trace_info::describe_file;
 
 use ferretto_format::budget::Budget;
 use ferretto_format::sequence::PacketHeader;

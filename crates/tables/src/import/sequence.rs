@@ -172,6 +172,11 @@ impl Sequences {
         (place, true)
     }
 
+    /// Returns a sequence of a machine, if there is one.
+    pub(crate) fn find(&self, machine: u32, id: u32) -> Option<&Sequence> {
+        self.all.get(*self.places.get(&(machine, id))? as usize)
+    }
+
     /// Incremental state of a sequence starts anew.
     pub(crate) fn restart(&mut self, place: u32) {
         let sequence = &mut self.all[place as usize];

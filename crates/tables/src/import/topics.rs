@@ -4,7 +4,9 @@ use ferretto_proto::fields::trace_packet as field;
 
 use super::context::{Context, EventState};
 use super::event::Event;
+use super::profiles::Profiles;
 use super::sorter::Stream;
+use super::trace_info::TraceInfo;
 use super::track_event::TrackEvents;
 use super::{Input, Out};
 
@@ -12,6 +14,8 @@ use super::{Input, Out};
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     track_events: TrackEvents,
+    profiles: Profiles,
+    info: TraceInfo,
 }
 
 impl Topics {
@@ -20,6 +24,10 @@ impl Topics {
         match input.field {
             field::TRACK_EVENT => self.track_events.tokenize(cx, input, out),
             field::TRACK_DESCRIPTOR if self.track_events.describe(cx, input) => {
+                later(cx, input, out);
+            }
+            number if Profiles::has(number) => later(cx, input, out),
+            number if TraceInfo::has(number) && self.info.tokenize(cx, input) => {
                 later(cx, input, out);
             }
             _ => {}
@@ -43,6 +51,12 @@ impl Topics {
                 field: field::TRACK_DESCRIPTOR,
                 ..
             } => self.track_events.parse_descriptor(cx, bytes, state),
+            Event::Packet { field: number, .. } if Profiles::has(number) => {
+                self.profiles.parse(cx, ts, number, bytes, state);
+            }
+            Event::Packet { field: number, .. } if TraceInfo::has(number) => {
+                self.info.parse(cx, ts, number, bytes);
+            }
             Event::Packet { .. } => {}
         }
     }
@@ -64,6 +78,8 @@ impl Topics {
     /// Puts what was collected into the tables, when all was parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.track_events.finish(cx);
+        self.profiles.finish(cx);
+        self.info.finish(cx);
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub use self::list::Stat;
 
 use crate::schema::{StatsRow, StatsTable};
-use crate::strings::{StringId, StringPool};
+use crate::strings::StringPool;
 
 /// The weight of a number that is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +120,14 @@ impl Source {
     }
 }
 
+/// The descriptions of all numbers, in the order of their keys: `NAME: TEXT`.
+const DESCRIPTIONS: &str = include_str!("descriptions.txt");
+
+/// Returns a number's description from its line.
+fn description(line: &str) -> &str {
+    line.split_once(": ").map_or("", |(_, text)| text)
+}
+
 /// Numbers with an index beyond so many are left out, so that memory is bounded.
 const MAX_NUMBERS: usize = 1 << 18;
 
@@ -144,7 +152,8 @@ impl StatsTracker {
 
     /// Adds to a number.
     pub(crate) fn add(&mut self, stat: Stat, value: i64) {
-        *self.value(stat, None) += value;
+        let known = self.value(stat, None);
+        *known = known.saturating_add(value);
     }
 
     /// Adds to a number that has an index.
@@ -186,7 +195,8 @@ impl StatsTracker {
 
     /// Writes all numbers into the table. There are those without index even if they are 0.
     pub(crate) fn finish(&self, table: &mut StatsTable, strings: &mut StringPool) {
-        for stat in Stat::ALL.iter().copied() {
+        for (stat, line) in Stat::ALL.iter().copied().zip(DESCRIPTIONS.lines()) {
+            let description = strings.intern(description(line));
             let machines = match stat.scope() {
                 Scope::Machine | Scope::MachineOnly => self.machines.max(1),
                 Scope::Global | Scope::Trace => 1,
@@ -201,7 +211,7 @@ impl StatsTracker {
                         severity: strings.intern(stat.severity().as_str()),
                         source: strings.intern(stat.source().as_str()),
                         value,
-                        description: StringId::EMPTY,
+                        description,
                         machine_id: matches!(scope, Scope::Machine | Scope::MachineOnly)
                             .then_some(machine),
                         trace_id: matches!(scope, Scope::Machine | Scope::Trace).then_some(0),
@@ -218,5 +228,20 @@ impl StatsTracker {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_numbers_are_described() {
+        let lines: Vec<_> = DESCRIPTIONS.lines().collect();
+        let names = lines.iter().filter_map(|line| line.split_once(": "));
+        let names: Vec<_> = names.map(|(name, _)| name).collect();
+        let all: Vec<_> = Stat::ALL.iter().map(|stat| stat.name()).collect();
+        assert_eq!(names, all);
+        assert!(lines.iter().all(|line| description(line).ends_with('.')));
     }
 }
