@@ -6,6 +6,7 @@ use crate::strings::StringId;
 use crate::trackers::clock::ClockTracker;
 use crate::trackers::counter::{CounterTracker, StateTracker};
 use crate::trackers::flow::FlowTracker;
+use crate::trackers::lane::LaneTracker;
 use crate::trackers::machine::{CpuTracker, MachineTracker};
 use crate::trackers::metadata::MetadataTracker;
 use crate::trackers::process::ProcessTracker;
@@ -22,6 +23,7 @@ pub(crate) struct Context {
     pub(crate) clocks: ClockTracker,
     pub(crate) processes: ProcessTracker,
     pub(crate) tracks: TrackTracker,
+    pub(crate) lanes: LaneTracker,
     pub(crate) slices: SliceTracker,
     pub(crate) counters: CounterTracker,
     pub(crate) states: StateTracker,
@@ -40,6 +42,7 @@ impl Context {
             clocks: ClockTracker::default(),
             processes: ProcessTracker::default(),
             tracks: TrackTracker::default(),
+            lanes: LaneTracker::default(),
             slices: SliceTracker::default(),
             counters: CounterTracker,
             states: StateTracker::default(),

@@ -13,6 +13,7 @@ mod context;
 mod event;
 mod packets;
 mod profiles;
+mod reflect;
 mod sequence;
 mod service;
 mod snapshots;
@@ -65,6 +66,11 @@ pub(crate) struct Input<'a> {
 }
 
 impl Input<'_> {
+    /// Returns true if everything since the last new start of incremental state is known.
+    pub(crate) fn is_state_valid(&self) -> bool {
+        self.state.sequences.all[self.sequence as usize].is_valid
+    }
+
     /// Returns the span of a length-delimited field in the packet.
     #[inline]
     pub(crate) fn span(&self, part: &[u8]) -> Span {
@@ -276,7 +282,7 @@ impl Importer {
             return;
         }
         if let Some(descriptor) = content.extension_descriptor {
-            self.topics.extension(context, descriptor);
+            self.topics.extension(descriptor);
             return;
         }
         if header.needs_state {

@@ -99,7 +99,7 @@ enum Entries {
 }
 
 /// The tables that hold a text for each number, and no more.
-const TEXTS: [u32; 9] = [
+const TEXTS: [u32; 10] = [
     interned_data::EVENT_CATEGORIES,
     interned_data::EVENT_NAMES,
     interned_data::DEBUG_ANNOTATION_NAMES,
@@ -109,6 +109,7 @@ const TEXTS: [u32; 9] = [
     interned_data::FUNCTION_NAMES,
     interned_data::KERNEL_SYMBOLS,
     interned_data::CORRELATION_ID_STR,
+    interned_data::HISTOGRAM_NAMES,
 ];
 
 impl Sequences {

@@ -26,6 +26,13 @@ impl Topics {
             field::TRACK_DESCRIPTOR if self.track_events.describe(cx, input) => {
                 later(cx, input, out);
             }
+            field::THREAD_DESCRIPTOR if self.track_events.describe_thread(cx, input) => {
+                later(cx, input, out);
+            }
+            field::PROCESS_DESCRIPTOR => later(cx, input, out),
+            field::TRACK_EVENT_RANGE_OF_INTEREST => {
+                self.track_events.range_of_interest(cx, input.bytes);
+            }
             number if Profiles::has(number) => later(cx, input, out),
             number if TraceInfo::has(number) && self.info.tokenize(cx, input) => {
                 later(cx, input, out);
@@ -45,24 +52,26 @@ impl Topics {
     ) {
         match *event {
             Event::TrackEvent { extra, .. } => {
-                self.track_events.parse(cx, ts, bytes, extra, state);
+                let stacks = &mut self.profiles;
+                self.track_events.parse(cx, ts, bytes, extra, state, stacks);
             }
-            Event::Packet {
-                field: field::TRACK_DESCRIPTOR,
-                ..
-            } => self.track_events.parse_descriptor(cx, bytes, state),
-            Event::Packet { field: number, .. } if Profiles::has(number) => {
-                self.profiles.parse(cx, ts, number, bytes, state);
-            }
-            Event::Packet { field: number, .. } if TraceInfo::has(number) => {
-                self.info.parse(cx, ts, number, bytes);
-            }
-            Event::Packet { .. } => {}
+            Event::Packet { field: number, .. } => match number {
+                field::TRACK_DESCRIPTOR => self.track_events.parse_descriptor(cx, bytes),
+                field::THREAD_DESCRIPTOR => self.track_events.parse_thread(cx, bytes),
+                field::PROCESS_DESCRIPTOR => self.track_events.parse_process(cx, bytes),
+                number if Profiles::has(number) => {
+                    self.profiles.parse(cx, ts, number, bytes, state);
+                }
+                number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
+                _ => {}
+            },
         }
     }
 
     /// A sequence has its first packet.
-    pub(super) fn first_packet(&mut self, _sequence_id: u32) {}
+    pub(super) fn first_packet(&mut self, sequence_id: u32) {
+        self.track_events.first_packet(sequence_id);
+    }
 
     /// Incremental state of the sequence at this place starts anew.
     pub(super) fn restarted(&mut self, sequence: u32) {
@@ -70,14 +79,17 @@ impl Topics {
     }
 
     /// Packets of the sequence at this place are lost.
-    pub(super) fn lost(&mut self, _sequence: u32) {}
+    pub(super) fn lost(&mut self, sequence: u32) {
+        self.track_events.lost(sequence);
+    }
 
     /// Reads an `ExtensionDescriptor`.
-    pub(super) fn extension(&mut self, _cx: &mut Context, _descriptor: &[u8]) {}
+    pub(super) fn extension(&mut self, descriptor: &[u8]) {
+        self.track_events.extension(descriptor);
+    }
 
     /// Puts what was collected into the tables, when all was parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
-        self.track_events.finish(cx);
         self.profiles.finish(cx);
         self.info.finish(cx);
     }

@@ -5,6 +5,7 @@ pub(crate) mod args;
 pub(crate) mod clock;
 pub(crate) mod counter;
 pub(crate) mod flow;
+pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod metadata;
 pub(crate) mod process;

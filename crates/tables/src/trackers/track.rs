@@ -104,18 +104,40 @@ impl<'a> TrackSpec<'a> {
 /// The most dimensions that a track has.
 const MAX_DIMENSIONS: usize = 6;
 
+/// The identity of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+pub(crate) struct TrackKey {
     machine: u32,
     type_: &'static str,
     kind: EventKind,
     dimensions: [Option<Dimension>; MAX_DIMENSIONS],
 }
 
+impl TrackKey {
+    /// Returns the identity of a track of a machine.
+    pub(crate) fn new(
+        machine: u32,
+        type_: &'static str,
+        kind: EventKind,
+        dimensions: &[Dimension],
+    ) -> Self {
+        let mut all = [None; MAX_DIMENSIONS];
+        for (place, dimension) in all.iter_mut().zip(dimensions) {
+            *place = Some(*dimension);
+        }
+        Self {
+            machine,
+            type_,
+            kind,
+            dimensions: all,
+        }
+    }
+}
+
 /// All tracks by their identity.
 #[derive(Debug, Default)]
 pub(crate) struct TrackTracker {
-    tracks: FxHashMap<Key, u32>,
+    tracks: FxHashMap<TrackKey, u32>,
     /// The tracks of what threads execute, by thread.
     threads: Vec<u32>,
 }
@@ -123,16 +145,7 @@ pub(crate) struct TrackTracker {
 impl TrackTracker {
     /// Returns the track with this identity, which is added if it is new.
     pub(crate) fn intern(&mut self, store: &mut Store, spec: TrackSpec<'_>) -> u32 {
-        let mut dimensions = [None; MAX_DIMENSIONS];
-        for (place, dimension) in dimensions.iter_mut().zip(spec.dimensions) {
-            *place = Some(*dimension);
-        }
-        let key = Key {
-            machine: store.machine,
-            type_: spec.type_,
-            kind: spec.kind,
-            dimensions,
-        };
+        let key = TrackKey::new(store.machine, spec.type_, spec.kind, spec.dimensions);
         if let Some(track) = self.tracks.get(&key) {
             return *track;
         }

@@ -66,6 +66,17 @@ impl Profiles {
         }
     }
 
+    /// Returns the callsite of an interned callstack in a process.
+    pub(super) fn callstack(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        upid: Option<u32>,
+        iid: u64,
+    ) -> Option<u32> {
+        self.stacks.callstack(cx, state, upid, iid)
+    }
+
     /// Puts what was collected into the tables.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.heaps.finish(cx);

@@ -1,61 +1,100 @@
 //! Track events and the descriptors of their tracks.
 
+mod apply;
+mod args;
 mod descriptor;
+mod event;
+mod tokenizer;
 
 use std::num::NonZeroU32;
 
-use ferretto_proto::fields::{interned_data, track_event as field};
-use ferretto_wire::Fields;
+use rustc_hash::FxHashMap;
 
+use self::apply::{Applying, Subject};
+use self::args::ArgsReader;
 use self::descriptor::Tracks;
+use self::event::Event;
+use self::tokenizer::{Extra, SequenceState};
 use super::context::{Context, EventState};
-use super::event::Event;
-use super::sorter::Stream;
-use super::{Input, Out};
-use crate::strings::StringId;
+use super::profiles::Profiles;
+use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
-use crate::trackers::slice::SliceStart;
-
-/// The values of the field `type`.
-mod event_type {
-    pub(super) const SLICE_BEGIN: u32 = 1;
-    pub(super) const SLICE_END: u32 = 2;
-    pub(super) const INSTANT: u32 = 3;
-}
+use crate::trackers::lane::Nesting;
 
 /// Track events and the tracks they are on.
 #[derive(Debug, Default)]
 pub(crate) struct TrackEvents {
     tracks: Tracks,
+    /// By the place of the sequence.
+    sequences: FxHashMap<u32, SequenceState>,
+    extras: Extras,
+    reader: ArgsReader,
     args: ArgSet,
 }
 
-impl TrackEvents {
-    /// Reads a `TrackEvent` in the order of the file.
-    pub(super) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
-        let event = Event::TrackEvent {
-            span: input.span(input.bytes),
-            extra: None,
+/// What was decoded of events that wait in the sorter.
+#[derive(Debug, Default)]
+struct Extras {
+    all: Vec<Extra>,
+    free: Vec<NonZeroU32>,
+}
+
+impl Extras {
+    fn add(&mut self, extra: Extra) -> Option<NonZeroU32> {
+        match self.free.pop() {
+            Some(number) => {
+                self.all[number.get() as usize - 1] = extra;
+                Some(number)
+            }
+            None => {
+                self.all.push(extra);
+                NonZeroU32::new(self.all.len() as u32)
+            }
+        }
+    }
+
+    fn take(&mut self, number: Option<NonZeroU32>) -> Extra {
+        let Some(number) = number else {
+            return Extra::default();
         };
-        out.push(&mut cx.store, Stream::TrackEvents, input.ts, event);
+        self.free.push(number);
+        std::mem::take(&mut self.all[number.get() as usize - 1])
     }
+}
 
-    /// Reads a `TrackDescriptor` in the order of the file. Returns true if it is to be parsed.
-    pub(super) fn describe(&mut self, cx: &mut Context, input: &Input<'_>) -> bool {
-        self.tracks.describe(cx, input.bytes)
-    }
-
+impl TrackEvents {
     /// Incremental state of the sequence at this place starts anew.
-    pub(super) fn restarted(&mut self, _sequence: u32) {}
+    pub(super) fn restarted(&mut self, sequence: u32) {
+        if let Some(state) = self.sequences.get_mut(&sequence) {
+            state.restart();
+        }
+    }
+
+    /// Packets of the sequence at this place are lost.
+    pub(super) fn lost(&mut self, sequence: u32) {
+        if let Some(state) = self.sequences.get_mut(&sequence) {
+            state.lose();
+        }
+    }
+
+    /// A sequence has its first packet.
+    pub(super) fn first_packet(&mut self, sequence_id: u32) {
+        self.tracks.with_first_packet.insert(sequence_id);
+    }
 
     /// Reads a `TrackDescriptor` in the order of time.
-    pub(super) fn parse_descriptor(
-        &mut self,
-        cx: &mut Context,
-        bytes: &[u8],
-        _state: EventState<'_>,
-    ) {
+    pub(super) fn parse_descriptor(&mut self, cx: &mut Context, bytes: &[u8]) {
         self.tracks.parse(cx, bytes);
+    }
+
+    /// Reads a `ThreadDescriptor` in the order of time.
+    pub(super) fn parse_thread(&mut self, cx: &mut Context, bytes: &[u8]) {
+        descriptor::name_thread(cx, bytes);
+    }
+
+    /// Reads a `ProcessDescriptor` in the order of time.
+    pub(super) fn parse_process(&mut self, cx: &mut Context, bytes: &[u8]) {
+        descriptor::name_process(cx, bytes);
     }
 
     /// Reads a `TrackEvent` in the order of time.
@@ -64,50 +103,34 @@ impl TrackEvents {
         cx: &mut Context,
         ts: i64,
         bytes: &[u8],
-        _extra: Option<NonZeroU32>,
+        extra: Option<NonZeroU32>,
         state: EventState<'_>,
+        stacks: &mut Profiles,
     ) {
-        let (mut kind, mut uuid) = (0, state.state.defaults.track.unwrap_or(0));
-        let (mut name, mut category) = (StringId::NULL, StringId::NULL);
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            let iid = || part.as_u64().unwrap_or(0);
-            match part.number {
-                field::TYPE => kind = part.as_u32().unwrap_or(0),
-                field::TRACK_UUID => uuid = iid(),
-                field::NAME_IID => {
-                    let known = state.text(interned_data::EVENT_NAMES, iid());
-                    name = known.unwrap_or(StringId::NULL);
-                }
-                field::NAME => {
-                    let text = part.as_bytes().unwrap_or_default();
-                    name = cx.store.strings.intern_bytes(text);
-                }
-                field::CATEGORY_IIDS => {
-                    let known = state.text(interned_data::EVENT_CATEGORIES, iid());
-                    category = known.unwrap_or(StringId::NULL);
-                }
-                _ => {}
-            }
-        }
-        let track = self.tracks.resolve(cx, uuid);
-        let start = SliceStart {
+        let extra = self.extras.take(extra);
+        let thread = self.sequences.get(&state.state.sequence);
+        let thread = thread.and_then(|sequence| sequence.thread);
+        self.args.clear();
+        let mut applying = Applying {
+            cx,
             ts,
-            track,
-            category,
-            name,
+            event: Event::read(bytes),
+            extra: &extra,
+            state,
+            tracks: &mut self.tracks,
+            reader: &mut self.reader,
+            stacks,
+            args: &mut self.args,
+            thread,
+            of: Subject::default(),
         };
-        let store = &mut cx.store;
-        match kind {
-            event_type::SLICE_BEGIN => cx.slices.begin(store, start, &mut self.args),
-            event_type::SLICE_END => {
-                let of = (category, name);
-                cx.slices.end(store, ts, track, of, &mut self.args)
-            }
-            event_type::INSTANT => cx.slices.complete(store, start, 0, &mut self.args),
-            _ => None,
-        };
+        if applying.apply().is_err() {
+            cx.store.stats.add(Stat::track_event_parser_errors, 1);
+        }
     }
 
-    /// Puts what was collected into the tables, when all was parsed.
-    pub(super) fn finish(&mut self, _cx: &mut Context) {}
+    /// Reads an `ExtensionDescriptor`.
+    pub(super) fn extension(&mut self, bytes: &[u8]) {
+        self.reader.extension(bytes);
+    }
 }

@@ -1,0 +1,518 @@
+//! Arguments of track events.
+
+use ferretto_proto::fields::{
+    debug_annotation, interned_data, log_message, source_location, track_event as field,
+};
+use ferretto_wire::Fields;
+use rustc_hash::FxHashMap;
+
+use super::super::context::{Context, EventState};
+use super::super::profiles::Profiles;
+use super::super::reflect::{Keys, Reflection};
+use super::event::Event;
+use crate::schema::{ArgValue, LogsRow, TableId};
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::stack_profile::SourceFrame;
+
+/// Values inside each other beyond this depth are left out.
+const MAX_DEPTH: usize = 64;
+/// Frames of one callstack beyond this number are left out.
+const MAX_FRAMES: usize = 1 << 10;
+
+/// Reads arguments of track events.
+#[derive(Debug, Default)]
+pub(super) struct ArgsReader {
+    keys: Keys,
+    /// The keys of annotations by their names.
+    debug_keys: FxHashMap<StringId, StringId>,
+    /// The names that events with an id had first, by owner and id.
+    first_names: FxHashMap<(Option<u32>, i64), StringId>,
+    reflection: Reflection,
+    inline_mapping: Option<u32>,
+}
+
+/// The owner of an event, as far as arguments depend on it.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    pub(super) ts: i64,
+    pub(super) utid: Option<u32>,
+    pub(super) upid: Option<u32>,
+    pub(super) source_id: Option<i64>,
+    pub(super) passthrough: Option<u32>,
+}
+
+/// Why an argument is left out.
+#[derive(Debug)]
+struct Fault;
+
+impl ArgsReader {
+    /// Reads an `ExtensionDescriptor`.
+    pub(super) fn extension(&mut self, bytes: &[u8]) {
+        self.reflection.extension(bytes);
+    }
+
+    /// Returns the name that events with this id had first.
+    pub(super) fn first_name(&mut self, owner: Option<u32>, id: i64, name: StringId) -> StringId {
+        *self.first_names.entry((owner, id)).or_insert(name)
+    }
+
+    /// Collects the arguments of an event, and returns its callstack.
+    pub(super) fn read(
+        &mut self,
+        cx: &mut Context,
+        event: &Event<'_>,
+        state: EventState<'_>,
+        around: &Surroundings,
+        stacks: &mut Profiles,
+        args: &mut ArgSet,
+    ) -> Option<u32> {
+        let mut callsite = None;
+        let wants_args = cx.store.wants(TableId::args);
+        let mut has_reflected = false;
+        if event.has_args || event.has_callstack {
+            for part in event.fields() {
+                let bytes = part.as_bytes().unwrap_or_default();
+                let number = part.as_u64().unwrap_or(0);
+                let result = match part.number {
+                    field::SOURCE_LOCATION_IID => {
+                        place(cx, state, number, &PLACE_KEYS, args)
+                    }
+                    field::TASK_EXECUTION => {
+                        let iid = Fields::find(1, bytes).and_then(|iid| iid.as_u64());
+                        place(cx, state, iid.unwrap_or(0), &TASK_KEYS, args)
+                    }
+                    field::LOG_MESSAGE => log_line(cx, state, bytes, around, args),
+                    field::CORRELATION_ID => {
+                        let text = format!("tp:#{number}");
+                        args.text(&mut cx.store, "correlation_id", &text);
+                        Ok(())
+                    }
+                    field::CORRELATION_ID_STR => {
+                        let text = ArgValue::Text(cx.store.strings.intern_bytes(bytes));
+                        args.put(&mut cx.store, "correlation_id", text);
+                        Ok(())
+                    }
+                    field::CORRELATION_ID_STR_IID => {
+                        let table = interned_data::CORRELATION_ID_STR;
+                        if let Some(text) = state.text(table, number) {
+                            args.put(&mut cx.store, "correlation_id", ArgValue::Text(text));
+                        }
+                        Ok(())
+                    }
+                    field::CALLSTACK => {
+                        callsite = self.inline_callstack(cx, bytes).or(callsite);
+                        Ok(())
+                    }
+                    field::CALLSTACK_IID => {
+                        callsite = stacks.callstack(cx, state, around.upid, number);
+                        if callsite.is_some() { Ok(()) } else { Err(Fault) }
+                    }
+                    field::SOURCE_LOCATION | 24..=29 | 32 | 35 | 38..=41 | 43 | 49 | 1000.. => {
+                        has_reflected = true;
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                };
+                if result.is_err() {
+                    cx.store.stats.add(Stat::track_event_parser_errors, 1);
+                }
+            }
+        }
+        if let Some(id) = around.source_id {
+            args.int(&mut cx.store, "legacy_trace_source_id", id);
+        }
+        if has_reflected && wants_args {
+            let unknown = self.reflection.track_event(cx, event.bytes, &mut self.keys, args);
+            if unknown > 0 {
+                cx.store.stats.add(Stat::unknown_extension_fields, unknown);
+            }
+        }
+        if event.has_args && wants_args {
+            for part in event.fields() {
+                if part.number == field::DEBUG_ANNOTATIONS {
+                    let bytes = part.as_bytes().unwrap_or_default();
+                    if self.annotation(cx, state, bytes, args).is_err() {
+                        cx.store.stats.add(Stat::track_event_parser_errors, 1);
+                    }
+                }
+            }
+        }
+        if let Some(utid) = around.passthrough {
+            let strings = &mut cx.store.strings;
+            let key = strings.intern("legacy_event.passthrough_utid");
+            if args.get(key).is_none() {
+                args.add(key, key, ArgValue::Uint(utid.into()));
+            }
+        }
+        callsite
+    }
+
+    /// Reads a `DebugAnnotation` of an event.
+    fn annotation(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        bytes: &[u8],
+        args: &mut ArgSet,
+    ) -> Result<(), Fault> {
+        let annotation = Annotation::read(cx, state, bytes)?;
+        let name = annotation.name.ok_or(Fault)?;
+        if let Some(value) = annotation.simple(cx, state)? {
+            let strings = &mut cx.store.strings;
+            let key = match self.debug_keys.get(&name) {
+                Some(key) => *key,
+                None => {
+                    let text = format!("debug.{}", clean(strings.text(name)));
+                    let key = strings.intern(&text);
+                    self.debug_keys.insert(name, key);
+                    key
+                }
+            };
+            args.add(key, key, value);
+            return Ok(());
+        }
+        self.keys.clear();
+        self.keys.push("debug");
+        let text = clean(cx.store.strings.text(name));
+        self.keys.push(&text);
+        self.value(cx, state, &annotation, 0, args).map(|_| ())
+    }
+
+    /// Reads the value of an annotation under the keys at hand. Returns true if there was something.
+    fn value(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        annotation: &Annotation<'_>,
+        depth: usize,
+        args: &mut ArgSet,
+    ) -> Result<bool, Fault> {
+        if depth > MAX_DEPTH {
+            return Err(Fault);
+        }
+        let children = |number| {
+            let fields = Fields::new(annotation.bytes).map_while(Result::ok);
+            fields.filter(move |part| part.number == number)
+        };
+        let mut has_any = false;
+        if annotation.has_entries {
+            for part in children(debug_annotation::DICT_ENTRIES) {
+                let bytes = part.as_bytes().unwrap_or_default();
+                let child = Annotation::read(cx, state, bytes)?;
+                let name = child.name.ok_or(Fault)?;
+                let text = clean(cx.store.strings.text(name));
+                let mark = self.keys.push(&text);
+                let result = self.value(cx, state, &child, depth + 1, args);
+                self.keys.pop(mark);
+                has_any |= result?;
+            }
+            return Ok(has_any);
+        }
+        if annotation.has_elements {
+            let mut index = 0;
+            for part in children(debug_annotation::ARRAY_VALUES) {
+                let bytes = part.as_bytes().unwrap_or_default();
+                let child = Annotation::read(cx, state, bytes)?;
+                let mark = self.keys.push_index(index);
+                let result = self.value(cx, state, &child, depth + 1, args);
+                self.keys.pop(mark);
+                let is_there = result?;
+                index += usize::from(is_there);
+                has_any |= is_there;
+            }
+            return Ok(has_any);
+        }
+        if let Some(value) = annotation.simple(cx, state)? {
+            self.keys.add(&mut cx.store, value, args);
+            return Ok(true);
+        }
+        if let Some(json) = annotation.json {
+            return Ok(self.keys.add_json(&mut cx.store, json, args));
+        }
+        if let Some(bytes) = annotation.proto {
+            let type_name = annotation.proto_type.ok_or(Fault)?;
+            let type_name = cx.store.strings.text(type_name).to_owned();
+            let keys = &mut self.keys;
+            let is_known = self.reflection.message(cx, &type_name, bytes, keys, args);
+            return if is_known { Ok(true) } else { Err(Fault) };
+        }
+        if let Some(nested) = annotation.nested {
+            return Ok(self.nested_value(cx, nested, depth, args));
+        }
+        Ok(false)
+    }
+
+    /// Reads a `NestedValue`, as old traces have it.
+    fn nested_value(
+        &mut self,
+        cx: &mut Context,
+        bytes: &[u8],
+        depth: usize,
+        args: &mut ArgSet,
+    ) -> bool {
+        use debug_annotation::nested_value as of;
+        if depth > MAX_DEPTH {
+            return false;
+        }
+        let fields = || Fields::new(bytes).map_while(Result::ok);
+        let kind = fields().find(|part| part.number == of::NESTED_TYPE);
+        let mut has_any = false;
+        match kind.and_then(|kind| kind.as_u64()).unwrap_or(0) {
+            1 => {
+                let of_kind = |number| fields().filter(move |part| part.number == number);
+                for (key, value) in of_kind(of::DICT_KEYS).zip(of_kind(of::DICT_VALUES)) {
+                    let key = clean(&key.as_str_lossy().unwrap_or_default());
+                    let mark = self.keys.push(&key);
+                    let value = value.as_bytes().unwrap_or_default();
+                    has_any |= self.nested_value(cx, value, depth + 1, args);
+                    self.keys.pop(mark);
+                }
+            }
+            2 => {
+                let mut index = 0;
+                for value in fields().filter(|part| part.number == of::ARRAY_VALUES) {
+                    let mark = self.keys.push_index(index);
+                    let value = value.as_bytes().unwrap_or_default();
+                    let is_there = self.nested_value(cx, value, depth + 1, args);
+                    self.keys.pop(mark);
+                    index += usize::from(is_there);
+                    has_any |= is_there;
+                }
+            }
+            _ => {
+                let value = fields().find_map(|part| {
+                    Some(match part.number {
+                        of::BOOL_VALUE => ArgValue::Bool(part.as_bool()?),
+                        of::INT_VALUE => ArgValue::Int(part.as_i64()?),
+                        of::DOUBLE_VALUE => ArgValue::Real(part.as_f64()?),
+                        of::STRING_VALUE => {
+                            ArgValue::Text(cx.store.strings.intern_bytes(part.as_bytes()?))
+                        }
+                        _ => return None,
+                    })
+                });
+                if let Some(value) = value {
+                    self.keys.add(&mut cx.store, value, args);
+                    has_any = true;
+                }
+            }
+        }
+        has_any
+    }
+
+    /// Reads an `InlineCallstack`, the outermost function first.
+    fn inline_callstack(&mut self, cx: &mut Context, bytes: &[u8]) -> Option<u32> {
+        let name = cx.store.strings.intern("track_event_inline");
+        let mapping = *self
+            .inline_mapping
+            .get_or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
+        let mut callsite = None;
+        let frames = Fields::new(bytes).map_while(Result::ok);
+        for frame in frames.filter(|part| part.number == 1).take(MAX_FRAMES) {
+            let (mut function, mut file, mut line) = (StringId::EMPTY, StringId::NULL, None);
+            let parts = frame.as_message().into_iter().flatten();
+            for part in parts.map_while(Result::ok) {
+                let bytes = part.as_bytes().unwrap_or_default();
+                match part.number {
+                    1 => function = cx.store.strings.intern_bytes(bytes),
+                    2 => file = cx.store.strings.intern_bytes(bytes),
+                    3 => line = part.as_u32(),
+                    _ => {}
+                }
+            }
+            let source = SourceFrame {
+                function,
+                file,
+                line,
+            };
+            let frame = cx.stacks.source_frame(&mut cx.store, mapping, source);
+            callsite = cx.stacks.callsite(&mut cx.store, callsite, frame);
+        }
+        callsite
+    }
+}
+
+/// A `DebugAnnotation`.
+#[derive(Debug, Default)]
+struct Annotation<'a> {
+    bytes: &'a [u8],
+    name: Option<StringId>,
+    has_entries: bool,
+    has_elements: bool,
+    value: Option<ferretto_wire::Field<'a>>,
+    json: Option<&'a [u8]>,
+    nested: Option<&'a [u8]>,
+    proto: Option<&'a [u8]>,
+    proto_type: Option<StringId>,
+}
+
+impl<'a> Annotation<'a> {
+    fn read(cx: &mut Context, state: EventState<'_>, bytes: &'a [u8]) -> Result<Self, Fault> {
+        use debug_annotation as of;
+        let mut annotation = Self {
+            bytes,
+            ..Self::default()
+        };
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            match part.number {
+                of::NAME_IID => {
+                    let iid = part.as_u64().unwrap_or(0);
+                    let name = state.text(interned_data::DEBUG_ANNOTATION_NAMES, iid);
+                    annotation.name = Some(name.ok_or(Fault)?);
+                }
+                of::NAME => {
+                    let text = part.as_bytes().unwrap_or_default();
+                    annotation.name = Some(cx.store.strings.intern_bytes(text));
+                }
+                of::DICT_ENTRIES => annotation.has_entries = true,
+                of::ARRAY_VALUES => annotation.has_elements = true,
+                of::LEGACY_JSON_VALUE => annotation.json = part.as_bytes(),
+                of::NESTED_VALUE => annotation.nested = part.as_bytes(),
+                of::PROTO_VALUE => annotation.proto = part.as_bytes(),
+                of::PROTO_TYPE_NAME => {
+                    let text = part.as_bytes().unwrap_or_default();
+                    annotation.proto_type = Some(cx.store.strings.intern_bytes(text));
+                }
+                of::PROTO_TYPE_NAME_IID => {
+                    let iid = part.as_u64().unwrap_or(0);
+                    let table = interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
+                    annotation.proto_type = Some(state.text(table, iid).ok_or(Fault)?);
+                }
+                of::BOOL_VALUE
+                | of::UINT_VALUE
+                | of::INT_VALUE
+                | of::DOUBLE_VALUE
+                | of::STRING_VALUE
+                | of::STRING_VALUE_IID
+                | of::POINTER_VALUE => annotation.value = Some(part),
+                _ => {}
+            }
+        }
+        Ok(annotation)
+    }
+
+    /// Returns the value if it is one alone.
+    fn simple(&self, cx: &mut Context, state: EventState<'_>) -> Result<Option<ArgValue>, Fault> {
+        use debug_annotation as of;
+        if self.has_entries || self.has_elements {
+            return Ok(None);
+        }
+        let Some(part) = self.value else {
+            return Ok(None);
+        };
+        let number = part.as_u64().unwrap_or(0);
+        Ok(Some(match part.number {
+            of::BOOL_VALUE => ArgValue::Bool(number != 0),
+            of::UINT_VALUE => ArgValue::Uint(number),
+            of::INT_VALUE => ArgValue::Int(number as i64),
+            of::DOUBLE_VALUE => ArgValue::Real(part.as_f64().unwrap_or(0.0)),
+            of::POINTER_VALUE => ArgValue::Pointer(number),
+            of::STRING_VALUE => {
+                let text = part.as_bytes().unwrap_or_default();
+                ArgValue::Text(cx.store.strings.intern_bytes(text))
+            }
+            _ => {
+                let table = interned_data::DEBUG_ANNOTATION_STRING_VALUES;
+                ArgValue::Text(state.text(table, number).ok_or(Fault)?)
+            }
+        }))
+    }
+}
+
+/// Returns a name without the characters that separate names in keys.
+fn clean(name: &str) -> String {
+    name.replace(['.', '[', ']'], "_")
+}
+
+/// Keys of file, function and line.
+type PlaceKeys = [&'static str; 3];
+
+const PLACE_KEYS: PlaceKeys = [
+    "source.file_name",
+    "source.function_name",
+    "source.line_number",
+];
+const TASK_KEYS: PlaceKeys = [
+    "task.posted_from.file_name",
+    "task.posted_from.function_name",
+    "task.posted_from.line_number",
+];
+
+/// A `SourceLocation`: file, function, line.
+fn read_place(cx: &mut Context, bytes: &[u8]) -> (StringId, StringId, u64) {
+    use source_location as of;
+    let (mut file, mut function, mut line) = (StringId::EMPTY, StringId::EMPTY, 0);
+    for part in Fields::new(bytes).map_while(Result::ok) {
+        let text = part.as_str_lossy().unwrap_or_default();
+        match part.number {
+            of::FILE_NAME => file = cx.store.strings.intern(&text.replace('\\', "/")),
+            of::FUNCTION_NAME => function = cx.store.strings.intern(&text),
+            of::LINE_NUMBER => line = part.as_u64().unwrap_or(0),
+            _ => {}
+        }
+    }
+    (file, function, line)
+}
+
+/// Adds an interned place of the source.
+fn place(
+    cx: &mut Context,
+    state: EventState<'_>,
+    iid: u64,
+    keys: &PlaceKeys,
+    args: &mut ArgSet,
+) -> Result<(), Fault> {
+    let bytes = state.message(interned_data::SOURCE_LOCATIONS, iid);
+    let (file, function, line) = read_place(cx, bytes.ok_or(Fault)?);
+    args.put(&mut cx.store, keys[0], ArgValue::Text(file));
+    args.put(&mut cx.store, keys[1], ArgValue::Text(function));
+    args.put(&mut cx.store, keys[2], ArgValue::Uint(line));
+    Ok(())
+}
+
+/// Reads a `LogMessage`.
+fn log_line(
+    cx: &mut Context,
+    state: EventState<'_>,
+    bytes: &[u8],
+    around: &Surroundings,
+    args: &mut ArgSet,
+) -> Result<(), Fault> {
+    use log_message as of;
+    let utid = around.utid.ok_or(Fault)?;
+    let number = |number| Fields::find(number, bytes).and_then(|part| part.as_u64());
+    let body = number(of::BODY_IID).unwrap_or(0);
+    let body = state.text(interned_data::LOG_MESSAGE_BODY, body).ok_or(Fault)?;
+    args.put(&mut cx.store, "track_event.log_message.message", ArgValue::Text(body));
+    let mut tag = StringId::NULL;
+    if let Some(iid) = number(of::SOURCE_LOCATION_IID) {
+        let bytes = state.message(interned_data::SOURCE_LOCATIONS, iid);
+        let (file, function, line) = read_place(cx, bytes.ok_or(Fault)?);
+        let text = format!("{}:{line}", cx.store.strings.text(file));
+        tag = cx.store.strings.intern(&text);
+        let store = &mut cx.store;
+        args.put(store, "track_event.log_message.file_name", ArgValue::Text(file));
+        let key = "track_event.log_message.function_name";
+        args.put(store, key, ArgValue::Text(function));
+        args.int(store, "track_event.log_message.line_number", line as i64);
+    }
+    // Without a priority it is an information.
+    let mut prio = 4;
+    if let Some(value) = number(of::PRIO) {
+        prio = if value <= 7 { value as u32 } else { 0 };
+        args.int(&mut cx.store, "track_event.priority", prio.into());
+    }
+    let log_source = cx.store.strings.intern("android_logcat");
+    cx.store.tables.logs.push(LogsRow {
+        ts: around.ts,
+        utid: Some(utid),
+        prio,
+        log_source,
+        tag,
+        msg: body,
+        arg_set_id: None,
+    });
+    Ok(())
+}

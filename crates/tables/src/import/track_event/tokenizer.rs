@@ -1,0 +1,287 @@
+//! Track events in the order of the file: times of old traces, and counters that count from the last
+//! value.
+
+use ferretto_format::clock::MONOTONIC;
+use ferretto_proto::fields::{thread_descriptor, track_event as field};
+use ferretto_wire::Fields;
+use rustc_hash::FxHashMap;
+
+use super::super::context::Context;
+use super::super::event::Event as Token;
+use super::super::sorter::Stream;
+use super::super::{Input, Out};
+use super::TrackEvents;
+use super::event::{Event, event_type};
+use crate::stats::Stat;
+use crate::trackers::clock::ClockId;
+
+/// Further counters of one event beyond this number make it invalid.
+const MAX_EXTRA: usize = 8;
+/// Counters of one sequence that count from the last value beyond this number are left out.
+const MAX_COUNTERS: usize = 1 << 16;
+
+/// What earlier packets of a sequence leave for later track events.
+#[derive(Debug, Default)]
+pub(super) struct SequenceState {
+    /// The thread that writes, if a descriptor says so.
+    pub(super) thread: Option<(i64, i64)>,
+    /// Times that deltas are added to: the time, the thread's CPU time and its instructions.
+    last: Option<[i64; 3]>,
+    counters: FxHashMap<u64, f64>,
+}
+
+impl SequenceState {
+    /// Incremental state starts anew.
+    pub(super) fn restart(&mut self) {
+        self.last = None;
+        self.counters.clear();
+    }
+
+    /// Packets are lost.
+    pub(super) fn lose(&mut self) {
+        self.last = None;
+    }
+
+    /// Reads a `ThreadDescriptor`.
+    fn set_thread(&mut self, bytes: &[u8]) {
+        use thread_descriptor as of;
+        let number = |number| {
+            let value = Fields::find(number, bytes).and_then(|value| value.as_i64());
+            value.unwrap_or(0)
+        };
+        self.thread = Some((i64::from(number(of::PID) as i32), number(of::TID)));
+        let ns = |number: i64| number.saturating_mul(1000);
+        self.last = Some([
+            ns(number(of::REFERENCE_TIMESTAMP_US)),
+            ns(number(of::REFERENCE_THREAD_TIME_US)),
+            number(of::REFERENCE_THREAD_INSTRUCTION_COUNT),
+        ]);
+    }
+
+    fn add(&mut self, which: usize, delta: i64) -> Option<i64> {
+        let last = self.last.as_mut()?;
+        last[which] = last[which].wrapping_add(delta);
+        Some(last[which])
+    }
+
+    /// Returns the value of a counter after a difference.
+    fn count(&mut self, counter: u64, delta: f64) -> f64 {
+        if self.counters.len() >= MAX_COUNTERS && !self.counters.contains_key(&counter) {
+            return delta;
+        }
+        let value = self.counters.entry(counter).or_insert(0.0);
+        *value += delta;
+        *value
+    }
+}
+
+/// What was decoded of an event in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Extra {
+    pub(super) thread_time: Option<i64>,
+    pub(super) instructions: Option<i64>,
+    pub(super) counter: f64,
+    /// Further counters, by the uuids of their tracks.
+    pub(super) others: Vec<(u64, f64)>,
+}
+
+impl TrackEvents {
+    /// Reads a `TrackEvent`.
+    pub(in super::super) fn tokenize(
+        &mut self,
+        cx: &mut Context,
+        input: &Input<'_>,
+        out: &mut Out<'_>,
+    ) {
+        if input.header.sequence == 0 {
+            return cx.store.log_at(Stat::track_event_missing_sequence_id, input.offset);
+        }
+        let event = Event::read(input.bytes);
+        let is_counter = event.kind == event_type::COUNTER;
+        let mut ts = input.header.timestamp.map(|_| input.ts);
+        let mut extra = None;
+        if event.has_old_times || event.has_extra || is_counter {
+            let mut decoded = Extra::default();
+            let result = self.decode(cx, input, &event, &mut decoded, &mut ts);
+            if let Err(stat) = result {
+                return cx.store.log_at(stat, input.offset);
+            }
+            if decoded.thread_time.is_some()
+                || decoded.instructions.is_some()
+                || !decoded.others.is_empty()
+                || is_counter
+            {
+                extra = self.extras.add(decoded);
+            }
+        }
+        let stat = match ts {
+            None => Stat::track_event_missing_timestamp,
+            Some(..0) => Stat::track_event_invalid_timestamp,
+            Some(ts) => {
+                if event.kind == event_type::STATE
+                    && event.track.or(input.state.state.defaults.track).is_none()
+                {
+                    let stat = Stat::track_event_state_missing_track_uuid;
+                    return cx.store.log_at(stat, input.offset);
+                }
+                let span = input.span(input.bytes);
+                let token = Token::TrackEvent { span, extra };
+                return out.push(&mut cx.store, Stream::TrackEvents, ts, token);
+            }
+        };
+        cx.store.log_at(stat, input.offset);
+    }
+
+    /// Decodes what depends on earlier events of the sequence.
+    fn decode(
+        &mut self,
+        cx: &mut Context,
+        input: &Input<'_>,
+        event: &Event<'_>,
+        extra: &mut Extra,
+        ts: &mut Option<i64>,
+    ) -> Result<(), Stat> {
+        let state = self.sequences.entry(input.sequence).or_default();
+        let number = |number| event.find(number).and_then(|field| field.as_i64());
+        if event.has_old_times {
+            use Stat::{
+                track_event_skipped_thread_instruction_delta_without_valid_state as no_instructions,
+                track_event_skipped_thread_time_delta_without_valid_state as no_thread_time,
+                track_event_skipped_timestamp_delta_without_valid_state as no_time,
+            };
+            let ns = |value: i64| value.saturating_mul(1000);
+            let mut old = None;
+            if let Some(delta) = number(field::TIMESTAMP_DELTA_US) {
+                old = Some(state.add(0, ns(delta)).ok_or(no_time)?);
+            } else if let Some(time) = number(field::TIMESTAMP_ABSOLUTE_US).filter(|time| *time != 0) {
+                old = Some(ns(time));
+            }
+            if let Some(old) = old.filter(|old| *old >= 0) {
+                let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
+                *ts = Some(cx.clocks.trace_time(clock, old).unwrap_or(old));
+            } else if old.is_some() {
+                *ts = old;
+            }
+            if let Some(delta) = number(field::THREAD_TIME_DELTA_US) {
+                extra.thread_time = Some(state.add(1, ns(delta)).ok_or(no_thread_time)?);
+            } else {
+                extra.thread_time = number(field::THREAD_TIME_ABSOLUTE_US).map(ns);
+            }
+            if let Some(delta) = number(field::THREAD_INSTRUCTION_COUNT_DELTA) {
+                extra.instructions = Some(state.add(2, delta).ok_or(no_instructions)?);
+            } else {
+                extra.instructions = number(field::THREAD_INSTRUCTION_COUNT_ABSOLUTE);
+            }
+        }
+        let tracks = &self.tracks;
+        let mut absolute = |cx: &Context, uuid, value| {
+            let (value, is_delta) = tracks.counter_value(cx, uuid, value)?;
+            Some(if is_delta { state.count(uuid, value) } else { value })
+        };
+        let defaults = &input.state.state.defaults;
+        if event.kind == event_type::COUNTER {
+            let uuid = event.track.or(defaults.track);
+            let uuid = uuid.ok_or(Stat::track_event_counter_missing_track_uuid)?;
+            let value = event.counter.ok_or(Stat::track_event_counter_missing_value)?;
+            let value = match value.number {
+                field::COUNTER_VALUE => value.as_i64().unwrap_or(0) as f64,
+                _ => value.as_f64().unwrap_or(0.0),
+            };
+            let value = absolute(cx, uuid, value);
+            extra.counter = value.ok_or(Stat::track_event_counter_invalid_track_uuid)?;
+        }
+        if !event.has_extra {
+            return Ok(());
+        }
+        let lists = [
+            (
+                field::EXTRA_COUNTER_VALUES,
+                field::EXTRA_COUNTER_TRACK_UUIDS,
+                &defaults.extra_tracks,
+            ),
+            (
+                field::EXTRA_DOUBLE_COUNTER_VALUES,
+                field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS,
+                &defaults.extra_double_tracks,
+            ),
+        ];
+        for (values, tracks, default_tracks) in lists {
+            let is_double = values == field::EXTRA_DOUBLE_COUNTER_VALUES;
+            let values = event.numbers(values);
+            if values.is_empty() {
+                continue;
+            }
+            let mut uuids = event.numbers(tracks);
+            if uuids.is_empty() {
+                uuids = default_tracks.to_vec();
+            }
+            if uuids.is_empty() {
+                return Err(Stat::track_event_extra_counter_missing_track_uuids);
+            }
+            for (place, value) in values.into_iter().enumerate() {
+                let uuid = uuids.get(place).copied().filter(|uuid| *uuid != 0);
+                let uuid = uuid.ok_or(Stat::track_event_extra_counter_track_uuid_mismatch)?;
+                if extra.others.len() >= MAX_EXTRA {
+                    return Err(Stat::track_event_extra_counter_exceeds_max);
+                }
+                let value = match is_double {
+                    true => f64::from_bits(value),
+                    false => value as i64 as f64,
+                };
+                let value = absolute(cx, uuid, value);
+                let value = value.ok_or(Stat::track_event_extra_counter_invalid_track)?;
+                extra.others.push((uuid, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a `TrackDescriptor`. Returns true if it is to be parsed.
+    pub(in super::super) fn describe(&mut self, cx: &mut Context, input: &Input<'_>) -> bool {
+        let (is_valid, thread) = self.tracks.describe(cx, input);
+        if let Some(thread) = thread
+            && is_valid
+            && input.is_state_valid()
+        {
+            let state = self.sequences.entry(input.sequence).or_default();
+            state.set_thread(thread);
+        }
+        is_valid
+    }
+
+    /// Reads a `ThreadDescriptor` that is a packet, as old traces have it. Returns true if it is to
+    /// be parsed.
+    pub(in super::super) fn describe_thread(
+        &mut self,
+        cx: &mut Context,
+        input: &Input<'_>,
+    ) -> bool {
+        let stat = match (input.header.sequence, input.is_state_valid()) {
+            (0, _) => Stat::thread_descriptor_missing_sequence_id,
+            (_, false) => Stat::thread_descriptor_skipped_incremental_state_invalid,
+            _ => {
+                let state = self.sequences.entry(input.sequence).or_default();
+                state.set_thread(input.bytes);
+                return true;
+            }
+        };
+        cx.store.log_at(stat, input.offset);
+        false
+    }
+
+    /// Reads a `TrackEventRangeOfInterest`.
+    pub(in super::super) fn range_of_interest(&mut self, cx: &mut Context, bytes: &[u8]) {
+        use crate::trackers::metadata::{Fact, FactScope};
+        match Fields::find(1, bytes).and_then(|start| start.as_i64()) {
+            Some(start) => {
+                let name = "range_of_interest_start_us";
+                let fact = Fact::Int(start);
+                cx.metadata.set(&mut cx.store, name, fact, FactScope::Trace);
+            }
+            None => {
+                let stat = Stat::track_event_range_of_interest_missing_start_us;
+                cx.store.stats.add(stat, 1);
+            }
+        }
+    }
+}

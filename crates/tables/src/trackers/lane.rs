@@ -1,0 +1,187 @@
+//! Tracks that are shown as one although their slices overlap: a group of lanes.
+//!
+//! An event that goes on until another one comes has a cookie. While it is open, it keeps its lane;
+//! a new one takes the lowest lane that is free.
+
+use rustc_hash::FxHashMap;
+
+use crate::store::Store;
+use crate::trackers::track::{Dimension, EventKind, TrackKey, TrackSpec, TrackTracker};
+
+/// The groups of lanes, by the identity that their tracks have in common.
+#[derive(Debug, Default)]
+pub(crate) struct LaneTracker {
+    by_key: FxHashMap<TrackKey, u32>,
+    groups: Vec<Vec<Lane>>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    holder: Holder,
+    track: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Holder {
+    /// Slices with a cookie, and how many of them are open.
+    Cookie { cookie: i64, open: u32 },
+    /// Slices with known ends, and the last one.
+    Until(i64),
+    /// Slices with known ends that nest, the innermost last.
+    Nested(Vec<i64>),
+}
+
+/// The way in which slices with the same cookie share a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nesting {
+    /// They nest, and each has its own end.
+    Nested,
+    /// The first end is that of all.
+    Flat,
+}
+
+/// A lane of a group, and its track if it has one.
+pub(crate) type LaneId = (u32, u32, Option<u32>);
+
+impl LaneTracker {
+    /// Returns the group of tracks that have the type and these dimensions.
+    pub(crate) fn group(&mut self, store: &Store, type_: &'static str, dimensions: &[Dimension]) -> u32 {
+        let key = TrackKey::new(store.machine, type_, EventKind::Slice, dimensions);
+        let groups = &mut self.groups;
+        *self.by_key.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() as u32 - 1
+        })
+    }
+
+    /// Returns the lane for the beginning of a slice.
+    pub(crate) fn begin(&mut self, group: u32, cookie: i64, nesting: Nesting) -> LaneId {
+        let place = self.of_cookie(group, cookie);
+        if let Holder::Cookie { open, .. } = &mut self.groups[group as usize][place].holder {
+            *open = match nesting {
+                Nesting::Nested => *open + 1,
+                Nesting::Flat => 1,
+            };
+        }
+        self.lane(group, place)
+    }
+
+    /// Returns the lane for the end of a slice.
+    pub(crate) fn end(&mut self, group: u32, cookie: i64) -> LaneId {
+        let place = self.of_cookie(group, cookie);
+        if let Holder::Cookie { open, .. } = &mut self.groups[group as usize][place].holder {
+            *open = open.saturating_sub(1);
+        }
+        self.lane(group, place)
+    }
+
+    /// Returns the lane for an instant.
+    pub(crate) fn instant(&mut self, group: u32, cookie: i64) -> LaneId {
+        self.begin(group, cookie, Nesting::Nested);
+        self.end(group, cookie)
+    }
+
+    /// Returns the lane for a slice of which the end is known.
+    pub(crate) fn scoped(&mut self, group: u32, ts: i64, dur: i64) -> LaneId {
+        let until = ts.saturating_add(dur);
+        let lanes = &mut self.groups[group as usize];
+        let free = |lane: &Lane| matches!(lane.holder, Holder::Until(end) if end <= ts);
+        let holder = Holder::Until(until);
+        let place = match lanes.iter().position(free) {
+            Some(place) => {
+                lanes[place].holder = holder;
+                place
+            }
+            None => add(lanes, holder),
+        };
+        self.lane(group, place)
+    }
+
+    /// Returns the lane for a slice of which the end is known, and in which others may nest.
+    pub(crate) fn nested(&mut self, group: u32, ts: i64, dur: i64) -> LaneId {
+        let until = ts.saturating_add(dur);
+        let lanes = &mut self.groups[group as usize];
+        let fits = |lane: &mut Lane| match &mut lane.holder {
+            Holder::Nested(ends) => {
+                while ends.last().is_some_and(|end| *end <= ts) {
+                    ends.pop();
+                }
+                let fits = ends.last().is_none_or(|end| until <= *end);
+                if fits {
+                    ends.push(until);
+                }
+                fits
+            }
+            _ => false,
+        };
+        let place = match lanes.iter_mut().position(fits) {
+            Some(place) => place,
+            None => add(lanes, Holder::Nested(vec![until])),
+        };
+        self.lane(group, place)
+    }
+
+    /// Returns the first lane of a group.
+    pub(crate) fn first(&mut self, group: u32) -> LaneId {
+        if self.groups[group as usize].is_empty() {
+            self.of_cookie(group, 0);
+        }
+        self.lane(group, 0)
+    }
+
+    /// Returns the track of a lane, which is added if it has none. `spec` describes it but for the
+    /// number of the lane.
+    pub(crate) fn track<'a>(
+        &mut self,
+        store: &mut Store,
+        (group, place, track): LaneId,
+        spec: impl FnOnce(&mut Store) -> (TrackSpec<'a>, Vec<Dimension>),
+    ) -> u32 {
+        if let Some(track) = track {
+            return track;
+        }
+        let (spec, mut dimensions) = spec(store);
+        dimensions.push(Dimension::Int("track_compressor_idx", place.into()));
+        let spec = TrackSpec {
+            dimensions: &dimensions,
+            ..spec
+        };
+        let track = TrackTracker::create(store, spec);
+        store.tables.track.track_group_id.set(track, Some(group));
+        self.groups[group as usize][place as usize].track = Some(track);
+        track
+    }
+
+    fn lane(&self, group: u32, place: usize) -> LaneId {
+        let track = self.groups[group as usize][place].track;
+        (group, place as u32, track)
+    }
+
+    fn of_cookie(&mut self, group: u32, wanted: i64) -> usize {
+        let lanes = &mut self.groups[group as usize];
+        let is_its = |lane: &Lane| matches!(lane.holder, Holder::Cookie { cookie, .. } if cookie == wanted);
+        if let Some(place) = lanes.iter().position(is_its) {
+            return place;
+        }
+        let is_free = |lane: &Lane| matches!(lane.holder, Holder::Cookie { open: 0, .. });
+        let holder = Holder::Cookie {
+            cookie: wanted,
+            open: 0,
+        };
+        match lanes.iter().position(is_free) {
+            Some(place) => {
+                lanes[place].holder = holder;
+                place
+            }
+            None => add(lanes, holder),
+        }
+    }
+}
+
+fn add(lanes: &mut Vec<Lane>, holder: Holder) -> usize {
+    lanes.push(Lane {
+        holder,
+        track: None,
+    });
+    lanes.len() - 1
+}
