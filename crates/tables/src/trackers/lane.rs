@@ -45,7 +45,12 @@ pub(crate) type LaneId = (u32, u32, Option<u32>);
 
 impl LaneTracker {
     /// Returns the group of tracks that have the type and these dimensions.
-    pub(crate) fn group(&mut self, store: &Store, type_: &'static str, dimensions: &[Dimension]) -> u32 {
+    pub(crate) fn group(
+        &mut self,
+        store: &Store,
+        type_: &'static str,
+        dimensions: &[Dimension],
+    ) -> u32 {
         let key = TrackKey::new(store.machine, type_, EventKind::Slice, dimensions);
         let groups = &mut self.groups;
         *self.by_key.entry(key).or_insert_with(|| {
@@ -159,7 +164,8 @@ impl LaneTracker {
 
     fn of_cookie(&mut self, group: u32, wanted: i64) -> usize {
         let lanes = &mut self.groups[group as usize];
-        let is_its = |lane: &Lane| matches!(lane.holder, Holder::Cookie { cookie, .. } if cookie == wanted);
+        let is_its =
+            |lane: &Lane| matches!(lane.holder, Holder::Cookie { cookie, .. } if cookie == wanted);
         if let Some(place) = lanes.iter().position(is_its) {
             return place;
         }

@@ -29,7 +29,7 @@ pub(super) struct Heaps {
     sequences: FxHashMap<u32, Dumps>,
     /// The windows that have a row: process, end and heap.
     windows: FxHashSet<(u32, i64, StringId)>,
-    /// What was allocated and freed up to the last dump.
+    /// The sums of allocations and frees up to the last dump.
     totals: FxHashMap<TotalKey, Totals>,
 }
 
@@ -48,7 +48,7 @@ struct Totals {
 #[derive(Debug, Default)]
 struct Dumps {
     last_index: Option<u64>,
-    /// What waits for the end of its dump.
+    /// Packets that wait for the end of their dump.
     waiting: Vec<Sample>,
     old: OldStacks,
 }

@@ -4,11 +4,11 @@ use ferretto_proto::fields::{interned_data, track_event as field};
 
 use super::super::context::{Context, EventState};
 use super::super::profiles::Profiles;
+use super::Nesting;
 use super::args::{ArgsReader, Surroundings};
 use super::descriptor::{Owner, Part, Tracks};
 use super::event::{Event, Legacy, event_type};
 use super::tokenizer::Extra;
-use super::Nesting;
 use crate::schema::{ArgValue, TableId, TrackEventCallstacksRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -39,7 +39,7 @@ pub(super) struct Applying<'a, 'e> {
     pub(super) of: Subject,
 }
 
-/// What an event is about.
+/// The things that an event is about.
 #[derive(Debug, Default)]
 pub(super) struct Subject {
     category: StringId,
@@ -71,7 +71,9 @@ impl Applying<'_, '_> {
         self.of.category = self.category();
         self.of.name = self.name(&legacy);
         self.find_owner(&legacy)?;
-        if self.of.utid.is_some() && (self.extra.thread_time, self.extra.instructions) != (None, None) {
+        if self.of.utid.is_some()
+            && (self.extra.thread_time, self.extra.instructions) != (None, None)
+        {
             self.count_thread_time();
         }
         for place in 0..self.extra.others.len() {
@@ -83,15 +85,17 @@ impl Applying<'_, '_> {
             _ => {}
         }
         let is_of_thread = self.of.utid.is_some();
-        let phase = legacy.phase.unwrap_or(match (self.event.kind, is_of_thread) {
-            (event_type::SLICE_BEGIN, true) => b'B',
-            (event_type::SLICE_BEGIN, false) => b'b',
-            (event_type::SLICE_END, true) => b'E',
-            (event_type::SLICE_END, false) => b'e',
-            (event_type::INSTANT, true) => b'i',
-            (event_type::INSTANT, false) => b'n',
-            _ => 0,
-        });
+        let phase = legacy
+            .phase
+            .unwrap_or(match (self.event.kind, is_of_thread) {
+                (event_type::SLICE_BEGIN, true) => b'B',
+                (event_type::SLICE_BEGIN, false) => b'b',
+                (event_type::SLICE_END, true) => b'E',
+                (event_type::SLICE_END, false) => b'e',
+                (event_type::INSTANT, true) => b'i',
+                (event_type::INSTANT, false) => b'n',
+                _ => 0,
+            });
         match phase {
             b'B' | b'E' | b'X' if !is_of_thread => Err(Fault),
             b'B' => self.begin(&legacy, phase),
@@ -335,7 +339,10 @@ impl Applying<'_, '_> {
         self.args.clear();
         let event = &self.event;
         let of = &self.of;
-        if event.has_args || event.has_callstack || of.passthrough.is_some() || of.source_id.is_some()
+        if event.has_args
+            || event.has_callstack
+            || of.passthrough.is_some()
+            || of.source_id.is_some()
         {
             let around = Surroundings {
                 ts: self.ts,
@@ -344,14 +351,9 @@ impl Applying<'_, '_> {
                 source_id: of.source_id,
                 passthrough: of.passthrough,
             };
-            let callsite = self.reader.read(
-                self.cx,
-                event,
-                self.state,
-                &around,
-                self.stacks,
-                self.args,
-            );
+            let callsite =
+                self.reader
+                    .read(self.cx, event, self.state, &around, self.stacks, self.args);
             self.put_phase(phase);
             return callsite;
         }
@@ -362,7 +364,8 @@ impl Applying<'_, '_> {
     fn put_phase(&mut self, phase: Option<u8>) {
         if let Some(phase) = phase {
             let text = char::from(phase).to_string();
-            self.args.text(&mut self.cx.store, "legacy_event.phase", &text);
+            self.args
+                .text(&mut self.cx.store, "legacy_event.phase", &text);
         }
     }
 
@@ -383,7 +386,9 @@ impl Applying<'_, '_> {
                 table.thread_ts.set(slice, self.of.thread_time);
             }
             if self.of.instructions.is_some() {
-                table.thread_instruction_count.set(slice, self.of.instructions);
+                table
+                    .thread_instruction_count
+                    .set(slice, self.of.instructions);
             }
         }
         self.follow(legacy, slice);
@@ -478,8 +483,12 @@ impl Applying<'_, '_> {
                 table.thread_dur.set(slice, Some(thread_dur));
             }
             if self.of.instructions.is_some() {
-                table.thread_instruction_count.set(slice, self.of.instructions);
-                table.thread_instruction_delta.set(slice, Some(instructions));
+                table
+                    .thread_instruction_count
+                    .set(slice, self.of.instructions);
+                table
+                    .thread_instruction_delta
+                    .set(slice, Some(instructions));
             }
         }
         self.follow(legacy, slice);
@@ -529,7 +538,8 @@ impl Applying<'_, '_> {
             let spec = TrackSpec::counter(type_, &dimensions).named(name);
             let track = cx.tracks.intern(&mut cx.store, spec);
             let args = &mut ArgSet::default();
-            cx.counters.add(&mut cx.store, self.ts, track, value as f64, args);
+            cx.counters
+                .add(&mut cx.store, self.ts, track, value as f64, args);
         }
     }
 
@@ -537,7 +547,9 @@ impl Applying<'_, '_> {
     fn count_other(&mut self, place: usize) {
         let (uuid, value) = self.extra.others[place];
         let sequence = Some(self.state.state.sequence_id);
-        let row = self.tracks.row(self.cx, uuid, StringId::NULL, sequence, Part::Whole);
+        let row = self
+            .tracks
+            .row(self.cx, uuid, StringId::NULL, sequence, Part::Whole);
         let Some(track) = row else { return };
         let cx = &mut *self.cx;
         let args = &mut ArgSet::default();

@@ -76,9 +76,7 @@ impl ArgsReader {
                 let bytes = part.as_bytes().unwrap_or_default();
                 let number = part.as_u64().unwrap_or(0);
                 let result = match part.number {
-                    field::SOURCE_LOCATION_IID => {
-                        place(cx, state, number, &PLACE_KEYS, args)
-                    }
+                    field::SOURCE_LOCATION_IID => place(cx, state, number, &PLACE_KEYS, args),
                     field::TASK_EXECUTION => {
                         let iid = Fields::find(1, bytes).and_then(|iid| iid.as_u64());
                         place(cx, state, iid.unwrap_or(0), &TASK_KEYS, args)
@@ -107,7 +105,11 @@ impl ArgsReader {
                     }
                     field::CALLSTACK_IID => {
                         callsite = stacks.callstack(cx, state, around.upid, number);
-                        if callsite.is_some() { Ok(()) } else { Err(Fault) }
+                        if callsite.is_some() {
+                            Ok(())
+                        } else {
+                            Err(Fault)
+                        }
                     }
                     field::SOURCE_LOCATION | 24..=29 | 32 | 35 | 38..=41 | 43 | 49 | 1000.. => {
                         has_reflected = true;
@@ -124,7 +126,9 @@ impl ArgsReader {
             args.int(&mut cx.store, "legacy_trace_source_id", id);
         }
         if has_reflected && wants_args {
-            let unknown = self.reflection.track_event(cx, event.bytes, &mut self.keys, args);
+            let unknown = self
+                .reflection
+                .track_event(cx, event.bytes, &mut self.keys, args);
             if unknown > 0 {
                 cx.store.stats.add(Stat::unknown_extension_fields, unknown);
             }
@@ -180,7 +184,8 @@ impl ArgsReader {
         self.value(cx, state, &annotation, 0, args).map(|_| ())
     }
 
-    /// Reads the value of an annotation under the keys at hand. Returns true if there was something.
+    /// Reads the value of an annotation under the keys at hand. Returns true if there was
+    /// something.
     fn value(
         &mut self,
         cx: &mut Context,
@@ -484,8 +489,14 @@ fn log_line(
     let utid = around.utid.ok_or(Fault)?;
     let number = |number| Fields::find(number, bytes).and_then(|part| part.as_u64());
     let body = number(of::BODY_IID).unwrap_or(0);
-    let body = state.text(interned_data::LOG_MESSAGE_BODY, body).ok_or(Fault)?;
-    args.put(&mut cx.store, "track_event.log_message.message", ArgValue::Text(body));
+    let body = state
+        .text(interned_data::LOG_MESSAGE_BODY, body)
+        .ok_or(Fault)?;
+    args.put(
+        &mut cx.store,
+        "track_event.log_message.message",
+        ArgValue::Text(body),
+    );
     let mut tag = StringId::NULL;
     if let Some(iid) = number(of::SOURCE_LOCATION_IID) {
         let bytes = state.message(interned_data::SOURCE_LOCATIONS, iid);
@@ -493,7 +504,11 @@ fn log_line(
         let text = format!("{}:{line}", cx.store.strings.text(file));
         tag = cx.store.strings.intern(&text);
         let store = &mut cx.store;
-        args.put(store, "track_event.log_message.file_name", ArgValue::Text(file));
+        args.put(
+            store,
+            "track_event.log_message.file_name",
+            ArgValue::Text(file),
+        );
         let key = "track_event.log_message.function_name";
         args.put(store, key, ArgValue::Text(function));
         args.int(store, "track_event.log_message.line_number", line as i64);

@@ -41,7 +41,7 @@ struct Track {
     place: Option<Place>,
 }
 
-/// What a descriptor says.
+/// The content of a descriptor.
 #[derive(Debug, Clone, Default)]
 struct Descriptor {
     name: StringId,
@@ -79,7 +79,7 @@ enum Merging {
     ByKey = 2,
 }
 
-/// Who a track belongs to.
+/// The owner of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Thread(u32),
@@ -420,7 +420,10 @@ impl Tracks {
         let (type_, dimensions, own_name) = self.lane_identity(cx, uuid, name)?;
         let row = cx.lanes.track(&mut cx.store, lane, |_| {
             let spec = TrackSpec::slices(type_, &[]);
-            (spec.named(own_name).under(parent).with_source(args), dimensions)
+            (
+                spec.named(own_name).under(parent).with_source(args),
+                dimensions,
+            )
         });
         Some(row)
     }
@@ -453,7 +456,11 @@ impl Tracks {
 
     /// The row of the parent, unless that is the track of a thread or process itself.
     fn parent_row(&mut self, cx: &mut Context, uuid: u64, sequence: Option<u32>) -> Option<u32> {
-        let parent = self.by_uuid.get(&(cx.store.machine, uuid))?.descriptor.parent;
+        let parent = self
+            .by_uuid
+            .get(&(cx.store.machine, uuid))?
+            .descriptor
+            .parent;
         if parent == 0 {
             return None;
         }
@@ -594,7 +601,16 @@ impl Descriptor {
             };
             of.counter.map(without_unit)
         };
-        let rest = |of: &Self| (of.parent, of.pid, of.tid, of.is_state, of.merging, of.merge_key);
+        let rest = |of: &Self| {
+            (
+                of.parent,
+                of.pid,
+                of.tid,
+                of.is_state,
+                of.merging,
+                of.merge_key,
+            )
+        };
         counter(self) == counter(other) && rest(self) == rest(other)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct TrackEvents {
     args: ArgSet,
 }
 
-/// What was decoded of events that wait in the sorter.
+/// The parts of events in the sorter that were decoded.
 #[derive(Debug, Default)]
 struct Extras {
     all: Vec<Extra>,

@@ -1,5 +1,5 @@
-//! Track events in the order of the file: times of old traces, and counters that count from the last
-//! value.
+//! Track events in the order of the file: times of old traces, and counters that count from the
+//! last value.
 
 use ferretto_format::clock::MONOTONIC;
 use ferretto_proto::fields::{thread_descriptor, track_event as field};
@@ -20,7 +20,7 @@ const MAX_EXTRA: usize = 8;
 /// Counters of one sequence that count from the last value beyond this number are left out.
 const MAX_COUNTERS: usize = 1 << 16;
 
-/// What earlier packets of a sequence leave for later track events.
+/// The state that earlier packets of a sequence leave for later track events.
 #[derive(Debug, Default)]
 pub(super) struct SequenceState {
     /// The thread that writes, if a descriptor says so.
@@ -75,7 +75,7 @@ impl SequenceState {
     }
 }
 
-/// What was decoded of an event in the order of the file.
+/// The part of an event that was decoded in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Extra {
     pub(super) thread_time: Option<i64>,
@@ -94,7 +94,9 @@ impl TrackEvents {
         out: &mut Out<'_>,
     ) {
         if input.header.sequence == 0 {
-            return cx.store.log_at(Stat::track_event_missing_sequence_id, input.offset);
+            return cx
+                .store
+                .log_at(Stat::track_event_missing_sequence_id, input.offset);
         }
         let event = Event::read(input.bytes);
         let is_counter = event.kind == event_type::COUNTER;
@@ -153,7 +155,9 @@ impl TrackEvents {
             let mut old = None;
             if let Some(delta) = number(field::TIMESTAMP_DELTA_US) {
                 old = Some(state.add(0, ns(delta)).ok_or(no_time)?);
-            } else if let Some(time) = number(field::TIMESTAMP_ABSOLUTE_US).filter(|time| *time != 0) {
+            } else if let Some(time) =
+                number(field::TIMESTAMP_ABSOLUTE_US).filter(|time| *time != 0)
+            {
                 old = Some(ns(time));
             }
             if let Some(old) = old.filter(|old| *old >= 0) {
@@ -176,13 +180,19 @@ impl TrackEvents {
         let tracks = &self.tracks;
         let mut absolute = |cx: &Context, uuid, value| {
             let (value, is_delta) = tracks.counter_value(cx, uuid, value)?;
-            Some(if is_delta { state.count(uuid, value) } else { value })
+            Some(if is_delta {
+                state.count(uuid, value)
+            } else {
+                value
+            })
         };
         let defaults = &input.state.state.defaults;
         if event.kind == event_type::COUNTER {
             let uuid = event.track.or(defaults.track);
             let uuid = uuid.ok_or(Stat::track_event_counter_missing_track_uuid)?;
-            let value = event.counter.ok_or(Stat::track_event_counter_missing_value)?;
+            let value = event
+                .counter
+                .ok_or(Stat::track_event_counter_missing_value)?;
             let value = match value.number {
                 field::COUNTER_VALUE => value.as_i64().unwrap_or(0) as f64,
                 _ => value.as_f64().unwrap_or(0.0),
