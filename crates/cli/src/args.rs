@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+use crate::doctor::DoctorArgs;
 use crate::links::InstallLinksArgs;
 use crate::open::OpenArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
@@ -17,7 +18,8 @@ Exit codes:
   0        done
   1        failed; the reason is on standard error
   2        wrong command line
-  3        done, but a part of the trace could not be read; which one is on standard error
+  3        done, but a part of the trace could not be read; which one is on standard error;
+           doctor: something does not work here
   126, 127 record -- COMMAND: it cannot be run, it was not found
   128+N    record -- COMMAND: it was ended by signal N
   record -- COMMAND otherwise returns what the command returned.
@@ -45,6 +47,7 @@ pub(crate) enum Command {
     Folded(FoldedArgs),
     Pprof(PprofArgs),
     Symbolize(SymbolizeArgs),
+    Doctor(DoctorArgs),
     InstallLinks(InstallLinksArgs),
 }
 

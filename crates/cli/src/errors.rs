@@ -6,6 +6,7 @@
 //! | 1 | something failed, said on standard error |
 //! | 2 | the command line is wrong |
 //! | 3 | done, but a part of the trace could not be read, which was said on standard error |
+//! | 3 | `doctor`: something does not work here |
 //! | 126, 127 | `record -- COMMAND`: it cannot be run, it was not found |
 //! | 128 + n | `record -- COMMAND`: it was ended by signal n |
 //!

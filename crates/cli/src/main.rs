@@ -3,16 +3,18 @@
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
-//! subcommand: `record`, `open`, `summary`, `text`, `flamegraph`, `folded`, `pprof`, `symbolize`.
-//! Exit codes are listed in [`errors`].
+//! subcommand: `record`, `open`, `summary`, `text`, `flamegraph`, `folded`, `pprof`, `symbolize`,
+//! `doctor`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
 mod backend;
 mod config;
 mod daemon;
+mod doctor;
 mod duration;
 mod errors;
+mod json;
 mod links;
 mod open;
 mod output;
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),
         Command::Symbolize(args) => symbolize::run(&args).map(Extent::exit_code),
+        Command::Doctor(args) => doctor::run(&args),
         Command::InstallLinks(args) => links::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))

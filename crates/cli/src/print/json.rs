@@ -2,12 +2,13 @@
 //!
 //! Times are nanoseconds, sizes bytes. What is not known is `null`.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use ferretto_trace::Summary;
 use ferretto_trace::profile::{Count, Share};
 use ferretto_trace::summary::{CommandSummary, ProfileSummary};
+
+use crate::json::{Json, Members, Value};
 
 /// Adds fields of a struct as members of the same names.
 macro_rules! fields {
@@ -16,135 +17,11 @@ macro_rules! fields {
     };
 }
 
-/// A JSON text under construction. Members and elements are given by the closures.
-#[derive(Default)]
-struct Json(String);
-
-impl Json {
-    fn string(&mut self, text: &str) {
-        self.0.push('"');
-        for c in text.chars() {
-            match c {
-                '"' => self.0.push_str("\\\""),
-                '\\' => self.0.push_str("\\\\"),
-                '\n' => self.0.push_str("\\n"),
-                // Writing to a string cannot fail.
-                c if c.is_control() => drop(write!(self.0, "\\u{:04x}", u32::from(c))),
-                c => self.0.push(c),
-            }
-        }
-        self.0.push('"');
-    }
-
-    fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
-        self.0.push('[');
-        for (place, item) in items.into_iter().enumerate() {
-            if place > 0 {
-                self.0.push(',');
-            }
-            each(self, item);
-        }
-        self.0.push(']');
-    }
-
-    fn object(&mut self, members: impl FnOnce(&mut Members<'_>)) {
-        self.0.push('{');
-        members(&mut Members {
-            json: self,
-            is_first: true,
-        });
-        self.0.push('}');
-    }
-}
-
-/// A value that stands for itself.
-trait Value {
-    fn write(&self, json: &mut Json);
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => {$(
-        impl Value for $number {
-            fn write(&self, json: &mut Json) {
-                // Writing to a string cannot fail.
-                let _ = write!(json.0, "{self}");
-            }
-        }
-    )*};
-}
-
-numbers!(i32, u32, u64, usize);
-
-impl Value for bool {
-    fn write(&self, json: &mut Json) {
-        json.0.push_str(if *self { "true" } else { "false" });
-    }
-}
-
-impl Value for str {
-    fn write(&self, json: &mut Json) {
-        json.string(self);
-    }
-}
-
-impl<T: Value + ?Sized> Value for &T {
-    fn write(&self, json: &mut Json) {
-        (**self).write(json);
-    }
-}
-
-impl Value for String {
-    fn write(&self, json: &mut Json) {
-        json.string(self);
-    }
-}
-
-impl<T: Value> Value for Option<T> {
-    fn write(&self, json: &mut Json) {
-        match self {
-            Some(value) => value.write(json),
-            None => json.0.push_str("null"),
-        }
-    }
-}
-
 impl Value for Count {
     fn write(&self, json: &mut Json) {
         json.object(|members| {
             fields!(members, self => samples, weight);
         });
-    }
-}
-
-/// The members of an object.
-struct Members<'a> {
-    json: &'a mut Json,
-    is_first: bool,
-}
-
-impl Members<'_> {
-    fn name(&mut self, name: &str) -> &mut Json {
-        if !std::mem::take(&mut self.is_first) {
-            self.json.0.push(',');
-        }
-        self.json.string(name);
-        self.json.0.push(':');
-        self.json
-    }
-
-    fn add(&mut self, name: &str, value: impl Value) {
-        value.write(self.name(name));
-    }
-
-    /// Adds a list of objects.
-    fn objects<T>(
-        &mut self,
-        name: &str,
-        items: impl IntoIterator<Item = T>,
-        mut members: impl FnMut(&mut Members<'_>, T),
-    ) {
-        let object = |json: &mut Json, item| json.object(|all| members(all, item));
-        self.name(name).list(items, object);
     }
 }
 
@@ -173,8 +50,7 @@ pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io
         machine(all, summary);
         all.objects("profiles", &summary.profiles, profile);
     });
-    json.0.push('\n');
-    out.write_all(json.0.as_bytes())
+    out.write_all(json.into_line().as_bytes())
 }
 
 fn command(members: &mut Members<'_>, command: &CommandSummary) {
@@ -228,27 +104,4 @@ fn profile(members: &mut Members<'_>, profile: &ProfileSummary) {
     });
     members.objects("processes", &profile.processes, share);
     members.objects("threads", &profile.threads, share);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_escaped() {
-        let mut json = Json::default();
-        json.string("a\"b\\c\nd\u{1b}\u{9b}é");
-        assert_eq!(json.0, "\"a\\\"b\\\\c\\nd\\u001b\\u009bé\"");
-    }
-
-    #[test]
-    fn members_and_elements_are_separated() {
-        let mut json = Json::default();
-        json.object(|members| {
-            members.name("a").list([1, 2], |json, n| n.write(json));
-            members.add("b", None::<u32>);
-            members.name("c").object(|_| {});
-        });
-        assert_eq!(json.0, "{\"a\":[1,2],\"b\":null,\"c\":{}}");
-    }
 }

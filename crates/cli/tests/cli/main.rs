@@ -5,6 +5,7 @@ mod commands;
 mod daemons;
 mod damage;
 mod detach;
+mod doctor;
 mod files;
 mod flamegraph;
 mod open;

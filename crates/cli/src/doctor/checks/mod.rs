@@ -1,0 +1,35 @@
+//! The checks, by topic.
+
+mod clock;
+mod files;
+mod kernel;
+mod profiler;
+mod service;
+
+use super::check::Check;
+
+/// Returns what was found about everything, in the order in which it matters to most people.
+pub(super) fn all() -> Vec<Check> {
+    let mut checks = vec![kernel::version()];
+    checks.extend(kernel::sources());
+    checks.extend([kernel::probes(), kernel::container()]);
+    checks.extend([
+        profiler::callstacks(),
+        profiler::counters(),
+        profiler::kernel_names(),
+        profiler::other_processes(),
+    ]);
+    checks.extend([service::system(), clock::events()]);
+    checks.extend([files::disk(), files::descriptors()]);
+    checks
+}
+
+/// Returns a file's text without white space at its ends; `None` if it cannot be read.
+fn read(path: &str) -> Option<String> {
+    let bytes = std::fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

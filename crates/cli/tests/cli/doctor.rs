@@ -1,0 +1,62 @@
+//! `ferretto doctor`.
+
+use crate::users::as_nobody;
+use crate::world::World;
+
+#[test]
+fn the_doctor_tells_what_works_and_returns_0_or_3() {
+    let world = World::new();
+    let said = world.run("ferretto", &["doctor"]);
+    let text = said.text();
+    for name in [
+        "kernel",
+        "kernel events",
+        "callstacks",
+        "system service",
+        "this folder",
+    ] {
+        assert!(
+            text.lines().any(|line| line.contains(name)),
+            "no {name} in:\n{text}"
+        );
+    }
+    let all_work = text.ends_with("Everything can be recorded here.\n");
+    assert_eq!(said.code, if all_work { 0 } else { 3 }, "{text}");
+    assert_eq!(said.stderr, "");
+}
+
+#[test]
+fn what_does_not_work_comes_with_a_command() {
+    let world = World::new();
+    if as_nobody(world.command("ferretto", &["--version"])).is_none() {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    }
+    let said = as_nobody(world.command("ferretto", &["doctor", "--json"]))
+        .unwrap()
+        .returned(3);
+    let found: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    assert_eq!(found["works"], false);
+    let checks = found["checks"].as_array().expect("a list");
+    let bad = checks.iter().filter(|check| check["state"] != "ok");
+    for check in bad {
+        assert!(
+            check["effect"]
+                .as_str()
+                .is_some_and(|effect| !effect.is_empty()),
+            "{check}"
+        );
+        assert!(
+            check["remedies"]
+                .as_array()
+                .is_some_and(|all| !all.is_empty()),
+            "{check}"
+        );
+    }
+    let folder = checks.iter().find(|check| check["name"] == "this folder");
+    assert_eq!(
+        folder.expect("a check")["state"],
+        "missing",
+        "another user's folder"
+    );
+}
