@@ -22,16 +22,16 @@ impl State {
     }
 }
 
-/// What was found about one thing that recordings need.
+/// A finding about one thing that recordings need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Check {
     /// The thing, in two or three words.
     pub(super) name: &'static str,
     /// Its state.
     pub(super) state: State,
-    /// What was found, in half a sentence.
+    /// The finding, in half a sentence.
     pub(super) found: String,
-    /// What does not work for that reason, in half a sentence. Empty if nothing.
+    /// The consequence for recordings, in half a sentence. Empty if there is none.
     pub(super) effect: String,
     /// Commands, or half sentences where there is no command, any of which changes it.
     pub(super) remedies: Vec<String>,

@@ -18,8 +18,8 @@ const SOMETHING_MISSING: u8 = 3;
 /// Say what can be recorded on this machine, and which commands allow the rest
 ///
 /// Tries what recordings need, as this user: kernel events, callstacks, names of kernel functions,
-/// the sockets of a running service, limits and disk. Nothing is changed. Each line that is not `ok`
-/// is followed by what does not work for that reason and by the commands that change it.
+/// the sockets of a running service, limits and disk. Nothing is changed. Each line that is not
+/// `ok` is followed by what does not work for that reason and by the commands that change it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 everything works, 3 something does not.

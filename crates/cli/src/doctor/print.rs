@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! Printing what was found, for people and for programs.
 
 use std::io::{self, Write};
 

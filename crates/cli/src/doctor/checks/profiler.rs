@@ -1,4 +1,4 @@
-//! What the profiler needs.
+//! The needs of the profiler.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
