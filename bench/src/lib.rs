@@ -13,6 +13,7 @@ mod packet_validator;
 pub mod service;
 mod trace_buffer;
 mod trace_writer;
+pub mod traces;
 #[cfg(feature = "upstream")]
 mod upstream;
 
