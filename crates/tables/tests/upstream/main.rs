@@ -1,0 +1,99 @@
+//! The same traces in our tables and in those of upstream's trace processor, row for row.
+//!
+//! The traces are texts in `tests/data/upstream`, each with the rows that upstream's trace processor
+//! (v58.2) has of it. Sets of arguments are compared by what is in them. With `FERRETTO_UPSTREAM`,
+//! which names the folder of upstream's programs, the same is asked of the program itself, of random
+//! traces, too; with `FERRETTO_WRITE_ROWS` besides, the rows are written anew.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod importer;
+mod random;
+mod rows;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use importer::Importer;
+use rows::Rows;
+
+/// Tables that still differ: lines of the name of a trace and that of a table.
+const KNOWN: &str = include_str!("../data/upstream/known");
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/upstream")
+}
+
+/// Returns the traces with their names.
+fn traces() -> Vec<(String, Vec<u8>)> {
+    let files = fs::read_dir(folder()).expect("the folder of traces");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "textproto"));
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a text");
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        (name.into_owned(), common::encode(&text))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Returns the differences that are not known.
+fn differences(name: &str, upstream: &Rows, trace: &[u8]) -> Vec<String> {
+    let ours = Rows::of(&common::import_bytes(trace));
+    let mut found = Vec::new();
+    for (table, differences) in upstream.differences(&ours) {
+        let line = format!("{name} {table}");
+        if KNOWN.lines().any(|known| known == line) {
+            println!("{name}: {table} differs, as is known");
+        } else {
+            found.extend(
+                differences
+                    .iter()
+                    .map(|text| format!("{name}: {table}: {text}")),
+            );
+        }
+    }
+    found
+}
+
+#[test]
+fn rows_are_those_of_upstream() {
+    let mut found = Vec::new();
+    for (name, trace) in traces() {
+        let path = folder().join(&name).with_extension("rows");
+        let text = fs::read_to_string(&path).expect("the rows of upstream");
+        found.extend(differences(&name, &Rows::parse(&text), &trace));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn upstream_itself_has_these_rows() {
+    let Some(importer) = Importer::from_environment() else {
+        println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
+        return;
+    };
+    let mut found = Vec::new();
+    for (name, trace) in traces() {
+        let rows = importer.rows(&trace);
+        if std::env::var_os("FERRETTO_WRITE_ROWS").is_some() {
+            let path = folder().join(&name).with_extension("rows");
+            fs::write(path, rows.to_string()).expect("the rows are written");
+        }
+        found.extend(differences(&name, &rows, &trace));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn random_traces_have_the_rows_of_upstream() {
+    let Some(importer) = Importer::from_environment() else {
+        println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
+        return;
+    };
+    random::check(|text| {
+        let trace = common::encode(text);
+        differences("random", &importer.rows(&trace), &trace)
+    });
+}

@@ -1,0 +1,242 @@
+//! The rows of all tables of a trace.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use ferretto_tables::{StringPool, Table, Trace, Value as Cell};
+use serde_json::{Value, json};
+
+/// Rows told of each table that differs.
+const TOLD: usize = 8;
+/// Numbers of the import itself.
+const TIMES: [&str; 3] = [
+    "guess_trace_type_duration_ns",
+    "parse_trace_duration_ns",
+    "clock_sync_cache_miss",
+];
+
+type Row = Vec<Value>;
+
+/// The rows of a table.
+#[derive(Debug, Default)]
+struct TableRows {
+    columns: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// The rows of all tables of a trace that has any.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(BTreeMap<String, TableRows>);
+
+impl Rows {
+    /// Returns the rows of our tables.
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let mut rows = Self::default();
+        for table in trace.tables().all() {
+            let spec = table.spec();
+            let columns = spec.columns.iter().map(|column| column.name.to_owned());
+            let values = (0..table.rows()).map(|row| row_of(table, row, trace.strings()));
+            rows.add(spec.name, columns.collect(), values.collect());
+        }
+        rows.settle();
+        rows
+    }
+
+    /// Adds a table. When all are there, [`Self::settle`] makes them comparable.
+    pub(crate) fn add(&mut self, name: &str, columns: Vec<String>, rows: Vec<Row>) {
+        if !rows.is_empty() {
+            self.0.insert(name.to_owned(), TableRows { columns, rows });
+        }
+    }
+
+    /// Puts arguments where their numbers are, and leaves out what is not compared.
+    pub(crate) fn settle(&mut self) {
+        let sets = self.0.remove("args").map(sets_of).unwrap_or_default();
+        for (name, table) in &mut self.0 {
+            for (place, column) in table.columns.iter().enumerate() {
+                if column.ends_with("arg_set_id") {
+                    for row in &mut table.rows {
+                        if let Some(id) = row[place].as_i64() {
+                            row[place] = sets.get(&id).cloned().unwrap_or_default();
+                        }
+                    }
+                }
+            }
+            match name.as_str() {
+                "stats" => table.settle_stats(),
+                "cpu" => {
+                    let cpu = table.place("cpu");
+                    table.rows.retain(|row| !row[cpu].is_null());
+                }
+                _ => {}
+            }
+        }
+        self.0.retain(|_, table| !table.rows.is_empty());
+    }
+
+    /// Reads what [`Self::to_string`] wrote.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut rows = Self::default();
+        for part in text.split("\n\n").filter(|part| !part.trim().is_empty()) {
+            let mut lines = part.lines();
+            let mut words = lines.next().expect("a head").split(' ');
+            let name = words.next().expect("a name");
+            let parse = |line| serde_json::from_str(line).expect("a row");
+            let table = TableRows {
+                columns: words.map(str::to_owned).collect(),
+                rows: lines.map(parse).collect(),
+            };
+            rows.0.insert(name.to_owned(), table);
+        }
+        rows
+    }
+
+    /// Returns the differences to `ours` of each table that has any. Columns that only ours have
+    /// are left out.
+    pub(crate) fn differences(&self, ours: &Self) -> Vec<(String, Vec<String>)> {
+        let empty = TableRows::default();
+        let mut all = Vec::new();
+        for (name, table) in &self.0 {
+            let found = table.differences(ours.0.get(name).unwrap_or(&empty));
+            if !found.is_empty() {
+                all.push((name.clone(), found));
+            }
+        }
+        let more = ours
+            .0
+            .iter()
+            .filter(|(name, _)| !self.0.contains_key(*name));
+        for (name, table) in more.filter(|(name, _)| !ONLY_OURS.contains(&name.as_str())) {
+            all.push((
+                name.clone(),
+                vec![format!("{} rows more", table.rows.len())],
+            ));
+        }
+        all
+    }
+}
+
+/// Tables that are made in SQL upstream.
+const ONLY_OURS: [&str; 1] = ["linux_interrupt_mapping"];
+
+impl TableRows {
+    fn place(&self, column: &str) -> usize {
+        let place = self.columns.iter().position(|name| name == column);
+        place.unwrap_or_else(|| panic!("no column {column}"))
+    }
+
+    /// Leaves what is not zero, in the order of names, and without what describes it.
+    fn settle_stats(&mut self) {
+        let kept = ["name", "idx", "severity", "source", "value", "machine_id"];
+        let places = kept.map(|name| self.place(name));
+        let pick = |row: &Row| places.map(|place| row[place].clone()).to_vec();
+        self.rows = self.rows.iter().map(pick).collect();
+        self.columns = kept.map(str::to_owned).to_vec();
+        self.rows
+            .retain(|row| row[4] != 0 && !TIMES.iter().any(|name| row[0] == *name));
+        self.rows.sort_by_cached_key(|row| format!("{row:?}"));
+    }
+
+    fn differences(&self, ours: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.rows.len() != ours.rows.len() {
+            let (theirs, ours) = (self.rows.len(), ours.rows.len());
+            found.push(format!("{theirs} rows upstream, {ours} ours"));
+        }
+        for (number, (theirs, our)) in self.rows.iter().zip(&ours.rows).enumerate() {
+            for (column, theirs) in self.columns.iter().zip(theirs) {
+                let our = ours
+                    .columns
+                    .iter()
+                    .position(|name| name == column)
+                    .map(|at| &our[at]);
+                if !our.is_some_and(|our| is_same(theirs, our)) {
+                    let our = our.unwrap_or(&Value::Null);
+                    found.push(format!(
+                        "row {number}: {column}: {theirs} upstream, {our} ours"
+                    ));
+                }
+            }
+        }
+        let both = self.rows.len().min(ours.rows.len());
+        found.extend(
+            self.rows[both..]
+                .iter()
+                .map(|row| format!("missing: {row:?}")),
+        );
+        found.extend(
+            ours.rows[both..]
+                .iter()
+                .map(|row| format!("too many: {row:?}")),
+        );
+        found.truncate(TOLD);
+        found
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (name, table)) in self.0.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            writeln!(f, "{name} {}", table.columns.join(" "))?;
+            for row in &table.rows {
+                writeln!(f, "{}", json!(row))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn row_of(table: &dyn Table, row: usize, strings: &StringPool) -> Row {
+    let places = 0..table.spec().columns.len();
+    let values = places.map(|place| table.column(place).expect("a column").get(row));
+    let show = |cell| match cell {
+        Cell::Null => Value::Null,
+        Cell::Int(number) => json!(number),
+        Cell::Real(number) => json!(number),
+        Cell::Text(text) => json!(strings.text(text)),
+    };
+    values.map(show).collect()
+}
+
+/// Returns each set of arguments as an array of keys and values.
+fn sets_of(args: TableRows) -> HashMap<i64, Value> {
+    let set = args.place("arg_set_id");
+    let told = [
+        "key",
+        "value_type",
+        "int_value",
+        "string_value",
+        "real_value",
+    ];
+    let told = told.map(|column| args.place(column));
+    let mut sets: HashMap<i64, Vec<Value>> = HashMap::new();
+    for row in &args.rows {
+        let id = row[set].as_i64().expect("the number of a set");
+        let argument = told.iter().map(|place| row[*place].clone());
+        let argument = argument.filter(|value| !value.is_null());
+        sets.entry(id).or_default().push(argument.collect());
+    }
+    let sets = sets.into_iter();
+    sets.map(|(id, set)| (id, Value::Array(set))).collect()
+}
+
+/// Returns true if two values are the same, numbers within what their text is rounded to.
+fn is_same(theirs: &Value, ours: &Value) -> bool {
+    match (theirs, ours) {
+        (Value::Array(theirs), Value::Array(ours)) => {
+            theirs.len() == ours.len()
+                && theirs
+                    .iter()
+                    .zip(ours)
+                    .all(|(theirs, ours)| is_same(theirs, ours))
+        }
+        (Value::Number(theirs), Value::Number(ours)) if theirs.is_f64() || ours.is_f64() => {
+            let [theirs, ours] = [theirs, ours].map(|number| number.as_f64().unwrap_or(f64::NAN));
+            (theirs - ours).abs() <= 1e-12 * theirs.abs()
+        }
+        (theirs, ours) => theirs == ours,
+    }
+}
