@@ -15,6 +15,8 @@ pub struct PacketHeader<'a> {
     pub clock: Option<u32>,
     /// The sequence id; 0 is none.
     pub sequence: u32,
+    /// There is a sequence id, although it may be 0.
+    pub has_sequence: bool,
     /// The machine id; 0 is the host.
     pub machine: u32,
     /// The user that wrote it, as the service saw it.
@@ -62,7 +64,10 @@ impl<'a> PacketHeader<'a> {
             match part.number {
                 field::TIMESTAMP => header.timestamp = part.as_u64(),
                 field::TIMESTAMP_CLOCK_ID => header.clock = part.as_u32(),
-                field::TRUSTED_PACKET_SEQUENCE_ID => header.sequence = number() as u32,
+                field::TRUSTED_PACKET_SEQUENCE_ID => {
+                    header.sequence = number() as u32;
+                    header.has_sequence = true;
+                }
                 field::TRUSTED_UID => header.uid = part.as_u32(),
                 field::TRUSTED_PID => header.pid = part.as_u64().map(|pid| pid as i32),
                 field::MACHINE_ID => header.machine = number() as u32,

@@ -54,6 +54,7 @@ impl Context {
 
     /// Puts what was collected into the tables.
     pub(crate) fn finish(&mut self) {
+        self.clocks.write(&mut self.store);
         self.slices.finish(&mut self.store);
         self.states.finish(&mut self.store);
         self.processes.finish(&mut self.store);

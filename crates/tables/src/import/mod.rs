@@ -142,6 +142,8 @@ impl Importer {
 
     /// Takes packets in the order of the file.
     pub(crate) fn batch(&mut self, batch: Batch) {
+        // What packets tell of is Linux.
+        self.context.processes.zero_is_idle(&mut self.context.store);
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
@@ -215,7 +217,7 @@ impl Importer {
         let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
         context.store.set_machine(machine);
         let (sequence, is_new) = sequences.place(machine, header.sequence);
-        let has_sequence = header.sequence != 0;
+        let has_sequence = header.has_sequence;
         if has_sequence && !is_new && !header.loss.is_none() {
             let counted = &mut sequences.all[sequence as usize];
             counted.losses += 1;

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::context::Context;
 use crate::schema::ArgValue;
 use crate::store::Store;
+use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 
 /// The path to an argument: with the indexes of arrays, and without.
@@ -51,6 +52,11 @@ impl Keys {
     pub(crate) fn pop(&mut self, (flat, full): Mark) {
         self.flat.truncate(flat);
         self.full.truncate(full);
+    }
+
+    /// Returns the text of this path.
+    pub(crate) fn id(&self, store: &mut Store) -> StringId {
+        store.strings.intern(&self.full)
     }
 
     /// Adds an argument with this path.

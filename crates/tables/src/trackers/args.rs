@@ -6,10 +6,18 @@ use crate::strings::StringId;
 
 /// A set of more arguments is cut.
 const MAX_ARGS: usize = 1 << 16;
+/// Elements of more arrays than this are counted from 0 each time.
+const MAX_ARRAYS: usize = 256;
+
+/// The lengths of arrays, by their keys.
+pub(crate) type Arrays = Vec<(StringId, usize)>;
 
 /// Arguments of one row, as they are collected.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ArgSet(Vec<Arg>);
+pub(crate) struct ArgSet {
+    args: Vec<Arg>,
+    arrays: Arrays,
+}
 
 impl ArgSet {
     /// Adds an argument. If there is one with this key, it gets the new value.
@@ -21,11 +29,13 @@ impl ArgSet {
             value,
         };
         // Large sets come from arrays, whose keys differ by themselves.
-        let recent = self.0.len().saturating_sub(64);
-        let known = self.0[recent..].iter().position(|known| known.key == key);
+        let recent = self.args.len().saturating_sub(64);
+        let known = self.args[recent..]
+            .iter()
+            .position(|known| known.key == key);
         match known {
-            Some(place) => self.0[recent + place] = arg,
-            None if self.0.len() < MAX_ARGS => self.0.push(arg),
+            Some(place) => self.args[recent + place] = arg,
+            None if self.args.len() < MAX_ARGS => self.args.push(arg),
             None => {}
         }
     }
@@ -49,33 +59,63 @@ impl ArgSet {
 
     /// Adds all arguments of another set.
     pub(crate) fn append(&mut self, other: &Self) {
-        for arg in &other.0 {
+        for arg in &other.args {
             self.add(arg.flat_key, arg.key, arg.value);
+        }
+        if !other.arrays.is_empty() {
+            self.arrays.clone_from(&other.arrays);
+        }
+    }
+
+    /// Returns the lengths of all arrays.
+    pub(crate) fn arrays(&self) -> Arrays {
+        self.arrays.clone()
+    }
+
+    /// Goes on with arrays of another set.
+    pub(crate) fn set_arrays(&mut self, arrays: Arrays) {
+        self.arrays = arrays;
+    }
+
+    /// Returns the length of an array.
+    pub(crate) fn array_length(&self, key: StringId) -> usize {
+        let known = self.arrays.iter().find(|(known, _)| *known == key);
+        known.map_or(0, |(_, length)| *length)
+    }
+
+    /// An array has one more element.
+    pub(crate) fn lengthen_array(&mut self, key: StringId) {
+        let place = self.arrays.iter().position(|(known, _)| *known == key);
+        match place {
+            Some(place) => self.arrays[place].1 += 1,
+            None if self.arrays.len() < MAX_ARRAYS => self.arrays.push((key, 1)),
+            None => {}
         }
     }
 
     /// Returns the value of a key.
     pub(crate) fn get(&self, key: StringId) -> Option<ArgValue> {
-        let arg = self.0.iter().find(|arg| arg.key == key)?;
+        let arg = self.args.iter().find(|arg| arg.key == key)?;
         Some(arg.value)
     }
 
     /// Returns true if there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.args.is_empty()
     }
 
     /// Forgets all arguments.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.args.clear();
+        self.arrays.clear();
     }
 
     /// Puts the set into the table, and returns its id; `None` if it is empty or not wanted. The
     /// set is empty then.
     pub(crate) fn finish(&mut self, store: &mut Store) -> Option<u32> {
-        let id = (!self.0.is_empty() && store.wants(TableId::args))
-            .then(|| store.tables.args.intern(&self.0));
-        self.0.clear();
+        let id = (!self.args.is_empty() && store.wants(TableId::args))
+            .then(|| store.tables.args.intern(&self.args));
+        self.clear();
         id
     }
 }

@@ -8,6 +8,7 @@ use crate::schema::ClockSnapshotRow;
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
 
 /// A clock of the whole trace, of a machine, or of a sequence of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +87,10 @@ pub(crate) struct ClockTracker {
     defaults: BTreeMap<u32, ClockId>,
     /// Machines of which the clocks are to be related to the trace's.
     unrelated: BTreeSet<u32>,
+    /// Clocks that were taken for equal, whose rows are to be added.
+    bridges: Vec<(u32, [ClockId; 2])>,
+    /// Clocks that nothing relates.
+    unrelatable: Vec<[u32; 2]>,
     is_frozen: bool,
 }
 
@@ -124,10 +129,12 @@ impl Default for ClockTracker {
             kinds: BTreeMap::new(),
             snapshots: 0,
             cache: Vec::new(),
-            trace_clock: ClockId::of_machine(0, BOOTTIME),
+            trace_clock: ClockId::of_machine(0, TRACE_FILE),
             chooser: None,
             defaults: BTreeMap::new(),
-            unrelated: BTreeSet::new(),
+            unrelated: BTreeSet::from([0]),
+            bridges: Vec::new(),
+            unrelatable: Vec::new(),
             is_frozen: false,
         }
     }
@@ -167,6 +174,7 @@ impl ClockTracker {
 
     /// Adds a snapshot, and its rows to the table. One that is invalid is counted.
     pub(crate) fn add_snapshot(&mut self, store: &mut Store, readings: &[Reading]) {
+        self.write(store);
         let Some(snapshot) = self.relate(readings) else {
             store.stats.add(Stat::invalid_clock_snapshots, 1);
             return;
@@ -181,21 +189,25 @@ impl ClockTracker {
                 reading.value
             };
             let converted = self.look_up(reading.clock, value, trace_clock);
-            let Some(ts) = converted.ok().or(of_trace) else {
-                continue;
-            };
-            let clock_name = match name(reading.clock.id) {
-                Some(name) => store.strings.intern(name),
-                None => StringId::NULL,
-            };
-            store.tables.clock_snapshot.push(ClockSnapshotRow {
-                ts,
-                clock_id: reading.clock.id.into(),
-                clock_name,
-                clock_value: reading.value.wrapping_mul(reading.unit),
-                snapshot_id: snapshot,
-                machine_id: reading.clock.machine,
-            });
+            if let Some(ts) = converted.ok().or(of_trace) {
+                push(store, ts, snapshot, reading);
+            }
+        }
+    }
+
+    /// Adds the rows of clocks that were taken for equal, and logs those that nothing relates.
+    pub(crate) fn write(&mut self, store: &mut Store) {
+        for (snapshot, clocks) in std::mem::take(&mut self.bridges) {
+            for clock in clocks {
+                let ts = self.look_up(clock, 0, self.trace_clock).unwrap_or(0);
+                push(store, ts, snapshot, &zero(clock));
+            }
+        }
+        for [from, to] in std::mem::take(&mut self.unrelatable) {
+            let mut args = ArgSet::default();
+            args.int(store, "source_clock_id", from.into());
+            args.int(store, "target_clock_id", to.into());
+            store.log(Stat::clock_sync_unrelatable_clock_domains, None, args);
         }
     }
 
@@ -417,23 +429,50 @@ impl ClockTracker {
         }
         let here = ClockId::of_machine(clock.machine, REALTIME);
         let there = ClockId::of_machine(trace.machine, REALTIME);
-        let equal = |clock| Reading {
-            clock,
-            value: 0,
-            unit: 1,
-            is_incremental: false,
-        };
         if here != there
             && self.look_up(clock, 0, here).is_ok()
             && self.look_up(there, 0, trace).is_ok()
         {
             if self.look_up(here, 0, there).is_err() {
-                self.relate(&[equal(here), equal(there)]);
+                self.take_for_equal(here, there);
             }
         } else if [clock.id, trace.id].contains(&TRACE_FILE) || clock.id == trace.id {
-            self.relate(&[equal(clock), equal(trace)]);
+            self.take_for_equal(clock, trace);
+        } else {
+            self.unrelatable.push([clock.id, trace.id]);
         }
     }
+
+    fn take_for_equal(&mut self, one: ClockId, other: ClockId) {
+        if let Some(snapshot) = self.relate(&[zero(one), zero(other)]) {
+            self.bridges.push((snapshot, [one, other]));
+        }
+    }
+}
+
+/// A clock that shows zero.
+fn zero(clock: ClockId) -> Reading {
+    Reading {
+        clock,
+        value: 0,
+        unit: 1,
+        is_incremental: false,
+    }
+}
+
+fn push(store: &mut Store, ts: i64, snapshot_id: u32, reading: &Reading) {
+    let clock_name = match name(reading.clock.id) {
+        Some(name) => store.strings.intern(name),
+        None => StringId::NULL,
+    };
+    store.tables.clock_snapshot.push(ClockSnapshotRow {
+        ts,
+        clock_id: reading.clock.id.into(),
+        clock_name,
+        clock_value: reading.value.wrapping_mul(reading.unit),
+        snapshot_id,
+        machine_id: reading.clock.machine,
+    });
 }
 
 /// Returns the name of a clock that every system has.

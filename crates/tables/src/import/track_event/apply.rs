@@ -12,7 +12,7 @@ use super::tokenizer::Extra;
 use crate::schema::{ArgValue, TableId, TrackEventCallstacksRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
-use crate::trackers::args::ArgSet;
+use crate::trackers::args::{ArgSet, Arrays};
 use crate::trackers::flow::FlowTracker;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::slice::SliceStart;
@@ -56,8 +56,10 @@ pub(super) struct Subject {
     source_id: Option<i64>,
 }
 
-/// Numbers of threads from here on are made up, for processes of which only the number is known.
-const MADE_UP_TIDS: i64 = 1 << 32;
+/// Returns a number for a thread whose own one is not unique in the trace.
+fn made_up_tid(tid: i64, pid: i64) -> i64 {
+    pid << 32 | tid
+}
 
 impl Applying<'_, '_> {
     /// Fills the rows of the event.
@@ -210,10 +212,14 @@ impl Applying<'_, '_> {
                 let (mut pid, mut tid) = self.thread.unwrap_or((0, 0));
                 if let Some(number) = legacy.pid {
                     pid = i64::from(number as u32);
-                    tid = MADE_UP_TIDS | pid;
+                    tid = made_up_tid(-1, pid);
                 }
                 if let Some(number) = legacy.tid {
+                    let is_made_up = self.thread.is_some_and(|(_, tid)| tid >> 32 != 0);
                     tid = i64::from(number as u32);
+                    if is_made_up {
+                        tid = made_up_tid(tid, pid);
+                    }
                 }
                 if pid == 0 || tid == 0 {
                     return Err(Fault);
@@ -336,7 +342,13 @@ impl Applying<'_, '_> {
 
     /// Collects the arguments. Returns the callstack of the event.
     fn read_args(&mut self, phase: Option<u8>) -> Option<u32> {
+        self.read_args_behind(phase, Arrays::default())
+    }
+
+    /// Collects the arguments of an event that adds to others, which have these arrays.
+    fn read_args_behind(&mut self, phase: Option<u8>, arrays: Arrays) -> Option<u32> {
         self.args.clear();
+        self.args.set_arrays(arrays);
         let event = &self.event;
         let of = &self.of;
         if event.has_args
@@ -398,12 +410,15 @@ impl Applying<'_, '_> {
 
     fn end(&mut self, legacy: &Legacy<'_>) -> Result<(), Fault> {
         let track = self.track(legacy, Part::End)?;
-        let callsite = match self.cx.slices.top(track) {
-            Some(_) => self.read_args(None),
+        let of = (self.of.category, self.of.name);
+        let callsite = match self.cx.slices.open_args(track, of.0, of.1) {
+            Some((_, open)) => {
+                let arrays = open.arrays();
+                self.read_args_behind(None, arrays)
+            }
             None => None,
         };
         let cx = &mut *self.cx;
-        let of = (self.of.category, self.of.name);
         let Some(slice) = cx.slices.end(&mut cx.store, self.ts, track, of, self.args) else {
             return Ok(());
         };
@@ -431,7 +446,7 @@ impl Applying<'_, '_> {
         if dur < 0 {
             return Err(Fault);
         }
-        let track = self.track(legacy, Part::Whole)?;
+        let track = self.track(legacy, Part::Alone)?;
         let times = (
             legacy.thread_duration_us.wrapping_mul(1000),
             legacy.thread_instruction_delta,
@@ -497,7 +512,7 @@ impl Applying<'_, '_> {
 
     fn counter(&mut self) -> Result<(), Fault> {
         let legacy = Legacy::default();
-        let track = self.track(&legacy, Part::Whole)?;
+        let track = self.track(&legacy, Part::Alone)?;
         self.read_args(None);
         let cx = &mut *self.cx;
         cx.counters
@@ -509,7 +524,7 @@ impl Applying<'_, '_> {
         if self.of.is_on_thread {
             return Err(Fault);
         }
-        let track = self.own_row(Part::Whole).ok_or(Fault)?;
+        let track = self.own_row(Part::State).ok_or(Fault)?;
         if !self.of.name.is_null() {
             self.read_args(None);
         }
@@ -549,7 +564,7 @@ impl Applying<'_, '_> {
         let sequence = Some(self.state.state.sequence_id);
         let row = self
             .tracks
-            .row(self.cx, uuid, StringId::NULL, sequence, Part::Whole);
+            .row(self.cx, uuid, StringId::NULL, sequence, Part::Alone);
         let Some(track) = row else { return };
         let cx = &mut *self.cx;
         let args = &mut ArgSet::default();
@@ -599,7 +614,7 @@ impl Applying<'_, '_> {
             return Err(Fault);
         };
         let flow = self.cx.flows.of_old((self.of.category, self.of.name, id));
-        let track = self.track(legacy, Part::Whole)?;
+        let track = self.track(legacy, Part::Alone)?;
         let cx = &mut *self.cx;
         if phase == b'f' && !legacy.binds_to_enclosing {
             cx.flows.end_at_next(&mut cx.slices, track, flow);

@@ -82,6 +82,7 @@ impl ArgsReader {
                         place(cx, state, iid.unwrap_or(0), &TASK_KEYS, args)
                     }
                     field::LOG_MESSAGE => log_line(cx, state, bytes, around, args),
+                    field::CHROME_HISTOGRAM_SAMPLE => histogram(cx, state, bytes, args),
                     field::CORRELATION_ID => {
                         let text = format!("tp:#{number}");
                         args.text(&mut cx.store, "correlation_id", &text);
@@ -111,12 +112,21 @@ impl ArgsReader {
                             Err(Fault)
                         }
                     }
-                    field::SOURCE_LOCATION | 24..=29 | 32 | 35 | 38..=41 | 43 | 49 | 1000.. => {
+                    field::SOURCE_LOCATION
+                    | 24..=27
+                    | 29
+                    | 32
+                    | 35
+                    | 38..=41
+                    | 43
+                    | 49
+                    | 1000.. => {
                         has_reflected = true;
                         Ok(())
                     }
                     _ => Ok(()),
                 };
+                has_reflected |= part.number == field::CHROME_HISTOGRAM_SAMPLE;
                 if result.is_err() {
                     cx.store.stats.add(Stat::track_event_parser_errors, 1);
                 }
@@ -216,16 +226,19 @@ impl ArgsReader {
             return Ok(has_any);
         }
         if annotation.has_elements {
-            let mut index = 0;
+            let array = self.keys.id(&mut cx.store);
+            let mut index = args.array_length(array);
             for part in children(debug_annotation::ARRAY_VALUES) {
                 let bytes = part.as_bytes().unwrap_or_default();
                 let child = Annotation::read(cx, state, bytes)?;
                 let mark = self.keys.push_index(index);
                 let result = self.value(cx, state, &child, depth + 1, args);
                 self.keys.pop(mark);
-                let is_there = result?;
-                index += usize::from(is_there);
-                has_any |= is_there;
+                if result? {
+                    index += 1;
+                    args.lengthen_array(array);
+                    has_any = true;
+                }
             }
             return Ok(has_any);
         }
@@ -474,6 +487,29 @@ fn place(
     args.put(&mut cx.store, keys[0], ArgValue::Text(file));
     args.put(&mut cx.store, keys[1], ArgValue::Text(function));
     args.put(&mut cx.store, keys[2], ArgValue::Uint(line));
+    Ok(())
+}
+
+/// Reads the interned name of a sample of a histogram.
+fn histogram(
+    cx: &mut Context,
+    state: EventState<'_>,
+    bytes: &[u8],
+    args: &mut ArgSet,
+) -> Result<(), Fault> {
+    const NAME: u32 = 2;
+    const NAME_IID: u32 = 4;
+    let Some(iid) = Fields::find(NAME_IID, bytes).and_then(|iid| iid.as_u64()) else {
+        return Ok(());
+    };
+    if Fields::find(NAME, bytes).is_some() {
+        return Err(Fault);
+    }
+    let name = state
+        .text(interned_data::HISTOGRAM_NAMES, iid)
+        .ok_or(Fault)?;
+    let key = "chrome_histogram_sample.name";
+    args.put(&mut cx.store, key, ArgValue::Text(name));
     Ok(())
 }
 

@@ -109,8 +109,12 @@ pub(super) enum Part {
     Begin,
     End,
     Instant,
-    /// A slice of which the end is known, or no slice.
-    Whole,
+    /// Whatever needs a track that is no group of lanes.
+    Alone,
+    /// A value of a state.
+    State,
+    /// None: the track is the parent of another one.
+    Parent,
 }
 
 impl Tracks {
@@ -401,6 +405,9 @@ impl Tracks {
             Some(place) => place,
             None => self.place(cx, uuid, name, sequence)?,
         };
+        if part == Part::State && !self.resolve(cx, uuid)?.is_state {
+            return None;
+        }
         let group = match place {
             Place::Track(row) => return Some(row),
             Place::Lanes(group) => group,
@@ -410,7 +417,8 @@ impl Tracks {
             Part::Begin => cx.lanes.begin(group, cookie, super::Nesting::Nested),
             Part::End => cx.lanes.end(group, cookie),
             Part::Instant => cx.lanes.instant(group, cookie),
-            Part::Whole => cx.lanes.first(group),
+            Part::Parent => cx.lanes.first(group),
+            Part::Alone | Part::State => return None,
         };
         if let (_, _, Some(row)) = lane {
             return Some(row);
@@ -465,7 +473,7 @@ impl Tracks {
             return None;
         }
         let resolved = self.resolve(cx, parent)?;
-        let row = self.row(cx, parent, StringId::NULL, sequence, Part::Whole);
+        let row = self.row(cx, parent, StringId::NULL, sequence, Part::Parent);
         let is_root = resolved.is_root && resolved.owner != Owner::Nobody;
         row.filter(|_| !is_root)
     }

@@ -60,7 +60,7 @@ impl SequenceState {
 
     fn add(&mut self, which: usize, delta: i64) -> Option<i64> {
         let last = self.last.as_mut()?;
-        last[which] = last[which].wrapping_add(delta);
+        last[which] = last[which].saturating_add(delta);
         Some(last[which])
     }
 
@@ -93,7 +93,7 @@ impl TrackEvents {
         input: &Input<'_>,
         out: &mut Out<'_>,
     ) {
-        if input.header.sequence == 0 {
+        if !input.header.has_sequence {
             return cx
                 .store
                 .log_at(Stat::track_event_missing_sequence_id, input.offset);
@@ -266,8 +266,8 @@ impl TrackEvents {
         cx: &mut Context,
         input: &Input<'_>,
     ) -> bool {
-        let stat = match (input.header.sequence, input.is_state_valid()) {
-            (0, _) => Stat::thread_descriptor_missing_sequence_id,
+        let stat = match (input.header.has_sequence, input.is_state_valid()) {
+            (false, _) => Stat::thread_descriptor_missing_sequence_id,
             (_, false) => Stat::thread_descriptor_skipped_incremental_state_invalid,
             _ => {
                 let state = self.sequences.entry(input.sequence).or_default();
