@@ -62,7 +62,7 @@ pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the sequence has interned.
+/// The functions and callstacks that the sequence has interned.
 struct Known {
     functions: Vec<bool>,
     stacks: u64,

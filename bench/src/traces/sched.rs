@@ -16,7 +16,7 @@ const THREADS: u64 = 8;
 /// Events of one kind after which a bundle ends.
 const EVENTS: u32 = 500;
 
-/// What a processor has recorded since its last bundle, packed.
+/// Events of a processor since its last bundle, packed.
 #[derive(Default)]
 struct Recorded {
     names: Names,

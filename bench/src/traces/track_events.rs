@@ -1,4 +1,5 @@
-//! Slices with arguments, instants, counters and flows of sixteen threads, as the library writes them.
+//! Slices with arguments, instants, counters and flows of sixteen threads, as the library writes
+//! them.
 
 use std::io;
 

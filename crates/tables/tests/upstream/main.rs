@@ -1,9 +1,10 @@
 //! The same traces in our tables and in those of upstream's trace processor, row for row.
 //!
-//! The traces are texts in `tests/data/upstream`, each with the rows that upstream's trace processor
-//! (v58.2) has of it. Sets of arguments are compared by what is in them. With `FERRETTO_UPSTREAM`,
-//! which names the folder of upstream's programs, the same is asked of the program itself, of random
-//! traces, too; with `FERRETTO_WRITE_ROWS` besides, the rows are written anew.
+//! The traces are texts in `tests/data/upstream`, each with the rows that upstream's trace
+//! processor (v58.2) has of it. Sets of arguments are compared by what is in them. With
+//! `FERRETTO_UPSTREAM`, which names the folder of upstream's programs, the same is asked of the
+//! program itself, of random traces, too; with `FERRETTO_WRITE_ROWS` besides, the rows are written
+//! anew.
 
 #[path = "../common/mod.rs"]
 mod common;

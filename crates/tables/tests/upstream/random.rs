@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 /// Traces tried.
 const CASES: u32 = 60;
-/// What describes the tracks.
+/// Packets that describe the tracks.
 const TRACKS: &str = r#"
 packet { timestamp: 1 trusted_packet_sequence_id: 1 sequence_flags: 1 track_descriptor { uuid: 1 process { pid: 100 process_name: "p" } } }
 packet { timestamp: 1 trusted_packet_sequence_id: 1 track_descriptor { uuid: 2 parent_uuid: 1 thread { pid: 100 tid: 101 thread_name: "t" } } }
