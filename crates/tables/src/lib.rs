@@ -47,6 +47,8 @@
 #![allow(dead_code, reason = "verbs of trackers that topics begin to use")]
 
 pub mod column;
+mod files;
+mod formats;
 mod import;
 mod options;
 pub mod schema;
@@ -58,6 +60,7 @@ mod trace;
 mod trackers;
 
 pub use column::{Bitmap, ColumnKind, ColumnView, Value, Values};
+pub use formats::Format;
 pub use options::Options;
 pub use schema::{TableId, TableSet, Tables};
 pub use stats::{Scope, Severity, Source, Stat};

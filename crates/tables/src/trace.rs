@@ -1,18 +1,18 @@
 //! A trace in columns.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ferretto_format::budget::Budget;
-use ferretto_trace::{Damage, ReadError};
+use ferretto_trace::ReadError;
 
-use crate::import::{Importer, Source, describe_file, read_packets};
+use crate::files::FileImport;
+use crate::import::Source;
 use crate::options::Options;
-use crate::schema::{Tables, TraceFileRow};
+use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
 use crate::store::Store;
-use crate::strings::{StringId, StringPool};
+use crate::strings::StringPool;
 use crate::table::Table;
 
 /// A trace in columns.
@@ -47,9 +47,28 @@ pub enum ImportError {
     /// The file cannot be read.
     #[error("cannot import the trace")]
     Read(#[from] ReadError),
+    /// The file is of no format that is known.
+    #[error("Unknown trace type provided (ERR:fmt){}", within(file))]
+    UnknownFormat {
+        /// The file in an archive, if it is in one.
+        file: Option<String>,
+    },
+    /// The file breaks the rules of its format.
+    #[error("Trace parse failure: {reason} (ERR:tp-parse){}", within(file))]
+    Parse {
+        /// The rule that it breaks.
+        reason: String,
+        /// The file in an archive, if it is in one.
+        file: Option<String>,
+    },
     /// The import was ended.
     #[error("the import was cancelled")]
     Cancelled,
+}
+
+fn within(file: &Option<String>) -> String {
+    let file = file.as_ref();
+    file.map_or(String::new(), |name| format!(" in {name}"))
 }
 
 /// The answer to a report of progress.
@@ -95,50 +114,16 @@ impl Trace {
     }
 
     fn import(
-        mut source: Source<'_>,
+        source: Source<'_>,
         size: Option<u64>,
         options: &Options,
         mut progress: impl FnMut(Progress) -> Continue,
     ) -> Result<Self, ImportError> {
-        let head = read_head(&mut source).map_err(|source| ReadError::Io { offset: 0, source })?;
-        let source: Source<'_> = Box::new(Cursor::new(head.clone()).chain(source));
-        let mut store = Store::new(options.tables);
-        let trace_type = store.strings.intern("proto");
-        store.tables.trace_file.push(TraceFileRow {
-            parent_id: None,
-            name: StringId::NULL,
-            size: 0,
-            trace_type,
-            processing_order: Some(0),
-            is_container: false,
-        });
-        let budget = Budget::new(options.memory.min(1 << 30));
-        let mut importer = Importer::new(store, &budget, options.full_sort);
-        let (mut is_cancelled, mut is_over) = (false, false);
-        let mut total = 0;
-        let each = |batch, bytes| {
-            total = bytes;
-            importer.batch(batch);
-            let report = Progress { bytes, of: size };
-            is_cancelled = progress(report) == Continue::No;
-            is_over = importer.memory() > options.memory;
-            !is_cancelled && !is_over
-        };
-        let damage = read_packets(source, options.limits, options.threads, each)?;
-        if is_cancelled {
-            return Err(ImportError::Cancelled);
-        }
-        let mut context = importer.finish();
-        describe_file(&mut context, "proto", total, &head);
-        let store = &mut context.store;
-        store.tables.trace_file.size.set(0, total as i64);
-        let mut remarks = note(store, &damage);
-        if is_over {
-            remarks.push(format!(
-                "the tables take more than the {} bytes allowed; the rest of the file is left out",
-                options.memory
-            ));
-        }
+        let mut report = |bytes| progress(Progress { bytes, of: size });
+        let mut files = FileImport::new(options, &mut report);
+        files.read(source, None, None, 0)?;
+        let (context, remarks) = files.finish();
+        let mut store = context.store;
         store
             .stats
             .finish(&mut store.tables.stats, &mut store.strings);
@@ -149,7 +134,7 @@ impl Trace {
             strings,
             stats,
             ..
-        } = context.store;
+        } = store;
         Ok(Self {
             tables,
             strings,
@@ -187,24 +172,4 @@ impl Trace {
     pub fn memory(&self) -> usize {
         self.tables.memory() + self.strings.memory()
     }
-}
-
-/// The bytes at the beginning of a file that tell its format, and name it if nothing else does.
-const HEAD_BYTES: u64 = 4096;
-
-fn read_head(source: &mut Source<'_>) -> io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    source.take(HEAD_BYTES).read_to_end(&mut head)?;
-    Ok(head)
-}
-
-/// Counts what could not be read, and returns it in sentences.
-fn note(store: &mut Store, damage: &Damage) -> Vec<String> {
-    let sentences = damage.sentences();
-    if let Some(end) = damage.end()
-        && !sentences.is_empty()
-    {
-        store.log_at(Stat::tokenizer_skipped_packets, end);
-    }
-    sentences
 }

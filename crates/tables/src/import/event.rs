@@ -4,6 +4,7 @@ use super::arena::Span;
 
 /// An event, as much of it as was decoded in the order of the file.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::enum_variant_names, reason = "a track event is called so")]
 pub(crate) enum Event {
     /// A packet that is read when its time has come, by the topic that this field of `TracePacket`
     /// belongs to.
@@ -20,14 +21,51 @@ pub(crate) enum Event {
         /// The place of what was decoded in the order of the file, if there is something.
         extra: Option<std::num::NonZeroU32>,
     },
+    /// A line or object of a file that has no packets.
+    Line {
+        kind: LineKind,
+        /// Its text.
+        span: Span,
+        /// Its place among lines of the same time.
+        rank: i64,
+    },
+}
+
+/// The kind of a line or object of a file that has no packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineKind {
+    /// An event in JSON.
+    Json,
+    /// A sample of `perf script`.
+    PerfText,
+}
+
+/// A line of a file that has no packets, as it is handed over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    pub(crate) ts: i64,
+    pub(crate) kind: LineKind,
+    /// Its place among lines of the same time.
+    pub(crate) rank: i64,
 }
 
 impl Event {
+    /// Returns its place among events of the same time and stream.
+    #[inline]
+    pub(crate) fn rank(&self) -> i64 {
+        match self {
+            Self::Line { rank, .. } => *rank,
+            _ => i64::MAX,
+        }
+    }
+
     /// Returns the bytes it refers to.
     #[inline]
     pub(crate) fn span(&self) -> Option<Span> {
         match self {
-            Self::Packet { span, .. } | Self::TrackEvent { span, .. } => Some(*span),
+            Self::Packet { span, .. } | Self::TrackEvent { span, .. } | Self::Line { span, .. } => {
+                Some(*span)
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod track_event;
 
 pub(crate) use self::arena::Batch;
 pub(crate) use self::context::{Context, EventState};
+pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::packets::{Source, read_packets};
 pub(crate) use self::trace_info::describe_file;
 
@@ -148,6 +149,44 @@ impl Importer {
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
                 self.packet(span, offset);
+            }
+        }
+        self.arena.tokenized(number);
+    }
+
+    /// Reads another file from now on: a row of `trace_file`.
+    pub(crate) fn start_file(&mut self, row: u32) {
+        self.context.store.trace_file = row;
+        self.sequences.start_file();
+    }
+
+    /// Takes nothing before the end from now on. Returns false if something was taken already.
+    pub(crate) fn sort_fully(&mut self) -> bool {
+        self.sorter.sort_fully()
+    }
+
+    /// Takes lines of a file that has no packets, in the order of the file.
+    pub(crate) fn lines(&mut self, batch: Batch, lines: &[Line]) {
+        let number = self.arena.add(batch);
+        let (sequence, _) = self.sequences.place(self.context.store.machine, 0);
+        let state = self.sequences.all[sequence as usize].state;
+        self.sorter.sort_fully();
+        for (place, line) in lines.iter().enumerate() {
+            let Some((span, _)) = self.arena.packet(number, place) else {
+                break;
+            };
+            let event = Event::Line {
+                kind: line.kind,
+                span,
+                rank: line.rank,
+            };
+            let store = &mut self.context.store;
+            if self
+                .sorter
+                .push(store, Stream::Packets, line.ts, state, event)
+            {
+                self.arena.keep(span, 1);
+                self.sequences.keep(state, 1);
             }
         }
         self.arena.tokenized(number);
@@ -505,4 +544,14 @@ fn clock_failed(store: &mut Store, error: ClockError, clock: u32, value: i64, is
     args.int(store, "source_clock_id", clock.into());
     args.put(store, "source_timestamp", ArgValue::Int(value));
     store.log(stat, None, args);
+}
+
+/// Returns the time of the trace at a time of the machine's monotonic clock. They are the same if
+/// nothing relates them.
+pub(crate) fn monotonic_time(context: &mut Context, ts: i64) -> i64 {
+    let clock = ClockId::of_machine(context.store.machine, ferretto_format::clock::MONOTONIC);
+    match context.store.tables.clock_snapshot.is_empty() {
+        true => ts,
+        false => context.clocks.trace_time(clock, ts).unwrap_or(ts),
+    }
 }

@@ -127,6 +127,12 @@ impl Sequences {
         }
     }
 
+    /// Sequences of another file follow, which have the same numbers and nothing else in common.
+    pub(crate) fn start_file(&mut self) {
+        self.places.clear();
+        self.last = None;
+    }
+
     /// Returns the place of a sequence of a machine. True if it is new.
     #[inline]
     pub(crate) fn place(&mut self, machine: u32, id: u32) -> (u32, bool) {

@@ -116,7 +116,7 @@ impl Sorter {
         if queue.tokens.is_empty() {
             (queue.min, queue.max, queue.is_unsorted) = (ts, ts, false);
         }
-        queue.is_unsorted |= ts < queue.max;
+        queue.is_unsorted |= ts < queue.max || event.rank() != i64::MAX;
         queue.max = queue.max.max(ts);
         queue.min = queue.min.min(ts);
         queue.tokens.push_back(Token {
@@ -230,7 +230,9 @@ impl Sorter {
 impl Queue {
     fn sort(&mut self) {
         if std::mem::take(&mut self.is_unsorted) {
-            self.tokens.make_contiguous().sort_by_key(|token| token.ts);
+            self.tokens
+                .make_contiguous()
+                .sort_by_key(|token| (token.ts, token.event.rank()));
         }
     }
 }

@@ -9,6 +9,7 @@ use super::sorter::Stream;
 use super::trace_info::TraceInfo;
 use super::track_event::TrackEvents;
 use super::{Input, Out};
+use crate::formats::Lines;
 
 /// The state of each topic.
 #[derive(Debug, Default)]
@@ -16,6 +17,7 @@ pub(crate) struct Topics {
     track_events: TrackEvents,
     profiles: Profiles,
     info: TraceInfo,
+    lines: Lines,
 }
 
 impl Topics {
@@ -65,6 +67,7 @@ impl Topics {
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
                 _ => {}
             },
+            Event::Line { kind, .. } => self.lines.parse(cx, ts, kind, bytes),
         }
     }
 

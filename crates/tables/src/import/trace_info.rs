@@ -193,7 +193,12 @@ pub(crate) fn describe_file(cx: &mut Context, format: &str, bytes: u64, head: &[
     let size = Fact::Int(bytes as i64);
     cx.metadata
         .set(&mut cx.store, "trace_size_bytes", size, scope);
-    if cx.metadata.get(&cx.store, "trace_uuid").is_none() {
+    let file = cx.store.trace_file;
+    let name = cx.store.strings.intern("trace_uuid");
+    let facts = &cx.store.tables.metadata;
+    let is_told = (0..facts.len())
+        .any(|fact| facts.name.get(fact) == name && facts.trace_id.get(fact) == Some(file));
+    if !is_told {
         let guess = uuid(0, Fnv1a::hash(head));
         set_text(cx, "trace_uuid", guess.as_bytes(), scope);
     }

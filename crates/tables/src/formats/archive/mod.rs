@@ -1,0 +1,93 @@
+//! Archives of files: `tar` and `zip`.
+
+mod tar;
+mod zip;
+
+use std::fmt;
+use std::io::{self, Cursor, Read};
+
+use flate2::read::DeflateDecoder;
+
+pub(super) use self::tar::members as tar_members;
+pub(super) use self::zip::members as zip_members;
+
+/// The most that the members of an archive may take together, as they are stored there.
+const MAX_BYTES: u64 = 4 << 30;
+/// Archives of more members are refused.
+const MAX_MEMBERS: usize = 1 << 14;
+
+/// A file in an archive. It is kept as it is stored there, so that it takes no more memory than the
+/// archive has bytes.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    bytes: Vec<u8>,
+    is_deflated: bool,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("name", &self.name)
+            .field("bytes", &self.bytes.len())
+            .field("is_deflated", &self.is_deflated)
+            .finish()
+    }
+}
+
+impl Member {
+    /// Returns true if it is none that users know of: programs put those beside the real ones.
+    pub(crate) fn is_hidden(&self) -> bool {
+        let mut parts = self.name.split('/');
+        parts.any(|part| {
+            part == "__MACOSX" || (part.starts_with('.') && part != "." && part != "..")
+        })
+    }
+
+    /// Reads its content.
+    pub(crate) fn open(&self) -> Box<dyn Read + Send + '_> {
+        let bytes = Cursor::new(&self.bytes[..]);
+        match self.is_deflated {
+            true => Box::new(DeflateDecoder::new(bytes)),
+            false => Box::new(bytes),
+        }
+    }
+}
+
+/// The members of an archive as they are collected.
+#[derive(Debug, Default)]
+struct Members {
+    members: Vec<Member>,
+    bytes: u64,
+}
+
+impl Members {
+    fn push(&mut self, name: String, bytes: Vec<u8>, is_deflated: bool) -> io::Result<()> {
+        if self.members.len() >= MAX_MEMBERS {
+            return Err(invalid(format!("more than {MAX_MEMBERS} files")));
+        }
+        self.bytes += bytes.len() as u64;
+        self.members.push(Member {
+            name,
+            bytes,
+            is_deflated,
+        });
+        Ok(())
+    }
+
+    /// Reads so many bytes.
+    fn read(&self, input: &mut dyn Read, size: u64) -> io::Result<Vec<u8>> {
+        if self.bytes.saturating_add(size) > MAX_BYTES {
+            return Err(invalid(format!("more than {} GiB", MAX_BYTES >> 30)));
+        }
+        let mut bytes = Vec::new();
+        input.take(size).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 == size {
+            true => Ok(bytes),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the archive has {why}"))
+}

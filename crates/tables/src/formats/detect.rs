@@ -1,0 +1,102 @@
+//! The format of a file, told by its first bytes.
+
+use ferretto_format::PACKET_TAG;
+use ferretto_proto::fields::trace_packet;
+
+use super::{collapsed, perf_text, pprof};
+
+/// The bytes at the beginning of a file that tell its format.
+pub(crate) const HEAD_BYTES: usize = 4096;
+
+/// The part of them that is looked at for formats that are text.
+const TEXT_BYTES: usize = 128;
+
+/// The format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// An archive of files, as by `tar`.
+    Tar,
+    /// An archive of files, as by `zip`.
+    Zip,
+    /// A file compressed by `gzip`.
+    Gzip,
+    /// A file compressed by `zstd`.
+    Zstd,
+    /// Events in JSON, as Chrome writes them.
+    Json,
+    /// Counts of callstacks as text, as flame graphs are made of.
+    CollapsedStacks,
+    /// The output of `perf script`.
+    PerfText,
+    /// A profile without times, as Go's tools have them.
+    Pprof,
+    /// Names of functions that belong to another file, as packets.
+    Symbols,
+    /// Packets.
+    Proto,
+}
+
+impl Format {
+    /// Returns its name in the tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tar => "tar",
+            Self::Zip => "zip",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Json => "json",
+            Self::CollapsedStacks => "collapsed_stack",
+            Self::PerfText => "perf_text",
+            Self::Pprof => "pprof",
+            Self::Symbols => "symbols",
+            Self::Proto => "proto",
+        }
+    }
+
+    /// Returns true if such files contain others.
+    pub fn is_container(self) -> bool {
+        matches!(self, Self::Tar | Self::Zip | Self::Gzip | Self::Zstd)
+    }
+
+    /// Returns the format of a file that begins with these bytes; at most [`HEAD_BYTES`] of them
+    /// are needed. `None` if it is none of those that are known.
+    pub fn detect(head: &[u8]) -> Option<Self> {
+        let text = &head[..head.len().min(TEXT_BYTES)];
+        let is_tar = |magic: &[u8]| matches!(magic, b"ustar\0" | b"ustar ");
+        Some(match head {
+            _ if head.get(257..263).is_some_and(is_tar) => Self::Tar,
+            [b'P', b'K', 3, 4, ..] => Self::Zip,
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            // Some programs put a frame in front that is to be skipped.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ if is_json(text) => Self::Json,
+            _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
+            _ if perf_text::is_perf_text(text) => Self::PerfText,
+            _ if is_symbols(head) => Self::Symbols,
+            _ if pprof::is_pprof(head) => Self::Pprof,
+            [PACKET_TAG, ..] => Self::Proto,
+            _ => return None,
+        })
+    }
+}
+
+fn is_json(text: &[u8]) -> bool {
+    let mut bytes = text.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match bytes.next() {
+        Some(b'{') => bytes.next() == Some(&b'"'),
+        Some(b'[') => bytes.next() == Some(&b'{') && bytes.next() == Some(&b'"'),
+        _ => false,
+    }
+}
+
+/// Returns true if the first packet holds names of functions, and nothing before them.
+fn is_symbols(head: &[u8]) -> bool {
+    let packet = head.strip_prefix(&[PACKET_TAG]);
+    let packet = packet.and_then(|packet| {
+        let length = packet.iter().position(|byte| *byte < 0x80)? + 1;
+        packet.get(length..)
+    });
+    let tag = trace_packet::MODULE_SYMBOLS << 3 | 2;
+    packet.is_some_and(|packet| packet.starts_with(&[tag as u8 & 0x7f | 0x80, (tag >> 7) as u8]))
+}

@@ -1,0 +1,227 @@
+//! One event of a JSON trace.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::value::Json;
+
+/// The number or name of a process or thread.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Number<'a> {
+    Number(i64),
+    Name(Cow<'a, str>),
+}
+
+/// The identity of asynchronous events and flows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Id<'a> {
+    Number(u64),
+    Text(Cow<'a, str>),
+}
+
+/// The owner of an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    Thread,
+    Process,
+    Global,
+    Unknown,
+}
+
+/// An event. Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Event<'a> {
+    /// The first letter of its phase.
+    pub(super) phase: u8,
+    pub(super) ts: i64,
+    pub(super) dur: Option<i64>,
+    pub(super) thread_ts: Option<i64>,
+    pub(super) thread_dur: Option<i64>,
+    pub(super) pid: Option<Number<'a>>,
+    pub(super) tid: Option<Number<'a>>,
+    /// `None` if it is missing or empty.
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) category: Option<Cow<'a, str>>,
+    pub(super) id: Option<Id<'a>>,
+    pub(super) global_id: Option<Id<'a>>,
+    pub(super) local_id: Option<Id<'a>>,
+    pub(super) bind_id: Option<Id<'a>>,
+    pub(super) binds_to_enclosing: bool,
+    pub(super) flows_in: bool,
+    pub(super) flows_out: bool,
+    pub(super) scope: Scope,
+    pub(super) args: Vec<(Cow<'a, str>, Json<'a>)>,
+}
+
+/// The reason why something is no event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoEvent {
+    /// It is an object without fields, which some programs write in order to end with no comma.
+    Empty,
+    /// It is not JSON.
+    Syntax,
+    /// It says of no kind that it is of.
+    NoPhase,
+    /// It has no time.
+    NoTime,
+    /// One of its times is no number.
+    BadTime,
+}
+
+impl fmt::Display for NoEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "no fields",
+            Self::Syntax => "not valid JSON",
+            Self::NoPhase => "no phase (\"ph\")",
+            Self::NoTime => "no time (\"ts\")",
+            Self::BadTime => "a time that is no number",
+        })
+    }
+}
+
+impl<'a> Event<'a> {
+    /// Reads an event.
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, NoEvent> {
+        let Some(Json::Object(fields)) = Json::parse(bytes) else {
+            return Err(NoEvent::Syntax);
+        };
+        if fields.is_empty() {
+            return Err(NoEvent::Empty);
+        }
+        let mut event = Self {
+            phase: 0,
+            ts: 0,
+            dur: None,
+            thread_ts: None,
+            thread_dur: None,
+            pid: None,
+            tid: None,
+            name: None,
+            category: None,
+            id: None,
+            global_id: None,
+            local_id: None,
+            bind_id: None,
+            binds_to_enclosing: false,
+            flows_in: false,
+            flows_out: false,
+            scope: Scope::Thread,
+            args: Vec::new(),
+        };
+        let mut ts = None;
+        for (key, value) in fields {
+            match &*key {
+                "ph" => event.phase = value.as_text().map_or(0, first_byte),
+                "ts" => ts = nanoseconds(&value),
+                "dur" => event.dur = Some(nanoseconds(&value).ok_or(NoEvent::BadTime)?),
+                "tts" => event.thread_ts = Some(nanoseconds(&value).ok_or(NoEvent::BadTime)?),
+                "tdur" => event.thread_dur = Some(nanoseconds(&value).ok_or(NoEvent::BadTime)?),
+                "pid" => event.pid = number(value).or(event.pid),
+                "tid" => event.tid = number(value).or(event.tid),
+                "name" => event.name = text(value),
+                "cat" => event.category = text(value),
+                "id" => event.id = id(value).or(event.id),
+                "bind_id" => event.bind_id = id(value).or(event.bind_id),
+                "id2" => {
+                    let Json::Object(ids) = value else { continue };
+                    for (key, value) in ids {
+                        match &*key {
+                            "local" => event.local_id = id(value),
+                            "global" => event.global_id = id(value),
+                            _ => {}
+                        }
+                    }
+                }
+                "bp" => event.binds_to_enclosing = value.as_text() == Some("e"),
+                "flow_in" => event.flows_in = value == Json::Bool(true),
+                "flow_out" => event.flows_out = value == Json::Bool(true),
+                "s" => {
+                    event.scope = match value.as_text() {
+                        None | Some("t") => Scope::Thread,
+                        Some("p") => Scope::Process,
+                        Some("g") => Scope::Global,
+                        Some(_) => Scope::Unknown,
+                    };
+                }
+                "args" => {
+                    if let Json::Object(args) = value {
+                        event.args = args;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if event.phase == 0 {
+            return Err(NoEvent::NoPhase);
+        }
+        event.ts = match ts {
+            Some(ts) => ts,
+            None if event.phase == b'M' => 0,
+            None => return Err(NoEvent::NoTime),
+        };
+        // Programs without threads leave them out.
+        let has_thread = !matches!(event.tid, None | Some(Number::Number(0)));
+        if !has_thread && !matches!(event.pid, None | Some(Number::Number(0))) {
+            event.tid.clone_from(&event.pid);
+        }
+        Ok(event)
+    }
+}
+
+fn first_byte(text: &str) -> u8 {
+    text.bytes().next().unwrap_or(0)
+}
+
+/// Returns the nanoseconds of a number of microseconds, which may be written as a text.
+fn nanoseconds(value: &Json<'_>) -> Option<i64> {
+    match value {
+        Json::Int(value) => Some(value.saturating_mul(1000)),
+        Json::Real(value) if value.trunc() == *value => Some((*value as i64).saturating_mul(1000)),
+        Json::Real(value) => Some((value * 1000.0).round() as i64),
+        Json::Text(text) => match Json::parse(text.as_bytes())? {
+            number @ (Json::Int(_) | Json::Real(_)) => nanoseconds(&number),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn number(value: Json<'_>) -> Option<Number<'_>> {
+    // As the kernel's numbers are: of 32 bits, and not negative.
+    let number = |value: i64| Number::Number(u32::try_from(value).unwrap_or(0).into());
+    match value {
+        Json::Int(value) => Some(number(value)),
+        Json::Real(value) => Some(number(value as i64)),
+        Json::Text(name) => Some(Number::Name(name)),
+        _ => None,
+    }
+}
+
+fn id(value: Json<'_>) -> Option<Id<'_>> {
+    match value {
+        Json::Int(value) => Some(Id::Number(value as u64)),
+        Json::Text(text) => Some(Id::Text(text)),
+        _ => None,
+    }
+}
+
+fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
+    match value {
+        Json::Text(text) if !text.is_empty() => Some(text),
+        _ => None,
+    }
+}
+
+impl Id<'_> {
+    /// Returns the number of a flow; texts are hexadecimal.
+    pub(super) fn flow(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(text) => {
+                let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
+                u64::from_str_radix(digits.unwrap_or(text), 16).ok()
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Events in JSON, as Chrome writes them.
+
+mod event;
+mod parse;
+mod reader;
+mod value;
+
+use self::event::{Event, NoEvent};
+use self::reader::{Broken, Part, Reader};
+use self::value::Json;
+use super::{FileError, FileReader};
+use crate::import::{Batch, Context, Importer, Line, LineKind};
+use crate::schema::ArgValue;
+use crate::stats::Stat;
+use crate::trackers::args::ArgSet;
+use crate::trackers::metadata::{Fact, FactScope};
+
+pub(crate) use self::parse::JsonEvents;
+
+/// Bytes of an event that is none which the log shows.
+const SHOWN_BYTES: usize = 256;
+
+/// Reads a file of events in JSON.
+#[derive(Debug, Default)]
+pub(super) struct JsonFile {
+    reader: Reader,
+    events: Events,
+}
+
+/// Events that are handed over together.
+#[derive(Debug, Default)]
+struct Events {
+    batch: Batch,
+    lines: Vec<Line>,
+}
+
+impl FileReader for JsonFile {
+    fn push(&mut self, importer: &mut Importer, bytes: &[u8]) -> Result<(), FileError> {
+        let events = &mut self.events;
+        let result = self.reader.push(bytes, |part| events.take(importer, part));
+        self.events.hand_over(importer);
+        result.map_err(broken)
+    }
+
+    fn finish(&mut self, importer: &mut Importer) -> Result<(), FileError> {
+        let events = &mut self.events;
+        let result = self.reader.finish(|part| events.take(importer, part));
+        self.events.hand_over(importer);
+        result.map_err(broken)
+    }
+}
+
+fn broken(broken: Broken) -> FileError {
+    FileError(match broken {
+        Broken::Syntax(offset) => format!("no JSON trace: unexpected text at byte {offset}"),
+        Broken::Unterminated => "JSON trace file is incomplete (ERR:tp-corrupt)".to_owned(),
+    })
+}
+
+impl Events {
+    fn take(&mut self, importer: &mut Importer, part: Part<'_>) {
+        match part {
+            Part::Event(offset, bytes) => match Event::parse(bytes) {
+                Ok(event) => {
+                    let rank = rank(&event);
+                    self.push(importer, bytes, offset, event.ts, LineKind::Json, rank);
+                }
+                Err(NoEvent::Empty) => {}
+                Err(why) => failed(&mut importer.context, bytes, &why.to_string()),
+            },
+            Part::SystemLine(_) => {}
+            Part::DisplayTimeUnit => {
+                importer
+                    .context
+                    .store
+                    .stats
+                    .add(Stat::json_display_time_unit, 1);
+            }
+            Part::Metadata(bytes) => metadata(&mut importer.context, bytes),
+            Part::NoEvent(offset) => {
+                importer
+                    .context
+                    .store
+                    .log_at(Stat::json_tokenizer_failure, offset);
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        importer: &mut Importer,
+        bytes: &[u8],
+        offset: u64,
+        ts: i64,
+        kind: LineKind,
+        rank: i64,
+    ) {
+        if self.batch.is_full_for(bytes.len()) {
+            self.hand_over(importer);
+        }
+        self.batch.push(bytes, offset);
+        self.lines.push(Line { ts, kind, rank });
+    }
+
+    fn hand_over(&mut self, importer: &mut Importer) {
+        if !self.batch.is_empty() {
+            importer.lines(std::mem::take(&mut self.batch), &self.lines);
+            self.lines.clear();
+        }
+    }
+}
+
+/// Returns the place of an event among those of the same time: ends first, then what lasts longest.
+fn rank(event: &Event<'_>) -> i64 {
+    match event.phase {
+        b'E' => i64::MIN,
+        b'X' => i64::MAX.saturating_sub(event.dur.unwrap_or(0)),
+        _ => i64::MAX,
+    }
+}
+
+fn failed(cx: &mut Context, bytes: &[u8], why: &str) {
+    let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+    let raw = cx.store.strings.intern_bytes(shown);
+    let mut args = ArgSet::default();
+    args.put(&mut cx.store, "raw_event", ArgValue::Text(raw));
+    args.text(&mut cx.store, "error", why);
+    cx.store.log(Stat::json_tokenizer_failure, None, args);
+}
+
+/// Reads what a file says about itself.
+fn metadata(cx: &mut Context, bytes: &[u8]) {
+    let Some(Json::Object(facts)) = Json::parse(bytes) else {
+        return;
+    };
+    for (key, value) in facts {
+        let fact = match value {
+            Json::Null => continue,
+            Json::Bool(value) => Fact::Int(value.into()),
+            Json::Int(value) => Fact::Int(value),
+            Json::Real(value) if value.trunc() == value && value.abs() < 9.2e18 => {
+                Fact::Int(value as i64)
+            }
+            Json::Text(text) => Fact::Text(cx.store.strings.intern(&text)),
+            value => Fact::Text(cx.store.strings.intern(&value.to_string())),
+        };
+        let name = format!("json_metadata.{key}");
+        cx.metadata
+            .set(&mut cx.store, &name, fact, FactScope::Trace);
+    }
+}

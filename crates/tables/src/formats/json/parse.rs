@@ -1,0 +1,564 @@
+//! Events in JSON, in the order of time.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+
+use super::event::{Event, Id, Number, Scope};
+use super::value::Json;
+use crate::import::Context;
+use crate::schema::{ArgValue, SchedSliceRow, ThreadStateRow};
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::flow::FlowTracker;
+use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
+use crate::trackers::slice::SliceStart;
+use crate::trackers::track::{Dimension, TrackSpec};
+
+/// Bytes of keys that the arguments of one event may have for each of its own, and beside that.
+const KEY_BYTES: usize = 64;
+const FREE_KEY_BYTES: usize = 1 << 12;
+/// Slices that may be open at a time on lanes of one name, and that may overlap on a thread.
+const MAX_LANES: usize = 1 << 12;
+
+/// The state of events in JSON.
+#[derive(Debug, Default)]
+pub(crate) struct JsonEvents {
+    /// Slices that are open, by lane.
+    lanes: FxHashMap<Lanes, Vec<Option<Cookie>>>,
+    /// The name of the first event of each asynchronous slice, which names its track.
+    names: FxHashMap<(Option<u32>, Cookie), StringId>,
+    /// The ends of slices that do not nest, by thread and lane.
+    overlapping: FxHashMap<u32, Vec<i64>>,
+}
+
+/// The process, unless it does not matter, and the name of asynchronous slices.
+type Lanes = (Option<u32>, StringId);
+
+/// The category and id of an asynchronous slice.
+type Cookie = (StringId, IdKey);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum IdKey {
+    Number(u64),
+    Text(StringId),
+}
+
+/// An event and what it refers to.
+struct Parsed<'a> {
+    event: &'a Event<'a>,
+    ts: i64,
+    utid: u32,
+    pid: i64,
+    name: StringId,
+    /// The name, or another one if there is none.
+    shown_name: StringId,
+    category: StringId,
+    args: ArgSet,
+}
+
+impl Parsed<'_> {
+    fn start(&self, track: u32, name: StringId) -> SliceStart {
+        SliceStart {
+            ts: self.ts,
+            track,
+            category: self.category,
+            name,
+        }
+    }
+
+    /// Counts an event that cannot be used.
+    fn failed(&self, cx: &mut Context, stat: Stat) {
+        let mut args = ArgSet::default();
+        args.put(&mut cx.store, "event_name", ArgValue::Text(self.name));
+        let phase = char::from(self.event.phase).to_string();
+        args.text(&mut cx.store, "event_phase", &phase);
+        cx.store.log(stat, Some(self.ts), args);
+    }
+}
+
+impl JsonEvents {
+    /// Reads an event when its time has come.
+    pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
+        let Ok(event) = Event::parse(bytes) else {
+            return;
+        };
+        let pid = pid(cx, event.pid.as_ref());
+        let tid = tid(cx, event.tid.as_ref());
+        let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
+        let text = |cx: &mut Context, text: Option<&Cow<'_, str>>| {
+            text.map_or(StringId::NULL, |text| cx.store.strings.intern(text))
+        };
+        let name = text(cx, event.name.as_ref());
+        let category = text(cx, event.category.as_ref());
+        let no_name = cx.store.strings.intern("[No name]");
+        let mut args = ArgSet::default();
+        if matches!(
+            event.phase,
+            b'B' | b'E' | b'X' | b'b' | b'e' | b'n' | b'i' | b'I' | b'R'
+        ) {
+            let mut keys = Keys {
+                key: "args".to_owned(),
+                flat: "args".to_owned(),
+                room: FREE_KEY_BYTES + KEY_BYTES * bytes.len(),
+            };
+            for (key, value) in &event.args {
+                keys.add_member(cx, key, value, &mut args);
+            }
+        }
+        let parsed = Parsed {
+            event: &event,
+            ts,
+            utid,
+            pid,
+            name,
+            shown_name: name.or(no_name),
+            category,
+            args,
+        };
+        self.dispatch(cx, parsed);
+    }
+
+    fn dispatch(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
+        match of.event.phase {
+            b'B' => {
+                let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+                let start = of.start(track, of.shown_name);
+                let slice = cx.slices.begin(&mut cx.store, start, &mut of.args);
+                set_thread_ts(cx, slice, of.event.thread_ts);
+                bind(cx, &of, track);
+            }
+            b'E' => {
+                let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+                let by = (of.category, of.name);
+                let slice = cx.slices.end(&mut cx.store, of.ts, track, by, &mut of.args);
+                let table = &mut cx.store.tables.slice;
+                if let (Some(slice), Some(end)) = (slice, of.event.thread_ts)
+                    && let Some(start) = table.thread_ts.get(slice)
+                {
+                    table.thread_dur.set(slice, Some(end.wrapping_sub(start)));
+                }
+            }
+            b'X' => self.complete(cx, of),
+            b'b' | b'e' | b'n' => self.asynchronous(cx, of),
+            b'i' | b'I' | b'R' => instant(cx, of),
+            b'C' => counters(cx, &of),
+            b's' | b't' | b'f' => flow(cx, &of),
+            b'T' => thread_state(cx, &of),
+            b'M' => name(cx, &of),
+            _ => {}
+        }
+    }
+
+    fn complete(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
+        let Some(dur) = of.event.dur else {
+            return of.failed(cx, Stat::json_parser_failure);
+        };
+        let mut track = cx.tracks.of_thread(&mut cx.store, of.utid);
+        let start = of.start(track, of.shown_name);
+        let slice = match cx
+            .slices
+            .try_complete(&mut cx.store, start, dur, &mut of.args)
+        {
+            Ok(slice) => slice,
+            Err(overlap) => {
+                let stat = Stat::slice_spill_overlapping_complete_event;
+                overlap.log(&mut cx.store, stat, of.ts);
+                track = self.overlapping_track(cx, of.utid, of.ts, dur);
+                let start = of.start(track, of.shown_name);
+                cx.slices.complete(&mut cx.store, start, dur, &mut of.args)
+            }
+        };
+        set_thread_ts(cx, slice, of.event.thread_ts);
+        if let (Some(slice), Some(dur)) = (slice, of.event.thread_dur) {
+            cx.store.tables.slice.thread_dur.set(slice, Some(dur));
+        }
+        bind(cx, &of, track);
+    }
+
+    /// Returns the first track of a thread on which nothing overlaps a slice.
+    fn overlapping_track(&mut self, cx: &mut Context, utid: u32, ts: i64, dur: i64) -> u32 {
+        let ends = self.overlapping.entry(utid).or_default();
+        let lane = ends.iter().position(|end| *end <= ts);
+        let lane = lane.unwrap_or_else(|| ends.len().min(MAX_LANES));
+        if lane == ends.len() {
+            ends.push(0);
+        }
+        ends[lane] = ts.saturating_add(dur);
+        let dimensions = [
+            Dimension::Utid(utid),
+            Dimension::Int("track_compressor_idx", lane as i64),
+        ];
+        let spec = TrackSpec::slices("thread_overlapping_slice", &dimensions);
+        cx.tracks.intern(&mut cx.store, spec)
+    }
+
+    fn asynchronous(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
+        let (id, is_local) = match (&of.event.id, &of.event.global_id, &of.event.local_id) {
+            (Some(id), ..) | (None, Some(id), _) => (id, false),
+            (None, None, Some(id)) => (id, true),
+            (None, None, None) => return of.failed(cx, Stat::json_parser_failure),
+        };
+        if of.event.pid.is_none() {
+            return of.failed(cx, Stat::json_parser_failure);
+        }
+        let id = match id {
+            Id::Number(number) => IdKey::Number(*number),
+            Id::Text(text) => IdKey::Text(cx.store.strings.intern(text)),
+        };
+        let cookie = (of.category, id);
+        let upid = cx.processes.process(&mut cx.store, of.pid);
+        let process = is_local.then_some(upid);
+        let name = *self.names.entry((process, cookie)).or_insert(of.name);
+        let lane = self.lane(process, name, cookie, of.event.phase);
+        let mut source = ArgSet::default();
+        source.text(&mut cx.store, "source", "chrome");
+        source.put(
+            &mut cx.store,
+            "trace_id_is_process_scoped",
+            ArgValue::Bool(is_local),
+        );
+        source.put(&mut cx.store, "upid", ArgValue::Uint(upid.into()));
+        source.put(
+            &mut cx.store,
+            "source_scope",
+            ArgValue::Text(StringId::NULL),
+        );
+        let scope = Dimension::Text("scope", StringId::NULL);
+        let named = Dimension::Text("name", name);
+        let lane = Dimension::Int("track_compressor_idx", lane as i64);
+        let track = match is_local {
+            true => {
+                let dimensions = [Dimension::Upid(upid), scope, named, lane];
+                let spec = TrackSpec::slices("legacy_async_process_slice", &dimensions);
+                cx.tracks
+                    .intern(&mut cx.store, spec.named(of.name).with_source(source))
+            }
+            false => {
+                let dimensions = [scope, named, lane];
+                let spec = TrackSpec::slices("legacy_async_global_slice", &dimensions);
+                cx.tracks
+                    .intern(&mut cx.store, spec.named(of.name).with_source(source))
+            }
+        };
+        match of.event.phase {
+            b'b' => {
+                let start = of.start(track, of.shown_name);
+                cx.slices.begin(&mut cx.store, start, &mut of.args);
+                bind(cx, &of, track);
+            }
+            b'e' => {
+                let by = (of.category, of.name);
+                cx.slices.end(&mut cx.store, of.ts, track, by, &mut of.args);
+            }
+            _ => {
+                let start = of.start(track, of.name);
+                cx.slices.complete(&mut cx.store, start, 0, &mut of.args);
+                bind(cx, &of, track);
+            }
+        }
+    }
+
+    /// Returns the lane of an asynchronous slice: its own while it is open, or else the first free
+    /// one.
+    fn lane(&mut self, upid: Option<u32>, name: StringId, cookie: Cookie, phase: u8) -> usize {
+        let lanes = self.lanes.entry((upid, name)).or_default();
+        let own = lanes.iter().position(|open| *open == Some(cookie));
+        let free = || lanes.iter().position(Option::is_none);
+        let lane = own
+            .or_else(free)
+            .unwrap_or_else(|| lanes.len().min(MAX_LANES));
+        if lane == lanes.len() {
+            lanes.push(None);
+        }
+        match phase {
+            b'b' => lanes[lane] = Some(cookie),
+            b'e' => lanes[lane] = None,
+            _ => {}
+        }
+        lane
+    }
+}
+
+/// The path of an argument, with and without places in arrays.
+struct Keys {
+    key: String,
+    flat: String,
+    /// The bytes that keys may have yet.
+    room: usize,
+}
+
+impl Keys {
+    fn add(&mut self, cx: &mut Context, value: &Json<'_>, args: &mut ArgSet) {
+        let value = match value {
+            Json::Null => return,
+            Json::Bool(value) => ArgValue::Bool(*value),
+            Json::Int(value) => ArgValue::Int(*value),
+            Json::Real(value) => ArgValue::Real(*value),
+            Json::Text(text) => ArgValue::Text(cx.store.strings.intern(text)),
+            Json::Array(items) => {
+                let end = self.key.len();
+                for (place, item) in items.iter().enumerate() {
+                    self.key.push_str(&format!("[{place}]"));
+                    self.add(cx, item, args);
+                    self.key.truncate(end);
+                }
+                return;
+            }
+            Json::Object(entries) => {
+                for (key, value) in entries {
+                    self.add_member(cx, key, value, args);
+                }
+                return;
+            }
+        };
+        if let Some(room) = self.room.checked_sub(self.key.len()) {
+            self.room = room;
+            let flat = cx.store.strings.intern(&self.flat);
+            let key = cx.store.strings.intern(&self.key);
+            args.add(flat, key, value);
+        }
+    }
+
+    fn add_member(&mut self, cx: &mut Context, key: &str, value: &Json<'_>, args: &mut ArgSet) {
+        let (end, flat_end) = (self.key.len(), self.flat.len());
+        for path in [&mut self.key, &mut self.flat] {
+            path.push('.');
+            path.push_str(key);
+        }
+        self.add(cx, value, args);
+        self.key.truncate(end);
+        self.flat.truncate(flat_end);
+    }
+}
+
+/// Returns the number of a process. One that has a name instead gets a number.
+fn pid(cx: &mut Context, pid: Option<&Number<'_>>) -> i64 {
+    match pid {
+        None => 0,
+        Some(Number::Number(pid)) => *pid,
+        Some(Number::Name(name)) => {
+            let name = cx.store.strings.intern(name);
+            let pid = name.raw().into();
+            let upid = cx.processes.process(&mut cx.store, pid);
+            let source = ProcessNameSource::Other;
+            cx.processes.name_process(&mut cx.store, upid, name, source);
+            pid
+        }
+    }
+}
+
+/// Returns the number of a thread. One that has a name instead gets a number.
+fn tid(cx: &mut Context, tid: Option<&Number<'_>>) -> i64 {
+    match tid {
+        None => 0,
+        Some(Number::Number(tid)) => *tid,
+        Some(Number::Name(name)) => {
+            let name = cx.store.strings.intern(name);
+            let tid = name.raw().into();
+            let utid = cx.processes.thread(&mut cx.store, tid);
+            let source = ThreadNameSource::Other;
+            cx.processes.name_thread(&mut cx.store, utid, name, source);
+            tid
+        }
+    }
+}
+
+fn set_thread_ts(cx: &mut Context, slice: Option<u32>, ts: Option<i64>) {
+    if let (Some(slice), Some(ts)) = (slice, ts) {
+        cx.store.tables.slice.thread_ts.set(slice, Some(ts));
+    }
+}
+
+/// Leads the flows of a slice, which say where they go in the event itself.
+fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
+    let Some(flow) = of.event.bind_id.as_ref().and_then(Id::flow) else {
+        return;
+    };
+    let (is_in, is_out) = (of.event.flows_in, of.event.flows_out);
+    if !is_in && !is_out {
+        return of.failed(cx, Stat::flow_without_direction);
+    }
+    let Some(slice) = FlowTracker::innermost(&mut cx.store, &cx.slices, track) else {
+        return;
+    };
+    match (is_in, is_out) {
+        (true, true) => cx.flows.step(&mut cx.store, slice, flow),
+        (false, _) => cx.flows.begin(&mut cx.store, slice, flow),
+        (true, false) => cx.flows.end(&mut cx.store, slice, flow, false),
+    }
+}
+
+/// Begins, leads on or ends a flow at the slices of its thread.
+fn flow(cx: &mut Context, of: &Parsed<'_>) {
+    let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+    let Some(id) = of.event.id.as_ref().and_then(Id::flow) else {
+        return of.failed(cx, Stat::flow_invalid_id);
+    };
+    let flow = cx.flows.of_old((of.category, of.name, id));
+    if of.event.phase == b'f' && !of.event.binds_to_enclosing {
+        return cx.flows.end_at_next(&mut cx.slices, track, flow);
+    }
+    let Some(slice) = FlowTracker::innermost(&mut cx.store, &cx.slices, track) else {
+        return;
+    };
+    match of.event.phase {
+        b's' => cx.flows.begin(&mut cx.store, slice, flow),
+        b't' => cx.flows.step(&mut cx.store, slice, flow),
+        _ => cx.flows.end(&mut cx.store, slice, flow, false),
+    }
+}
+
+fn instant(cx: &mut Context, mut of: Parsed<'_>) {
+    let mut source = ArgSet::default();
+    let (track, name) = match of.event.scope {
+        Scope::Thread if of.event.tid.is_some() => {
+            (cx.tracks.of_thread(&mut cx.store, of.utid), of.shown_name)
+        }
+        Scope::Process if of.event.pid.is_some() => {
+            source.text(&mut cx.store, "source", "chrome");
+            let upid = [Dimension::Upid(cx.processes.process(&mut cx.store, of.pid))];
+            let spec = TrackSpec::slices("chrome_process_instant", &upid).with_source(source);
+            (cx.tracks.intern(&mut cx.store, spec), of.name)
+        }
+        Scope::Global => {
+            source.text(&mut cx.store, "source", "chrome");
+            let spec = TrackSpec::slices("legacy_chrome_global_instants", &[]);
+            (
+                cx.tracks.intern(&mut cx.store, spec.with_source(source)),
+                of.name,
+            )
+        }
+        _ => return of.failed(cx, Stat::json_parser_failure),
+    };
+    let start = of.start(track, name);
+    let slice = cx.slices.complete(&mut cx.store, start, 0, &mut of.args);
+    if of.event.scope == Scope::Thread {
+        set_thread_ts(cx, slice, of.event.thread_ts);
+    }
+}
+
+/// Adds a value to a counter for each argument.
+fn counters(cx: &mut Context, of: &Parsed<'_>) {
+    if of.event.args.is_empty() {
+        return of.failed(cx, Stat::json_parser_failure);
+    }
+    let name = of.event.name.as_deref().unwrap_or_default();
+    let name = match &of.event.id {
+        Some(Id::Text(id)) if !id.is_empty() => format!("{name} id: {id}"),
+        _ => name.to_owned(),
+    };
+    for (key, value) in &of.event.args {
+        let value = match value {
+            Json::Int(value) => Some(*value as f64),
+            Json::Real(value) => Some(*value),
+            Json::Text(text) => text.parse().ok(),
+            _ => None,
+        };
+        let Some(value) = value else {
+            of.failed(cx, Stat::json_parser_failure);
+            continue;
+        };
+        let name = cx.store.strings.intern(&format!("{name} {key}"));
+        let named = Dimension::Text("name", name);
+        let track = match cx.store.tables.thread.upid.get(of.utid) {
+            Some(upid) => {
+                let dimensions = [Dimension::Upid(upid), named];
+                let spec = TrackSpec::counter("json_counter", &dimensions);
+                cx.tracks.intern(&mut cx.store, spec.named(name))
+            }
+            None => {
+                let dimensions = [Dimension::Utid(of.utid), named];
+                let spec = TrackSpec::counter("json_counter_thread_fallback", &dimensions);
+                cx.tracks.intern(&mut cx.store, spec.named(name))
+            }
+        };
+        let args = &mut ArgSet::default();
+        cx.counters.add(&mut cx.store, of.ts, track, value, args);
+    }
+}
+
+/// Adds the state of a thread, and the time on a CPU if it was running.
+fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
+    let Some(dur) = of.event.dur else {
+        return of.failed(cx, Stat::json_parser_failure);
+    };
+    let (mut cpu, mut io_wait, mut blocked_function) = (None, None, StringId::NULL);
+    for (key, value) in &of.event.args {
+        match (&**key, value) {
+            ("cpu", Json::Int(value)) => cpu = u32::try_from(*value).ok(),
+            ("io_wait", Json::Int(value)) => io_wait = Some(*value != 0),
+            ("blocked_function", Json::Text(text)) => {
+                blocked_function = cx.store.strings.intern(text);
+            }
+            _ => {}
+        }
+    }
+    cx.store.tables.thread_state.push(ThreadStateRow {
+        ts: of.ts,
+        dur,
+        utid: of.utid,
+        state: of.shown_name,
+        io_wait,
+        blocked_function,
+        waker_utid: None,
+        waker_id: None,
+        irq_context: None,
+        ucpu: None,
+    });
+    if cx.store.strings.text(of.shown_name) != "Running" {
+        return;
+    }
+    if let Some(ucpu) = cpu.and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu)) {
+        cx.store.tables.sched_slice.push(SchedSliceRow {
+            ts: of.ts,
+            dur,
+            utid: of.utid,
+            end_state: StringId::NULL,
+            priority: 0,
+            ucpu,
+        });
+    }
+}
+
+/// Reads an event that names a process or thread, or says where it is shown.
+fn name(cx: &mut Context, of: &Parsed<'_>) {
+    let what = of.event.name.as_deref().unwrap_or_default();
+    for (key, value) in &of.event.args {
+        match (what, &**key, value) {
+            ("process_name", "name", Json::Text(name)) => {
+                let name = cx.store.strings.intern(name);
+                let upid = cx.processes.process(&mut cx.store, of.pid);
+                let source = ProcessNameSource::Other;
+                cx.processes.name_process(&mut cx.store, upid, name, source);
+            }
+            ("thread_name", "name", Json::Text(name)) => {
+                let name = cx.store.strings.intern(name);
+                let source = ThreadNameSource::Other;
+                cx.processes
+                    .name_thread(&mut cx.store, of.utid, name, source);
+            }
+            ("process_sort_index", "sort_index", Json::Int(_) | Json::Real(_)) => {
+                let upid = cx.processes.process(&mut cx.store, of.pid);
+                cx.processes.set_process_sort_index(upid, index(value));
+            }
+            ("thread_sort_index", "sort_index", Json::Int(_) | Json::Real(_)) => {
+                cx.processes.set_thread_sort_index(of.utid, index(value));
+            }
+            ("process_name" | "thread_name", "name", _)
+            | ("process_sort_index" | "thread_sort_index", "sort_index", _) => {
+                of.failed(cx, Stat::json_parser_failure);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn index(value: &Json<'_>) -> i64 {
+    match value {
+        Json::Int(value) => *value,
+        Json::Real(value) => *value as i64,
+        _ => 0,
+    }
+}

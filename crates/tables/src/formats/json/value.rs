@@ -1,0 +1,123 @@
+//! JSON values, in the order of the file.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_core::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Json<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Real(f64),
+    Text(Cow<'a, str>),
+    Array(Vec<Self>),
+    /// Keys may occur several times.
+    Object(Vec<(Cow<'a, str>, Self)>),
+}
+
+impl<'a> Json<'a> {
+    /// Reads a value; `None` if it is none, or nested too deeply.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Returns the text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor(std::marker::PhantomData))
+    }
+}
+
+struct ValueVisitor<'a>(std::marker::PhantomData<&'a ()>);
+
+impl<'de: 'a, 'a> Visitor<'de> for ValueVisitor<'a> {
+    type Value = Json<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json<'a>, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'a>, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'a>, E> {
+        Ok(Json::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'a>, E> {
+        Ok(i64::try_from(value).map_or(Json::Real(value as f64), Json::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'a>, E> {
+        Ok(Json::Real(value))
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'a>, E> {
+        Ok(Json::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json<'a>, E> {
+        Ok(Json::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'a>, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element()? {
+            array.push(item);
+        }
+        Ok(Json::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json<'a>, A::Error> {
+        let mut object = Vec::new();
+        while let Some((key, value)) = entries.next_entry::<Json<'a>, Json<'a>>()? {
+            // Keys are always texts.
+            if let Json::Text(key) = key {
+                object.push((key, value));
+            }
+        }
+        Ok(Json::Object(object))
+    }
+}
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quote = |text: &str| serde_json::to_string(text).unwrap_or_default();
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Real(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(&quote(text)),
+            Self::Array(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if place == 0 { "[" } else { "," })?;
+                }
+                f.write_str(if items.is_empty() { "[]" } else { "]" })
+            }
+            Self::Object(entries) => {
+                for (place, (key, value)) in entries.iter().enumerate() {
+                    let separator = if place == 0 { "{" } else { "," };
+                    write!(f, "{separator}{}:{value}", quote(key))?;
+                }
+                f.write_str(if entries.is_empty() { "{}" } else { "}" })
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Lines and objects of files without packets, when their time has come.
+
+use super::json::JsonEvents;
+use super::perf_text::PerfSamples;
+use crate::import::{Context, LineKind};
+
+/// The state of all formats.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    json: JsonEvents,
+    perf: PerfSamples,
+}
+
+impl Lines {
+    /// Reads a line or object.
+    pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, kind: LineKind, bytes: &[u8]) {
+        match kind {
+            LineKind::Json => self.json.parse(cx, ts, bytes),
+            LineKind::PerfText => self.perf.parse(cx, ts, bytes),
+        }
+    }
+}
