@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use ferretto_host::{
-    CpuAllowance, Host, HostError, HostOptions, PermissionsError, RelayEndpoints,
+    AllowedHost, CpuAllowance, Host, HostError, HostOptions, PermissionsError, RelayEndpoints,
     SocketPermissions, WatchdogLimits, WatchdogScope,
 };
 use ferretto_ipc::Address;
@@ -19,6 +19,7 @@ pub(crate) struct Traced {
     permissions: Option<SocketPermissions>,
     relays: RelayEndpoints,
     unidentified: bool,
+    allowed_hosts: Vec<AllowedHost>,
     output_folders: Vec<PathBuf>,
     user_cpu: Option<u64>,
     watchdog: WatchdogScope,
@@ -54,6 +55,12 @@ impl Daemon for Traced {
             "enable-relay-endpoint-on SOCKET",
             "the same, on this producer socket only; may be repeated",
             Self::take_relay,
+        ),
+        DaemonOption(
+            "allow-host ADDRESS[/BITS]",
+            "other machines that may connect, or vsock://CID; all that reach\n\
+                      a socket unless given; may be repeated",
+            Self::take_host,
         ),
         DaemonOption(
             "allow-unidentified",
@@ -101,6 +108,7 @@ Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told w
         host.permissions = self.permissions;
         host.relays = self.relays;
         host.unidentified = self.unidentified;
+        host.allowed_hosts = self.allowed_hosts;
         host.service.output_folders = self.output_folders;
         host.watchdog = Some(WatchdogLimits {
             scope: self.watchdog,
@@ -151,6 +159,13 @@ impl Traced {
             RelayEndpoints::At(addresses) => addresses.push(address),
             RelayEndpoints::Nowhere => self.relays = RelayEndpoints::At(vec![address]),
         }
+        Ok(Taken::Known)
+    }
+
+    fn take_host(&mut self, parser: &mut Parser) -> Result<Taken, Complaint> {
+        let host = parser.value()?.to_string_lossy().parse::<AllowedHost>();
+        self.allowed_hosts
+            .push(host.map_err(|error| Complaint::Alone(format!("--allow-host: {error}")))?);
         Ok(Taken::Known)
     }
 

@@ -117,6 +117,12 @@ impl Admission {
         }
     }
 
+    /// Returns the number of connections that the clients of one origin may have.
+    pub(crate) fn most_connections_of_one(&self) -> usize {
+        self.most_connections
+            .unwrap_or_else(|| self.share() / PER_CONNECTION)
+    }
+
     /// Returns the number of descriptors that the clients of one origin may take: as many as each
     /// of those there are and one more could, with some left over.
     fn share(&self) -> usize {

@@ -12,6 +12,7 @@ use ferretto_shm::Region;
 use crate::notice::ClientName;
 use crate::options::Limits;
 use crate::origin::Origin;
+use crate::remote::RemoteClient;
 use crate::schedule::Turn;
 
 /// The role of a client: which of the two sockets it connected to.
@@ -47,6 +48,8 @@ impl Role {
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) role: Role,
+    /// Set if it is on another machine.
+    pub(crate) remote: Option<RemoteClient>,
     /// With whose it is counted.
     pub(crate) origin: Origin,
     /// The bytes of its queue and unfinished frame that are counted.
@@ -106,6 +109,7 @@ impl Client {
         Ok(Self {
             id,
             role,
+            remote: None,
             origin,
             accounted: 0,
             socket,

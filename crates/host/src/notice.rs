@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use ferretto_ipc::frame::FrameTooLarge;
 use ferretto_ipc::host::ReplyTooLarge;
-use ferretto_ipc::socket::{QueueError, ReceiveError};
+use ferretto_ipc::socket::{PeerHost, QueueError, ReceiveError};
 use ferretto_priority::BoostError;
 use ferretto_service::{ClientId, Waiting};
 
 use crate::origin::Origin;
+use crate::remote::RemoteRefusal;
 
 /// Something an operator may want to know. None of it stops the host.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,14 @@ pub enum Notice {
         client: ClientName,
         /// The size of the frame, and the limit.
         error: FrameTooLarge,
+    },
+    /// Another machine is not served.
+    #[error("a connection from {host} was refused: {refusal}")]
+    RemoteRefused {
+        /// Its address.
+        host: PeerHost,
+        /// Why.
+        refusal: RemoteRefusal,
     },
     /// A producer elsewhere did not say who it is and was disconnected.
     #[error("{client} was disconnected: it is on another machine and does not say who it is")]

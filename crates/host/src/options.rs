@@ -10,6 +10,7 @@ use ferretto_service::{ServiceOptions, driver};
 
 use crate::notice::NoticeSink;
 use crate::permissions::SocketPermissions;
+use crate::remote::AllowedHost;
 use crate::time_zone;
 use crate::watchdog::WatchdogLimits;
 
@@ -30,6 +31,8 @@ pub struct HostOptions {
     pub consumer: Address,
     /// At which of these relays of other machines may describe themselves and compare clocks.
     pub relays: RelayEndpoints,
+    /// The other machines that may connect; if there are none, all may that reach a socket.
+    pub allowed_hosts: Vec<AllowedHost>,
     /// Serve producers elsewhere that do not say who they are, as upstream does. They count as of
     /// this machine, but of no user of it.
     pub unidentified: bool,
@@ -151,6 +154,7 @@ impl HostOptions {
             producers,
             consumer,
             relays: RelayEndpoints::Nowhere,
+            allowed_hosts: Vec::new(),
             unidentified: false,
             permissions: None,
             service: service_options(),

@@ -32,6 +32,7 @@ use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
 use crate::origin::Origin;
+use crate::remote::Remotes;
 use crate::schedule::Schedule;
 use crate::watchdog::Watchdog;
 
@@ -100,6 +101,7 @@ pub(crate) struct Reactor {
     pub(crate) notices: NoticeSink,
     /// The user who alone is served besides root, if not everyone is.
     pub(crate) only_user: Option<u32>,
+    pub(crate) remotes: Remotes,
     /// Set if remote producers need not say who they are.
     pub(crate) unidentified: bool,
     pub(crate) boost: ThreadBoost,
@@ -151,6 +153,7 @@ impl Reactor {
             limits,
             notices,
             only_user: None,
+            remotes: Remotes::default(),
             unidentified: false,
             boost: ThreadBoost::new(),
             watchdog: None,
@@ -482,6 +485,17 @@ impl Reactor {
             }
             Some(Action::Invoke(incoming)) => {
                 if !std::mem::replace(&mut client.announced, true) {
+                    let peer = client.connection.peer();
+                    let (machine, name) = (peer.machine_id, &peer.machine_name[..]);
+                    if let Some(remote) = &mut client.remote
+                        && let Err(refusal) = self.remotes.identify(remote, machine, name)
+                    {
+                        client.announced = false;
+                        let host = remote.host;
+                        self.notices
+                            .report(&Notice::RemoteRefused { host, refusal });
+                        return self.lose(id);
+                    }
                     let event = client.announcement();
                     self.tell(now, event);
                 }
@@ -506,6 +520,9 @@ impl Reactor {
         self.unsent.remove(&id);
         self.dirty.remove(&id);
         self.release(client.origin, client.accounted);
+        if let Some(remote) = client.remote {
+            self.remotes.release(remote);
+        }
         let _ = self.registry.deregister(&mut SourceFd(&client.raw_fd()));
         // The other side need not wait until it is closed.
         client.socket.shut_down();

@@ -54,6 +54,7 @@ impl OwnLink {
         let pid = std::process::id() as i32;
         let user = rustix::process::geteuid().as_raw();
         let info = SystemInfo {
+            machine_name: Some(machine.name.clone()),
             tracing_service_version: Some(ferretto_host::service_options().version.into()),
             ..ferretto_host::system_info()
         };

@@ -234,7 +234,7 @@ fn relay_029_a_thousand_idle_connections_leave_room_for_one_that_records() {
     let relay = TestRelay::start(&world.remote, machine("guest"));
     // As many as this process may open: each is there three times in it.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 8;
+    let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 16;
     let idle: Vec<_> = (0..most.min(1000))
         .map(|_| world::stream(&relay.address))
         .collect();
@@ -425,4 +425,25 @@ fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
     direct.read_exact(&mut answer).unwrap();
     let _recorder = recorder(&relay.address, long_texts(5));
     assert_eq!(texts(&record(&world)).len(), 5);
+}
+
+#[test]
+fn only_machines_that_may_connect_do_and_none_is_the_host_or_another() {
+    let refused = |world: &World, machine: Machine| {
+        let relay = TestRelay::start(&world.remote, machine);
+        relay.notice(|notice| notice.starts_with("no tracing service"));
+    };
+    let only = |host: &str| {
+        let host = host.parse().unwrap();
+        World::start_with(&world::any_port(), |options| {
+            options.allowed_hosts = vec![host]
+        })
+    };
+    refused(&only("10.1.2.0/24"), machine("guest"));
+    let world = only("127.0.0.0/8");
+    refused(&world, machine("host"));
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    relay.wait_connected();
+    let _recorder = recorder(&relay.address, long_texts(3));
+    assert_eq!(texts(&record(&world)).len(), 3);
 }

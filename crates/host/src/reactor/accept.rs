@@ -57,7 +57,19 @@ impl Reactor {
 
     fn add(&mut self, mut client: Client) {
         let account = self.account_of(client.origin);
+        let most = self.admission.most_connections_of_one();
+        client.remote = match self.remotes.admit(&client.socket, most) {
+            Ok(remote) => remote,
+            Err((host, refusal)) => {
+                self.notices
+                    .report(&Notice::RemoteRefused { host, refusal });
+                return self.turn_away(client.origin, client.socket);
+            }
+        };
         if !self.admit(client.origin) {
+            if let Some(remote) = client.remote {
+                self.remotes.release(remote);
+            }
             return self.turn_away(client.origin, client.socket);
         }
         client.socket.set_disposal(Arc::new(Disposer(account)));
@@ -74,6 +86,9 @@ impl Reactor {
             }
             Err(error) => {
                 self.release(client.origin, 0);
+                if let Some(remote) = client.remote {
+                    self.remotes.release(remote);
+                }
                 self.turn_away(client.origin, client.socket);
                 self.notices.report(&Notice::AcceptFailed(error));
             }

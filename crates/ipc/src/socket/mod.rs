@@ -4,12 +4,14 @@ mod connect;
 mod listener;
 mod local;
 mod out_queue;
+mod peer;
 #[cfg_attr(not(feature = "vsock"), path = "no_vsock.rs")]
 mod vsock;
 
 pub use connect::ConnectError;
 pub use listener::{BindError, Listener};
 pub use out_queue::QueueError;
+pub use peer::PeerHost;
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -19,3 +19,7 @@ pub(super) fn bind_vsock(_: u32, _: u32) -> io::Result<OwnedFd> {
 pub(super) fn vsock_address(_: BorrowedFd<'_>) -> Option<(u32, u32)> {
     None
 }
+
+pub(super) fn vsock_peer(_socket: BorrowedFd<'_>) -> Option<u32> {
+    None
+}

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, VsockAddr, bind, connect, getsockname, socket,
+    AddressFamily, SockFlag, SockType, VsockAddr, bind, connect, getpeername, getsockname, socket,
 };
 
 fn new_socket() -> io::Result<OwnedFd> {
@@ -36,4 +36,10 @@ pub(super) fn bind_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
 pub(super) fn vsock_address(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let address: VsockAddr = getsockname(socket.as_raw_fd()).ok()?;
     Some((address.cid(), address.port()))
+}
+
+/// Context of the other end; `None` if it is another kind of socket.
+pub(super) fn vsock_peer(socket: BorrowedFd<'_>) -> Option<u32> {
+    let address: VsockAddr = getpeername(socket.as_raw_fd()).ok()?;
+    Some(address.cid())
 }

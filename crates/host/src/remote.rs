@@ -1,0 +1,246 @@
+//! Other machines: which may connect, how often, and who they may say they are.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ferretto_ipc::socket::{PeerHost, Socket};
+
+/// Connections that any machine may have.
+const FEW: usize = 16;
+/// The name by which configs mean the host.
+const HOST_NAME: &[u8] = b"host";
+
+/// The machines that may connect: an address, a network of them, or a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllowedHost {
+    /// All addresses that begin with so many bits of this one.
+    Network(IpAddr, u8),
+    /// The context id of a virtual machine.
+    Vsock(u32),
+}
+
+/// Why a text does not name machines.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not an address such as 10.0.0.1, a network such as 10.0.0.0/8, or vsock://CID")]
+pub struct NoSuchHost(String);
+
+impl FromStr for AllowedHost {
+    type Err = NoSuchHost;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchHost> {
+        let no_such = || NoSuchHost(text.to_owned());
+        if let Some(cid) = text.strip_prefix("vsock://") {
+            return Ok(Self::Vsock(cid.parse().map_err(|_| no_such())?));
+        }
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| no_such())?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| no_such())?,
+            None => all,
+        };
+        if bits > all {
+            return Err(no_such());
+        }
+        Ok(Self::Network(address, bits))
+    }
+}
+
+impl AllowedHost {
+    fn includes(&self, ip: Option<IpAddr>, peer: PeerHost) -> bool {
+        match (*self, ip, peer) {
+            (Self::Network(IpAddr::V4(network), bits), Some(IpAddr::V4(ip)), _) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                (network.to_bits() ^ ip.to_bits()) & mask == 0
+            }
+            (Self::Network(IpAddr::V6(network), bits), Some(IpAddr::V6(ip)), _) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+                (network.to_bits() ^ ip.to_bits()) & mask == 0
+            }
+            (Self::Vsock(cid), None, PeerHost::Vsock(peer)) => cid == peer,
+            _ => false,
+        }
+    }
+}
+
+/// Why another machine is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteRefusal {
+    /// It is not among those that may connect.
+    NotAllowed,
+    /// It has as many connections as it may.
+    TooMany,
+    /// It calls itself the host.
+    CalledHost,
+    /// It says it is a machine that is connected from elsewhere.
+    OtherMachine,
+}
+
+impl fmt::Display for RemoteRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAllowed => "it may not connect",
+            Self::TooMany => "it has as many connections as it may",
+            Self::CalledHost => "it calls itself \"host\", which is this machine",
+            Self::OtherMachine => "it says it is a machine that is connected from another address",
+        })
+    }
+}
+
+/// A connection from another machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RemoteClient {
+    pub(crate) host: PeerHost,
+    /// The machine it said it is.
+    machine: Option<u32>,
+}
+
+/// The connections of other machines.
+#[derive(Debug, Default)]
+pub(crate) struct Remotes {
+    allowed: Vec<AllowedHost>,
+    connections: HashMap<PeerHost, usize>,
+    /// The machines that are connected, from where, and how often.
+    machines: HashMap<u32, (PeerHost, usize)>,
+}
+
+impl Remotes {
+    /// Lets only these connect, or all if there are none.
+    pub(crate) fn allow(&mut self, allowed: Vec<AllowedHost>) {
+        self.allowed = allowed;
+    }
+
+    /// Counts a connection of another machine, unless it may have none; all together may have
+    /// `most`.
+    pub(crate) fn admit(
+        &mut self,
+        socket: &Socket,
+        most: usize,
+    ) -> Result<Option<RemoteClient>, (PeerHost, RemoteRefusal)> {
+        let Some(host) = socket.peer_host() else {
+            return Ok(None);
+        };
+        let ip = socket.peer_ip();
+        let is_allowed = |allowed: &AllowedHost| allowed.includes(ip, host);
+        if !self.allowed.is_empty() && !self.allowed.iter().any(is_allowed) {
+            return Err((host, RemoteRefusal::NotAllowed));
+        }
+        // As many as each of those there are and one more could have.
+        let hosts = self.connections.len() + usize::from(!self.connections.contains_key(&host));
+        let share = (most / (hosts + 1)).max(FEW);
+        let count = self.connections.entry(host).or_default();
+        if *count >= share {
+            return Err((host, RemoteRefusal::TooMany));
+        }
+        *count += 1;
+        Ok(Some(RemoteClient {
+            host,
+            machine: None,
+        }))
+    }
+
+    /// Takes it that a connection speaks for a machine, unless it must not.
+    pub(crate) fn identify(
+        &mut self,
+        client: &mut RemoteClient,
+        machine: u32,
+        name: &[u8],
+    ) -> Result<(), RemoteRefusal> {
+        if name == HOST_NAME {
+            return Err(RemoteRefusal::CalledHost);
+        }
+        // One that has not said which.
+        if machine == 0 || client.machine.is_some() {
+            return Ok(());
+        }
+        let (from, count) = self.machines.entry(machine).or_insert((client.host, 0));
+        if *from != client.host {
+            return Err(RemoteRefusal::OtherMachine);
+        }
+        *count += 1;
+        client.machine = Some(machine);
+        Ok(())
+    }
+
+    /// To be called when a connection is over.
+    pub(crate) fn release(&mut self, client: RemoteClient) {
+        if let Some(count) = self.connections.get_mut(&client.host) {
+            *count -= 1;
+            if *count == 0 {
+                self.connections.remove(&client.host);
+            }
+        }
+        if let Some(machine) = client.machine
+            && let Some((_, count)) = self.machines.get_mut(&machine)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.machines.remove(&machine);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn includes(allowed: &str, ip: &str) -> bool {
+        let ip: IpAddr = ip.parse().unwrap();
+        let allowed: AllowedHost = allowed.parse().unwrap();
+        allowed.includes(Some(ip), PeerHost::of_ip(ip))
+    }
+
+    #[test]
+    fn networks_include_their_addresses() {
+        assert!(includes("10.0.0.1", "10.0.0.1"));
+        assert!(!includes("10.0.0.1", "10.0.0.2"));
+        assert!(includes("10.0.0.0/8", "10.255.3.4"));
+        assert!(!includes("10.0.0.0/8", "11.0.0.1"));
+        assert!(includes("0.0.0.0/0", "1.2.3.4"));
+        assert!(!includes("0.0.0.0/0", "fd00::1"));
+        assert!(includes("fd00::/16", "fd00:1::7"));
+        assert!(!includes("fd00::/16", "fd01::7"));
+        assert!(includes("::/0", "fd00::1"));
+        for wrong in [
+            "",
+            "10.0.0.1/33",
+            "fd00::/129",
+            "host",
+            "vsock://x",
+            "1.2.3.4/",
+        ] {
+            assert!(wrong.parse::<AllowedHost>().is_err(), "{wrong}");
+        }
+        let vsock: AllowedHost = "vsock://7".parse().unwrap();
+        assert!(vsock.includes(None, PeerHost::Vsock(7)));
+        assert!(!vsock.includes(None, PeerHost::Vsock(8)));
+    }
+
+    #[test]
+    fn a_machine_is_who_it_is_only_from_one_address() {
+        let client = |last| RemoteClient {
+            host: PeerHost::of_ip(IpAddr::from([10, 0, 0, last])),
+            machine: None,
+        };
+        let mut remotes = Remotes::default();
+        let (mut one, mut same, mut other) = (client(1), client(1), client(2));
+        assert_eq!(remotes.identify(&mut one, 7, b"a"), Ok(()));
+        assert_eq!(remotes.identify(&mut same, 7, b"a"), Ok(()));
+        let refused = remotes.identify(&mut other, 7, b"a");
+        assert_eq!(refused, Err(RemoteRefusal::OtherMachine));
+        assert_eq!(remotes.identify(&mut other, 8, b"a"), Ok(()));
+        remotes.release(one);
+        let mut moved = client(3);
+        assert!(remotes.identify(&mut moved, 7, b"a").is_err());
+        remotes.release(same);
+        assert_eq!(remotes.identify(&mut moved, 7, b"a"), Ok(()));
+        let refused = remotes.identify(&mut client(4), 9, b"host");
+        assert_eq!(refused, Err(RemoteRefusal::CalledHost));
+    }
+}

@@ -1,0 +1,64 @@
+//! The machine at the other end of a connection.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use rustix::net::getpeername;
+
+use super::Socket;
+use super::vsock::vsock_peer;
+
+/// The address of another machine, as the kernel tells it. Of an IPv6 address only what is given
+/// out to networks counts, as a machine has as many of the rest as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PeerHost {
+    /// An address of the Internet protocol.
+    Ip(IpAddr),
+    /// The context id of a virtual machine, or of its host.
+    Vsock(u32),
+}
+
+impl PeerHost {
+    /// Returns the one of an address of the Internet protocol.
+    pub fn of_ip(address: IpAddr) -> Self {
+        const NETWORK: u128 = !(u64::MAX as u128);
+        Self::Ip(match address.to_canonical() {
+            IpAddr::V6(v6) if !v6.is_loopback() => {
+                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & NETWORK))
+            }
+            address => address,
+        })
+    }
+}
+
+impl fmt::Display for PeerHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(IpAddr::V6(v6)) if !v6.is_loopback() => write!(f, "{v6}/64"),
+            Self::Ip(address) => address.fmt(f),
+            Self::Vsock(cid) => write!(f, "vsock://{cid}"),
+        }
+    }
+}
+
+impl Socket {
+    /// Returns the address of the machine at the other end, in full; `None` if it is this one's by
+    /// the kind of the socket, or the connection is gone.
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        if self.is_unix {
+            return None;
+        }
+        let address = getpeername(&self.fd).ok()??;
+        Some(SocketAddr::try_from(address).ok()?.ip().to_canonical())
+    }
+
+    /// Returns the machine at the other end; `None` if that is this one by the kind of the socket,
+    /// or the connection is gone.
+    pub fn peer_host(&self) -> Option<PeerHost> {
+        if self.is_unix {
+            return None;
+        }
+        let vsock = || vsock_peer(std::os::fd::AsFd::as_fd(&self.fd)).map(PeerHost::Vsock);
+        self.peer_ip().map(PeerHost::of_ip).or_else(vsock)
+    }
+}
