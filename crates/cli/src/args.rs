@@ -9,6 +9,7 @@ use crate::links::InstallLinksArgs;
 use crate::open::OpenArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
 use crate::record::RecordArgs;
+use crate::status::StatusArgs;
 use crate::summary::SummaryArgs;
 use crate::symbolize::SymbolizeArgs;
 use crate::text::TextArgs;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Pprof(PprofArgs),
     Symbolize(SymbolizeArgs),
     Doctor(DoctorArgs),
+    Status(StatusArgs),
     InstallLinks(InstallLinksArgs),
 }
 

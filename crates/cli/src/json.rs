@@ -70,7 +70,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(i32, u32, u64, usize);
+numbers!(i32, i64, u32, u64, usize);
 
 impl Value for bool {
     fn write(&self, json: &mut Json) {

@@ -4,7 +4,7 @@
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
 //! subcommand: `record`, `open`, `summary`, `text`, `flamegraph`, `folded`, `pprof`, `symbolize`,
-//! `doctor`. Exit codes are listed in [`errors`].
+//! `doctor`, `status`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -27,6 +27,7 @@ mod read;
 mod record;
 mod session;
 mod snapshots;
+mod status;
 mod summary;
 mod symbolize;
 mod text;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),
         Command::Symbolize(args) => symbolize::run(&args).map(Extent::exit_code),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::InstallLinks(args) => links::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))

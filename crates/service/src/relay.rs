@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ferretto_format::{clock, machine_clock};
 use ferretto_ipc::port::relay::{self, Reply, Request};
+use ferretto_ipc::port::state::MachineState;
 use ferretto_proto::sync_clock_request::Phase;
 use ferretto_proto::{InitRelayRequest, Message, SyncClockRequest};
 
@@ -115,6 +116,20 @@ impl Relays {
     /// Returns how many bytes are kept of what relays said.
     pub(crate) fn bytes(&self) -> usize {
         self.0.values().map(Relay::bytes).sum()
+    }
+
+    /// Returns how the clocks of other machines relate to ours, by the last comparisons.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = MachineState> {
+        let relays = self.relays_by_machine().into_iter();
+        relays.filter_map(|(id, (_, relay))| {
+            let exchanges: Vec<_> = relay.exchanges.iter().cloned().collect();
+            let offset = offset(&exchanges)?;
+            Some(MachineState {
+                id,
+                offset: offset.offset,
+                error: offset.error,
+            })
+        })
     }
 
     /// Returns the relays of other machines, one for each: the one that has been connected longest.

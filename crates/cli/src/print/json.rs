@@ -48,6 +48,16 @@ pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io
         }
         sources(all, summary);
         machine(all, summary);
+        all.objects("machines", &summary.machines, |members, machine| {
+            fields!(members, machine => id, name, packets, gaps);
+            members.add(
+                "clock_offset_ns",
+                machine.clock.map(|clock| clock.offset_ns),
+            );
+            members.add("clock_error_ns", machine.clock.map(|clock| clock.error_ns));
+            let drift = machine.clock.and_then(|clock| clock.drift_ns_per_s);
+            members.add("clock_drift_ns_per_s", drift);
+        });
         all.objects("profiles", &summary.profiles, profile);
     });
     out.write_all(json.into_line().as_bytes())

@@ -10,7 +10,9 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use ferretto_trace::Summary;
-use ferretto_trace::summary::{CounterSummary, ProcessSummary, SourceSummary, human_bytes};
+use ferretto_trace::summary::{
+    CounterSummary, MachineSummary, ProcessSummary, SourceSummary, human_bytes, human_time,
+};
 
 use ferretto_text::terminal::shown;
 
@@ -55,6 +57,7 @@ pub(crate) fn summary(
     processes(out, summary, width)?;
     profile::profiles(out, &summary.profiles, width)?;
     counters(out, &summary.counters)?;
+    machines(out, &summary.machines)?;
     for note in &summary.notes {
         writeln!(out, "\nnote: {}", shown(note))?;
     }
@@ -231,6 +234,43 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
             "  {name:width$}  {series:>6} series  {:>9} samples",
             grouped(counter.samples)
         )?;
+    }
+    Ok(())
+}
+
+/// Other machines, and by how much their clocks were ahead.
+fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()> {
+    if machines.is_empty() {
+        return Ok(());
+    }
+    heading(out, "machines")?;
+    for machine in machines {
+        let name = match machine.name.as_str() {
+            "" => format!("{:#x}", machine.id),
+            name => shown(name).to_string(),
+        };
+        write!(out, "  {name}  {} packets", grouped(machine.packets))?;
+        if machine.gaps > 0 {
+            write!(out, ", {BAD}gaps{BAD:#} before {}", grouped(machine.gaps))?;
+        }
+        match machine.clock {
+            Some(clock) => {
+                let behind = if clock.offset_ns < 0 {
+                    "behind"
+                } else {
+                    "ahead"
+                };
+                let offset = human_time(clock.offset_ns.unsigned_abs());
+                let error = human_time(clock.error_ns);
+                write!(out, ", clock {offset} {behind}, known to {error}")?;
+                if let Some(drift) = clock.drift_ns_per_s {
+                    let ppm = drift as f64 / 1000.0;
+                    write!(out, ", drifts by {ppm:+.1} ppm")?;
+                }
+                writeln!(out)?;
+            }
+            None => writeln!(out, ", clock never compared")?,
+        }
     }
     Ok(())
 }

@@ -83,6 +83,7 @@ fn connect(address: &Address, now: Instant) -> Result<MachineLink, ()> {
     let identity = machine.identity(std::process::id() as i32, ferretto_shm::user_id());
     let info = SystemInfo {
         page_size: u32::try_from(ferretto_shm::page_size()).ok(),
+        machine_name: Some(machine.name.clone()),
         tracing_service_version: Some(env!("CARGO_PKG_VERSION").into()),
         ..system_info()
     };

@@ -272,3 +272,4 @@ pub mod commit;
 pub mod consumer;
 pub mod producer;
 pub mod relay;
+pub mod state;

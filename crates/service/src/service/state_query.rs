@@ -4,6 +4,7 @@
 //! that moment, so that waiting requests take no more than their position in a queue.
 
 use ferretto_ipc::host::max_reply_size;
+use ferretto_ipc::port::state;
 use ferretto_proto::tracing_service_state::{self, DataSource, TracingSession};
 use ferretto_proto::{DataSourceDescriptor, Message, TracingServiceState};
 
@@ -11,6 +12,7 @@ use super::Service;
 use crate::consumer::{Consumer, StateQuery, StateSection};
 use crate::event::ClientId;
 use crate::ids::ProducerId;
+use crate::pool::BufferPool;
 use crate::producer::Producer;
 use crate::registry::Registration;
 use crate::session::{Session, SessionState};
@@ -56,7 +58,7 @@ impl Service {
                     let may_see = |session: &Session| uid == 0 || uid == session.uid();
                     let mut shown = sessions.filter(|s| !s.is_retiring() && may_see(s));
                     shown.all(|session| {
-                        let element = session_state(session);
+                        let element = session_state(session, &self.cx.buffers);
                         let taken = part.take(element, |state| &mut state.tracing_sessions);
                         *last = if taken { Some(session.id()) } else { *last };
                         taken
@@ -94,13 +96,17 @@ impl Service {
     fn summary(&self) -> TracingServiceState {
         let live = self.sessions.live();
         let started = live.filter(|session| session.state() == SessionState::Started);
-        TracingServiceState {
+        let mut summary = TracingServiceState {
             tracing_service_version: Some(self.cx.options.version.clone().into_bytes()),
             num_sessions: Some(self.sessions.live().count() as i32),
             num_sessions_started: Some(started.count() as i32),
             supports_tracing_sessions: Some(true),
             ..Default::default()
+        };
+        if self.cx.relays.len() > 0 {
+            state::add_machines(&mut summary, self.cx.relays.offsets());
         }
+        summary
     }
 }
 
@@ -142,7 +148,7 @@ fn data_source_state(offer: &Registration, part: &Part) -> DataSource {
     }
 }
 
-fn session_state(session: &Session) -> TracingSession {
+fn session_state(session: &Session, buffers: &BufferPool) -> TracingSession {
     let config = session.config();
     let name = match session.state() {
         SessionState::Configured => "CONFIGURED",
@@ -151,7 +157,7 @@ fn session_state(session: &Session) -> TracingSession {
         SessionState::Disabled => "DISABLED",
         SessionState::Cloned => "CLONED_READ_ONLY",
     };
-    TracingSession {
+    let mut shown = TracingSession {
         id: Some(session.id().get()),
         consumer_uid: Some(session.uid() as i32),
         state: Some(name.into()),
@@ -168,7 +174,9 @@ fn session_state(session: &Session) -> TracingSession {
         bugreport_filename: config.bugreport_filename.clone(),
         is_started: (session.state() == SessionState::Started).then_some(true),
         ..Default::default()
-    }
+    };
+    state::add_buffers(&mut shown, &session.buffer_use(buffers));
+    shown
 }
 
 /// A part of a state, which fits the frame of a reply.

@@ -1,5 +1,6 @@
 //! TraceStats: what was recorded, and what was lost where.
 
+use ferretto_ipc::port::state::BufferUse;
 use ferretto_proto::trace_stats::{BufferStats, FilterStats, WriterStats};
 use ferretto_proto::{Message, TraceStats};
 
@@ -8,6 +9,7 @@ use crate::buffer::{self, HISTOGRAM_THRESHOLDS};
 use crate::context::Context;
 use crate::filter::FilterCounters;
 use crate::limits::REPLY_BYTES;
+use crate::pool::BufferPool;
 
 impl Session {
     /// Returns its statistics as they are now.
@@ -63,6 +65,21 @@ impl Session {
                 .collect();
         }
         stats
+    }
+
+    /// Returns how full its buffers are, and what they lost.
+    pub(crate) fn buffer_use(&self, buffers: &BufferPool) -> Vec<BufferUse> {
+        let buffers = self.buffers.iter().filter_map(|id| buffers.get(*id));
+        let buffers = buffers.map(|buffer| {
+            let stats = buffer.stats();
+            BufferUse {
+                size: stats.buffer_size,
+                used: stats.bytes_written.min(stats.buffer_size),
+                overwritten: stats.bytes_overwritten,
+                discarded: stats.chunks_discarded,
+            }
+        });
+        buffers.collect()
     }
 
     /// Returns its statistics for a reply, which must fit a frame: histograms are left out from the

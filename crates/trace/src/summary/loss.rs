@@ -102,7 +102,7 @@ pub fn human_bytes(bytes: u64) -> String {
 }
 
 /// A time for people, to a tenth: `0.4 ms`, `3.5 s`.
-pub(super) fn human_time(ns: u64) -> String {
+pub fn human_time(ns: u64) -> String {
     match ns {
         ..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.1} s", ns as f64 / 1e9),

@@ -10,6 +10,7 @@ mod counters;
 mod ending;
 mod ftrace;
 mod loss;
+mod machines;
 mod names;
 mod profile;
 mod remarks;
@@ -29,7 +30,8 @@ use ferretto_wire::{Field, Fields};
 
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::counters::CounterSummary;
-pub use self::loss::{Cause, Loss, human_bytes};
+pub use self::loss::{Cause, Loss, human_bytes, human_time};
+pub use self::machines::{MachineClockSummary, MachineSummary};
 pub use self::profile::ProfileSummary;
 pub use self::sched::CpuSummary;
 pub use self::track_events::TrackEventCounts;
@@ -42,6 +44,7 @@ use self::config::Config;
 use self::counters::Counters;
 use self::ending::Ending;
 use self::ftrace::Ftrace;
+use self::machines::Machines;
 use self::remarks::Remarks;
 use self::sched::Sched;
 use self::stats::Stats;
@@ -72,7 +75,7 @@ pub struct SourceSummary {
 }
 
 /// The contents of a trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Size of the trace, in bytes.
@@ -101,6 +104,8 @@ pub struct Summary {
     pub threads: usize,
     /// Counters with at least one sample.
     pub counters: Vec<CounterSummary>,
+    /// Machines beside the service's.
+    pub machines: Vec<MachineSummary>,
     /// Track events.
     pub track_events: TrackEventCounts,
     /// The losses.
@@ -194,6 +199,7 @@ pub struct Summarizer {
     kinds: BTreeMap<u32, (u64, u64)>,
     sched: Sched,
     threads: Threads,
+    machines: Machines,
     ftrace: Ftrace,
     counters: Counters,
     track_events: TrackEvents,
@@ -284,6 +290,7 @@ impl Summarizer {
             sched: Sched::default(),
             threads: Threads::new(&budget),
             ftrace: Ftrace::default(),
+            machines: Machines::default(),
             counters: Counters::default(),
             track_events: TrackEvents::default(),
             remarks: Remarks::default(),
@@ -318,7 +325,9 @@ impl Summarizer {
                 None
             }
         };
-        if let Some(time) = time {
+        self.machines.note(&header);
+        // Times of other machines are those of their clocks.
+        if let Some(time) = time.filter(|_| header.machine == 0) {
             let (low, high) = self.span.unwrap_or((time, time));
             self.span = Some((low.min(time), high.max(time)));
         }
@@ -401,6 +410,8 @@ impl Summarizer {
                 self.ending.statistics(stats.has_final_flush());
                 self.stats = Some(stats);
             }
+            packet_field::SYSTEM_INFO => self.machines.describe(machine, body),
+            packet_field::REMOTE_CLOCK_SYNC => self.machines.compare(machine, body),
             packet_field::SERVICE_EVENT => self.ending.event(body, at),
             _ => {}
         }
@@ -477,6 +488,7 @@ impl Summarizer {
             threads: thread_count,
             processes,
             counters: self.counters.finish(),
+            machines: self.machines.finish(),
             track_events: self.track_events.finish(),
             losses,
             unknown,

@@ -1,0 +1,107 @@
+//! Additions of this project's service to `TracingServiceState`: how full buffers are, what they
+//! lost, and how clocks of other machines relate to its own. Others pass over them.
+
+use ferretto_proto::tracing_service_state::TracingSession;
+use ferretto_proto::{TracingServiceState, UnknownFields};
+use ferretto_wire::{Fields, Value, encode};
+
+/// A buffer of a session.
+const BUFFER: u32 = 15_520;
+/// A machine whose clock was compared.
+const MACHINE: u32 = 15_521;
+/// Machines that one state tells of.
+pub const MAX_MACHINES: usize = 256;
+
+/// The use of a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferUse {
+    /// Its size, in bytes.
+    pub size: u64,
+    /// The bytes in it, at most its size.
+    pub used: u64,
+    /// Bytes that made room for others before they were read, and chunks there was none for.
+    pub overwritten: u64,
+    /// The number of chunks there was no room for.
+    pub discarded: u64,
+}
+
+/// The clock of another machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineState {
+    /// Its id.
+    pub id: u32,
+    /// By how much its boot time is ahead of the service's, in nanoseconds.
+    pub offset: i64,
+    /// By how much that may be wrong.
+    pub error: u64,
+}
+
+/// Adds the buffers of a session.
+pub fn add_buffers(session: &mut TracingSession, buffers: &[BufferUse]) {
+    let bytes = encode(|message| {
+        for buffer in buffers {
+            message.nested(BUFFER, |message| {
+                message.varint(1, buffer.size);
+                message.varint(2, buffer.used);
+                message.varint(3, buffer.overwritten);
+                message.varint(4, buffer.discarded);
+            });
+        }
+    });
+    session.unknown_fields = UnknownFields::decode_from_slice(&bytes).unwrap_or_default();
+}
+
+/// Returns the buffers of a session, if the service tells of them.
+pub fn buffers(session: &TracingSession) -> Vec<BufferUse> {
+    let buffer = |bytes: &[u8]| BufferUse {
+        size: number(bytes, 1),
+        used: number(bytes, 2),
+        overwritten: number(bytes, 3),
+        discarded: number(bytes, 4),
+    };
+    messages(&session.unknown_fields, BUFFER)
+        .map(buffer)
+        .collect()
+}
+
+/// Adds machines whose clocks were compared.
+pub fn add_machines(
+    state: &mut TracingServiceState,
+    machines: impl IntoIterator<Item = MachineState>,
+) {
+    let bytes = encode(|message| {
+        for machine in machines.into_iter().take(MAX_MACHINES) {
+            message.nested(MACHINE, |message| {
+                message.varint(1, machine.id.into());
+                message.int(2, machine.offset);
+                message.varint(3, machine.error);
+            });
+        }
+    });
+    state.unknown_fields = UnknownFields::decode_from_slice(&bytes).unwrap_or_default();
+}
+
+/// Returns the machines whose clocks were compared, if the service tells of them.
+pub fn machines(state: &TracingServiceState) -> Vec<MachineState> {
+    let machine = |bytes: &[u8]| MachineState {
+        id: number(bytes, 1) as u32,
+        offset: number(bytes, 2) as i64,
+        error: number(bytes, 3),
+    };
+    messages(&state.unknown_fields, MACHINE)
+        .map(machine)
+        .collect()
+}
+
+fn messages(fields: &UnknownFields, number: u32) -> impl Iterator<Item = &[u8]> {
+    let wanted = fields.iter().filter(move |field| field.number == number);
+    wanted.filter_map(|field| match field.value? {
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
+    })
+}
+
+fn number(message: &[u8], field: u32) -> u64 {
+    let found = Fields::find(field, message);
+    found.and_then(|field| field.as_u64()).unwrap_or(0)
+}

@@ -1,0 +1,140 @@
+//! Other machines of a trace: what came from each, and how their clocks relate to the host's.
+
+use std::collections::BTreeMap;
+
+use ferretto_format::Loss;
+use ferretto_format::clock::BOOTTIME;
+use ferretto_format::machine_clock::{Exchange, MachineClock};
+use ferretto_format::sequence::PacketHeader;
+use ferretto_proto::fields::{clock_snapshot, remote_clock_sync, system_info};
+use ferretto_wire::Fields;
+
+/// Machines beyond this number are not told apart.
+const MAX_MACHINES: usize = 256;
+/// Longer names are cut.
+const MAX_NAME: usize = 256;
+
+/// Another machine than that of the tracing service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MachineSummary {
+    /// The number by which packets name it.
+    pub id: u32,
+    /// Its name, if the trace tells it.
+    pub name: String,
+    /// The number of its packets.
+    pub packets: u64,
+    /// The number of its packets before which others are missing.
+    pub gaps: u64,
+    /// The relation of its boot time to the host's, if it was measured.
+    pub clock: Option<MachineClockSummary>,
+}
+
+/// The relation of a machine's clock to the host's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MachineClockSummary {
+    /// By how much it is ahead, in nanoseconds.
+    pub offset_ns: i64,
+    /// By how much that may be wrong at most, in nanoseconds.
+    pub error_ns: u64,
+    /// By how much it gains, in nanoseconds a second, if there is enough to tell.
+    pub drift_ns_per_s: Option<i64>,
+    /// The number of comparisons.
+    pub comparisons: usize,
+}
+
+#[derive(Debug, Default)]
+struct Machine {
+    name: String,
+    packets: u64,
+    gaps: u64,
+    clock: MachineClock,
+}
+
+/// All machines so far.
+#[derive(Debug, Default)]
+pub(super) struct Machines(BTreeMap<u32, Machine>);
+
+impl Machines {
+    fn get(&mut self, id: u32) -> Option<&mut Machine> {
+        if id == 0 || (self.0.len() >= MAX_MACHINES && !self.0.contains_key(&id)) {
+            return None;
+        }
+        Some(self.0.entry(id).or_default())
+    }
+
+    /// Counts a packet.
+    pub(super) fn note(&mut self, header: &PacketHeader<'_>) {
+        // The service's own packets about a machine are on no sequence of it.
+        if header.machine == 0 || header.sequence <= 1 {
+            return;
+        }
+        if let Some(machine) = self.get(header.machine) {
+            machine.packets += 1;
+            // The service tells of the first of each writer that it knows of none before.
+            let is_start = header.is_first && header.loss == Loss::PRESENT;
+            machine.gaps += u64::from(!header.loss.is_none() && !is_start);
+        }
+    }
+
+    /// Reads a `SystemInfo`.
+    pub(super) fn describe(&mut self, id: u32, info: &[u8]) {
+        let name = Fields::find(system_info::MACHINE_NAME, info).and_then(|field| field.as_bytes());
+        if let (Some(machine), Some(name)) = (self.get(id), name) {
+            let name = String::from_utf8_lossy(name);
+            machine.name = name.chars().take(MAX_NAME).collect();
+        }
+    }
+
+    /// Reads a `RemoteClockSync`.
+    pub(super) fn compare(&mut self, id: u32, sync: &[u8]) {
+        use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
+        let Some(machine) = self.get(id) else { return };
+        let both = |number, bytes| {
+            let snapshot = Fields::find(number, bytes)?.as_bytes()?;
+            boottime(snapshot)
+        };
+        let exchanges = Fields::new(sync)
+            .map_while(Result::ok)
+            .filter(|field| field.number == SYNCED_CLOCKS)
+            .filter_map(|field| {
+                let exchange = field.as_bytes()?;
+                Some(Exchange {
+                    client: both(synced_clocks::CLIENT_CLOCKS, exchange)?,
+                    host: both(synced_clocks::HOST_CLOCKS, exchange)?,
+                })
+            });
+        machine.clock.add(&exchanges.collect::<Vec<_>>());
+    }
+
+    pub(super) fn finish(self) -> Vec<MachineSummary> {
+        let summary = |(id, machine): (u32, Machine)| {
+            let curve = machine.clock.curve();
+            let clock = curve.overall().map(|offset| MachineClockSummary {
+                offset_ns: offset.offset,
+                error_ns: offset.error,
+                drift_ns_per_s: curve.drift().map(|drift| drift.round() as i64),
+                comparisons: machine.clock.len(),
+            });
+            MachineSummary {
+                id,
+                name: machine.name,
+                packets: machine.packets,
+                gaps: machine.gaps,
+                clock,
+            }
+        };
+        self.0.into_iter().map(summary).collect()
+    }
+}
+
+/// The boot time in a `ClockSnapshot`.
+fn boottime(snapshot: &[u8]) -> Option<u64> {
+    use clock_snapshot::{CLOCKS, clock};
+    let clocks = Fields::new(snapshot).map_while(Result::ok);
+    let mut clocks = clocks.filter(|field| field.number == CLOCKS);
+    clocks.find_map(|field| {
+        let reading = field.as_bytes()?;
+        let id = Fields::find(clock::CLOCK_ID, reading)?.as_u64()?;
+        (id == u64::from(BOOTTIME)).then(|| Fields::find(clock::TIMESTAMP, reading)?.as_u64())?
+    })
+}
