@@ -31,7 +31,8 @@ Examples:
   ferretto record -- make -j8         until make ends
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
-  ferretto record -c config.pbtxt     any Perfetto config, text or binary")]
+  ferretto record -c config.pbtxt     any Perfetto config, text or binary
+  ferretto record --host ssh://me@box -d 5s    another machine, by ssh")]
 pub(crate) struct RecordArgs {
     /// Duration, for example 500ms, 10s, 1m30s, 2h, 1d; 0 is until Ctrl-C [default: 10s; with a
     /// COMMAND until it ends]
@@ -70,6 +71,19 @@ pub(crate) struct RecordArgs {
     /// it
     #[arg(long)]
     pub(crate) system: bool,
+    /// Record another machine, or the COMMAND there: runs ferretto there by ssh
+    ///
+    /// The trace comes here as it is recorded. Ctrl-C has the machine end the recording.
+    #[arg(long, value_name = "ssh://USER@MACHINE", conflicts_with_all = ["system", "config", "print_config"])]
+    pub(crate) host: Option<String>,
+    /// Path of ferretto on the other machine
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "ferretto",
+        requires = "host"
+    )]
+    pub(crate) host_program: String,
     /// Print only errors and losses
     #[arg(short, long)]
     pub(crate) quiet: bool,

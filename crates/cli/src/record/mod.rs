@@ -11,6 +11,7 @@ mod output;
 mod perf;
 mod place;
 mod progress;
+mod remote;
 mod report;
 mod sources;
 mod symbols;
@@ -53,6 +54,9 @@ const TERMINATION_GRACE: Duration = Duration::from_secs(2);
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+    if let Some(host) = &args.host {
+        return remote::run(&args, host);
+    }
     if let Some(program) = args.command.first()
         && let Err(missing) = child::find(program)
     {

@@ -1,0 +1,151 @@
+//! Recording another machine: Ferretto runs there, by the user's own ssh, and the trace comes here.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::RecordArgs;
+use super::output::Target;
+use super::{INTERRUPTED, report};
+use crate::session::Signals;
+
+/// Begins the address of a machine.
+const SCHEME: &str = "ssh://";
+/// The exit code of ssh if it does not get there.
+const NOT_REACHED: i32 = 255;
+/// The exit code of a shell that did not find a program.
+const NOT_FOUND: i32 = 127;
+/// Runs what follows, and asks it to end when standard input does: a signal would end ssh, but not
+/// what it runs.
+const UNTIL_INPUT_ENDS: &str = "exec 3<&0; \"$0\" \"$@\" </dev/null & main=$!; \
+    { while read -r _; do :; done; kill -TERM $main; } <&3 >/dev/null 2>&1 & watch=$!; \
+    wait $main; code=$?; kill $watch 2>/dev/null; exit $code";
+
+/// Records the machine that `args.host` names.
+pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
+    check(host)?;
+    let mut signals = Signals::new().context("cannot take over signals")?;
+    let Some(target) = Target::open(&args.output, &[], &mut signals)? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let mut ssh = start(args, host)?;
+    let mut out = target.writer().context("cannot use the file")?;
+    let copied = copy(&mut ssh, &mut out, &mut signals);
+    drop(out);
+    let code = match &copied {
+        Ok(_) => ssh.wait().context("cannot wait for ssh")?.code(),
+        Err(_) => {
+            let _ = ssh.kill();
+            let _ = ssh.wait();
+            return copied.map(|_| ExitCode::FAILURE);
+        }
+    };
+    let is_empty = matches!(copied, Ok(0));
+    if code == Some(NOT_REACHED) && is_empty {
+        bail!("ssh did not get to {host}; try: ssh {host}");
+    }
+    if code == Some(NOT_FOUND) && is_empty {
+        let program = &args.host_program;
+        bail!("{host} has no {program}; install it there, or say where it is with --host-program");
+    }
+    signals.settle();
+    target.place()?;
+    let code = u8::try_from(code.unwrap_or(1)).unwrap_or(1);
+    match report::closing(target, &[], &mut signals, args.quiet)? {
+        true => Ok(ExitCode::from(code)),
+        false => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+fn check(host: &str) -> Result<()> {
+    let name = host.strip_prefix(SCHEME).unwrap_or_default();
+    // What begins with a dash would be an option of ssh.
+    if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
+        bail!("--host takes ssh://USER@MACHINE or ssh://MACHINE:PORT, not \"{host}\"");
+    }
+    Ok(())
+}
+
+fn start(args: &RecordArgs, host: &str) -> Result<Child> {
+    let mut words: Vec<String> = ["sh", "-c", UNTIL_INPUT_ENDS].map(str::to_owned).into();
+    words.push(args.host_program.clone());
+    words.extend(["record", "-o", "-", "--quiet"].map(str::to_owned));
+    if let Some(duration) = args.duration {
+        words.push(format!("--duration={}ms", duration.as_millis()));
+    }
+    if let Some(rate) = args.perf {
+        words.push(format!("--perf={rate}"));
+    }
+    if args.off_cpu {
+        words.push("--off-cpu".to_owned());
+    }
+    words.extend(args.pids.iter().map(|pid| format!("--pid={pid}")));
+    let line = words.iter().map(|word| quoted(word.as_ref()));
+    let mut line = line.collect::<Result<Vec<_>>>()?;
+    if !args.command.is_empty() {
+        line.push("--".to_owned());
+        for word in &args.command {
+            line.push(quoted(word)?);
+        }
+    }
+    Command::new("ssh")
+        .args(["-T", "--", host])
+        .arg(line.join(" "))
+        // Ctrl-C is for us, who then ask what runs there to end.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run ssh")
+}
+
+/// A word as the shell there takes it for one.
+fn quoted(word: &OsStr) -> Result<String> {
+    let Some(text) = word.to_str() else {
+        bail!("{word:?} is not text, and cannot be sent to a machine");
+    };
+    Ok(format!("'{}'", text.replace('\'', "'\\''")))
+}
+
+/// Copies the trace until there is no more, and returns how many bytes that were. A signal has the
+/// machine end the recording; the second gives up.
+fn copy(ssh: &mut Child, out: &mut File, signals: &mut Signals) -> Result<u64> {
+    let Some(mut trace) = ssh.stdout.take() else {
+        return Ok(0);
+    };
+    let mut total = 0;
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(trace.as_fd(), PollFlags::IN)];
+        fds.extend(
+            signals
+                .fds()
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+        );
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+        let is_readable = !fds[0].revents().is_empty();
+        drop(fds);
+        if signals.take().iter().any(|signal| signal.ends()) && ssh.stdin.take().is_none() {
+            bail!("given up; the trace is incomplete");
+        }
+        if is_readable {
+            match trace.read(&mut buffer).context("cannot read the trace")? {
+                0 => return Ok(total),
+                count => {
+                    total += count as u64;
+                    out.write_all(&buffer[..count])
+                        .context("cannot write the trace")?;
+                }
+            }
+        }
+    }
+}
