@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::layout::MAX_REGION_SIZE;
 use crate::load::load_once;
 use crate::owned::{self, Owned};
-use crate::prefetch::prefetch_at;
 use crate::primitive::{Apart, AtomicU16, AtomicU32};
 use crate::shadow::Shadow;
 
@@ -290,13 +289,6 @@ impl Region {
         // SAFETY: in bounds by the assertion, and mapped for as long as `self` lives; `out` is not
         // in the region, as nothing refers to that.
         unsafe { load_once(self.base.as_ptr().add(offset), out) };
-    }
-
-    /// Has bytes loaded into the cache, without waiting for them; none outside the region.
-    #[inline]
-    pub(crate) fn prefetch(&self, offset: usize, length: usize) {
-        let length = length.min(self.size.saturating_sub(offset));
-        prefetch_at(self.base.as_ptr().wrapping_add(offset), length);
     }
 
     /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: what another process

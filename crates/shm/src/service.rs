@@ -9,9 +9,6 @@ use crate::pages::{Pages, Place, State};
 use crate::primitive::{Arc, AtomicU64, Ordering};
 use crate::region::Region;
 
-/// The most of a page that is loaded ahead: what the cache next to the processor has room for.
-const PREFETCHED: usize = 4096;
-
 /// A producer's region as the service sees it.
 ///
 /// Any byte may change at any time. Each page word and header word is loaded once per decision;
@@ -56,15 +53,6 @@ impl ServiceRegion {
     /// never do.
     pub fn violations(&self) -> u64 {
         self.violations.load(Ordering::Relaxed)
-    }
-
-    /// Has a page that is to be read soon loaded into the cache, up to [`PREFETCHED`] bytes of it.
-    #[inline]
-    pub fn prefetch(&self, page: u32) {
-        if page < self.page_count() {
-            let length = self.page_size().bytes().min(PREFETCHED);
-            self.region().prefetch(self.pages.offset(page), length);
-        }
     }
 
     /// Takes a complete chunk. It is freed when the returned value is dropped.

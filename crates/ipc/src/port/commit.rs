@@ -1,5 +1,7 @@
 //! Decoding what producers send most: commits.
 
+mod usual;
+
 use ferretto_proto::commit_data_request::chunk_to_patch;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_proto::fields::commit_data_request as field;
@@ -100,7 +102,7 @@ impl Commit {
     }
 
     fn add(&mut self, bytes: &[u8]) -> Option<()> {
-        for field in Fields::new(bytes) {
+        for field in Fields::new(self.add_usual(bytes)) {
             let field = field.ok()?;
             match (field.number, field.value) {
                 (field::CHUNKS_TO_MOVE, Value::Bytes(bytes)) => self.moves.push(a_move(bytes)?),
@@ -110,6 +112,24 @@ impl Commit {
             }
         }
         Some(())
+    }
+
+    /// Takes over what is encoded as producers encode it, and returns the rest.
+    fn add_usual<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+        loop {
+            if let Some((chunk, rest)) = usual::chunk_to_move(bytes) {
+                self.moves.push(chunk);
+                bytes = rest;
+                continue;
+            }
+            let before = self.patches.len();
+            let Some((chunk, rest)) = usual::chunk_to_patch(bytes, &mut self.patches) else {
+                self.patches.truncate(before);
+                return bytes;
+            };
+            self.patched.push((chunk, self.patches.len()));
+            bytes = rest;
+        }
     }
 
     fn add_patched(&mut self, bytes: &[u8]) -> Option<()> {
@@ -138,22 +158,6 @@ impl Commit {
 
 fn a_move(bytes: &[u8]) -> Option<Move> {
     use field::chunks_to_move as field;
-    // As producers write it: three numbers below 128.
-    if let &[
-        0x08,
-        page @ ..0x80,
-        0x10,
-        chunk @ ..0x80,
-        0x18,
-        target @ ..0x80,
-    ] = bytes
-    {
-        return Some(Move {
-            page: page.into(),
-            chunk: chunk.into(),
-            target_buffer: target.into(),
-        });
-    }
     let mut chunk = Move {
         page: 0,
         chunk: 0,

@@ -17,8 +17,6 @@ impl TraceBuffer {
     /// Stores a chunk. Whatever is wrong with it shows in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
         self.current = None;
-        // What is replaced comes while other things are done.
-        self.prefetch(chunk.payload.len());
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
             self.stats.chunks_discarded += 1;
             return;

@@ -32,12 +32,7 @@ impl Producer {
             return false;
         }
         let mut left = self.memory.size();
-        for (index, moved) in commit.moves.iter().enumerate() {
-            if let (Memory::Shared(region), Some(next)) =
-                (&self.memory, commit.moves.get(index + 1))
-            {
-                region.prefetch(next.page);
-            }
+        for moved in &commit.moves {
             let payload = &mut scratch.payload;
             let outcome = move_shared(buffers, self, *moved, payload, &mut left);
             discarded.chunks += u64::from(outcome == MoveOutcome::Refused);
@@ -116,7 +111,7 @@ fn move_shared(
     if producer.copied.take(location, chunk.header(), target) {
         return MoveOutcome::Done;
     }
-    // Where it is copied to comes while it is copied.
+    // What it replaces comes while it is copied.
     if let Some(buffer) = BufferId::try_from(target)
         .ok()
         .and_then(|id| buffers.get(id))
