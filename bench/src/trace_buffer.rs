@@ -48,6 +48,8 @@ impl Ours {
         for index in 0..times {
             let writer = index % writers;
             let template = &templates[self.next % templates.len()];
+            // As the service does.
+            self.buffer.prefetch(template.payload.len());
             self.buffer.copy_chunk(&Chunk {
                 producer: writer as u16 + 1,
                 identity: Identity {

@@ -26,7 +26,7 @@ impl Reactor {
         }
     }
 
-    fn execute(&mut self, now: &Clocks, command: Command) {
+    pub(crate) fn execute(&mut self, now: &Clocks, command: Command) {
         match command {
             Command::ProducerReply {
                 client,

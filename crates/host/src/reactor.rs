@@ -8,6 +8,7 @@ mod accept;
 mod admit;
 mod usage;
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -53,6 +54,9 @@ const PER_CLIENT: u64 = 8 * 1024;
 const RELEASE_AFTER: u64 = 1_000_000_000;
 /// The time that the end waits for files that are still being written.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The clocks at the time of a receive, read once something asks for the time: commits rarely do.
+type Now = LazyCell<Clocks>;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -439,7 +443,7 @@ impl Reactor {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        let now = clocks::read();
+        let now = Now::new(clocks::read);
         let mut decoder = client.connection.take_decoder();
         let buffer = std::mem::take(&mut self.buffer);
         let received = decoder.decode(&buffer[..len], fd, |payload, fd| {
@@ -458,7 +462,7 @@ impl Reactor {
         self.account(id);
     }
 
-    fn take_frame(&mut self, now: &Clocks, id: ClientId, payload: &[u8], fd: Option<PassedFd>) {
+    fn take_frame(&mut self, now: &Now, id: ClientId, payload: &[u8], fd: Option<PassedFd>) {
         // An earlier frame may have cost the client its connection.
         let Some(client) = self.clients.get_mut(&id).filter(|client| !client.closing) else {
             return;
@@ -470,8 +474,15 @@ impl Reactor {
         {
             let request_id = (!call.drop_reply).then_some(call.request_id);
             let commit = &self.commit;
-            if self.service.commit_at_once(now, id, request_id, commit) {
-                return self.carry_out(now);
+            if self
+                .service
+                .commit_at_once(|| **now, id, request_id, commit)
+            {
+                if let Some(command) = self.service.poll_command() {
+                    self.execute(now, command);
+                    self.carry_out(now);
+                }
+                return;
             }
         }
         match client.connection.take_frame(payload, fd) {

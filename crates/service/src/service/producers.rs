@@ -185,10 +185,10 @@ impl Service {
 
     /// Carries out a commit at once, without the detour of an event. Returns false if the producer
     /// has no shared memory, or is not initialised: nothing is done then, and the request has its
-    /// answer from [`handle`](Self::handle).
+    /// answer from [`handle`](Self::handle). The clocks are read if the commit ends a flush.
     pub fn commit_at_once(
         &mut self,
-        now: &Clocks,
+        now: impl FnOnce() -> Clocks,
         client: ClientId,
         request_id: Option<u64>,
         commit: &Commit,
@@ -197,8 +197,8 @@ impl Service {
         let Some(id) = cx.producers.commit_shared(&mut cx.buffers, client, commit) else {
             return false;
         };
-        cx.now = *now;
         if let Some(flush @ 1..) = commit.flush_request_id {
+            cx.now = now();
             self.each_acts(|session, cx| session.flush_acked(cx, id, flush));
         }
         let cx = &mut self.cx;
