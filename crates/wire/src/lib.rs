@@ -36,5 +36,5 @@ pub use decode::{DecodeError, Field, Fields, Value, Varints};
 pub use encode::{Encoder, Mark, Sink, encode};
 pub use varint::{
     MAX_NESTED_LENGTH, MAX_VARINT_LENGTH, decode_varint, encode_varint, redundant_length,
-    varint_bits, varint_length, zigzag, zigzag_decode,
+    short_varint_bits, varint_bits, varint_length, zigzag, zigzag_decode,
 };

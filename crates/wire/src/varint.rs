@@ -74,15 +74,9 @@ pub const fn varint_bits(value: u64) -> (u128, usize) {
     if value < 0x80 {
         return (value as u128, 1);
     }
-    let length = varint_length(value);
-    // Moves the groups of seven bits apart, in three steps: of 28, 14 and 7 bits.
-    let low = value & 0x00ff_ffff_ffff_ffff;
-    let low = low & 0x0fff_ffff | (low & 0x00ff_ffff_f000_0000) << 4;
-    let low = low & 0x0000_3fff_0000_3fff | (low & 0x0fff_c000_0fff_c000) << 2;
-    let low = low & 0x007f_007f_007f_007f | (low & 0x3f80_3f80_3f80_3f80) << 1;
+    let (low, length) = short_varint_bits(value);
     if length <= 8 {
-        let more = 0x8080_8080_8080_8080 & ((1u64 << (8 * (length - 1))) - 1);
-        return ((low | more) as u128, length);
+        return (low as u128, length);
     }
     let ninth = value >> 56 & 0x7f;
     let high = if length == 9 {
@@ -94,6 +88,21 @@ pub const fn varint_bits(value: u64) -> (u128, usize) {
         (low | 0x8080_8080_8080_8080) as u128 | (high as u128) << 64,
         length,
     )
+}
+
+/// As [`varint_bits`] for values below 2^56, without a branch. Of larger ones the length is right,
+/// and the lowest seven bits of each of the first eight bytes are.
+#[inline]
+pub const fn short_varint_bits(value: u64) -> (u64, usize) {
+    let length = varint_length(value);
+    // Moves the groups of seven bits apart, in three steps: of 28, 14 and 7 bits.
+    let low = value & 0x00ff_ffff_ffff_ffff;
+    let low = low & 0x0fff_ffff | (low & 0x00ff_ffff_f000_0000) << 4;
+    let low = low & 0x0000_3fff_0000_3fff | (low & 0x0fff_c000_0fff_c000) << 2;
+    let low = low & 0x007f_007f_007f_007f | (low & 0x3f80_3f80_3f80_3f80) << 1;
+    // Set in each byte but the last.
+    let more = 0x0080_8080_8080_8080 & ((1u64 << (8 * (length - 1) & 63)) - 1);
+    (low | more, length)
 }
 
 /// The length in bytes of the shortest encoding of `value`.
@@ -138,7 +147,7 @@ pub const fn zigzag_decode(value: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode_bytewise, decode_varint, encode_varint, varint_bits};
+    use super::{decode_bytewise, decode_varint, encode_varint, short_varint_bits, varint_bits};
 
     #[test]
     fn a_varint_is_read_alike_at_once_and_byte_by_byte() {
@@ -174,6 +183,11 @@ mod tests {
                 (u128::from_le_bytes(bytes), length),
                 "{value:#x}"
             );
+            let (bits, short_length) = short_varint_bits(value);
+            assert_eq!(short_length, length, "{value:#x}");
+            if length <= 8 {
+                assert_eq!(bits.to_le_bytes(), bytes[..8], "{value:#x}");
+            }
         }
     }
 }

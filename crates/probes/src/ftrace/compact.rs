@@ -4,7 +4,7 @@
 //! deltas and task names as indices into a table of the same bundle.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
-use ferretto_wire::{Sink as _, varint_bits};
+use ferretto_wire::{Sink as _, short_varint_bits, varint_bits};
 
 use super::bytes::{Out, until_nul};
 use super::decoder::length_until_nul;
@@ -102,8 +102,21 @@ impl Packed {
             self.0.push(value as u8);
             return;
         }
-        let (bits, length) = varint_bits(value);
-        self.0.write_short(&bits.to_le_bytes(), length);
+        self.push_long(value);
+    }
+
+    /// As [`push`](Self::push), without a branch on whether the value is small.
+    #[inline(always)]
+    fn push_long(&mut self, value: u64) {
+        if value < 1 << 56 {
+            let (bits, length) = short_varint_bits(value);
+            let end = self.0.len() + length;
+            self.0.extend_from_slice(&bits.to_le_bytes());
+            self.0.truncate(end);
+        } else {
+            let (bits, length) = varint_bits(value);
+            self.0.write_short(&bits.to_le_bytes(), length);
+        }
     }
 
     fn write(&mut self, field: u32, out: &mut Out<'_>) {
@@ -235,10 +248,10 @@ impl CompactBuffer {
         let prio = int(record, at.next_prio)?;
         let comm = chunk(record, at.next_comm)?;
         self.switch_timestamp
-            .push(timestamp.wrapping_sub(self.switch_last));
+            .push_long(timestamp.wrapping_sub(self.switch_last));
         self.switch_last = timestamp;
         self.switch_prev_state.push(state as u64);
-        self.switch_next_pid.push(extended(pid));
+        self.switch_next_pid.push_long(extended(pid));
         self.switch_next_prio.push(extended(prio));
         self.switch_next_comm.push(self.names.index(comm) as u64);
         self.switches += 1;
@@ -264,9 +277,9 @@ impl CompactBuffer {
         let comm = chunk(record, at.comm)?;
         let [flags] = chunk(record, at.common_flags)?;
         self.waking_timestamp
-            .push(timestamp.wrapping_sub(self.waking_last));
+            .push_long(timestamp.wrapping_sub(self.waking_last));
         self.waking_last = timestamp;
-        self.waking_pid.push(extended(pid));
+        self.waking_pid.push_long(extended(pid));
         self.waking_target_cpu.push(extended(cpu));
         self.waking_prio.push(extended(prio));
         self.waking_comm.push(self.names.index(comm) as u64);

@@ -22,6 +22,16 @@ impl Metadata {
     /// Notes a pid or thread id.
     #[inline]
     pub fn add_pid(&mut self, pid: i32) {
+        // Negative ones are beyond all others.
+        let index = pid as u32 as usize;
+        match self.seen.get_mut(index / 64) {
+            Some(word) if *word & 1 << (index % 64) != 0 => {}
+            _ => self.add_new(pid),
+        }
+    }
+
+    #[cold]
+    fn add_new(&mut self, pid: i32) {
         let Ok(index) = usize::try_from(pid) else {
             return;
         };
@@ -34,11 +44,8 @@ impl Metadata {
         if self.seen.is_empty() {
             self.seen.resize(SMALL_PID / 64, 0);
         }
-        let (word, bit) = (index / 64, 1 << (index % 64));
-        if self.seen[word] & bit == 0 {
-            self.seen[word] |= bit;
-            self.pids.push(pid);
-        }
+        self.seen[index / 64] |= 1 << (index % 64);
+        self.pids.push(pid);
     }
 
     /// Notes that a task changed its name.

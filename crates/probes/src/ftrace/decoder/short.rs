@@ -2,7 +2,7 @@
 //! they belong: their lengths take one byte each, so nothing is moved when they are known.
 
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle};
-use ferretto_wire::{MAX_VARINT_LENGTH, varint_bits};
+use ferretto_wire::{MAX_VARINT_LENGTH, short_varint_bits, varint_bits};
 
 use super::FieldDecoder;
 use crate::ftrace::field_type::Op;
@@ -27,6 +27,13 @@ struct Tag {
 }
 
 impl Tag {
+    const fn of_one_byte(byte: u8) -> Self {
+        Self {
+            bits: byte as u64,
+            length: 1,
+        }
+    }
+
     fn new(number: u32, wire_type: u32) -> Self {
         let (bits, length) = varint_bits(u64::from(number) << 3 | u64::from(wire_type));
         // A field number has 29 bits, so that its tag has five bytes at most.
@@ -37,47 +44,88 @@ impl Tag {
     }
 }
 
+/// A number in a record. It is loaded with the bytes before it, eight together: that is one load
+/// whatever the size is, and a record has a head that is longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    /// The start of the eight bytes, which end where the number does.
+    from: usize,
+    /// Bits of these before the number.
+    before: u32,
+    /// The sign bit of a signed number shorter than the eight bytes, else 0.
+    sign: u64,
+}
+
+impl Number {
+    /// `None` if it is something else than a number.
+    fn of(op: Op, offset: usize) -> Option<Self> {
+        let (size, signed) = match op {
+            Op::U8 => (1, false),
+            Op::U16 => (2, false),
+            Op::U32 => (4, false),
+            Op::U64 => (8, false),
+            Op::I8 => (1, true),
+            Op::I16 => (2, true),
+            Op::I32 | Op::Pid => (4, true),
+            Op::I64 => (8, true),
+            _ => return None,
+        };
+        Some(Self {
+            from: (offset + size).checked_sub(8)?,
+            before: 64 - 8 * size as u32,
+            sign: if signed && size < 8 {
+                1 << (8 * size - 1)
+            } else {
+                0
+            },
+        })
+    }
+
+    /// The value as varints carry it: a signed one extended to 64 bits.
+    #[inline(always)]
+    fn load(self, record: &[u8]) -> Option<u64> {
+        let bytes = record.get(self.from..)?.first_chunk()?;
+        let value = u64::from_le_bytes(*bytes) >> (self.before & 63);
+        Some((value ^ self.sign).wrapping_sub(self.sign))
+    }
+
+    /// The most bytes that it takes, without the tag.
+    fn most(self) -> usize {
+        match (self.sign, self.before) {
+            (0, 56) => 2,
+            (0, 48) => 3,
+            (0, 32) => 5,
+            _ => MAX_VARINT_LENGTH,
+        }
+    }
+}
+
 /// The value that is read from a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
-    U8,
-    U16,
-    U32,
-    U64,
-    I8,
-    I16,
-    I32,
-    I64,
-    Pid,
-    Comm,
+    Number(Number),
+    /// A number that is as often short as it is long.
+    Pid(Number),
+    /// A task's name at this offset.
+    Comm(usize),
 }
 
 impl Load {
     /// `None` if it is something else than a number or a task's name.
-    fn of(op: Op, size: usize) -> Option<Self> {
-        Some(match op {
-            Op::U8 => Self::U8,
-            Op::U16 => Self::U16,
-            Op::U32 => Self::U32,
-            Op::U64 => Self::U64,
-            Op::I8 => Self::I8,
-            Op::I16 => Self::I16,
-            Op::I32 => Self::I32,
-            Op::I64 => Self::I64,
-            Op::Pid => Self::Pid,
-            Op::FixedString if size == COMM => Self::Comm,
-            _ => return None,
-        })
+    fn of(field: &FieldDecoder) -> Option<Self> {
+        let offset = field.offset;
+        match field.op {
+            Op::FixedString => (field.size == COMM).then_some(Self::Comm(offset)),
+            Op::Pid => Number::of(Op::Pid, offset).map(Self::Pid),
+            op => Number::of(op, offset).map(Self::Number),
+        }
     }
 
     /// The most bytes that what is written of it takes, without the tag.
     fn most(self) -> usize {
         match self {
-            Self::U8 => 2,
-            Self::U16 => 3,
-            Self::U32 => 5,
-            Self::Comm => 1 + COMM,
-            _ => MAX_VARINT_LENGTH,
+            Self::Number(number) | Self::Pid(number) => number.most(),
+            Self::Comm(_) => 1 + COMM,
         }
     }
 }
@@ -86,7 +134,6 @@ impl Load {
 struct Field {
     tag: Tag,
     load: Load,
-    offset: usize,
 }
 
 /// Writes the records of one event.
@@ -103,15 +150,14 @@ impl ShortEvent {
         let fields: Option<Box<[Field]>> = fields
             .iter()
             .map(|field| {
-                let load = Load::of(field.op, field.size)?;
+                let load = Load::of(field)?;
                 let wire_type = match load {
-                    Load::Comm => LENGTH_DELIMITED,
-                    _ => VARINT,
+                    Load::Comm(_) => LENGTH_DELIMITED,
+                    Load::Number(_) | Load::Pid(_) => VARINT,
                 };
                 Some(Field {
                     tag: Tag::new(field.number, wire_type),
                     load,
-                    offset: field.offset,
                 })
             })
             .collect();
@@ -136,8 +182,8 @@ impl ShortEvent {
         out: &mut Vec<u8>,
     ) -> Option<()> {
         const EVENT: u8 = (bundle::EVENT << 3 | LENGTH_DELIMITED) as u8;
-        const TIMESTAMP: u8 = (ftrace_event::TIMESTAMP << 3) as u8;
-        const PID: u8 = (ftrace_event::PID << 3) as u8;
+        const TIMESTAMP: Tag = Tag::of_one_byte((ftrace_event::TIMESTAMP << 3) as u8);
+        const PID: Tag = Tag::of_one_byte((ftrace_event::PID << 3) as u8);
 
         let start = out.len();
         out.extend_from_slice(&[0; ROOM]);
@@ -145,22 +191,10 @@ impl ShortEvent {
             bytes: out[start..].first_chunk_mut()?,
             at: 2,
         };
-        room.number(
-            Tag {
-                bits: TIMESTAMP.into(),
-                length: 1,
-            },
-            time,
-        );
+        room.long_number(TIMESTAMP, time);
         if let Some(pid) = pid {
             metadata.add_pid(pid);
-            room.number(
-                Tag {
-                    bits: PID.into(),
-                    length: 1,
-                },
-                i64::from(pid) as u64,
-            );
+            room.long_number(PID, i64::from(pid) as u64);
         }
         room.put_word(self.tag.bits, self.tag.length + 1);
         let body = room.at;
@@ -188,62 +222,61 @@ impl Room<'_> {
     /// Writes the lowest `length` bytes.
     #[inline(always)]
     fn put(&mut self, bits: u128, length: usize) {
-        if let Some(place) = self.bytes.get_mut(self.at..self.at + 16) {
-            place.copy_from_slice(&bits.to_le_bytes());
-        }
+        // An event is short, so that nothing is masked away, and there is room for all sixteen.
+        let at = self.at & SHORT;
+        self.bytes[at..at + 16].copy_from_slice(&bits.to_le_bytes());
         self.at += length;
     }
 
     /// Writes the lowest `length` bytes.
     #[inline(always)]
     fn put_word(&mut self, bits: u64, length: usize) {
-        if let Some(place) = self.bytes.get_mut(self.at..self.at + 8) {
-            place.copy_from_slice(&bits.to_le_bytes());
-        }
+        let at = self.at & SHORT;
+        self.bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
         self.at += length;
     }
 
+    /// Writes a number that is nearly always less than 128.
     #[inline(always)]
     fn number(&mut self, tag: Tag, value: u64) {
         if value < 0x80 {
             let bits = tag.bits | value << (8 * tag.length);
             return self.put_word(bits, tag.length + 1);
         }
-        let (bits, length) = varint_bits(value);
-        self.put(
-            u128::from(tag.bits) | bits << (8 * tag.length),
-            tag.length + length,
-        );
+        self.long_number(tag, value);
+    }
+
+    /// Writes any number, without a branch on how long it is.
+    #[inline(always)]
+    fn long_number(&mut self, tag: Tag, value: u64) {
+        self.put_word(tag.bits, tag.length);
+        if value < 1 << 56 {
+            let (bits, length) = short_varint_bits(value);
+            self.put_word(bits, length);
+        } else {
+            let (bits, length) = varint_bits(value);
+            self.put(bits, length);
+        }
     }
 
     #[inline(always)]
     fn field(&mut self, field: &Field, record: &[u8], metadata: &mut Metadata) -> Option<()> {
-        let tail = record.get(field.offset..)?;
-        let value = match field.load {
-            Load::U8 => u64::from(*tail.first()?),
-            Load::U16 => u64::from(u16::from_le_bytes(*tail.first_chunk()?)),
-            Load::U32 => u64::from(u32::from_le_bytes(*tail.first_chunk()?)),
-            Load::U64 => u64::from_le_bytes(*tail.first_chunk()?),
-            Load::I8 => i64::from(i8::from_le_bytes(*tail.first_chunk()?)) as u64,
-            Load::I16 => i64::from(i16::from_le_bytes(*tail.first_chunk()?)) as u64,
-            Load::I32 => i64::from(i32::from_le_bytes(*tail.first_chunk()?)) as u64,
-            Load::I64 => u64::from_le_bytes(*tail.first_chunk()?),
-            Load::Pid => {
-                let pid = i32::from_le_bytes(*tail.first_chunk()?);
-                metadata.add_pid(pid);
-                i64::from(pid) as u64
+        match field.load {
+            Load::Number(number) => self.number(field.tag, number.load(record)?),
+            Load::Pid(number) => {
+                let value = number.load(record)?;
+                metadata.add_pid(value as i32);
+                self.long_number(field.tag, value);
             }
-            Load::Comm => {
-                let name = u128::from_le_bytes(*tail.first_chunk()?);
+            Load::Comm(offset) => {
+                let name = u128::from_le_bytes(*record.get(offset..)?.first_chunk()?);
                 let length = length_until_nul(name);
                 let tag = field.tag;
                 let bits = tag.bits | (length as u64) << (8 * tag.length);
                 self.put_word(bits, tag.length + 1);
                 self.put(name, length);
-                return Some(());
             }
-        };
-        self.number(field.tag, value);
+        }
         Some(())
     }
 }
