@@ -101,7 +101,7 @@ pub const fn short_varint_bits(value: u64) -> (u64, usize) {
     let low = low & 0x0000_3fff_0000_3fff | (low & 0x0fff_c000_0fff_c000) << 2;
     let low = low & 0x007f_007f_007f_007f | (low & 0x3f80_3f80_3f80_3f80) << 1;
     // Set in each byte but the last.
-    let more = 0x0080_8080_8080_8080 & ((1u64 << (8 * (length - 1) & 63)) - 1);
+    let more = 0x0080_8080_8080_8080 & ((1u64 << ((8 * (length - 1)) & 63)) - 1);
     (low | more, length)
 }
 
