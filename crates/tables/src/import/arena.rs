@@ -23,6 +23,16 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// Returns a batch of one packet.
+    pub(crate) fn of_one(packet: &[u8], offset: u64) -> Self {
+        let mut batch = Self {
+            bytes: Vec::with_capacity(packet.len() + MAX_VARINT_LENGTH),
+            packets: Vec::with_capacity(1),
+        };
+        batch.push(packet, offset);
+        batch
+    }
+
     /// Appends a packet that begins at this place in the file.
     pub(crate) fn push(&mut self, packet: &[u8], offset: u64) {
         if self.bytes.capacity() == 0 {

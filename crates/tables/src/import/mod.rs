@@ -13,6 +13,7 @@ mod context;
 mod event;
 mod packets;
 mod profiles;
+mod protovm;
 mod reflect;
 mod sequence;
 mod service;
@@ -36,6 +37,7 @@ use ferretto_wire::Field;
 
 use self::arena::{Arena, Span};
 use self::event::Event;
+use self::protovm::Vms;
 use self::sequence::Sequences;
 use self::sorter::{Sorter, Stream, Token};
 use self::topics::Topics;
@@ -106,6 +108,7 @@ pub(crate) struct Importer {
     sequences: Sequences,
     sorter: Sorter,
     topics: Topics,
+    vms: Vms,
     latest: i64,
     /// Packets whose time could not be converted yet, and where they begin in the file.
     parked: Vec<(Box<[u8]>, u64)>,
@@ -132,6 +135,7 @@ impl Importer {
             sequences: Sequences::new(budget),
             sorter: Sorter::new(is_full_sort),
             topics: Topics::default(),
+            vms: Vms::default(),
             latest: 0,
             parked: Vec::new(),
             parked_bytes: 0,
@@ -148,7 +152,7 @@ impl Importer {
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
-                self.packet(span, offset);
+                self.packet(span, offset, false);
             }
         }
         self.arena.tokenized(number);
@@ -158,6 +162,7 @@ impl Importer {
     pub(crate) fn start_file(&mut self, row: u32) {
         self.context.store.trace_file = row;
         self.sequences.start_file();
+        self.vms = Vms::default();
     }
 
     /// Takes nothing before the end from now on. Returns false if something was taken already.
@@ -236,8 +241,9 @@ impl Importer {
         self.arena.tokenized(number);
     }
 
-    /// Reads a packet in the order of the file.
-    fn packet(&mut self, span: Span, offset: u64) {
+    /// Reads a packet in the order of the file. One that `is_patched` is read in the place of a
+    /// patch.
+    fn packet(&mut self, span: Span, offset: u64, is_patched: bool) {
         let Self {
             context,
             sequences,
@@ -255,6 +261,17 @@ impl Importer {
         }
         let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
         context.store.set_machine(machine);
+        let data = content.data.map(|field| field.number);
+        let key = (machine, header.sequence);
+        if !is_patched && let Some(patched) = self.vms.packet(&mut context.store, key, data, bytes)
+        {
+            let number = arena.add(Batch::of_one(&patched, offset));
+            if let Some((span, offset)) = arena.packet(number, 0) {
+                self.packet(span, offset, true);
+            }
+            self.arena.tokenized(number);
+            return;
+        }
         let (sequence, is_new) = sequences.place(machine, header.sequence);
         let has_sequence = header.has_sequence;
         if has_sequence && !is_new && !header.loss.is_none() {
