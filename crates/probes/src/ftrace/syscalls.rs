@@ -2,16 +2,7 @@
 
 use std::collections::BTreeSet;
 
-static SYSCALLS: &str = include_str!("../../data/syscalls.tsv");
-
-/// Column of `data/syscalls.tsv` for this machine.
-const COLUMN: Option<usize> = if cfg!(target_arch = "x86_64") {
-    Some(1)
-} else if cfg!(target_arch = "aarch64") {
-    Some(2)
-} else {
-    None
-};
+use ferretto_format::kernel_names::Architecture;
 
 /// System calls that return a new file descriptor.
 const OPENING: [&str; 6] = ["open", "openat", "socket", "dup", "dup2", "dup3"];
@@ -23,11 +14,9 @@ pub(super) fn number(event: &str) -> Option<i64> {
 }
 
 fn number_of(wanted: &str) -> Option<i64> {
-    let column = COLUMN?;
-    SYSCALLS.lines().find_map(|line| {
-        let mut columns = line.split('\t');
-        (columns.next() == Some(wanted)).then(|| columns.nth(column - 1)?.parse().ok())?
-    })
+    let mut all = Architecture::own()?.system_calls();
+    let (_, number) = all.find(|(name, _)| *name == wanted)?;
+    Some(number.into())
 }
 
 /// Numbers of the system calls that return a new file descriptor.

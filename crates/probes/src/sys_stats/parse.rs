@@ -1,6 +1,7 @@
 //! Parsers of the files the system counters come from. Each appends fields of `SysStats` for what
 //! it understands and ignores the rest.
 
+use ferretto_format::kernel_names;
 use ferretto_proto::fields::sys_stats as field;
 use ferretto_wire::Encoder;
 
@@ -18,25 +19,18 @@ pub(super) struct Keys {
     wanted: Vec<(&'static str, u64)>,
 }
 
-static MEMINFO: &str = include_str!("../../data/meminfo.txt");
-static VMSTAT: &str = include_str!("../../data/vmstat.txt");
-
 impl Keys {
     /// Keys of `/proc/meminfo`; those numbered in `wanted`, or all if it is empty.
     pub(super) fn meminfo(wanted: &[i32]) -> Self {
-        Self::new(MEMINFO, wanted)
+        Self::new(kernel_names::meminfo_keys(), wanted)
     }
 
     /// Keys of `/proc/vmstat`; those numbered in `wanted`, or all if it is empty.
     pub(super) fn vmstat(wanted: &[i32]) -> Self {
-        Self::new(VMSTAT, wanted)
+        Self::new(kernel_names::vmstat_keys(), wanted)
     }
 
-    fn new(list: &'static str, wanted: &[i32]) -> Self {
-        let all = list
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .zip(1u64..);
+    fn new(all: impl Iterator<Item = (&'static str, u64)>, wanted: &[i32]) -> Self {
         let is_wanted = |number: u64| {
             wanted.is_empty() || wanted.iter().any(|&w| i64::from(w) == number as i64)
         };

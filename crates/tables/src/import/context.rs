@@ -6,12 +6,15 @@ use crate::strings::StringId;
 use crate::trackers::clock::ClockTracker;
 use crate::trackers::counter::{CounterTracker, StateTracker};
 use crate::trackers::flow::FlowTracker;
+use crate::trackers::kernel::KernelTracker;
 use crate::trackers::lane::LaneTracker;
 use crate::trackers::machine::{CpuTracker, MachineTracker};
 use crate::trackers::metadata::MetadataTracker;
 use crate::trackers::process::ProcessTracker;
+use crate::trackers::sched::SchedTracker;
 use crate::trackers::slice::SliceTracker;
 use crate::trackers::stack_profile::StackProfileTracker;
+use crate::trackers::thread_counter::ThreadCounterTracker;
 use crate::trackers::track::TrackTracker;
 
 /// The tables that are filled, and all that is under way.
@@ -20,10 +23,13 @@ pub(crate) struct Context {
     pub(crate) store: Store,
     pub(crate) machines: MachineTracker,
     pub(crate) cpus: CpuTracker,
+    pub(crate) kernels: KernelTracker,
     pub(crate) clocks: ClockTracker,
     pub(crate) processes: ProcessTracker,
     pub(crate) tracks: TrackTracker,
     pub(crate) lanes: LaneTracker,
+    pub(crate) sched: SchedTracker,
+    pub(crate) thread_counters: ThreadCounterTracker,
     pub(crate) slices: SliceTracker,
     pub(crate) counters: CounterTracker,
     pub(crate) states: StateTracker,
@@ -39,10 +45,13 @@ impl Context {
             store,
             machines: MachineTracker::default(),
             cpus: CpuTracker::default(),
+            kernels: KernelTracker::default(),
             clocks: ClockTracker::default(),
             processes: ProcessTracker::default(),
             tracks: TrackTracker::default(),
             lanes: LaneTracker::default(),
+            sched: SchedTracker::default(),
+            thread_counters: ThreadCounterTracker::default(),
             slices: SliceTracker::default(),
             counters: CounterTracker,
             states: StateTracker::default(),
@@ -57,6 +66,8 @@ impl Context {
         self.clocks.write(&mut self.store);
         self.slices.finish(&mut self.store);
         self.states.finish(&mut self.store);
+        self.thread_counters
+            .finish(&mut self.store, &mut self.tracks);
         self.processes.finish(&mut self.store);
     }
 }

@@ -1,6 +1,7 @@
 //! Events that wait in the sorter.
 
 use super::arena::Span;
+use crate::strings::StringId;
 
 /// An event, as much of it as was decoded in the order of the file.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,17 @@ pub(crate) enum Event {
         /// Its place among lines of the same time.
         rank: i64,
     },
+    /// A kernel event.
+    Ftrace {
+        /// The CPU.
+        cpu: u16,
+        /// The encoded `FtraceEvent`.
+        span: Span,
+    },
+    /// A context switch in compact form.
+    Switch(CompactSwitch),
+    /// A wake-up in compact form.
+    Waking(CompactWaking),
 }
 
 /// The kind of a line or object of a file that has no packets.
@@ -49,6 +61,27 @@ pub(crate) struct Line {
     pub(crate) rank: i64,
 }
 
+/// A context switch. The thread that leaves the CPU is the one that got it last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CompactSwitch {
+    pub(crate) cpu: u16,
+    pub(crate) prev_state: i32,
+    pub(crate) next_pid: i32,
+    pub(crate) next_prio: i32,
+    pub(crate) next_comm: StringId,
+}
+
+/// A wake-up, by the thread that is on the CPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CompactWaking {
+    pub(crate) cpu: u16,
+    pub(crate) target_cpu: u16,
+    pub(crate) prio: u16,
+    pub(crate) common_flags: u16,
+    pub(crate) pid: i32,
+    pub(crate) comm: StringId,
+}
+
 impl Event {
     /// Returns its place among events of the same time and stream.
     #[inline]
@@ -63,9 +96,11 @@ impl Event {
     #[inline]
     pub(crate) fn span(&self) -> Option<Span> {
         match self {
-            Self::Packet { span, .. } | Self::TrackEvent { span, .. } | Self::Line { span, .. } => {
-                Some(*span)
-            }
+            Self::Packet { span, .. }
+            | Self::TrackEvent { span, .. }
+            | Self::Line { span, .. }
+            | Self::Ftrace { span, .. } => Some(*span),
+            Self::Switch(_) | Self::Waking(_) => None,
         }
     }
 }

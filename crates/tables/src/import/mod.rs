@@ -11,6 +11,8 @@
 mod arena;
 mod context;
 mod event;
+mod ftrace;
+mod message;
 mod packets;
 mod profiles;
 mod protovm;
@@ -19,6 +21,7 @@ mod sequence;
 mod service;
 mod snapshots;
 mod sorter;
+mod system;
 mod topics;
 mod trace_info;
 mod trace_stats;

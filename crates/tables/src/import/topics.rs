@@ -4,8 +4,10 @@ use ferretto_proto::fields::trace_packet as field;
 
 use super::context::{Context, EventState};
 use super::event::Event;
+use super::ftrace::Ftrace;
 use super::profiles::Profiles;
 use super::sorter::Stream;
+use super::system::{self, System};
 use super::trace_info::TraceInfo;
 use super::track_event::TrackEvents;
 use super::{Input, Out};
@@ -18,6 +20,8 @@ pub(crate) struct Topics {
     profiles: Profiles,
     info: TraceInfo,
     lines: Lines,
+    ftrace: Ftrace,
+    system: System,
 }
 
 impl Topics {
@@ -36,10 +40,19 @@ impl Topics {
                 self.track_events.range_of_interest(cx, input.bytes);
             }
             number if Profiles::has(number) => later(cx, input, out),
-            number if TraceInfo::has(number) && self.info.tokenize(cx, input) => {
-                later(cx, input, out);
+            field::FTRACE_EVENTS => self.ftrace.tokenize(cx, input, out),
+            field::FTRACE_STATS => self.ftrace.stats(cx, input.bytes, input.header.sequence),
+            number if System::has_events(number) => later(cx, input, out),
+            number if TraceInfo::has(number) => {
+                if number == field::SYSTEM_INFO {
+                    system::note_kernel(cx, input.bytes);
+                    self.ftrace.kernel_known(cx);
+                }
+                if self.info.tokenize(cx, input) {
+                    later(cx, input, out);
+                }
             }
-            _ => {}
+            number => self.system.tokenize(cx, number, input.bytes),
         }
     }
 
@@ -65,9 +78,12 @@ impl Topics {
                     self.profiles.parse(cx, ts, number, bytes, state);
                 }
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
-                _ => {}
+                number => self.system.parse(cx, ts, number, bytes),
             },
             Event::Line { kind, .. } => self.lines.parse(cx, ts, kind, bytes),
+            Event::Ftrace { .. } | Event::Switch(_) | Event::Waking(_) => {
+                self.ftrace.parse(cx, ts, event, bytes, state);
+            }
         }
     }
 

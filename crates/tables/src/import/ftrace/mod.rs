@@ -1,0 +1,456 @@
+//! Kernel events: bundles of `linux.ftrace`.
+
+mod args;
+mod compact;
+mod counters;
+mod generic;
+mod print;
+mod slices;
+mod stats;
+mod syscalls;
+mod tasks;
+
+use ferretto_format::clock::{BOOTTIME, MONOTONIC_RAW};
+use ferretto_proto::fields::{ftrace_event as event, ftrace_event_bundle as bundle};
+use ferretto_wire::{Field, Fields, Value};
+
+use self::args::EventArgs;
+use self::counters::Counters;
+pub(crate) use self::counters::add_named;
+use self::generic::Generic;
+use self::print::Print;
+use self::slices::Slices;
+use self::syscalls::Syscalls;
+use super::context::{Context, EventState};
+use super::event::Event;
+use super::message::Message;
+use super::sorter::Stream;
+use super::{Input, Out};
+use crate::schema::{FtraceEventRow, TableId};
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::clock::{ClockId, Reading};
+use crate::trackers::kernel::Kernel;
+use crate::trackers::metadata::{Fact, FactScope};
+
+/// Clocks of the kernel's buffers, by their numbers in `FtraceClock`.
+const FTRACE_CLOCK_UNSPECIFIED: u64 = 0;
+const FTRACE_CLOCK_GLOBAL: u64 = 2;
+const FTRACE_CLOCK_LOCAL: u64 = 3;
+const FTRACE_CLOCK_MONO_RAW: u64 = 4;
+
+/// CPUs of a machine. A bundle of another one is no bundle.
+const MAX_CPUS: u32 = 1024;
+
+/// All that is kept of kernel events between packets.
+#[derive(Debug, Default)]
+pub(crate) struct Ftrace {
+    /// By row of `machine`.
+    machines: Vec<Machine>,
+    args: EventArgs,
+    generic: Generic,
+    compact: compact::Scratch,
+    print: Print,
+    slices: Slices,
+    counters: Counters,
+    syscalls: Syscalls,
+    sequences_with_errors: Vec<u32>,
+    names: Option<tasks::Names>,
+}
+
+/// The kernel buffers of a machine.
+#[derive(Debug, Default)]
+struct Machine {
+    /// CPUs of which a bundle was seen.
+    seen: Vec<bool>,
+    /// The time of the last pair of the kernel's clock and the trace's.
+    last_pair: Option<i64>,
+    /// Events that lay in the kernel's buffer before are wanted, too.
+    preserves: bool,
+    cut: Option<Cut>,
+    kernel: Kernel,
+}
+
+/// The times from which the events of a machine count.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// Events before this time are dropped.
+    drop: i64,
+    /// Events before this time are only put into `ftrace_event`.
+    raw_only: i64,
+}
+
+/// An event without its fields.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) ts: i64,
+    pub(crate) cpu: u32,
+    /// The thread that was on the CPU.
+    pub(crate) tid: i64,
+    pub(crate) state: EventState<'a>,
+}
+
+impl Head<'_> {
+    /// Returns the name of a kernel function by its number in the trace, or else its address.
+    fn symbol(&self, cx: &mut Context, iid: u64) -> StringId {
+        match self.known_symbol(iid) {
+            Some(name) => name,
+            None => cx.store.strings.intern(&format!("{iid:#x}")),
+        }
+    }
+
+    /// Returns the name of a kernel function by its number in the trace.
+    fn known_symbol(&self, iid: u64) -> Option<StringId> {
+        let table = ferretto_proto::fields::interned_data::KERNEL_SYMBOLS;
+        self.state.text(table, iid)
+    }
+}
+
+impl Ftrace {
+    /// Reads a `FtraceEventBundle` in the order of the file.
+    pub(crate) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
+        let head = Message::<12>::read(input.bytes);
+        let cpu = head.u32(bundle::CPU);
+        if !head.has(bundle::CPU) || cpu >= MAX_CPUS {
+            let stat = Stat::ftrace_bundle_tokenizer_errors;
+            cx.store.stats.add(stat, 1);
+            return;
+        }
+        if head.uint(bundle::LOST_EVENTS) != 0 {
+            let stat = Stat::ftrace_cpu_has_data_loss;
+            cx.store.stats.set_indexed(stat, cpu.into(), 1);
+        }
+        let Some(clock) = self.clock(cx, input, &head) else {
+            cx.store.stats.add(Stat::ftrace_bundle_tokenizer_errors, 1);
+            return;
+        };
+        if head.has(bundle::COMPACT_SCHED) {
+            let columns = head.bytes(bundle::COMPACT_SCHED);
+            compact::tokenize(&mut self.compact, cx, cpu, clock, columns, out);
+        }
+        for Field { number, value } in Fields::new(input.bytes).map_while(Result::ok) {
+            match (number, value) {
+                (bundle::EVENT, Value::Bytes(bytes)) => {
+                    tokenize_event(cx, input, cpu, clock, bytes, out);
+                }
+                (bundle::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(bytes)) => {
+                    self.generic.describe(cx, bytes);
+                }
+                _ => {}
+            }
+        }
+        self.begin(cx, &head, cpu, clock);
+    }
+
+    /// Notes where the data of a CPU begins.
+    fn begin(&mut self, cx: &mut Context, head: &Message<'_, 12>, cpu: u32, clock: ClockId) {
+        let machine = machine(&mut self.machines, cx.store.machine);
+        let place = cpu as usize;
+        if machine.seen.len() <= place {
+            machine.seen.resize(place + 1, false);
+        }
+        if std::mem::replace(&mut machine.seen[place], true) {
+            return;
+        }
+        let fields = [
+            bundle::PREVIOUS_BUNDLE_END_TIMESTAMP,
+            bundle::LAST_READ_EVENT_TIMESTAMP,
+        ];
+        let Some(field) = fields.into_iter().find(|field| head.has(*field)) else {
+            return;
+        };
+        let Ok(ts) = cx.clocks.trace_time(clock, head.int(field)) else {
+            return;
+        };
+        let name = "ftrace_latest_data_start_ns";
+        if fact(cx, name).is_none_or(|known| ts > known) {
+            let scope = FactScope::MachineAndTrace;
+            cx.metadata.set(&mut cx.store, name, Fact::Int(ts), scope);
+        }
+    }
+
+    /// Returns the clock of a bundle's events; `None` if it is not known.
+    fn clock(
+        &mut self,
+        cx: &mut Context,
+        input: &Input<'_>,
+        head: &Message<'_, 12>,
+    ) -> Option<ClockId> {
+        let of_machine = |id| ClockId::of_machine(cx.store.machine, id);
+        let boot = of_machine(BOOTTIME);
+        if !head.has(bundle::FTRACE_CLOCK) {
+            return Some(boot);
+        }
+        let clock = match head.uint(bundle::FTRACE_CLOCK) {
+            FTRACE_CLOCK_UNSPECIFIED => boot,
+            FTRACE_CLOCK_MONO_RAW => of_machine(MONOTONIC_RAW),
+            FTRACE_CLOCK_GLOBAL | FTRACE_CLOCK_LOCAL => ClockId {
+                id: 64,
+                sequence: input.header.sequence,
+                file: cx.store.trace_file,
+                machine: cx.store.machine,
+            },
+            _ => return None,
+        };
+        let machine = machine(&mut self.machines, cx.store.machine);
+        if head.has(bundle::FTRACE_TIMESTAMP) && head.has(bundle::BOOT_TIMESTAMP) && clock != boot {
+            let value = head.int(bundle::FTRACE_TIMESTAMP);
+            if machine.last_pair != Some(value) {
+                machine.last_pair = Some(value);
+                let reading = |clock, value| Reading {
+                    clock,
+                    value,
+                    unit: 1,
+                    is_incremental: false,
+                };
+                let readings = [
+                    reading(clock, value),
+                    reading(boot, head.int(bundle::BOOT_TIMESTAMP)),
+                ];
+                cx.clocks.add_snapshot(&mut cx.store, &readings);
+            }
+        }
+        Some(clock)
+    }
+
+    /// Reads an event in the order of time.
+    pub(crate) fn parse(
+        &mut self,
+        cx: &mut Context,
+        ts: i64,
+        event: &Event,
+        bytes: &[u8],
+        state: EventState<'_>,
+    ) {
+        let cut = self.cut(cx);
+        if ts < cut.drop {
+            let stat = Stat::ftrace_packet_before_tracing_start;
+            cx.store.stats.add(stat, 1);
+            return;
+        }
+        let is_raw_only = ts < cut.raw_only;
+        match *event {
+            Event::Ftrace { cpu, .. } => {
+                self.event(cx, ts, cpu.into(), bytes, state, is_raw_only);
+            }
+            Event::Switch(switch) => self.compact_switch(cx, ts, switch, is_raw_only),
+            Event::Waking(waking) => self.compact_waking(cx, ts, waking, is_raw_only),
+            _ => {}
+        }
+    }
+
+    /// Finds out where events of the machine begin to count.
+    #[inline]
+    fn cut(&mut self, cx: &mut Context) -> Cut {
+        let machine = machine(&mut self.machines, cx.store.machine);
+        match machine.cut {
+            Some(cut) => cut,
+            None => machine.begin(cx),
+        }
+    }
+
+    fn event(
+        &mut self,
+        cx: &mut Context,
+        ts: i64,
+        cpu: u32,
+        bytes: &[u8],
+        state: EventState<'_>,
+        is_raw_only: bool,
+    ) {
+        let mut head = Head {
+            ts,
+            cpu,
+            tid: 0,
+            state,
+        };
+        let mut has_tid = false;
+        for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
+            match (number, value) {
+                (event::TIMESTAMP | event::COMMON_FLAGS, _) => {}
+                (event::PID, Value::Varint(tid)) => {
+                    (head.tid, has_tid) = ((tid as u32).into(), true);
+                }
+                (number, Value::Bytes(body)) => {
+                    if !has_tid {
+                        // It may come behind.
+                        let Some(tid) = Fields::find(event::PID, bytes) else {
+                            return;
+                        };
+                        let tid = tid.as_u64().unwrap_or(0) as u32;
+                        (head.tid, has_tid) = (tid.into(), true);
+                    }
+                    self.raw(cx, &head, number, body);
+                    if !is_raw_only {
+                        self.meaning(cx, &head, number, body);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Puts an event into `ftrace_event`.
+    fn raw(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
+        if !cx.store.wants(TableId::ftrace_event) || number == event::SCHED_SWITCH {
+            // Switches get their rows where their threads are known.
+            return;
+        }
+        let name = match number {
+            event::GENERIC => self.generic.legacy(cx, body, self.args.scratch()),
+            number if Generic::is_generic(number) => {
+                self.generic.args(cx, number, body, self.args.scratch())
+            }
+            number => self.args.read(cx, head, number, body),
+        };
+        if let Some(name) = name {
+            self.push_raw(cx, head, name, 0);
+        }
+    }
+
+    /// Adds a row with the arguments that were collected.
+    fn push_raw(&mut self, cx: &mut Context, head: &Head<'_>, name: StringId, flags: u32) {
+        let utid = cx.processes.thread(&mut cx.store, head.tid);
+        self.push_raw_of(cx, (head.ts, head.cpu), utid, name, flags);
+    }
+
+    /// Adds a row of a thread with the arguments that were collected.
+    fn push_raw_of(
+        &mut self,
+        cx: &mut Context,
+        (ts, cpu): (i64, u32),
+        utid: u32,
+        name: StringId,
+        common_flags: u32,
+    ) {
+        let Some(ucpu) = cx.cpus.intern(&mut cx.store, cpu) else {
+            return;
+        };
+        let arg_set_id = self.args.scratch().finish(&mut cx.store);
+        cx.store.tables.ftrace_event.push(FtraceEventRow {
+            ts,
+            name,
+            utid,
+            arg_set_id,
+            common_flags,
+            ucpu,
+        });
+    }
+
+    /// Says what an event means.
+    #[inline]
+    fn meaning(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
+        match number {
+            event::SCHED_SWITCH => self.switch(cx, head, body),
+            event::SCHED_WAKING => tasks::waking(cx, head, body),
+            event::SCHED_BLOCKED_REASON => tasks::blocked_reason(cx, head, body),
+            event::SCHED_PROCESS_FREE => tasks::process_free(cx, head, body),
+            event::TASK_NEWTASK => tasks::new_task(cx, head, body),
+            event::TASK_RENAME => tasks::rename(cx, body),
+            event::PRINT => {
+                if let Some(utid) = cx.processes.find_thread(&cx.store, head.tid) {
+                    self.syscalls.cut_write(cx, head.ts, utid);
+                }
+                self.print.parse(cx, head, body);
+            }
+            event::SYS_ENTER => self.syscalls.enter(cx, head, body),
+            event::SYS_EXIT => self.syscalls.exit(cx, head, body),
+            number if Generic::is_generic(number) => {
+                self.generic.track_event(cx, head, number, body);
+            }
+            number => {
+                if !self.counters.parse(cx, head, number, body) {
+                    self.slices.parse(cx, head, number, body);
+                }
+            }
+        }
+    }
+
+    /// Reads a `FtraceStats`.
+    pub(crate) fn stats(&mut self, cx: &mut Context, bytes: &[u8], sequence: u32) {
+        let is_known = self.sequences_with_errors.contains(&sequence);
+        let read = stats::parse(cx, bytes, is_known);
+        if read.has_errors && self.sequences_with_errors.len() < 1 << 10 {
+            self.sequences_with_errors.push(sequence);
+        }
+        if read.preserves {
+            machine(&mut self.machines, cx.store.machine).preserves = true;
+        }
+    }
+
+    /// The kernel of the machine at hand became known.
+    pub(crate) fn kernel_known(&mut self, cx: &Context) {
+        let machine = machine(&mut self.machines, cx.store.machine);
+        machine.kernel = cx.kernels.get(&cx.store);
+    }
+}
+
+impl Machine {
+    #[cold]
+    fn begin(&mut self, cx: &mut Context) -> Cut {
+        cx.processes.zero_is_idle(&mut cx.store);
+        let drop = match self.preserves {
+            true => 0,
+            false => fact(cx, "tracing_started_ns").unwrap_or(0),
+        };
+        let start = fact(cx, "ftrace_latest_data_start_ns").unwrap_or(0);
+        let cut = Cut {
+            drop,
+            raw_only: start.max(drop),
+        };
+        self.cut = Some(cut);
+        cut
+    }
+}
+
+fn machine(machines: &mut Vec<Machine>, number: u32) -> &mut Machine {
+    let place = number as usize;
+    if machines.len() <= place {
+        machines.resize_with(place + 1, Machine::default);
+    }
+    &mut machines[place]
+}
+
+fn fact(cx: &Context, name: &str) -> Option<i64> {
+    match cx.metadata.get(&cx.store, name) {
+        Some(Fact::Int(value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// Puts an event into the sorter.
+fn tokenize_event(
+    cx: &mut Context,
+    input: &Input<'_>,
+    cpu: u32,
+    clock: ClockId,
+    bytes: &[u8],
+    out: &mut Out<'_>,
+) {
+    let (mut time, mut has_event) = (None, false);
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        match (field.number, field.value) {
+            (event::TIMESTAMP, Value::Varint(value)) => time = Some(value as i64),
+            (_, Value::Bytes(_)) => has_event = true,
+            _ => {}
+        }
+        if has_event && time.is_some() {
+            break;
+        }
+    }
+    let stat = match time {
+        None => Stat::ftrace_bundle_tokenizer_errors,
+        Some(_) if !has_event => Stat::ftrace_missing_event_id,
+        Some(time) => {
+            if let Ok(ts) = cx.clocks.trace_time(clock, time) {
+                let event = Event::Ftrace {
+                    cpu: cpu as u16,
+                    span: input.span(bytes),
+                };
+                out.push(&mut cx.store, Stream::Ftrace(cpu), ts, event);
+            }
+            return;
+        }
+    };
+    cx.store.stats.add(stat, 1);
+}

@@ -1,0 +1,636 @@
+//! Kernel events that begin and end slices.
+
+use ferretto_proto::fields::{
+    block_io_start_ftrace_event as block, cma_alloc_finish_ftrace_event as cma_finish,
+    cma_alloc_info_ftrace_event as cma_info, cpuhp_enter_ftrace_event as cpuhp,
+    ftrace_event as event, funcgraph_entry_ftrace_event as funcgraph,
+    hrtimer_expire_entry_ftrace_event as hrtimer, inet_sock_set_state_ftrace_event as socket,
+    irq_handler_entry_ftrace_event as irq, irq_handler_exit_ftrace_event as irq_exit,
+    kprobe_event as kprobe, mark_victim_ftrace_event as victim,
+    mm_alloc_contig_migrate_range_info_ftrace_event as migrated,
+    mm_shrink_slab_end_ftrace_event as shrunk, mm_shrink_slab_start_ftrace_event as shrink,
+    mm_vmscan_direct_reclaim_begin_ftrace_event as reclaim,
+    mm_vmscan_direct_reclaim_end_ftrace_event as reclaimed,
+    napi_gro_receive_entry_ftrace_event as napi, signal_deliver_ftrace_event as delivered,
+    signal_generate_ftrace_event as signal, softirq_entry_ftrace_event as softirq,
+    suspend_resume_ftrace_event as suspend, tcp_retransmit_skb_ftrace_event as retransmit,
+    workqueue_execute_start_ftrace_event as work,
+};
+use rustc_hash::FxHashMap;
+
+use super::{Context, Head};
+use crate::import::message::Message;
+use crate::schema::ArgValue;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::kernel::Version;
+use crate::trackers::lane::Nesting;
+use crate::trackers::slice::SliceStart;
+use crate::trackers::track::{Dimension, EventKind, TrackSpec};
+
+const SOFTIRQS: [&str; 10] = [
+    "HI",
+    "TIMER",
+    "NET_TX",
+    "NET_RX",
+    "BLOCK",
+    "BLOCK_IOPOLL",
+    "TASKLET",
+    "SCHED",
+    "HRTIMER",
+    "RCU",
+];
+
+const TCP_STATES: [&str; 13] = [
+    "TCP_UNKNOWN",
+    "TCP_ESTABLISHED",
+    "TCP_SYN_SENT",
+    "TCP_SYN_RECV",
+    "TCP_FIN_WAIT1",
+    "TCP_FIN_WAIT2",
+    "TCP_TIME_WAIT",
+    "TCP_CLOSE",
+    "TCP_CLOSE_WAIT",
+    "TCP_LAST_ACK",
+    "TCP_LISTEN",
+    "TCP_CLOSING",
+    "TCP_NEW_SYN_RECV",
+];
+/// The type of tracks of suspending.
+const SUSPEND: &str = "suspend_resume";
+
+const TCP_ESTABLISHED: usize = 1;
+const TCP_SYN_SENT: usize = 2;
+const IPPROTO_TCP: u32 = 6;
+/// IP and IPv6 among families of addresses.
+const AF_INET: [u32; 2] = [2, 10];
+
+/// Sockets and threads beyond this number are left out.
+const MAX_KEYS: usize = 1 << 16;
+
+/// Slices under way that need more than their track to be ended.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    /// The numbers of streams, by address of their socket.
+    streams: FxHashMap<u64, u32>,
+    /// Pages that were migrated, reclaimed and mapped, by thread.
+    migrated: FxHashMap<u32, [u64; 3]>,
+    suspend: Suspend,
+    /// The name of the slice of entering suspend, which may lack an end.
+    suspend_enter: StringId,
+}
+
+/// The progress of a suspend.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Suspend {
+    #[default]
+    No,
+    Entered,
+    Freezing,
+}
+
+/// A slice that begins or ends.
+struct Place<'a> {
+    track: TrackSpec<'a>,
+    category: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn on(track: TrackSpec<'a>, category: &'a str) -> Self {
+        Self { track, category }
+    }
+}
+
+impl Slices {
+    /// Reads an event.
+    pub(super) fn parse(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
+        let mut args = ArgSet::default();
+        match number {
+            event::IRQ_HANDLER_ENTRY => {
+                let body = Message::<4>::read(body);
+                let name = String::from_utf8_lossy(body.bytes(irq::NAME));
+                of_cpu(
+                    cx,
+                    head,
+                    "cpu_irq",
+                    "Irq Cpu",
+                    "irq",
+                    Some(&format!("IRQ ({name})")),
+                    &mut args,
+                );
+            }
+            event::IRQ_HANDLER_EXIT => {
+                let is_handled = Message::<3>::read(body).int(irq_exit::RET) == 1;
+                let text = if is_handled { "handled" } else { "unhandled" };
+                args.text(&mut cx.store, "ret", text);
+                of_cpu(cx, head, "cpu_irq", "Irq Cpu", "irq", None, &mut args);
+            }
+            event::LOCAL_TIMER_ENTRY => {
+                let name = Some("IRQ (LocalTimer)");
+                of_cpu(cx, head, "cpu_irq", "Irq Cpu", "irq", name, &mut args);
+            }
+            event::LOCAL_TIMER_EXIT => {
+                of_cpu(cx, head, "cpu_irq", "Irq Cpu", "irq", None, &mut args);
+            }
+            event::SOFTIRQ_ENTRY => {
+                let vec = Message::<2>::read(body).uint(softirq::VEC);
+                if let Some(name) = SOFTIRQS.get(vec as usize) {
+                    let name = Some(*name);
+                    of_cpu(
+                        cx,
+                        head,
+                        "cpu_softirq",
+                        "SoftIrq Cpu",
+                        "irq",
+                        name,
+                        &mut args,
+                    );
+                }
+            }
+            event::SOFTIRQ_EXIT => {
+                let vec = Message::<2>::read(body).u32(softirq::VEC);
+                args.int(&mut cx.store, "vec", vec.into());
+                of_cpu(
+                    cx,
+                    head,
+                    "cpu_softirq",
+                    "SoftIrq Cpu",
+                    "irq",
+                    None,
+                    &mut args,
+                );
+            }
+            event::NAPI_GRO_RECEIVE_ENTRY => {
+                let body = Message::<12>::read(body);
+                args.int(&mut cx.store, "len", body.u32(napi::LEN).into());
+                let name = String::from_utf8_lossy(body.bytes(napi::NAME));
+                let name = Some(&*name);
+                of_cpu(
+                    cx,
+                    head,
+                    "cpu_napi_gro",
+                    "Napi Gro Cpu",
+                    "napi_gro",
+                    name,
+                    &mut args,
+                );
+            }
+            event::NAPI_GRO_RECEIVE_EXIT => {
+                args.int(&mut cx.store, "ret", Message::<2>::read(body).int(1));
+                of_cpu(
+                    cx,
+                    head,
+                    "cpu_napi_gro",
+                    "Napi Gro Cpu",
+                    "napi_gro",
+                    None,
+                    &mut args,
+                );
+            }
+            event::HRTIMER_EXPIRE_ENTRY => {
+                let function = Message::<4>::read(body).uint(hrtimer::FUNCTION);
+                let name = head.symbol(cx, function);
+                let name = cx.store.strings.text(name).to_owned();
+                let name = Some(&*name);
+                of_cpu(
+                    cx,
+                    head,
+                    "cpu_hrtimer",
+                    "Hrtimer Cpu",
+                    "hrtimer",
+                    name,
+                    &mut args,
+                );
+            }
+            event::HRTIMER_EXPIRE_EXIT => {
+                of_cpu(
+                    cx,
+                    head,
+                    "cpu_hrtimer",
+                    "Hrtimer Cpu",
+                    "hrtimer",
+                    None,
+                    &mut args,
+                );
+            }
+            event::CPUHP_ENTER | event::CPUHP_MULTI_ENTER => {
+                let body = Message::<5>::read(body);
+                let index = body.int(cpuhp::IDX);
+                let action_cpu = ArgValue::Uint(head.cpu.into());
+                args.put(&mut cx.store, "action_cpu", action_cpu);
+                args.int(&mut cx.store, "cpuhp_idx", index);
+                let on = Head {
+                    cpu: body.u32(cpuhp::CPU),
+                    ..*head
+                };
+                let name = format!("cpuhp({index})");
+                of_cpu(
+                    cx,
+                    &on,
+                    "cpu_hotplug",
+                    "CPU Hotplug",
+                    "cpu",
+                    Some(&name),
+                    &mut args,
+                );
+            }
+            event::CPUHP_EXIT => {
+                let on = Head {
+                    cpu: Message::<5>::read(body).u32(cpuhp::CPU),
+                    ..*head
+                };
+                of_cpu(cx, &on, "cpu_hotplug", "CPU Hotplug", "", None, &mut args);
+            }
+            event::WORKQUEUE_EXECUTE_START => {
+                let function = Message::<3>::read(body).uint(work::FUNCTION);
+                let name = head.symbol(cx, function);
+                args.int(&mut cx.store, "cpu", head.cpu.into());
+                begin_of_thread(cx, head, "workqueue", name, &mut args);
+            }
+            event::WORKQUEUE_EXECUTE_END => end_of_thread(cx, head, "workqueue", &mut args),
+            event::FUNCGRAPH_ENTRY | event::FUNCGRAPH_EXIT => {
+                let function = Message::<3>::read(body).uint(funcgraph::FUNC);
+                let name = head.symbol(cx, function);
+                function_graph(cx, head, name, number == event::FUNCGRAPH_ENTRY);
+            }
+            event::BLOCK_IO_START | event::BLOCK_IO_DONE => {
+                let body = Message::<3>::read(body);
+                let sector = ArgValue::Uint(body.uint(block::SECTOR));
+                args.put(&mut cx.store, "sector", sector);
+                let device = [Dimension::Int("block_device", body.int(block::DEV))];
+                let track = TrackSpec {
+                    kind: EventKind::Slice,
+                    ..TrackSpec::slices("block_io", &device)
+                };
+                let name = cx.store.strings.intern("block_io");
+                let place = Place::on(track, "");
+                match number {
+                    event::BLOCK_IO_START => begin(cx, head.ts, place, name, &mut args),
+                    _ => end_named(cx, head.ts, place, name, &mut args),
+                }
+            }
+            event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN => {
+                let body = Message::<4>::read(body);
+                let store = &mut cx.store;
+                args.int(store, "direct_reclaim_order", body.int(reclaim::ORDER));
+                let may_write = body.int(reclaim::MAY_WRITEPAGE);
+                args.int(store, "direct_reclaim_may_writepage", may_write);
+                let flags = ArgValue::Uint(body.uint(reclaim::GFP_FLAGS));
+                args.put(store, "direct_reclaim_gfp_flags", flags);
+                let name = store.strings.intern("mm_vmscan_direct_reclaim");
+                begin_of_thread(cx, head, "", name, &mut args);
+            }
+            event::MM_VMSCAN_DIRECT_RECLAIM_END => {
+                let count = Message::<2>::read(body).uint(reclaimed::NR_RECLAIMED);
+                let key = "direct_reclaim_nr_reclaimed";
+                args.put(&mut cx.store, key, ArgValue::Uint(count));
+                end_of_thread(cx, head, "", &mut args);
+            }
+            event::MM_SHRINK_SLAB_START => {
+                let body = Message::<12>::read(body);
+                let function = head.symbol(cx, body.uint(shrink::SHRINK));
+                let store = &mut cx.store;
+                args.put(store, "shrink_name", ArgValue::Text(function));
+                let total = ArgValue::Uint(body.uint(shrink::TOTAL_SCAN));
+                args.put(store, "total_scan", total);
+                args.int(store, "priority", body.int(shrink::PRIORITY));
+                let name = store.strings.intern("mm_vmscan_shrink_slab");
+                begin_of_thread(cx, head, "", name, &mut args);
+            }
+            event::MM_SHRINK_SLAB_END => {
+                let freed = Message::<8>::read(body).int(shrunk::RETVAL);
+                args.int(&mut cx.store, "freed", freed);
+                end_of_thread(cx, head, "", &mut args);
+            }
+            event::CMA_ALLOC_START
+            | event::CMA_ALLOC_INFO
+            | event::CMA_ALLOC_FINISH
+            | event::MM_ALLOC_CONTIG_MIGRATE_RANGE_INFO => self.cma(cx, head, number, body),
+            event::SIGNAL_GENERATE => {
+                let body = Message::<7>::read(body);
+                args.int(&mut cx.store, "signal.sig", body.int(signal::SIG));
+                let tid = body.u32(signal::PID).into();
+                instant(cx, head.ts, tid, "signal_generate", &mut args);
+            }
+            event::SIGNAL_DELIVER => {
+                let number = Message::<4>::read(body).int(delivered::SIG);
+                args.int(&mut cx.store, "signal.sig", number);
+                instant(cx, head.ts, head.tid, "signal_deliver", &mut args);
+            }
+            event::MARK_VICTIM => {
+                let tid = Message::<2>::read(body).u32(victim::PID).into();
+                instant(cx, head.ts, tid, "mem.oom_kill", &mut args);
+            }
+            event::KPROBE_EVENT => {
+                let body = Message::<3>::read(body);
+                let name = cx.store.strings.intern_bytes(body.bytes(kprobe::NAME));
+                let utid = cx.processes.thread(&mut cx.store, head.tid);
+                let start = SliceStart {
+                    ts: head.ts,
+                    track: cx.tracks.of_thread(&mut cx.store, utid),
+                    category: StringId::NULL,
+                    name,
+                };
+                let store = &mut cx.store;
+                match body.uint(kprobe::TYPE) {
+                    1 => cx.slices.begin(store, start, &mut args),
+                    2 => {
+                        let which = (StringId::NULL, name);
+                        cx.slices.end(store, head.ts, start.track, which, &mut args)
+                    }
+                    3 => cx.slices.complete(store, start, 0, &mut args),
+                    _ => None,
+                };
+            }
+            event::INET_SOCK_SET_STATE => self.socket(cx, head, body),
+            event::TCP_RETRANSMIT_SKB => {
+                let body = Message::<8>::read(body);
+                let (from, to) = (body.u32(retransmit::SPORT), body.u32(retransmit::DPORT));
+                let label = cx.store.strings.intern("TCP Retransmit Skb");
+                let spec = TrackSpec::slices("net_tcp_retransmit_skb", &[]).named(label);
+                let start = SliceStart {
+                    ts: head.ts,
+                    track: cx.tracks.intern(&mut cx.store, spec),
+                    category: cx.store.strings.intern("tcp_event"),
+                    name: cx.store.strings.intern(&format!("sport={from},dport={to}")),
+                };
+                cx.slices.complete(&mut cx.store, start, 0, &mut args);
+            }
+            event::SUSPEND_RESUME => self.suspend(cx, head, body),
+            _ => {}
+        }
+    }
+
+    /// Reads the events of allocations of contiguous memory, which differ from kernel to kernel.
+    fn cma(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
+        const INFO: Version = (5, 10);
+        const FINISH: Version = (6, 1);
+        let Some(version) = cx.kernels.get(&cx.store).version else {
+            return;
+        };
+        let utid = cx.processes.thread(&mut cx.store, head.tid);
+        let mut args = ArgSet::default();
+        let body = Message::<11>::read(body);
+        let mut uint = |cx: &mut Context, key, value| {
+            args.put(&mut cx.store, key, ArgValue::Uint(value));
+        };
+        match number {
+            event::CMA_ALLOC_START if version >= INFO => {
+                self.migrated.remove(&utid);
+                let name = cx.store.strings.intern("mm_cma_alloc");
+                begin_of_thread(cx, head, "", name, &mut args);
+            }
+            event::MM_ALLOC_CONTIG_MIGRATE_RANGE_INFO
+                if version >= FINISH && self.migrated.len() < MAX_KEYS =>
+            {
+                let fields = [
+                    migrated::NR_MIGRATED,
+                    migrated::NR_RECLAIMED,
+                    migrated::NR_MAPPED,
+                ];
+                let counts = fields.map(|field| body.uint(field));
+                self.migrated.insert(utid, counts);
+            }
+            event::CMA_ALLOC_FINISH if version >= FINISH => {
+                let [migrated, reclaimed, mapped] =
+                    self.migrated.get(&utid).copied().unwrap_or_default();
+                let name = cx.store.strings.intern_bytes(body.bytes(cma_finish::NAME));
+                uint(cx, "cma_pfn", body.uint(cma_finish::PFN));
+                uint(cx, "cma_req_pages", body.uint(cma_finish::COUNT));
+                uint(cx, "cma_nr_migrated", migrated);
+                uint(cx, "cma_nr_reclaimed", reclaimed);
+                uint(cx, "cma_nr_mapped", mapped);
+                args.put(&mut cx.store, "cma_name", ArgValue::Text(name));
+                end_of_thread(cx, head, "", &mut args);
+            }
+            event::CMA_ALLOC_INFO if version >= INFO && version < FINISH => {
+                let name = cx.store.strings.intern_bytes(body.bytes(cma_info::NAME));
+                let fields = [
+                    ("cma_pfn", cma_info::PFN),
+                    ("cma_req_pages", cma_info::COUNT),
+                    ("cma_nr_migrated", cma_info::NR_MIGRATED),
+                    ("cma_nr_reclaimed", cma_info::NR_RECLAIMED),
+                    ("cma_nr_mapped", cma_info::NR_MAPPED),
+                    ("cma_nr_isolate_fail", cma_info::ERR_ISO),
+                    ("cma_nr_migrate_fail", cma_info::ERR_MIG),
+                    ("cma_nr_test_fail", cma_info::ERR_TEST),
+                ];
+                for (key, field) in fields {
+                    uint(cx, key, body.uint(field));
+                }
+                args.put(&mut cx.store, "cma_name", ArgValue::Text(name));
+                end_of_thread(cx, head, "", &mut args);
+            }
+            _ => {}
+        }
+    }
+
+    fn socket(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
+        let body = Message::<10>::read(body);
+        let state = |field| {
+            let state = usize::try_from(body.int(field)).ok()?;
+            TCP_STATES.get(state).map(|name| (state, *name))
+        };
+        let (Some((state, name)), Some(_)) = (state(socket::NEWSTATE), state(socket::OLDSTATE))
+        else {
+            return;
+        };
+        if body.u32(socket::PROTOCOL) != IPPROTO_TCP || !AF_INET.contains(&body.u32(socket::FAMILY))
+        {
+            return;
+        }
+        let next = self.streams.len() as u32 + 1;
+        let address = body.uint(socket::SKADDR);
+        if self.streams.len() >= MAX_KEYS && !self.streams.contains_key(&address) {
+            return;
+        }
+        let stream = *self.streams.entry(address).or_insert(next);
+        let name = match state {
+            TCP_SYN_SENT => format!("{name}(pid={})", head.tid),
+            TCP_ESTABLISHED => {
+                let (from, to) = (body.u32(socket::SPORT), body.u32(socket::DPORT));
+                format!("{name}(sport={from},dport={to})")
+            }
+            _ => name.to_owned(),
+        };
+        let label = cx.store.strings.intern(&format!("TCP stream#{stream}"));
+        let dimensions = [Dimension::Int("tcp_stream_idx", stream.into())];
+        let spec = TrackSpec::slices("net_socket_set_state", &dimensions).named(label);
+        let track = cx.tracks.intern(&mut cx.store, spec);
+        let mut args = ArgSet::default();
+        let any = (StringId::NULL, StringId::NULL);
+        cx.slices.end(&mut cx.store, head.ts, track, any, &mut args);
+        let start = SliceStart {
+            ts: head.ts,
+            track,
+            category: cx.store.strings.intern("tcp_state"),
+            name: cx.store.strings.intern(&name),
+        };
+        cx.slices.begin(&mut cx.store, start, &mut args);
+    }
+
+    fn suspend(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
+        let body = Message::<4>::read(body);
+        let action = String::from_utf8_lossy(body.bytes(suspend::ACTION));
+        let value = match &*action {
+            // The number of a CPU, which may be another one at the end.
+            "timekeeping_freeze" => 0,
+            _ => body.int(suspend::VAL),
+        };
+        let name = cx.store.strings.intern(&format!("{action}({value})"));
+        let track = |cx: &mut Context, name: StringId, is_begin: bool| {
+            let group = cx.lanes.group(&cx.store, SUSPEND, &[]);
+            let cookie = name.raw().into();
+            let lane = match is_begin {
+                true => cx.lanes.begin(group, cookie, Nesting::Nested),
+                false => cx.lanes.end(group, cookie),
+            };
+            cx.lanes.track(&mut cx.store, lane, |store| {
+                let label = store.strings.intern("Suspend/Resume Latency");
+                (TrackSpec::slices(SUSPEND, &[]).named(label), Vec::new())
+            })
+        };
+        let mut args = ArgSet::default();
+        let any = (StringId::NULL, StringId::NULL);
+        let end = |cx: &mut Context, name: StringId| {
+            let track = track(cx, name, false);
+            let mut args = ArgSet::default();
+            cx.slices.end(&mut cx.store, head.ts, track, any, &mut args);
+        };
+        if body.uint(suspend::START) == 0 {
+            end(cx, name);
+            if action == "suspend_enter" {
+                self.suspend = Suspend::No;
+            } else if action == "thaw_processes" && self.suspend == Suspend::Freezing {
+                // Entering failed, and its end is never told.
+                end(cx, self.suspend_enter);
+                self.suspend = Suspend::No;
+            }
+            return;
+        }
+        if action == "suspend_enter" {
+            self.suspend = Suspend::Entered;
+            self.suspend_enter = name;
+        } else if action == "freeze_processes" && self.suspend == Suspend::Entered {
+            self.suspend = Suspend::Freezing;
+        }
+        let utid = cx.processes.thread(&mut cx.store, head.tid);
+        let store = &mut cx.store;
+        args.put(store, "utid", ArgValue::Uint(utid.into()));
+        args.text(store, "event_type", "Main Kernel Suspend Event");
+        args.put(store, "cpu", ArgValue::Uint(head.cpu.into()));
+        for key in ["device_name", "driver_name", "callback_phase"] {
+            args.put(store, key, ArgValue::Text(StringId::NULL));
+        }
+        let start = SliceStart {
+            ts: head.ts,
+            track: track(cx, name, true),
+            category: StringId::NULL,
+            name,
+        };
+        cx.slices.begin(&mut cx.store, start, &mut args);
+    }
+}
+
+fn category(cx: &mut Context, category: &str) -> StringId {
+    match category {
+        "" => StringId::NULL,
+        category => cx.store.strings.intern(category),
+    }
+}
+
+fn begin(cx: &mut Context, ts: i64, place: Place<'_>, name: StringId, args: &mut ArgSet) {
+    let start = SliceStart {
+        ts,
+        track: cx.tracks.intern(&mut cx.store, place.track),
+        category: category(cx, place.category),
+        name,
+    };
+    cx.slices.begin(&mut cx.store, start, args);
+}
+
+fn end_named(cx: &mut Context, ts: i64, place: Place<'_>, name: StringId, args: &mut ArgSet) {
+    let track = cx.tracks.intern(&mut cx.store, place.track);
+    let which = (category(cx, place.category), name);
+    cx.slices.end(&mut cx.store, ts, track, which, args);
+}
+
+/// Begins a slice of a CPU, or ends one if there is no name.
+fn of_cpu(
+    cx: &mut Context,
+    head: &Head<'_>,
+    type_: &'static str,
+    label: &str,
+    category: &str,
+    name: Option<&str>,
+    args: &mut ArgSet,
+) {
+    let label = cx.store.strings.intern(&format!("{label} {}", head.cpu));
+    let dimensions = [Dimension::Cpu(head.cpu)];
+    let track = TrackSpec::slices(type_, &dimensions).named(label);
+    let place = Place::on(track, category);
+    match name {
+        Some(name) => {
+            let name = cx.store.strings.intern(name);
+            begin(cx, head.ts, place, name, args);
+        }
+        None => end_named(cx, head.ts, place, StringId::NULL, args),
+    }
+}
+
+fn begin_of_thread(cx: &mut Context, head: &Head<'_>, of: &str, name: StringId, args: &mut ArgSet) {
+    let utid = cx.processes.thread(&mut cx.store, head.tid);
+    let start = SliceStart {
+        ts: head.ts,
+        track: cx.tracks.of_thread(&mut cx.store, utid),
+        category: category(cx, of),
+        name,
+    };
+    cx.slices.begin(&mut cx.store, start, args);
+}
+
+fn end_of_thread(cx: &mut Context, head: &Head<'_>, of: &str, args: &mut ArgSet) {
+    let utid = cx.processes.thread(&mut cx.store, head.tid);
+    let track = cx.tracks.of_thread(&mut cx.store, utid);
+    let which = (category(cx, of), StringId::NULL);
+    cx.slices.end(&mut cx.store, head.ts, track, which, args);
+}
+
+fn instant(cx: &mut Context, ts: i64, tid: i64, name: &str, args: &mut ArgSet) {
+    let utid = cx.processes.thread(&mut cx.store, tid);
+    let start = SliceStart {
+        ts,
+        track: cx.tracks.of_thread(&mut cx.store, utid),
+        category: StringId::NULL,
+        name: cx.store.strings.intern(name),
+    };
+    cx.slices.complete(&mut cx.store, start, 0, args);
+}
+
+/// Begins or ends a slice of a function of the kernel.
+fn function_graph(cx: &mut Context, head: &Head<'_>, name: StringId, is_begin: bool) {
+    let (type_, dimension, label) = match head.tid {
+        // All CPUs have an idle task of this number.
+        0 => {
+            let label = format!("swapper{} -funcgraph", head.cpu);
+            ("cpu_funcgraph", Dimension::Cpu(head.cpu), label)
+        }
+        tid => {
+            let utid = cx.processes.thread(&mut cx.store, tid);
+            (
+                "thread_funcgraph",
+                Dimension::Utid(utid),
+                "Funcgraph".to_owned(),
+            )
+        }
+    };
+    let label = cx.store.strings.intern(&label);
+    let dimensions = [dimension];
+    let track = TrackSpec::slices(type_, &dimensions).named(label);
+    let place = Place::on(track, "");
+    let mut args = ArgSet::default();
+    match is_begin {
+        true => begin(cx, head.ts, place, name, &mut args),
+        false => end_named(cx, head.ts, place, name, &mut args),
+    }
+}

@@ -1,0 +1,123 @@
+//! System calls as slices.
+
+use ferretto_format::kernel_names::Architecture;
+use ferretto_proto::fields::{sys_enter_ftrace_event as entered, sys_exit_ftrace_event as exited};
+use ferretto_wire::Fields;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Context, Head};
+use crate::import::message::Message;
+use crate::schema::ArgValue;
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::slice::SliceStart;
+
+/// Numbers that no machine has.
+const MAX_NUMBER: u32 = 550;
+/// Arguments of a call. The kernel records six.
+const MAX_ARGS: usize = 16;
+
+/// The system calls that threads are in.
+#[derive(Debug, Default)]
+pub(super) struct Syscalls {
+    /// Names of calls that were met, by architecture and number.
+    names: FxHashMap<(Option<Architecture>, u32), StringId>,
+    /// Threads that are in `write`.
+    writing: FxHashSet<u32>,
+    keys: Vec<StringId>,
+}
+
+impl Syscalls {
+    /// Returns the name of a system call.
+    fn name(&mut self, cx: &mut Context, number: u32) -> Option<StringId> {
+        if number >= MAX_NUMBER {
+            return None;
+        }
+        let arch = cx.kernels.get(&cx.store).arch;
+        let arch = Architecture::of_machine(cx.store.strings.text(arch));
+        if let Some(name) = self.names.get(&(arch, number)) {
+            return Some(*name);
+        }
+        let mut calls = arch.into_iter().flat_map(Architecture::system_calls);
+        let name = match calls.find(|(_, of)| *of == number) {
+            Some((name, _)) => format!("sys_{name}"),
+            None => format!("sys_{number}"),
+        };
+        let name = cx.store.strings.intern(&name);
+        self.names.insert((arch, number), name);
+        Some(name)
+    }
+
+    /// Reads a `sys_enter`.
+    pub(super) fn enter(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
+        let call = Message::<3>::read(body);
+        let Some(name) = self.name(cx, call.u32(entered::ID)) else {
+            return;
+        };
+        let utid = cx.processes.thread(&mut cx.store, head.tid);
+        let mut args = ArgSet::default();
+        let flat = cx.store.strings.intern("args");
+        let fields = Fields::new(body).map_while(Result::ok);
+        let all = fields.filter(|field| field.number == entered::ARGS);
+        let values = all.flat_map(|field| field.as_varints());
+        for (place, value) in values.take(MAX_ARGS).enumerate() {
+            if self.keys.len() == place {
+                let key = format!("args[{place}]");
+                self.keys.push(cx.store.strings.intern(&key));
+            }
+            args.add(flat, self.keys[place], ArgValue::Uint(value));
+        }
+        let start = SliceStart {
+            ts: head.ts,
+            track: cx.tracks.of_thread(&mut cx.store, utid),
+            category: StringId::NULL,
+            name,
+        };
+        match cx.store.strings.text(name) {
+            // It does not return.
+            "sys_rt_sigreturn" => {
+                cx.slices.complete(&mut cx.store, start, 0, &mut args);
+            }
+            text => {
+                if text == "sys_write" {
+                    self.writing.insert(utid);
+                }
+                cx.slices.begin(&mut cx.store, start, &mut args);
+            }
+        }
+    }
+
+    /// Reads a `sys_exit`.
+    pub(super) fn exit(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
+        let call = Message::<3>::read(body);
+        let Some(name) = self.name(cx, call.u32(exited::ID)) else {
+            return;
+        };
+        let utid = cx.processes.thread(&mut cx.store, head.tid);
+        if cx.store.strings.text(name) == "sys_write" && !self.writing.remove(&utid) {
+            return;
+        }
+        let mut args = ArgSet::default();
+        if call.has(exited::RET) {
+            args.int(&mut cx.store, "ret", call.int(exited::RET));
+        }
+        let track = cx.tracks.of_thread(&mut cx.store, utid);
+        let which = (StringId::NULL, name);
+        cx.slices
+            .end(&mut cx.store, head.ts, track, which, &mut args);
+    }
+
+    /// Ends the `write` that a thread is in, as what it writes begins or ends a slice.
+    pub(super) fn cut_write(&mut self, cx: &mut Context, ts: i64, utid: u32) {
+        if self.writing.is_empty() || !self.writing.remove(&utid) {
+            return;
+        }
+        let stat = Stat::truncated_sys_write_duration;
+        cx.store.stats.add(stat, 1);
+        let track = cx.tracks.of_thread(&mut cx.store, utid);
+        let which = (StringId::NULL, cx.store.strings.intern("sys_write"));
+        let mut args = ArgSet::default();
+        cx.slices.end(&mut cx.store, ts, track, which, &mut args);
+    }
+}

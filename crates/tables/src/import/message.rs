@@ -1,0 +1,62 @@
+//! Small messages, read in one pass.
+
+use ferretto_wire::{Field, Fields, Value};
+
+/// The fields of a message with numbers below `N`. Of several with one number, the last one counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message<'a, const N: usize>([Option<Value<'a>>; N]);
+
+impl<'a, const N: usize> Message<'a, N> {
+    /// Reads a message. What is malformed ends it.
+    #[inline]
+    pub(crate) fn read(bytes: &'a [u8]) -> Self {
+        let mut fields = [None; N];
+        for Field { number, value, .. } in Fields::new(bytes).map_while(Result::ok) {
+            if let Some(place) = fields.get_mut(number as usize) {
+                *place = Some(value);
+            }
+        }
+        Self(fields)
+    }
+
+    /// Returns true if the field is there.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.value(number).is_some()
+    }
+
+    /// Returns an unsigned number, 0 if it is not there.
+    #[inline]
+    pub(crate) fn uint(&self, number: u32) -> u64 {
+        match self.value(number) {
+            Some(Value::Varint(value) | Value::Fixed64(value)) => value,
+            Some(Value::Fixed32(value)) => value.into(),
+            _ => 0,
+        }
+    }
+
+    /// Returns a signed number, 0 if it is not there.
+    #[inline]
+    pub(crate) fn int(&self, number: u32) -> i64 {
+        self.uint(number) as i64
+    }
+
+    /// Returns a number of 32 bits, 0 if it is not there.
+    #[inline]
+    pub(crate) fn u32(&self, number: u32) -> u32 {
+        self.uint(number) as u32
+    }
+
+    /// Returns bytes, none if they are not there.
+    #[inline]
+    pub(crate) fn bytes(&self, number: u32) -> &'a [u8] {
+        match self.value(number) {
+            Some(Value::Bytes(bytes)) => bytes,
+            _ => &[],
+        }
+    }
+
+    #[inline]
+    fn value(&self, number: u32) -> Option<Value<'a>> {
+        self.0.get(number as usize).copied().flatten()
+    }
+}

@@ -1,0 +1,87 @@
+//! Processes, counters and facts of the system, as the probes read them.
+
+mod cpus;
+mod journal;
+mod kernel;
+mod process_stats;
+mod process_tree;
+mod sys_stats;
+
+pub(crate) use self::kernel::note_kernel;
+
+use ferretto_proto::fields::interrupt_info::{IRQ_MAPPING, interrupt_mapping as field};
+use ferretto_proto::fields::trace_packet as packet;
+use ferretto_wire::Fields;
+use rustc_hash::FxHashSet;
+
+use self::sys_stats::SysStats;
+use super::context::Context;
+use super::message::Message;
+use crate::schema::InterruptMappingRow;
+
+/// All that is kept of the system between packets.
+#[derive(Debug, Default)]
+pub(crate) struct System {
+    stats: SysStats,
+    /// Interrupts that have a name, by machine and number.
+    interrupts: FxHashSet<(u32, u32)>,
+}
+
+/// Interrupts beyond this number are left out.
+const MAX_INTERRUPTS: usize = 1 << 16;
+
+impl System {
+    /// Reads a packet about the machine, in the order of the file.
+    pub(crate) fn tokenize(&mut self, cx: &mut Context, field: u32, bytes: &[u8]) {
+        match field {
+            packet::CPU_INFO => cpus::parse(cx, bytes),
+            packet::INTERRUPT_INFO => self.interrupts(cx, bytes),
+            _ => {}
+        }
+    }
+
+    /// Returns true if packets of this field are parsed in the order of time.
+    pub(crate) fn has_events(field: u32) -> bool {
+        matches!(
+            field,
+            packet::PROCESS_TREE
+                | packet::PROCESS_STATS
+                | packet::SYS_STATS
+                | packet::JOURNALD_EVENT
+        )
+    }
+
+    /// Reads a packet in the order of time.
+    pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, field: u32, bytes: &[u8]) {
+        match field {
+            packet::PROCESS_TREE => process_tree::parse(cx, ts, bytes),
+            packet::PROCESS_STATS => process_stats::parse(cx, ts, bytes),
+            packet::SYS_STATS => self.stats.parse(cx, ts, bytes),
+            packet::JOURNALD_EVENT => journal::parse(cx, ts, bytes),
+            _ => {}
+        }
+    }
+
+    fn interrupts(&mut self, cx: &mut Context, bytes: &[u8]) {
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            if part.number != IRQ_MAPPING {
+                continue;
+            }
+            let part = Message::<3>::read(part.as_bytes().unwrap_or_default());
+            let irq_id = part.u32(field::IRQ_ID);
+            let is_whole = part.has(field::IRQ_ID) && part.has(field::NAME);
+            let key = (cx.store.machine, irq_id);
+            if !is_whole || self.interrupts.len() >= MAX_INTERRUPTS || !self.interrupts.insert(key)
+            {
+                continue;
+            }
+            let name = cx.store.strings.intern_bytes(part.bytes(field::NAME));
+            let row = InterruptMappingRow {
+                irq_id,
+                name,
+                machine_id: cx.store.machine,
+            };
+            cx.store.tables.linux_interrupt_mapping.push(row);
+        }
+    }
+}
