@@ -7,7 +7,7 @@ use ferretto_format::budget::Budget;
 use ferretto_trace::{Damage, ReadError, Unpacking};
 
 use crate::formats::{self, FileError, Format, HEAD_BYTES};
-use crate::import::{Context, Importer, Source, describe_file, read_packets};
+use crate::import::{Context, Importer, Source, begin_file, end_file, guess_uuid, read_packets};
 use crate::options::Options;
 use crate::schema::TraceFileRow;
 use crate::stats::Stat;
@@ -37,9 +37,7 @@ pub(crate) struct FileImport<'a> {
 struct ReadFile {
     /// `trace_file.id`
     row: u32,
-    format: Format,
     bytes: u64,
-    head: Vec<u8>,
 }
 
 impl fmt::Debug for FileImport<'_> {
@@ -84,12 +82,15 @@ impl<'a> FileImport<'a> {
         }
         let file = || name.map(str::to_owned);
         let head = read_head(&mut source).map_err(|error| broken(&error.to_string(), name))?;
-        let source: Source<'_> = Box::new(Cursor::new(head.clone()).chain(source));
+        if depth == 0 {
+            guess_uuid(&mut self.importer.context, &head);
+        }
         let format = match Format::detect(&head) {
             Some(format) => format,
             None if head.is_empty() => Format::Proto,
             None => return Err(ImportError::UnknownFormat { file: file() }),
         };
+        let source: Source<'_> = Box::new(Cursor::new(head).chain(source));
         let store = &mut self.importer.context.store;
         let order = store.tables.trace_file.len();
         let row = TraceFileRow {
@@ -115,18 +116,14 @@ impl<'a> FileImport<'a> {
             _ => {}
         }
         self.importer.start_file(row);
+        begin_file(&mut self.importer.context, format.as_str());
         let bytes = match formats::reader(format) {
             None => self.packets(source)?,
             Some(reader) => self.other(reader, source, name)?,
         };
         let store = &mut self.importer.context.store;
         store.tables.trace_file.size.set(row, bytes as i64);
-        self.files.push(ReadFile {
-            row,
-            format,
-            bytes,
-            head,
-        });
+        self.files.push(ReadFile { row, bytes });
         Ok(())
     }
 
@@ -135,7 +132,7 @@ impl<'a> FileImport<'a> {
         let mut context = self.importer.finish();
         for file in &self.files {
             context.store.trace_file = file.row;
-            describe_file(&mut context, file.format.as_str(), file.bytes, &file.head);
+            end_file(&mut context, file.bytes);
         }
         if self.is_over {
             self.remarks.push(format!(

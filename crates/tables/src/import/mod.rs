@@ -31,7 +31,7 @@ pub(crate) use self::arena::Batch;
 pub(crate) use self::context::{Context, EventState};
 pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::packets::{Source, read_packets};
-pub(crate) use self::trace_info::describe_file;
+pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 
 use ferretto_format::budget::Budget;
 use ferretto_format::sequence::PacketHeader;

@@ -35,6 +35,8 @@ enum TriggerKind {
 
 /// The first version of the service that flushes before it writes into a file.
 const FLUSHING_VERSION: u32 = 54;
+/// The first bytes of a trace that a uuid is made from.
+const HASHED: usize = 4096;
 
 impl TraceInfo {
     /// Returns true if this field of `TracePacket` is about the trace itself.
@@ -90,6 +92,7 @@ impl TraceInfo {
 
     fn set_uuid(&mut self, cx: &mut Context, msb: u64, lsb: u64) {
         if (msb, lsb) != (0, 0) {
+            cx.metadata.claim(&mut cx.store, "trace_uuid");
             set_text(
                 cx,
                 "trace_uuid",
@@ -185,23 +188,22 @@ impl TraceInfo {
     }
 }
 
-/// Sets what is known of every file: its format, size and uuid. A trace that does not tell its uuid
-/// gets one from its first bytes.
-pub(crate) fn describe_file(cx: &mut Context, format: &str, bytes: u64, head: &[u8]) {
-    let scope = FactScope::Trace;
-    set_text(cx, "trace_type", format.as_bytes(), scope);
+/// Gives the trace a uuid made from its first bytes, for as long as none is told.
+pub(crate) fn guess_uuid(cx: &mut Context, head: &[u8]) {
+    let guess = uuid(0, Fnv1a::hash(&head[..head.len().min(HASHED)]));
+    set_text(cx, "trace_uuid", guess.as_bytes(), FactScope::Global);
+}
+
+/// Sets the format of the file that is read.
+pub(crate) fn begin_file(cx: &mut Context, format: &str) {
+    set_text(cx, "trace_type", format.as_bytes(), FactScope::Trace);
+}
+
+/// Sets what is known of every file that was read: its size.
+pub(crate) fn end_file(cx: &mut Context, bytes: u64) {
     let size = Fact::Int(bytes as i64);
     cx.metadata
-        .set(&mut cx.store, "trace_size_bytes", size, scope);
-    let file = cx.store.trace_file;
-    let name = cx.store.strings.intern("trace_uuid");
-    let facts = &cx.store.tables.metadata;
-    let is_told = (0..facts.len())
-        .any(|fact| facts.name.get(fact) == name && facts.trace_id.get(fact) == Some(file));
-    if !is_told {
-        let guess = uuid(0, Fnv1a::hash(head));
-        set_text(cx, "trace_uuid", guess.as_bytes(), scope);
-    }
+        .set(&mut cx.store, "trace_size_bytes", size, FactScope::Trace);
     if !cx.store.tables.clock_snapshot.is_empty() {
         let clock = Fact::Int(cx.clocks.trace_clock().id.into());
         let scope = FactScope::Global;

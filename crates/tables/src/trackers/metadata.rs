@@ -51,6 +51,19 @@ impl MetadataTracker {
         self.push(store, row);
     }
 
+    /// Makes a fact about everything one about the file that is read.
+    pub(crate) fn claim(&mut self, store: &mut Store, name: &str) {
+        let Some(name) = store.strings.find(name) else {
+            return;
+        };
+        let table = &mut store.tables.metadata;
+        let mut rows = 0..table.len();
+        let is_global = |id| table.machine_id.get(id).is_none() && table.trace_id.get(id).is_none();
+        if let Some(id) = rows.find(|id| table.name.get(*id) == name && is_global(*id)) {
+            table.trace_id.set(id, Some(store.trace_file));
+        }
+    }
+
     /// Adds a fact of which there may be several.
     pub(crate) fn add(&mut self, store: &mut Store, name: &str, fact: Fact, scope: FactScope) {
         let row = Self::row(store, name, "multi", fact, scope);
