@@ -43,7 +43,7 @@ fn query_008_009_times_are_converted_by_the_snapshot_before() {
         ["7 boot", "950 before", "1100 between", "2010 after"]
     );
     assert_eq!(
-        rows(&trace, "metadata", "name int_value")[0],
+        rows(&trace, "metadata", "name int_value")[2],
         "trace_time_clock_id 6"
     );
 }
