@@ -14,6 +14,7 @@ use ferretto_text::terminal::shown_bytes;
 use ferretto_trace::summary::{human_bytes, human_time};
 
 use crate::json::Json;
+use crate::print;
 
 /// The longest time that the service may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -148,7 +149,7 @@ fn text(view: &View<'_>) -> String {
         if let Some(clock) = machine.clock {
             let side = if clock.offset < 0 { "behind" } else { "ahead" };
             let offset = human_time(clock.offset.unsigned_abs());
-            let error = human_time(clock.error);
+            let error = print::error(clock.error);
             text += &format!(", clock {offset} {side}, known to {error}");
         } else if machine.id != 0 {
             text += ", clock not compared";

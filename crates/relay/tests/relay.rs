@@ -447,3 +447,175 @@ fn only_machines_that_may_connect_do_and_none_is_the_host_or_another() {
     let _recorder = recorder(&relay.address, long_texts(3));
     assert_eq!(texts(&record(&world)).len(), 3);
 }
+
+#[test]
+fn a_producer_that_offers_memory_is_recorded_nevertheless() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let mut producer = ferretto_client::Producer::new(ferretto_client::ProducerOptions {
+        name: "offers".to_owned(),
+        address: Some(relay.address.clone()),
+        provide_memory: true,
+        ..Default::default()
+    })
+    .unwrap();
+    producer.register(common::descriptor("test.source"));
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let recorder = Recorder::start(producer, ExhaustedPolicy::StallThenAbort, |writer| {
+        write_text(writer, b"without memory");
+    });
+    synced(&recorder);
+    assert_eq!(texts(&record(&world)), [b"without memory"]);
+}
+
+#[test]
+fn clock_nonsense_and_floods_of_one_relay_do_not_concern_another() {
+    use ferretto_ipc::port::relay::{Port, Request};
+    use ferretto_proto::SyncClockRequest;
+    use ferretto_proto::sync_clock_request::{Clock, Phase};
+    let world = World::start();
+    let honest = TestRelay::start(&world.remote, machine("honest"));
+    honest.wait_connected();
+    let evil = machine("evil");
+    let socket = Socket::connect(&world.remote).unwrap();
+    let identity = evil.identity(1, 0);
+    let mut connection = ferretto_ipc::client::Connection::<Port>::with_identity(socket, &identity);
+    while !connection.is_bound() {
+        world::wait_readable(connection.as_fd());
+        connection.process();
+    }
+    // Clocks that jump to the ends of time, with far too many of them.
+    for round in 0..200u64 {
+        let time = [0, u64::MAX, 1, u64::MAX / 2][round as usize % 4];
+        let clock = |id| Clock {
+            clock_id: Some(id),
+            timestamp: Some(time.wrapping_add(u64::from(id))),
+            ..Default::default()
+        };
+        let request = Request::SyncClock(SyncClockRequest {
+            phase: Some([Phase::PING, Phase::UPDATE][round as usize % 2]),
+            clocks: (0..500).map(clock).collect(),
+            ..Default::default()
+        });
+        connection.invoke(&request, None, false).unwrap();
+        while connection.wants_write() {
+            connection.process();
+        }
+    }
+    let _recorder = recorder(&honest.address, long_texts(50));
+    let packets = record(&world);
+    assert_eq!(texts(&packets).len(), 50);
+    // The honest machine's clock is as well known as before.
+    let id = Some(u64::from(machine_id(b"id of honest")));
+    let of_honest: Vec<_> = packets
+        .into_iter()
+        .filter(|packet| number(packet, MACHINE_ID) == id)
+        .collect();
+    let offsets = world::boottime_offsets(&of_honest);
+    let best = offsets.iter().map(|offset| offset.unsigned_abs()).min();
+    assert!(best < Some(1_000_000_000), "{offsets:?}");
+}
+
+#[test]
+fn unfinished_frames_and_silent_connections_leave_room_for_others() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let Address::Tcp { host, port } = &world.remote else {
+        panic!()
+    };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 16;
+    let unfinished = [&[0, 0, 1, 0][..], b"half of it"].concat();
+    let waiting: Vec<_> = (0..most.min(300))
+        .map(|index| {
+            // Directly and behind the relay; with half a frame, or nothing at all.
+            let said: &[u8] = if index % 2 == 0 { &unfinished } else { b"" };
+            let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+            let _ = direct.write_all(said);
+            let mut behind = world::stream(&relay.address);
+            let _ = behind.write_all(said);
+            (direct, behind)
+        })
+        .collect();
+    let _recorder = recorder(&relay.address, long_texts(20));
+    assert_eq!(texts(&record(&world)).len(), 20);
+    drop(waiting);
+}
+
+#[test]
+fn more_connections_of_one_machine_than_it_may_have_are_refused_and_others_served() {
+    let world = World::start_with(&world::any_port(), |options| {
+        options.limits.connections_per_user = Some(100);
+    });
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    relay.wait_connected();
+    let _recorder = recorder(&relay.address, long_texts(20));
+    let Address::Tcp { host, port } = &world.remote else {
+        panic!()
+    };
+    let flood: Vec<_> = (0..1000)
+        .filter_map(|_| std::net::TcpStream::connect((host.as_str(), *port)).ok())
+        .collect();
+    // Those beyond half of what there is for all machines are closed at once.
+    let closed = flood.iter().filter(|stream| {
+        let patience = std::time::Duration::from_millis(1);
+        stream.set_read_timeout(Some(patience)).unwrap();
+        matches!((&mut &**stream).read(&mut [0; 1]), Ok(0))
+            || stream.take_error().is_ok_and(|error| error.is_some())
+    });
+    assert!(closed.count() >= 800);
+    assert_eq!(texts(&record(&world)).len(), 20);
+}
+
+/// `RELAY_THROUGHPUT=1 cargo test --profile simulation -p ferretto-relay --test relay throughput --
+/// --nocapture` prints how fast data goes through a relay, and what memory it takes.
+#[test]
+fn throughput_of_a_relay() {
+    if std::env::var_os("RELAY_THROUGHPUT").is_none() {
+        println!("skipped: a measurement; RELAY_THROUGHPUT=1 has it made");
+        return;
+    }
+    const PACKETS: usize = 200_000;
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let memory = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM"))
+            .unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    println!("memory before: {} KiB", memory());
+    for (name, address) in [("relay", &relay.address), ("direct", &world.remote)] {
+        let mut producer = producer_at(address);
+        next_event(&mut producer, |event| matches!(event, Event::Connected));
+        let policy = ExhaustedPolicy::StallThenAbort;
+        let (sender, receiver) = mpsc::channel();
+        let recorder = Recorder::start(producer, policy, move |writer| {
+            let text = vec![b'x'; 5000];
+            for _ in 0..PACKETS {
+                write_text(writer, &text);
+            }
+            let _ = sender.send(());
+        });
+        synced(&recorder);
+        let begin = std::time::Instant::now();
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+        consumer.enable_tracing(all_machines(), None).unwrap();
+        receiver.recv_timeout(10 * LIMIT).unwrap();
+        synced(&recorder);
+        let took = begin.elapsed().as_secs_f64();
+        let end = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let cpu = (end.tv_sec - cpu.tv_sec) as f64 + (end.tv_nsec - cpu.tv_nsec) as f64 / 1e9;
+        let gigabytes = PACKETS as f64 * 5000.0 / 1e9;
+        println!(
+            "{name}: {:.1} GB a minute, {:.1} GB a minute of CPU; memory {} KiB",
+            gigabytes / took * 60.0,
+            gigabytes / cpu * 60.0,
+            memory()
+        );
+        drop(consumer);
+    }
+}

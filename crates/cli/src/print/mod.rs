@@ -238,6 +238,14 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
     Ok(())
 }
 
+/// By how much a time may be wrong, for people.
+pub(crate) fn error(ns: u64) -> String {
+    match ns {
+        ..1_000_000 => format!("{:.1} µs", ns as f64 / 1000.0),
+        ns => human_time(ns),
+    }
+}
+
 /// Other machines, and by how much their clocks were ahead.
 fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()> {
     if machines.is_empty() {
@@ -261,7 +269,7 @@ fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()>
                     "ahead"
                 };
                 let offset = human_time(clock.offset_ns.unsigned_abs());
-                let error = human_time(clock.error_ns);
+                let error = error(clock.error_ns);
                 write!(out, ", clock {offset} {behind}, known to {error}")?;
                 if let Some(drift) = clock.drift_ns_per_s {
                     let ppm = drift as f64 / 1000.0;

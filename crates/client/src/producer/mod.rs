@@ -60,6 +60,8 @@ pub struct Producer {
     session: Option<Session>,
     /// While there is no service: tells when its socket is created.
     watch: Option<SocketWatch>,
+    /// A connection was lost when memory was offered, as behind a relay: it is not offered again.
+    offered_in_vain: bool,
     /// Tells a service on another machine about this one.
     machine: OwnMachine,
     /// Forked children do not keep the connection open.
@@ -142,6 +144,7 @@ impl Producer {
             events: VecDeque::new(),
             session: None,
             watch: None,
+            offered_in_vain: false,
             machine: OwnMachine::default(),
             disowned: None,
             commit_due: None,
@@ -314,8 +317,10 @@ impl Producer {
         self.disowned = None;
         self.machine = OwnMachine::default();
         self.shared.set_connection(None);
+        if let Some(session) = self.session.take() {
+            self.offered_in_vain |= session.offered && session.accepted.is_none();
+        }
         self.prepare_memory();
-        self.session = None;
         self.failed(now);
         let live = std::mem::take(&mut self.live);
         self.events

@@ -65,7 +65,8 @@ impl Producer {
     /// The memory to send along with the greeting, where that is possible.
     pub(super) fn memory_to_offer(&self) -> Option<Attachment> {
         let is_shared = self.shared.with_connection(|link| link.shares_memory());
-        let offered = self.shared.offered().filter(|_| is_shared == Some(true))?;
+        let can_be_offered = is_shared == Some(true) && !self.offered_in_vain;
+        let offered = self.shared.offered().filter(|_| can_be_offered)?;
         Some(Attachment::Memory(Arc::clone(offered.region())))
     }
 }
