@@ -80,21 +80,52 @@ enum ParserState {
 /// # Errors
 /// If the packet is not to be passed on.
 pub fn validate<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), InvalidPacket> {
+    let mut pieces = pieces.into_iter();
     let mut header = Header::default();
-    // Bytes to come that are the content of a field, less than 2^29. If negative, so many of the
-    // last piece are not.
-    let mut skip = 0isize;
-    for piece in pieces {
-        // All that is done for most pieces of a large packet.
-        skip -= piece.len() as isize;
-        if skip < 0 {
-            let start = piece.len().wrapping_add_signed(skip);
-            skip = header.feed(piece.get(start..).unwrap_or_default())? as isize;
-        }
+    // Where the next header begins, and where the piece ends, both counted from the packet's start.
+    let (mut next, mut end) = (0usize, 0usize);
+    while let Some(piece) = piece_beyond(next, &mut pieces, &mut end) {
+        let rest = end - next;
+        let behind = if rest == piece.len() {
+            // Apart from the other case, as the processor then goes on without waiting for the
+            // length of the field before.
+            header.feed(piece)?
+        } else {
+            let start = piece.len().saturating_sub(rest);
+            header.feed(piece.get(start..).unwrap_or_default())?
+        };
+        next = end + behind;
     }
-    let is_complete = skip == 0 && !header.is_split;
+    let is_complete = next == end && !header.is_split;
     is_complete.then_some(()).ok_or(InvalidPacket::Truncated)
 }
+
+/// Returns the next piece that ends behind `next`, and with `end` where it ends. All that is done
+/// for most pieces of a large packet.
+#[inline(always)]
+fn piece_beyond<'a>(
+    next: usize,
+    pieces: &mut impl Iterator<Item = &'a [u8]>,
+    end: &mut usize,
+) -> Option<&'a [u8]> {
+    loop {
+        // Several in a row: as a loop of its own one is so short that its time would depend on
+        // where the compiler puts it.
+        for _ in 0..4 {
+            let piece = pieces.next()?;
+            *end += piece.len();
+            if *end > next {
+                seldom();
+                return Some(piece);
+            }
+        }
+    }
+}
+
+/// Marks a branch as one that is seldom taken.
+#[cold]
+#[inline]
+fn seldom() {}
 
 /// The key of a field and, depending on its wire type, the value or the length behind it, of which
 /// a part may have come with an earlier piece.
@@ -126,13 +157,19 @@ impl Header {
     fn feed(&mut self, mut rest: &[u8]) -> Result<usize, InvalidPacket> {
         loop {
             let usual = match rest.first_chunk() {
-                Some(bytes) if !self.is_split => usual_field(bytes),
-                None if !self.is_split => short_field(rest),
-                _ => None,
+                _ if self.is_split => None,
+                Some(bytes) => usual_field(bytes),
+                None => {
+                    seldom();
+                    short_field(rest)
+                }
             };
             let size = match usual {
                 Some(size) => size,
-                None => self.feed_bytes(rest)?,
+                None => {
+                    seldom();
+                    self.feed_bytes(rest)?
+                }
             };
             match rest.get(size..) {
                 Some(behind @ [_, ..]) => rest = behind,
@@ -206,6 +243,35 @@ impl Header {
 /// The bit that all bytes of a varint have but the last.
 const MORE: u64 = 0x8080_8080_8080_8080;
 
+/// The first byte of a field: its whole key if it is below 0x80.
+mod start {
+    /// A valid key, of a varint.
+    pub(super) const VARINT: u8 = 1;
+    /// A valid key, of a length and so many bytes.
+    pub(super) const LENGTH: u8 = 2;
+    /// A valid key, of eight bytes or four.
+    pub(super) const FIXED: u8 = 4;
+    /// The key goes on.
+    pub(super) const LONG: u8 = 8;
+}
+
+/// A bit of [`start`] for each first byte; none if a key of one byte is not valid.
+const STARTS: [u8; 256] = {
+    let mut starts = [start::LONG; 256];
+    let mut key = 0;
+    while key < 0x80 {
+        starts[key] = match key & 7 {
+            _ if REFUSED[0] >> (key >> 3) & 1 == 1 => 0,
+            0 => start::VARINT,
+            2 => start::LENGTH,
+            1 | 5 => start::FIXED,
+            _ => 0,
+        };
+        key += 1;
+    }
+    starts
+};
+
 /// Returns the size of the field that begins with these bytes, if it is valid, its key has at most
 /// two bytes, its length at most four and its value, if it is a varint, at most eight.
 #[inline(always)]
@@ -214,56 +280,63 @@ fn usual_field(bytes: &[u8; 10]) -> Option<usize> {
         let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
         word.map_or(0, |word| u64::from_le_bytes(*word))
     };
-    let first = word(0) as u32;
-    let (key, width) = if first & 0x80 == 0 {
-        (first & 0x7f, 1)
-    } else if first & 0x8000 == 0 {
-        (first & 0x7f | first >> 1 & 0x3f80, 2)
-    } else {
+    // In the order of how common they are. Bits and not an enum, of which a table of addresses
+    // would be made, which is guessed less well.
+    let [first, second, ..] = *bytes;
+    let start = STARTS[usize::from(first)];
+    if start & start::LENGTH != 0 {
+        return content(1, word(1));
+    }
+    seldom();
+    if start & start::VARINT != 0 {
+        return value(1, word(1));
+    }
+    if start & start::LONG == 0 {
+        return (start & start::FIXED != 0).then(|| fixed(1, first));
+    }
+    let key = u32::from(first & 0x7f) | u32::from(second) << 7;
+    if second >= 0x80 || is_refused(key >> 3) {
         return None;
-    };
-    let content = if width == 1 {
-        content(key, word(1))
-    } else {
-        content(key, word(2))
-    };
-    Some(width + content?)
+    }
+    match key & 7 {
+        2 => content(2, word(2)),
+        0 => value(2, word(2)),
+        1 | 5 => Some(fixed(2, first)),
+        _ => None,
+    }
 }
 
-/// Returns the size of what is behind a key: the bytes of the value, or of the length and what that
-/// announces.
+/// Returns the size of a field whose key has `key` bytes, with a length, which these begin with.
 #[inline(always)]
-fn content(key: u32, bytes: u64) -> Option<usize> {
-    if is_refused(key >> 3) {
-        return None;
+fn content(key: usize, bytes: u64) -> Option<usize> {
+    let bytes = bytes as u32;
+    let more = bytes & MORE as u32;
+    let three = bytes & 0x7f | bytes >> 1 & 0x3f80 | bytes >> 2 & 0x001f_c000;
+    // As writers fill it in that leave room for a length before they know it.
+    if more == 0x0080_8080 {
+        return Some(key + 4 + (three | bytes >> 3 & 0x0fe0_0000) as usize);
     }
-    // In the order of how common they are, and not as a table of addresses, which is guessed less
-    // well.
-    if key & 7 == 2 {
-        if bytes & 0x80 == 0 {
-            return Some(1 + (bytes & 0x7f) as usize);
-        }
-        if bytes & 0x8000 == 0 {
-            return Some(2 + (bytes & 0x7f | bytes >> 1 & 0x3f80) as usize);
-        }
-        let length = bytes as u32;
-        let ends = !length & MORE as u32;
-        // The bytes up to the first that is an end, and then their groups of seven bits moved
-        // together.
-        let length = length & (ends ^ ends.wrapping_sub(1));
-        let length = length & 0x7f
-            | length >> 1 & 0x3f80
-            | length >> 2 & 0x001f_c000
-            | length >> 3 & 0x0fe0_0000;
-        let last = ends.trailing_zeros() as usize / 8;
-        return (ends != 0).then_some(1 + last + length as usize);
+    if more & 0x80 == 0 {
+        return Some(key + 1 + (bytes & 0x7f) as usize);
     }
-    if key & 7 == 0 {
-        let ends = !bytes & MORE;
-        return (ends != 0).then(|| 1 + ends.trailing_zeros() as usize / 8);
+    if more & 0x8000 == 0 {
+        return Some(key + 2 + (bytes & 0x7f | bytes >> 1 & 0x3f80) as usize);
     }
-    // 1 and 5: eight bytes and four.
-    (key & 3 == 1).then_some(8 >> (key >> 2 & 1))
+    (more & 0x0080_0000 == 0).then_some(key + 3 + three as usize)
+}
+
+/// Returns the size of a field whose key has `key` bytes, with a varint, which these begin with.
+#[inline(always)]
+fn value(key: usize, bytes: u64) -> Option<usize> {
+    let ends = !bytes & MORE;
+    (ends != 0).then(|| key + 1 + ends.trailing_zeros() as usize / 8)
+}
+
+/// Returns the size of a field whose key has `key` bytes, of which this is the first, with eight
+/// bytes or four.
+#[inline(always)]
+fn fixed(key: usize, first: u8) -> usize {
+    key + (8 >> (first >> 2 & 1))
 }
 
 /// As [`usual_field`], near the end of a piece, if its key and what follows have one byte each.

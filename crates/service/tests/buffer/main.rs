@@ -15,3 +15,4 @@ mod sizes;
 mod storage;
 mod support;
 mod turnover;
+mod verdicts;
