@@ -132,20 +132,6 @@ pub(super) fn next(header: &ChunkHeader, payload: &[u8]) -> Next {
     }
 }
 
-/// Returns true if the `count` bytes from `offset` on lie within one fragment, so that changing
-/// them leaves all sizes as they are.
-pub(super) fn is_inside_one(payload: &[u8], offset: usize, count: usize) -> bool {
-    let mut at = 0;
-    while let Token::Fragment { prefix, len } = token(payload, at) {
-        let (start, end) = (at + prefix, at + prefix + len);
-        if offset < end {
-            return offset >= start && count <= end - offset;
-        }
-        at = end;
-    }
-    false
-}
-
 /// The result of tokenising a payload from a producer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measure {

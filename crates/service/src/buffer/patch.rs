@@ -1,9 +1,9 @@
 //! Patching sizes into chunks that are already in the buffer.
 
 use super::read::Link;
-use super::ring::{Record, flag};
+use super::ring::flag;
 use super::sequence::Entry;
-use super::{ProducerId, TraceBuffer, WriterId, fragment};
+use super::{ProducerId, Semantics, TraceBuffer, WriterId};
 
 /// Four bytes to be put into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,39 +49,36 @@ impl TraceBuffer {
         }
         let slot = self.sequences.slot(producer, writer)?;
         let sequence = self.sequences.get(slot)?;
-        let index = sequence.find(chunk_id)?;
-        let &Entry { at, last, .. } = sequence.chunks.get(index)?;
+        let (index, Entry { at, last, .. }) = sequence.find(chunk_id)?;
         // Nothing but the header and the bytes changes for a chunk that no reader has come to.
         let is_link = (1..=sequence.chained as usize).contains(&index);
-        let is_awake = sequence.ready && !sequence.stalled;
-        let before = self.ring.chunk(at)?;
-        let mut header = before;
+        let is_awake =
+            !sequence.stalled && (sequence.ready || self.options.semantics == Semantics::V2);
+        let header = self.ring.chunk(at)?;
         let payload = self.ring.payload_mut(at, header.len.into());
-        let mut applied = 0;
+        let mut flags = if more {
+            header.flags
+        } else {
+            header.flags & !flag::NEEDS_PATCHING
+        };
+        let mut is_whole = true;
         for patch in patches {
             let offset = patch.offset as usize;
-            let end = offset.saturating_add(patch.data.len());
-            // Nearly always in the last fragment, as what does not end in a chunk has sizes to be
-            // filled in.
-            if offset < last.into()
-                && !header.has(flag::CHANGED)
-                && !fragment::is_inside_one(payload, offset, patch.data.len())
-            {
-                header.flags |= flag::CHANGED;
+            // Correct producers patch the last fragment, which is what goes on in the next chunk.
+            // Before it there are sizes of fragments that may be meant.
+            if offset < last.into() {
+                flags |= flag::CHANGED;
             }
-            let Some(place) = payload.get_mut(offset..end) else {
-                header.flags |= flag::CHANGED;
+            let place = payload.get_mut(offset..);
+            let Some(place) = place.and_then(<[u8]>::first_chunk_mut) else {
+                flags |= flag::CHANGED | header.flags;
+                is_whole = false;
                 break;
             };
-            place.copy_from_slice(&patch.data);
-            applied += 1;
+            *place = patch.data;
         }
-        let is_whole = applied == patches.len();
-        if is_whole && !more {
-            header.flags &= !flag::NEEDS_PATCHING;
-        }
-        if header != before {
-            self.ring.set(at, Record::Chunk(header));
+        if flags != header.flags {
+            self.ring.set_flags(at, flags);
         }
         if is_link {
             self.check_chain(slot, index, at);

@@ -213,6 +213,15 @@ impl Ring {
         }
     }
 
+    /// Changes the flags of the chunk at `at`, if there is one. Apart from the callers' code, which
+    /// seldom comes here.
+    #[inline(never)]
+    pub(super) fn set_flags(&mut self, at: u32, flags: u8) {
+        if let Some(header) = self.chunk(at) {
+            self.set(at, Record::Chunk(ChunkHeader { flags, ..header }));
+        }
+    }
+
     /// `len` bytes of the payload of the record at `at`, from byte `from`.
     pub(super) fn payload(&self, at: u32, from: usize, len: usize) -> &[u8] {
         let start = (at as usize + 1) * UNIT + from;

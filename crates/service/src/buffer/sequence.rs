@@ -140,15 +140,16 @@ impl Sequence {
         }
     }
 
-    /// Index of the chunk `id`, if it is in the buffer.
+    /// Returns the chunk `id` and its index, if it is in the buffer.
     #[inline]
-    pub(super) fn find(&self, id: u32) -> Option<usize> {
+    pub(super) fn find(&self, id: u32) -> Option<(usize, Entry)> {
         // Nearly always the newest is meant.
-        if self.chunks.back().is_some_and(|newest| newest.id == id) {
-            return Some(self.chunks.len() - 1);
+        let newest = *self.chunks.back()?;
+        if newest.id == id {
+            return Some((self.chunks.len() - 1, newest));
         }
         match self.place(id) {
-            Place::Taken(index) => Some(index),
+            Place::Taken(index) => Some((index, *self.chunks.get(index)?)),
             Place::Free(_) | Place::TooFar => None,
         }
     }
@@ -160,6 +161,9 @@ pub(super) struct Sequences {
     slots: Vec<Option<Sequence>>,
     free: Vec<u32>,
     by_writer: FxHashMap<u32, u32>,
+    /// The key and the slot of the writer that a chunk came from last: often there are more of
+    /// it, or patches.
+    recent: Option<(u32, u32)>,
     /// Slots of those that may have something to be read, if they are read by producer and writer.
     turns: BTreeMap<Turn, u32>,
     /// The number of those on their way out.
@@ -181,8 +185,13 @@ impl Sequences {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
+    #[inline]
     pub(super) fn slot(&self, producer: ProducerId, writer: WriterId) -> Option<u32> {
-        self.by_writer.get(&key(producer, writer)).copied()
+        let key = key(producer, writer);
+        match self.recent {
+            Some((recent, slot)) if recent == key => Some(slot),
+            _ => self.by_writer.get(&key).copied(),
+        }
     }
 
     /// The slot of this writer, made if needed, and whether it is new.
@@ -198,12 +207,19 @@ impl Sequences {
             && let Some(sequence) = self.get_mut(slot)
         {
             sequence.age = age;
+            self.recent = Some((key(producer, writer), slot));
             return (slot, false);
         }
         let slot = self.add(Sequence::new(producer, writer, identity, age));
-        self.by_writer.insert(key(producer, writer), slot);
+        self.set_slot(key(producer, writer), slot);
         self.idle += 1;
         (slot, true)
+    }
+
+    /// Makes `slot` the one of the writer with this key.
+    fn set_slot(&mut self, key: u32, slot: u32) {
+        self.by_writer.insert(key, slot);
+        self.recent = Some((key, slot));
     }
 
     /// Finds a slot for a sequence.
@@ -235,7 +251,7 @@ impl Sequences {
         old.retired = true;
         let key = key(next.producer, next.writer);
         let next = self.add(next);
-        self.by_writer.insert(key, next);
+        self.set_slot(key, next);
         self.retired += 1;
         self.idle += 1;
         Some(next)
@@ -368,6 +384,7 @@ impl Sequences {
             })
             .collect();
         idle.sort_unstable();
+        self.recent = None;
         let surplus = idle.len().saturating_sub(IDLE_KEPT);
         for (_, slot) in idle.into_iter().take(surplus) {
             let Some(gone) = self.take_out(slot) else {

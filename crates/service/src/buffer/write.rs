@@ -174,7 +174,7 @@ impl TraceBuffer {
         };
         let stored = sequence
             .find(id)
-            .and_then(|index| self.ring.chunk(sequence.chunks.get(index)?.at));
+            .and_then(|(_, entry)| self.ring.chunk(entry.at));
         let gone = sequence.consumed.filter(|last| last.id == id);
         stored.is_some_and(|chunk| chunk.has(flag::ABORTED))
             || gone.is_some_and(|last| last.aborted)
