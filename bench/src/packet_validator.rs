@@ -47,7 +47,7 @@ pub(crate) fn validate_packets() -> Group {
     });
     Group {
         name: "BM_PacketStreamValidator",
-        bar: None,
+        bar: Some(2.5),
         bytes: Some(10 * packet.len() as u64),
         rows: vec![
             ours,

@@ -284,7 +284,7 @@ fn patch(name: &'static str, chunk: u32) -> Group {
     };
     Group {
         name,
-        bar: None,
+        bar: Some(1.0),
         bytes: None,
         rows: vec![
             ours,

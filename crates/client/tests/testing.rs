@@ -5,11 +5,14 @@ mod common;
 
 use std::time::Instant;
 
-use common::{FOR_TESTING, LIMIT, Service, descriptor, next_event};
+use common::{
+    FOR_TESTING, LIMIT, Service, config, descriptor, next_event, producer_at, texts, write_text,
+};
 use ferretto_client::{Consumer, Event, ExhaustedPolicy, Producer, ProducerOptions, TraceWriter};
 use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, TestConfig, TraceConfig};
 use ferretto_wire::Fields;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const NAME: &str = "android.perfetto.FakeProducer";
 /// Fields of `TestEvent`.
@@ -116,4 +119,52 @@ fn config_027_a_test_producer_writes_what_its_config_says() {
         assert_eq!(values, [16_807, 282_475_249, 1_622_650_073]);
         assert!(events.iter().all(|(text, _)| text == b"....\0"));
     }
+}
+
+#[test]
+fn a_new_writer_is_registered_without_waking_the_owner() {
+    let service = Service::start();
+    let mut producer = producer_at(&service.producers);
+    producer.register(descriptor("test.source"));
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
+    consumer.enable_tracing(config(1024), None).unwrap();
+    let started = next_event(&mut producer, |event| matches!(event, Event::Start { .. }));
+    let Event::Start { instance, config } = started else {
+        panic!()
+    };
+    let handle = producer.handle();
+    handle.notify_started(instance);
+    // Whatever else the service has to say is there before the answer.
+    let (answered, is_answered) = std::sync::mpsc::channel();
+    assert!(handle.sync(move || answered.send(()).unwrap()));
+    while is_answered.try_recv().is_err() {
+        producer.wait(Some(LIMIT));
+        producer.process(Instant::now());
+    }
+    let is_readable = |producer: &Producer| {
+        let mut fds = [PollFd::new(producer, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+    };
+    assert!(!is_readable(&producer));
+
+    let target = config.target_buffer.unwrap();
+    let mut writer = handle.create_writer(target, ExhaustedPolicy::Drop);
+    assert!(!is_readable(&producer));
+
+    // The service knows of it: nobody has flushed this.
+    write_text(&mut writer, b"unfinished");
+    consumer.disable_tracing(LIMIT).unwrap();
+    next_event(&mut producer, |event| matches!(event, Event::Stop { .. }));
+    handle.notify_stopped(instance);
+    producer.process(Instant::now());
+    consumer.wait_for_end(LIMIT).unwrap().expect("the end");
+    let mut packets = Vec::new();
+    consumer
+        .read_buffers(LIMIT, |packet| {
+            packets.push(packet.to_vec());
+            Ok::<_, std::convert::Infallible>(())
+        })
+        .unwrap();
+    assert_eq!(texts(&packets), [b"unfinished"]);
 }

@@ -189,34 +189,35 @@ impl Arbiter {
         self.finder.pages().region()
     }
 
-    /// Gives a new writer for `target` its number. A reservation may be resolved already. `None` if
-    /// the arbiter is closed or all 32767 numbers are in use.
+    /// Gives a new writer for `target` its number; the owner is to be woken for it. A reservation
+    /// may be resolved already. `None` if the arbiter is closed or all 32767 numbers are in use.
     pub(crate) fn register_writer(&self, target: Target) -> Option<NewWriter> {
         if !self.is_usable() {
             return None;
         }
-        let writer = {
-            let mut state = lock(&self.state);
-            let (id, first_chunk) = state.ids.allocate()?;
-            let target = match target {
-                Target::Buffer(_) => target,
-                Target::Reserved(reservation) => state.reservations.target(reservation),
-            };
-            state.targets.insert(id, target);
-            match target {
-                Target::Buffer(0) => {}
-                Target::Buffer(buffer) => state.registered.push_back((id, buffer)),
-                Target::Reserved(_) => self.held_back.store(true, Ordering::Relaxed),
-            }
-            self.finder.set_writers(state.writers());
-            NewWriter {
-                id,
-                first_chunk,
-                target: target.buffer(),
-            }
+        let mut state = lock(&self.state);
+        let (id, first_chunk) = state.ids.allocate()?;
+        let target = match target {
+            Target::Buffer(_) => target,
+            Target::Reserved(reservation) => state.reservations.target(reservation),
         };
+        state.targets.insert(id, target);
+        match target {
+            Target::Buffer(0) => {}
+            Target::Buffer(buffer) => state.registered.push_back((id, buffer)),
+            Target::Reserved(_) => self.held_back.store(true, Ordering::Relaxed),
+        }
+        self.finder.set_writers(state.writers());
+        Some(NewWriter {
+            id,
+            first_chunk,
+            target: target.buffer(),
+        })
+    }
+
+    /// Calls [`Outlet::wake`].
+    pub(crate) fn wake(&self) {
         self.outlet.wake();
-        Some(writer)
     }
 
     /// Says which buffer a reservation stands for; 0 gives it up, so that what was written for it
@@ -355,7 +356,7 @@ impl Arbiter {
         if !state.reservations.are_resolved() {
             return Output::Idle;
         }
-        if let Some((writer_id, target_buffer)) = state.registered.pop_front() {
+        if let Some((writer_id, target_buffer)) = state.next_registration() {
             return Output::Register {
                 writer_id,
                 target_buffer,
@@ -378,6 +379,12 @@ impl Arbiter {
             }
             None => Output::Idle,
         }
+    }
+
+    /// Returns the next writer to be registered, with its buffer, if nothing is held back: what
+    /// [`Arbiter::poll_output`] would say first.
+    pub fn poll_registration(&self) -> Option<(u16, u16)> {
+        lock(&self.state).next_registration()
     }
 
     /// Takes a free chunk, waiting for one as `policy` says. `None` if there is none.
@@ -549,6 +556,14 @@ impl State {
             let register = resolved.into_iter().map(|id| (id, buffer));
             self.registered.extend(register);
         }
+    }
+
+    /// The next writer to be registered, with its buffer.
+    fn next_registration(&mut self) -> Option<(u16, u16)> {
+        self.reservations
+            .are_resolved()
+            .then(|| self.registered.pop_front())
+            .flatten()
     }
 
     /// When what is pending is to be sent, if that is not now.

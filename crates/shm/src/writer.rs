@@ -100,6 +100,18 @@ impl Arbiter {
         target_buffer: u16,
         policy: ExhaustedPolicy,
     ) -> TraceWriter {
+        let writer = self.create_writer_for(Target::Buffer(target_buffer), policy);
+        self.wake();
+        writer
+    }
+
+    /// Makes a writer as [`Arbiter::create_writer`] does, for callers that then ask for
+    /// [`Arbiter::poll_registration`] themselves: the owner of the connection is not woken.
+    pub fn create_writer_quietly(
+        self: &Arc<Self>,
+        target_buffer: u16,
+        policy: ExhaustedPolicy,
+    ) -> TraceWriter {
         self.create_writer_for(Target::Buffer(target_buffer), policy)
     }
 
@@ -114,7 +126,9 @@ impl Arbiter {
         reservation: u16,
         policy: ExhaustedPolicy,
     ) -> TraceWriter {
-        self.create_writer_for(Target::Reserved(reservation), policy)
+        let writer = self.create_writer_for(Target::Reserved(reservation), policy);
+        self.wake();
+        writer
     }
 
     fn create_writer_for(self: &Arc<Self>, target: Target, policy: ExhaustedPolicy) -> TraceWriter {

@@ -218,6 +218,29 @@ impl Shared {
         None
     }
 
+    /// Sends what there is to be said of new writers from this very thread, and nothing else. The
+    /// owner is woken only if that cannot be sent now.
+    fn register_writers(&self, arbiter: &Arbiter) {
+        let mut connected = lock(&self.connected);
+        if let Connected {
+            link: Some(link),
+            is_initialized: true,
+            ..
+        } = &mut *connected
+            && link.queued() < HIGH_WATER
+        {
+            while let Some((writer, buffer)) = arbiter.poll_registration() {
+                let _ = link.invoke(register_writer(writer, buffer), None, false);
+            }
+            link.flush();
+            if !link.wants_write() {
+                return;
+            }
+        }
+        drop(connected);
+        self.wake.wake();
+    }
+
     /// Says what was lost and nobody has told of. Returns whether all is said.
     fn tell_losses(&self) -> bool {
         let (own, main) = {
@@ -358,10 +381,10 @@ impl ProducerHandle {
         else {
             return TraceWriter::null();
         };
-        let writer = arbiter.create_writer(target, policy);
+        let writer = arbiter.create_writer_quietly(target, policy);
         // The service knows of a writer before anything is written with it: it copies what it finds
         // unfinished when a recording ends, and that is not to overtake the registration.
-        self.shared.send_now();
+        self.shared.register_writers(&arbiter);
         writer
     }
 

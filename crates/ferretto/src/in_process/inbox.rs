@@ -10,6 +10,9 @@ use ferretto_shm::fork;
 
 use super::mailbox::MailboxRef;
 
+/// The number of inputs that wait for another one at most.
+const MOST_WAITING: usize = 64;
+
 /// Something for the service's thread to do. Everything of one client comes in order.
 #[derive(Debug)]
 pub(super) enum Input {
@@ -80,6 +83,23 @@ impl Inbox {
         }
         queue.inputs.push(input);
         self.rouse(queue);
+        true
+    }
+
+    /// Adds an input that may wait until there is another for any reason, or many of its kind;
+    /// `false` if the thread has ended. It comes before all that is added later, and before what
+    /// falls due later.
+    pub(super) fn push_without_haste(&self, input: Input) -> bool {
+        let Some(mut queue) = self.own() else {
+            return false;
+        };
+        if queue.is_dead {
+            return false;
+        }
+        queue.inputs.push(input);
+        if queue.inputs.len() >= MOST_WAITING {
+            self.rouse(queue);
+        }
         true
     }
 

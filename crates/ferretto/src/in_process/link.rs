@@ -34,6 +34,10 @@ pub(super) trait LocalPort: Port {
 
     /// Roughly the memory a request holds, in bytes.
     fn size(request: &Self::Request) -> usize;
+
+    /// Returns true if nothing follows from a request but that the service knows more when it
+    /// handles the next.
+    fn may_wait(request: &Self::Request) -> bool;
 }
 
 impl LocalPort for ProducerPort {
@@ -58,6 +62,10 @@ impl LocalPort for ProducerPort {
             + inline.sum::<usize>()
             + patches.map(|count| (count + 1) * PATCH_SIZE).sum::<usize>()
     }
+
+    fn may_wait(request: &producer::Request) -> bool {
+        matches!(request, producer::Request::RegisterTraceWriter(_))
+    }
 }
 
 impl LocalPort for ConsumerPort {
@@ -67,6 +75,10 @@ impl LocalPort for ConsumerPort {
 
     fn size(request: &consumer::Request) -> usize {
         request.encoded_len()
+    }
+
+    fn may_wait(_: &consumer::Request) -> bool {
+        false
     }
 }
 
@@ -165,13 +177,19 @@ impl<P: LocalPort> Link<P> for LocalLink<P> {
         if wants_reply {
             self.pending.insert(id, request.method());
         }
+        let may_wait = P::may_wait(&request) && !wants_reply;
         let call = Call {
             request_id: wants_reply.then_some(id),
             request,
             attachment,
             cost,
         };
-        self.inbox.push(P::input(self.client, call));
+        let input = P::input(self.client, call);
+        if may_wait {
+            self.inbox.push_without_haste(input);
+        } else {
+            self.inbox.push(input);
+        }
         Ok(id)
     }
 

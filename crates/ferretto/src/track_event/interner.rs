@@ -18,7 +18,8 @@ pub(super) struct Interner {
     categories: Table,
     names: Table,
     arguments: Table,
-    rare: Rare,
+    /// Made when the first of them is needed, which most threads never do.
+    rare: Option<Box<Rare>>,
     /// The entries that have to go with the present packet.
     new: InternedData,
 }
@@ -42,7 +43,7 @@ impl Interner {
         self.categories.clear();
         self.names.clear();
         self.arguments.clear();
-        self.rare = Rare::default();
+        self.rare = None;
         self.new.clear();
     }
 
@@ -69,7 +70,7 @@ impl Interner {
 
     /// The full name of a protobuf type.
     pub(super) fn type_name(&mut self, text: &'static str) -> u64 {
-        self.rare.value_types.text(
+        self.rare.get_or_insert_default().value_types.text(
             field::DEBUG_ANNOTATION_VALUE_TYPE_NAMES,
             text,
             &mut self.new,
@@ -77,20 +78,24 @@ impl Interner {
     }
 
     pub(super) fn correlation(&mut self, text: &'static str) -> u64 {
-        self.rare
-            .correlations
-            .text(field::CORRELATION_ID_STR, text, &mut self.new)
+        self.rare.get_or_insert_default().correlations.text(
+            field::CORRELATION_ID_STR,
+            text,
+            &mut self.new,
+        )
     }
 
     pub(super) fn log_body(&mut self, text: &'static str) -> u64 {
-        self.rare
-            .log_bodies
-            .text(field::LOG_MESSAGE_BODY, text, &mut self.new)
+        self.rare.get_or_insert_default().log_bodies.text(
+            field::LOG_MESSAGE_BODY,
+            text,
+            &mut self.new,
+        )
     }
 
     /// A new number for a text that is not remembered.
     pub(super) fn new_log_body(&mut self, text: &str) -> u64 {
-        let number = self.rare.log_bodies.next();
+        let number = self.rare.get_or_insert_default().log_bodies.next();
         self.new
             .add_text(field::LOG_MESSAGE_BODY, number, text.as_bytes());
         number
@@ -98,15 +103,18 @@ impl Interner {
 
     pub(super) fn location(&mut self, location: &'static SourceLocation) -> u64 {
         let key = (std::ptr::from_ref(location).addr(), 0);
-        self.rare.locations.number(key, |number| {
-            self.new.add(field::SOURCE_LOCATIONS, number, |entry| {
-                entry.string(2, location.file);
-                if !location.function.is_empty() {
-                    entry.string(3, location.function);
-                }
-                entry.varint(4, location.line.into());
-            });
-        })
+        self.rare
+            .get_or_insert_default()
+            .locations
+            .number(key, |number| {
+                self.new.add(field::SOURCE_LOCATIONS, number, |entry| {
+                    entry.string(2, location.file);
+                    if !location.function.is_empty() {
+                        entry.string(3, location.function);
+                    }
+                    entry.varint(4, location.line.into());
+                });
+            })
     }
 
     pub(super) fn callstack(&mut self, frames: &[Frame<'_>]) -> u64 {
@@ -115,7 +123,11 @@ impl Interner {
             let number = self.frame(frame);
             Encoder::new(&mut numbers).varint(2, number);
         }
-        let (number, is_new) = self.rare.callstacks.number(&numbers);
+        let (number, is_new) = self
+            .rare
+            .get_or_insert_default()
+            .callstacks
+            .number(&numbers);
         if is_new {
             let add = |entry: &mut Encoder<'_, _>| entry.raw(&numbers);
             self.new.add(field::CALLSTACKS, number, add);
@@ -134,7 +146,7 @@ impl Interner {
         if frame.line != 0 {
             Encoder::new(&mut fields).varint(6, frame.line.into());
         }
-        let (number, is_new) = self.rare.frames.number(&fields);
+        let (number, is_new) = self.rare.get_or_insert_default().frames.number(&fields);
         if is_new {
             self.new
                 .add(field::FRAMES, number, |entry| entry.raw(&fields));
@@ -143,9 +155,10 @@ impl Interner {
     }
 
     fn content(&mut self, field: u32, text: &str) -> u64 {
+        let rare = self.rare.get_or_insert_default();
         let contents = match field {
-            field::FUNCTION_NAMES => &mut self.rare.functions,
-            _ => &mut self.rare.files,
+            field::FUNCTION_NAMES => &mut rare.functions,
+            _ => &mut rare.files,
         };
         let (number, is_new) = contents.number(text.as_bytes());
         if is_new {

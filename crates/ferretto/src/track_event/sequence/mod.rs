@@ -6,7 +6,7 @@ mod dynamic;
 mod restart;
 mod thread_time;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ferretto_client::TraceWriter;
@@ -41,7 +41,7 @@ pub(super) struct Sequence {
     /// Tracks described since the last restart.
     described: TrackSet,
     /// The values that incremental counters were last set to.
-    counters: HashMap<u64, CounterValue>,
+    counters: BTreeMap<u64, CounterValue>,
     decisions: Decisions,
     thread_time: Option<ThreadTime>,
     accelerator: Accelerator,
@@ -79,7 +79,7 @@ impl Sequence {
             thread,
             interner: Interner::default(),
             described: TrackSet::default(),
-            counters: HashMap::new(),
+            counters: BTreeMap::new(),
             decisions: Decisions::default(),
             accelerator: Accelerator::new(),
         }
