@@ -154,21 +154,35 @@ impl OwnedChunk {
         length
     }
 
+    /// Appends all of `bytes`, of which there are usually few, if they fit. Returns whether they
+    /// did.
+    #[inline]
+    pub(crate) fn append_whole(&mut self, bytes: &[u8]) -> bool {
+        let length = bytes.len();
+        if length > self.room() {
+            return false;
+        }
+        self.note_write(self.used, length);
+        // SAFETY: as in `append`, with room for all of them.
+        unsafe { copy_short(bytes, self.payload.as_ptr().add(self.used)) };
+        self.used += length;
+        true
+    }
+
     /// Appends the first `length` of sixteen bytes, if there is room for all sixteen.
     #[inline]
     pub(crate) fn append_short(&mut self, bytes: &[u8; 16], length: usize) -> bool {
-        if self.room() < 16 || length > 16 {
+        if self.room() < PART || length > PART {
             return false;
         }
-        self.note_write(self.used, 16);
+        self.note_write(self.used, PART);
         // SAFETY: as in `append`, with sixteen bytes of room.
         unsafe {
-            self.payload
-                .as_ptr()
-                .add(self.used)
-                .cast::<[u8; 16]>()
-                .write_unaligned(*bytes);
-        }
+            write_part(
+                u128::from_le_bytes(*bytes),
+                self.payload.as_ptr().add(self.used),
+            )
+        };
         self.used += length;
         true
     }
@@ -440,14 +454,7 @@ impl ShortFragment<'_> {
         self.chunk.note_write(at, PART);
         // SAFETY: `length` was at most `room`, behind which there is room for sixteen bytes, see
         // there, and the chunk has been borrowed since; otherwise as in `append`.
-        unsafe {
-            let to = self.chunk.payload.as_ptr().add(at);
-            // In halves, as they are in registers.
-            to.cast::<u64>().write_unaligned((bytes as u64).to_le());
-            to.add(8)
-                .cast::<u64>()
-                .write_unaligned(((bytes >> 64) as u64).to_le());
-        }
+        unsafe { write_part(bytes, self.chunk.payload.as_ptr().add(at)) };
         self.length += length;
         true
     }
@@ -483,6 +490,23 @@ impl ShortFragment<'_> {
         unsafe { chunk.payload.as_ptr().add(chunk.used).write(length as u8) };
         chunk.used += 1 + length;
         chunk.count_fragment();
+    }
+}
+
+/// Writes sixteen bytes, the first one lowest. In halves, as they are in registers: to store these
+/// and load the whole again would take long.
+///
+/// # Safety
+///
+/// There are as many bytes to write to at `to`.
+#[inline(always)]
+unsafe fn write_part(bytes: u128, to: *mut u8) {
+    // SAFETY: both halves are within the sixteen bytes.
+    unsafe {
+        to.cast::<u64>().write_unaligned((bytes as u64).to_le());
+        to.add(8)
+            .cast::<u64>()
+            .write_unaligned(((bytes >> 64) as u64).to_le());
     }
 }
 

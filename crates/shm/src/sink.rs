@@ -3,8 +3,8 @@
 //! Packets are written in four ways, each of which is there for what the others cannot do, or do
 //! much slower: field by field ([`Sink`]), whole ([`append_packet`](ChunkSink::append_packet)),
 //! from registers ([`ShortPacket`]), and by a C program that knows nothing but addresses ([`raw`]).
-//! All of them lay out the same packet in the same way, and bring the sink from one [`State`] to
-//! the next.
+//! All of them bring the sink from one [`State`] to the next, and all but the last lay out the same
+//! packet in the same way: lengths that C programs were given four bytes for keep these.
 
 mod lengths;
 mod local;
@@ -210,17 +210,24 @@ impl ChunkSink {
                 self.close_to(0);
                 self.written += self.position();
                 self.finish_fragment(fragment);
-                if self.chunk.room() == 0 || self.is_crowded() {
-                    self.give_chunk_back();
-                } else {
-                    self.chunk.count_fragment();
-                    self.state = State::Ready;
-                }
-                self.send_patches();
+                self.leave_packet();
             }
             State::Discarding => self.finish_discarded(),
             State::Idle | State::Ready | State::Dropping => {}
         }
+    }
+
+    /// Counts the next packet ahead, or gives the chunk back, after the fragment that was written
+    /// has its length.
+    #[inline]
+    fn leave_packet(&mut self) {
+        if self.chunk.room() == 0 || self.is_crowded() {
+            self.give_chunk_back();
+        } else {
+            self.chunk.count_fragment();
+            self.state = State::Ready;
+        }
+        self.send_patches();
     }
 
     #[cold]
@@ -486,16 +493,15 @@ impl ChunkSink {
 impl Sink for ChunkSink {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        let written = self.chunk.append(bytes);
-        if written < bytes.len() {
-            self.write_rest(&bytes[written..]);
+        if !self.chunk.append_whole(bytes) {
+            self.write_rest(bytes);
         }
     }
 
     #[inline]
     fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
         if !self.chunk.append_short(bytes, length) {
-            self.write(&bytes[..length.min(16)]);
+            self.write_rest(&bytes[..length.min(16)]);
         }
     }
 

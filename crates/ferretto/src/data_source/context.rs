@@ -83,11 +83,10 @@ thread_local! {
 }
 
 /// The state a thread keeps for a data source, whatever its type.
-trait Kept {
+trait Kept: Any {
     /// Gives up what belongs to instances that have stopped.
     fn collect(&mut self);
     fn flush(&mut self);
-    fn as_any(&mut self) -> &mut dyn Any;
 }
 
 /// The state a thread keeps for a data source.
@@ -163,10 +162,6 @@ impl<D: DataSource> Kept for Entries<D> {
         let entries = self.places.iter_mut().flatten();
         entries.for_each(|entry| entry.writer.flush(None));
     }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
 }
 
 /// Calls `write` for every recording of a data source.
@@ -188,7 +183,8 @@ pub(super) fn trace<D: DataSource>(
             return;
         };
         let kept = thread[number].get_or_insert_with(|| Box::new(Entries::new(registered)));
-        let Some(entries) = kept.as_any().downcast_mut::<Entries<D>>() else {
+        let kept: &mut dyn Any = &mut **kept;
+        let Some(entries) = kept.downcast_mut::<Entries<D>>() else {
             return;
         };
         for place in bits(recording) {
@@ -203,12 +199,12 @@ pub(super) fn trace<D: DataSource>(
     });
 }
 
-/// Has something done with all that this thread keeps.
 /// Gives up what this thread has of recordings that have stopped.
 pub(super) fn collect_thread() {
     for_all(|kept| kept.collect());
 }
 
+/// Has something done with all that this thread keeps.
 fn for_all(act: impl Fn(&mut dyn Kept)) {
     let _ = THREAD.try_with(|thread| {
         if let Ok(mut thread) = thread.try_borrow_mut() {

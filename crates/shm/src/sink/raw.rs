@@ -232,12 +232,20 @@ impl ChunkSink {
         address
     }
 
-    /// Ends the packet.
+    /// Ends the packet. Its length stays four bytes long: to move what was just written in small
+    /// pieces would take longer than all the rest.
     #[inline]
     pub(crate) fn end_raw(&mut self, cursor: *mut u8) {
         self.adopt(cursor);
         self.write_raw_lengths(true);
-        self.finish_packet();
+        let State::Writing(fragment) = self.state else {
+            return self.finish_packet();
+        };
+        self.written += self.position();
+        let length = self.chunk.used() - fragment.at - WIDE;
+        let length = redundant_length(length as u32);
+        self.chunk.overwrite(fragment.at, length);
+        self.leave_packet();
     }
 
     /// Returns the range in use, with room for `size` bytes if what is written to it is discarded.
