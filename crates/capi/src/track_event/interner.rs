@@ -32,12 +32,62 @@ struct Recent {
     number: u64,
 }
 
+/// Longest data, in bytes, that is found by what it is without being hashed.
+const SHORT: usize = 16;
+
+/// Short data, as it is compared: its kind and length, and its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Short {
+    field: u32,
+    length: u32,
+    /// With the length these tell all bytes: the first and the last eight, or fewer of both.
+    bytes: [u64; 2],
+}
+
+impl Short {
+    #[inline]
+    fn new(field: u32, bytes: &[u8]) -> Option<Self> {
+        let (first, last) = match bytes.len() {
+            8..=SHORT => (
+                u64::from_le_bytes(*bytes.first_chunk()?),
+                u64::from_le_bytes(*bytes.last_chunk()?),
+            ),
+            4..8 => (
+                u32::from_le_bytes(*bytes.first_chunk()?).into(),
+                u32::from_le_bytes(*bytes.last_chunk()?).into(),
+            ),
+            2..4 => (
+                u16::from_le_bytes(*bytes.first_chunk()?).into(),
+                u16::from_le_bytes(*bytes.last_chunk()?).into(),
+            ),
+            1 => (bytes.first().copied()?.into(), 0),
+            _ => return None,
+        };
+        Some(Self {
+            field,
+            length: bytes.len() as u32,
+            bytes: [first, last],
+        })
+    }
+
+    /// The place among [`RECENT`] ones that it shares with others.
+    #[inline]
+    fn place(&self) -> usize {
+        let [first, last] = self.bytes;
+        let kind = u64::from(self.field) << 32 | u64::from(self.length);
+        let mixed = (first ^ last.rotate_left(29) ^ kind).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 58) as usize % RECENT
+    }
+}
+
 /// All kinds, and what is still to be written. The texts of programs may change behind their
 /// addresses.
 #[derive(Debug)]
 pub(super) struct Interner {
     kinds: Vec<Kind>,
     recent: Box<[Option<Recent>; RECENT]>,
+    /// Short data with its number, which is 0 in places that are free. Empty before the first.
+    short: Vec<(Short, u64)>,
     /// Bit `n`: the category with this number was written.
     categories: Vec<u64>,
     /// The entries that have to go with the present packet.
@@ -49,6 +99,7 @@ impl Interner {
         Self {
             kinds: Vec::new(),
             recent: Box::new([const { None }; RECENT]),
+            short: Vec::new(),
             categories: Vec::new(),
             new: InternedData::new(),
         }
@@ -58,12 +109,38 @@ impl Interner {
     pub(super) fn clear(&mut self) {
         self.kinds.clear();
         self.recent.fill_with(|| None);
+        self.short.clear();
         self.categories.clear();
         self.new.clear();
     }
 
     /// The number of some bytes, counted from 1 for each kind, and whether they had one before.
+    #[inline]
     pub(super) fn intern(&mut self, field: u32, bytes: &[u8]) -> (u64, bool) {
+        let Some(short) = Short::new(field, bytes) else {
+            return self.find_or_add(field, bytes);
+        };
+        let place = short.place();
+        match self.short.get(place) {
+            Some((known, number)) if *number != 0 && *known == short => (*number, true),
+            _ => self.intern_short(short, place, bytes),
+        }
+    }
+
+    /// The same for data that is not in its place among the short ones.
+    #[cold]
+    fn intern_short(&mut self, short: Short, place: usize, bytes: &[u8]) -> (u64, bool) {
+        let (number, is_known) = self.find_or_add(short.field, bytes);
+        if self.short.is_empty() {
+            self.short.resize(RECENT, (short, 0));
+        }
+        if let Some(entry) = self.short.get_mut(place) {
+            *entry = (short, number);
+        }
+        (number, is_known)
+    }
+
+    fn find_or_add(&mut self, field: u32, bytes: &[u8]) -> (u64, bool) {
         let index = self.kinds.iter().position(|kind| kind.field == field);
         let index = index.unwrap_or_else(|| {
             self.kinds.push(Kind {
@@ -156,6 +233,30 @@ pub(super) type Numbers = std::collections::HashSet<u64, BuildHasherDefault<FxHa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_is_told_apart_by_kind_length_and_each_byte() {
+        let mut interner = Interner::new();
+        let mut all = vec![Vec::new()];
+        for length in 1..40 {
+            all.push(vec![0; length]);
+            for at in 0..length {
+                let mut bytes = vec![0; length];
+                bytes[at] = 1;
+                all.push(bytes);
+            }
+        }
+        for round in 0..3 {
+            for field in [1, 2] {
+                for (bytes, number) in all.iter().zip(1..) {
+                    let found = interner.intern(field, bytes);
+                    assert_eq!(found, (number, round > 0), "{bytes:?}");
+                }
+            }
+        }
+        interner.clear();
+        assert_eq!(interner.intern(2, &all[5]), (1, false));
+    }
 
     #[test]
     fn texts_are_known_by_what_they_say() {
