@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::events::*;
 use common::init_with;
@@ -11,9 +12,17 @@ use ferretto_c::*;
 use ferretto_trace::events::{Kind, Problem};
 use ferretto_wire::{Fields, encode};
 
+/// Lets the tests have the 64 KiB of memory that they share in turn: one leaves no room for others.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    init_with(64);
+    turn
+}
+
 #[test]
 fn trackevent_009_to_013_times_are_written_as_the_config_says() {
-    init_with(64);
+    let _turn = one_at_a_time();
     let category = Category::register("times");
     const START: u64 = 5_000_000_000;
     let write = move || {
@@ -108,7 +117,7 @@ fn trackevent_009_to_013_times_are_written_as_the_config_says() {
 
 #[test]
 fn trackevent_007_after_a_loss_a_sequence_starts_anew() {
-    init_with(64);
+    let _turn = one_at_a_time();
     let category = Category::register("losses");
     let session = record("losses");
     // Sixteen times what the memory holds: the service would have to take chunks out as fast as

@@ -5,10 +5,10 @@ mod common;
 
 use std::time::Instant;
 
-use common::{
-    FOR_TESTING, LIMIT, Service, config, descriptor, next_event, producer_at, texts, write_text,
+use common::{FOR_TESTING, LIMIT, Service, config, descriptor, next_event, texts, write_text};
+use ferretto_client::{
+    Consumer, Event, ExhaustedPolicy, Producer, ProducerOptions, Scraping, TraceWriter,
 };
-use ferretto_client::{Consumer, Event, ExhaustedPolicy, Producer, ProducerOptions, TraceWriter};
 use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, TestConfig, TraceConfig};
 use ferretto_wire::Fields;
@@ -124,7 +124,12 @@ fn config_027_a_test_producer_writes_what_its_config_says() {
 #[test]
 fn a_new_writer_is_registered_without_waking_the_owner() {
     let service = Service::start();
-    let mut producer = producer_at(&service.producers);
+    let mut producer = Producer::new(ProducerOptions {
+        address: Some(service.producers.clone()),
+        scraping: Scraping::Enabled,
+        ..Default::default()
+    })
+    .unwrap();
     producer.register(descriptor("test.source"));
     next_event(&mut producer, |event| matches!(event, Event::Connected));
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
