@@ -30,7 +30,7 @@ pub(super) fn event(cx: &mut Context, header: &PacketHeader<'_>, bytes: &[u8]) -
     let ts = cx.clocks.trace_time(clock, time).unwrap_or(time);
     for field in Fields::new(bytes).map_while(Result::ok) {
         let is_set = field.as_bool().unwrap_or(false);
-        let scope = FactScope::Trace;
+        let scope = FactScope::MachineAndTrace;
         let mut set = |name| {
             if is_set {
                 cx.metadata.set(&mut cx.store, name, Fact::Int(ts), scope);
@@ -78,7 +78,7 @@ fn slow_sources(cx: &mut Context, bytes: &[u8]) {
         let text = format!("{} {}", text(PRODUCER_NAME), text(DATA_SOURCE_NAME));
         let fact = Fact::Text(cx.store.strings.intern(&text));
         let name = "slow_start_data_source";
-        cx.metadata.add(&mut cx.store, name, fact, FactScope::Trace);
+        cx.metadata.add(&mut cx.store, name, fact, FactScope::MachineAndTrace);
     }
 }
 

@@ -204,12 +204,6 @@ pub(crate) fn end_file(cx: &mut Context, bytes: u64) {
     let size = Fact::Int(bytes as i64);
     cx.metadata
         .set(&mut cx.store, "trace_size_bytes", size, FactScope::Trace);
-    if !cx.store.tables.clock_snapshot.is_empty() {
-        let clock = Fact::Int(cx.clocks.trace_clock().id.into());
-        let scope = FactScope::Global;
-        cx.metadata
-            .set(&mut cx.store, "trace_time_clock_id", clock, scope);
-    }
 }
 
 /// Returns the number after `Perfetto v`, or that of our own versions, which all flush.
