@@ -78,7 +78,8 @@ fn slow_sources(cx: &mut Context, bytes: &[u8]) {
         let text = format!("{} {}", text(PRODUCER_NAME), text(DATA_SOURCE_NAME));
         let fact = Fact::Text(cx.store.strings.intern(&text));
         let name = "slow_start_data_source";
-        cx.metadata.add(&mut cx.store, name, fact, FactScope::MachineAndTrace);
+        cx.metadata
+            .add(&mut cx.store, name, fact, FactScope::MachineAndTrace);
     }
 }
 
