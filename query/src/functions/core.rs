@@ -1,0 +1,326 @@
+//! Casts, truth and comparison as SQLite has them.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int64Array, StringArray,
+    new_null_array,
+};
+use datafusion::arrow::compute::kernels::{cmp, zip::zip};
+use datafusion::arrow::compute::{cast, is_null, or};
+use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::{Result, exec_err};
+
+use super::{ArrayFunction, integers, is_text, only_integers, reals, texts, type_word};
+
+pub(super) fn functions() -> Vec<ArrayFunction> {
+    use DataType::{Binary, Boolean, Float64, Int64, Utf8};
+    vec![
+        ArrayFunction::new("__truth", 1..=1, Boolean, |args, _| truth(&args[0])).identity(),
+        ArrayFunction::new("__text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
+        ArrayFunction::new("__cast_int", 1..=1, Int64, |args, _| cast_int(&args[0])).identity(),
+        ArrayFunction::new("__cast_real", 1..=1, Float64, |args, _| cast_real(&args[0]))
+            .identity(),
+        ArrayFunction::new("__cast_text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
+        ArrayFunction::typed(
+            "__cast_numeric",
+            1..=1,
+            |types| if types[0].is_floating() || is_text(&types[0]) { Float64 } else { Int64 },
+            |args, _| match args[0].data_type() {
+                t if t.is_floating() || is_text(t) => cast_real(&args[0]),
+                _ => cast_int(&args[0]),
+            },
+        ),
+        // What sums add up: truth values count as 0 and 1, texts by the number at their start.
+        ArrayFunction::typed(
+            "__num",
+            1..=1,
+            |types| if types[0].is_floating() || is_text(&types[0]) { Float64 } else { Int64 },
+            |args, _| match args[0].data_type() {
+                t if t.is_floating() || is_text(t) => cast_real(&args[0]),
+                _ => cast_int(&args[0]),
+            },
+        )
+        .identity(),
+        // A text compared with a number column: its number, or NULL.
+        ArrayFunction::new("__numeric", 1..=1, Float64, |args, _| {
+            let texts = texts(&args[0])?;
+            let numbers = texts.iter().map(|t| t.and_then(|t| t.trim().parse::<f64>().ok()));
+            Ok(Arc::new(numbers.collect::<Float64Array>()))
+        }),
+        // The larger or smaller of several values, NULL if one is.
+        ArrayFunction::typed("__max", 2..=usize::MAX, common, |args, _| extreme(args, true)),
+        ArrayFunction::typed("__min", 2..=usize::MAX, common, |args, _| extreme(args, false)),
+        ArrayFunction::new("typeof", 1..=1, Utf8, |args, rows| {
+            let word = type_word(args[0].data_type());
+            let nulls = is_null(&args[0])?;
+            Ok(Arc::new(StringArray::from_iter_values(
+                (0..rows).map(|i| if nulls.value(i) { "null" } else { word }),
+            )))
+        }),
+        ArrayFunction::new("hash", 1..=usize::MAX, Int64, hash),
+        ArrayFunction::new("ln", 1..=1, Float64, |args, _| logarithm(&args[0])),
+        ArrayFunction::new("__ln", 1..=1, Float64, |args, _| logarithm(&args[0])),
+        ArrayFunction::new("__sign", 1..=1, Int64, |args, _| {
+            let values = reals(&args[0])?;
+            let sign = |v: f64| if v > 0.0 { 1 } else if v < 0.0 { -1 } else { 0 };
+            Ok(Arc::new(values.iter().map(|v| v.map(sign)).collect::<Int64Array>()))
+        }),
+        ArrayFunction::new("__round", 1..=2, Float64, |args, _| {
+            let values = reals(&args[0])?;
+            let digits = args.get(1).map(integers).transpose()?;
+            Ok(Arc::new(
+                values
+                    .iter()
+                    .enumerate()
+                    .map(|(i, value)| {
+                        let digits = match &digits {
+                            Some(d) if d.is_null(i) => return None,
+                            Some(d) => d.value(i).clamp(0, 30),
+                            None => 0,
+                        };
+                        let scale = 10f64.powi(digits as i32);
+                        value.map(|v| {
+                            let scaled = v * scale;
+                            if scaled.is_finite() { scaled.round() / scale } else { v }
+                        })
+                    })
+                    .collect::<Float64Array>(),
+            ))
+        }),
+        ArrayFunction::new("zeroblob", 1..=1, Binary, |args, _| {
+            let sizes = only_integers("zeroblob", &args[0])?;
+            if sizes.iter().flatten().any(|n| n > 1 << 20) {
+                return exec_err!("zeroblob: a blob of more than 1 MiB is refused.");
+            }
+            let blobs: Vec<Option<Vec<u8>>> =
+                sizes.iter().map(|n| n.map(|n| vec![0; n.max(0) as usize])).collect();
+            Ok(Arc::new(blobs.iter().map(|b| b.as_deref()).collect::<BinaryArray>()))
+        }),
+        ArrayFunction::new("random", 0..=0, Int64, |_, rows| {
+            use std::hash::{BuildHasher, RandomState};
+            let state = RandomState::new();
+            Ok(Arc::new((0..rows).map(|i| state.hash_one(i).cast_signed()).collect::<Int64Array>()))
+        })
+        .volatile(),
+    ]
+}
+
+/// Returns true for numbers other than 0; of a text the number at its start counts.
+fn truth(array: &ArrayRef) -> Result<ArrayRef> {
+    if *array.data_type() == DataType::Boolean {
+        return Ok(array.clone());
+    }
+    let numbers = cast_real(array)?;
+    let numbers = numbers.as_primitive::<Float64Type>();
+    Ok(Arc::new(numbers.iter().map(|v| v.map(|v| v != 0.0)).collect::<BooleanArray>()))
+}
+
+/// Returns the number at the start of a text, as text.
+fn number_prefix(text: &str) -> &str {
+    let text = text.trim_start();
+    let bytes = text.as_bytes();
+    let digits = |mut at: usize| {
+        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        at
+    };
+    let start = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+    let whole = digits(start);
+    let mut end = whole;
+    if bytes.get(end) == Some(&b'.') {
+        end = digits(end + 1);
+    }
+    if end == start || (end == start + 1 && bytes[start] == b'.') {
+        return "";
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let exponent = digits(end + 1 + sign);
+        if exponent > end + 1 + sign {
+            end = exponent;
+        }
+    }
+    &text[..end]
+}
+
+/// Casts to integers: reals toward 0 within the range, texts by the digits at their start.
+fn cast_int(array: &ArrayRef) -> Result<ArrayRef> {
+    let data_type = array.data_type();
+    if is_text(data_type) {
+        let integer = |text: &str| {
+            let text = text.trim_start();
+            let (negative, digits) = match text.as_bytes().first() {
+                Some(b'-') => (true, &text[1..]),
+                Some(b'+') => (false, &text[1..]),
+                _ => (false, text),
+            };
+            let end = digits.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+            let mut value = 0i64;
+            for digit in digits[..end].bytes() {
+                let digit = i64::from(digit - b'0');
+                let digit = if negative { -digit } else { digit };
+                value = match value.checked_mul(10).and_then(|v| v.checked_add(digit)) {
+                    Some(value) => value,
+                    None if negative => i64::MIN,
+                    None => i64::MAX,
+                };
+            }
+            value
+        };
+        let texts = texts(array)?;
+        return Ok(Arc::new(texts.iter().map(|t| t.map(integer)).collect::<Int64Array>()));
+    }
+    if data_type.is_floating() {
+        let reals = reals(array)?;
+        return Ok(Arc::new(reals.iter().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()));
+    }
+    if *data_type == DataType::UInt64 {
+        let values = array.as_primitive::<datafusion::arrow::datatypes::UInt64Type>();
+        return Ok(Arc::new(values.unary::<_, datafusion::arrow::datatypes::Int64Type>(|v| {
+            v.cast_signed()
+        })));
+    }
+    Ok(cast(array, &DataType::Int64)?)
+}
+
+fn cast_real(array: &ArrayRef) -> Result<ArrayRef> {
+    if is_text(array.data_type()) {
+        let real = |text: &str| number_prefix(text).parse().unwrap_or(0.0);
+        let texts = texts(array)?;
+        return Ok(Arc::new(texts.iter().map(|t| t.map(real)).collect::<Float64Array>()));
+    }
+    Ok(cast(array, &DataType::Float64)?)
+}
+
+/// Returns a real as SQLite prints it: 15 digits, always with a point.
+pub(super) fn real_text(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "Inf" } else { "-Inf" }.to_owned();
+    }
+    if value == 0.0 {
+        return "0.0".to_owned();
+    }
+    let scientific = format!("{value:.14e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-5..15).contains(&exponent) {
+        let text = format!("{value:.*}", (14 - exponent).max(0) as usize);
+        let text = if text.contains('.') { text.trim_end_matches('0') } else { &text };
+        return if text.ends_with('.') {
+            format!("{text}0")
+        } else if text.contains('.') {
+            text.to_owned()
+        } else {
+            format!("{text}.0")
+        };
+    }
+    let mantissa = mantissa.trim_end_matches('0');
+    let mantissa =
+        if mantissa.ends_with('.') { format!("{mantissa}0") } else { mantissa.to_owned() };
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// Returns the values as texts.
+pub fn to_text(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Utf8 => Ok(array.clone()),
+        DataType::Boolean => to_text(&cast(array, &DataType::Int64)?),
+        t if t.is_floating() => {
+            let reals = reals(array)?;
+            Ok(Arc::new(reals.iter().map(|v| v.map(real_text)).collect::<StringArray>()))
+        }
+        _ => Ok(cast(array, &DataType::Utf8)?),
+    }
+}
+
+/// Returns a type that can hold all of the values.
+fn common(types: &[DataType]) -> DataType {
+    if types.iter().any(is_text) {
+        DataType::Utf8
+    } else if types.iter().any(DataType::is_floating) {
+        DataType::Float64
+    } else {
+        DataType::Int64
+    }
+}
+
+fn extreme(args: &[ArrayRef], larger: bool) -> Result<ArrayRef> {
+    let types: Vec<DataType> = args.iter().map(|a| a.data_type().clone()).collect();
+    let data_type = common(&types);
+    let convert = |array: &ArrayRef| match data_type {
+        DataType::Utf8 => to_text(array),
+        DataType::Float64 => cast_real(array),
+        _ => cast_int(array),
+    };
+    let mut best = convert(&args[0])?;
+    for array in &args[1..] {
+        let array = convert(array)?;
+        let null = or(&is_null(&best)?, &is_null(&array)?)?;
+        let pick = if larger { cmp::gt(&array, &best)? } else { cmp::lt(&array, &best)? };
+        let chosen = zip(&pick, &array, &best)?;
+        let nothing = new_null_array(&data_type, chosen.len());
+        best = zip(&null, &nothing, &chosen)?;
+    }
+    Ok(best)
+}
+
+/// FNV-1a of 64 bits over integers as 8 bytes and texts as theirs.
+fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut hashes = vec![BASIS; rows];
+    let step = |hash: &mut u64, bytes: &[u8]| {
+        for byte in bytes {
+            *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    };
+    for array in args {
+        if array.logical_null_count() > 0 {
+            return exec_err!("The function 'hash' takes no NULL.");
+        }
+        match array.data_type() {
+            t if is_text(t) => {
+                for (hash, text) in hashes.iter_mut().zip(texts(array)?.iter()) {
+                    step(hash, text.unwrap_or_default().as_bytes());
+                }
+            }
+            t if t.is_integer() || *t == DataType::Boolean => {
+                for (hash, value) in hashes.iter_mut().zip(integers(array)?.values()) {
+                    step(hash, &value.to_le_bytes());
+                }
+            }
+            t => return exec_err!("The function 'hash' takes integers and texts, no {}.", type_word(t)),
+        }
+    }
+    Ok(Arc::new(hashes.into_iter().map(u64::cast_signed).collect::<Int64Array>()))
+}
+
+fn logarithm(array: &ArrayRef) -> Result<ArrayRef> {
+    let values = reals(array)?;
+    let ln = |v: f64| (v > 0.0).then(|| v.ln());
+    Ok(Arc::new(values.iter().map(|v| v.and_then(ln)).collect::<Float64Array>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number_prefix, real_text};
+
+    #[test]
+    fn reals_print_with_a_point() {
+        assert_eq!(real_text(1.0), "1.0");
+        assert_eq!(real_text(0.1), "0.1");
+        assert_eq!(real_text(1e20), "1.0e+20");
+        assert_eq!(real_text(123_456.75), "123456.75");
+        assert_eq!(real_text(-2.5e-9), "-2.5e-09");
+    }
+
+    #[test]
+    fn numbers_are_read_as_far_as_they_go() {
+        assert_eq!(number_prefix(" 12.5e3x"), "12.5e3");
+        assert_eq!(number_prefix("-7 apples"), "-7");
+        assert_eq!(number_prefix("apples"), "");
+        assert_eq!(number_prefix("."), "");
+        assert_eq!(number_prefix("1e"), "1");
+    }
+}

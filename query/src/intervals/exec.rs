@@ -1,0 +1,436 @@
+//! The physical operator: sorted inputs, partitioned by their keys, swept group by group.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array,
+};
+use datafusion::arrow::compute::{SortOptions, concat_batches, take};
+use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{
+    Distribution, EquivalenceProperties, LexOrdering, OrderingRequirements, Partitioning,
+    PhysicalExpr, PhysicalSortExpr, expressions::Column,
+};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::sweep::{Interval, as_of, meet, outer, with_gaps};
+
+/// The kind of a span join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SpanKind {
+    /// Pieces of both sides.
+    Inner,
+    /// Also pieces of the left side alone.
+    Left,
+    /// Also pieces of either side alone.
+    Outer,
+}
+
+/// The work of an operator. Each input has its keys first, then `ts`, then `dur`, then the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    /// A span join of two inputs. A side without keys takes part in every group of the other.
+    Span(SpanKind),
+    /// The intersection of all inputs, whose first column after `dur` is an id.
+    Intersect,
+    /// Each left row with the last right row that is not later.
+    AsOf,
+}
+
+/// An operator over intervals.
+#[derive(Debug, Clone)]
+pub(super) struct IntervalExec {
+    work: Work,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    /// The number of keys of each input.
+    keys: Vec<usize>,
+    schema: SchemaRef,
+    properties: Arc<PlanProperties>,
+}
+
+impl IntervalExec {
+    /// Returns an operator over inputs in the layout that [`Work`] describes.
+    pub(super) fn new(
+        work: Work,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        keys: Vec<usize>,
+        schema: SchemaRef,
+    ) -> Self {
+        let same = keys.iter().all(|k| *k == keys[0]) && keys[0] > 0;
+        let partitions = if same {
+            inputs.iter().map(|i| i.output_partitioning().partition_count()).max().unwrap_or(1)
+        } else {
+            1
+        };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema.clone()),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self { work, inputs, keys, schema, properties: Arc::new(properties) }
+    }
+
+    fn partitioned(&self) -> bool {
+        self.keys.iter().all(|k| *k == self.keys[0]) && self.keys[0] > 0
+    }
+
+    fn columns(&self, input: usize, count: usize) -> Vec<Arc<dyn PhysicalExpr>> {
+        let schema = self.inputs[input].schema();
+        (0..count)
+            .map(|i| Arc::new(Column::new(schema.field(i).name(), i)) as Arc<dyn PhysicalExpr>)
+            .collect()
+    }
+}
+
+impl DisplayAs for IntervalExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IntervalExec: {:?}, keys={:?}", self.work, self.keys)
+    }
+}
+
+impl ExecutionPlan for IntervalExec {
+    fn name(&self) -> &'static str {
+        "IntervalExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        if self.partitioned() {
+            InputDistributionRequirements::co_partitioned(
+                (0..self.inputs.len())
+                    .map(|i| Distribution::KeyPartitioned(self.columns(i, self.keys[i])))
+                    .collect(),
+            )
+        } else {
+            InputDistributionRequirements::new(vec![
+                Distribution::SinglePartition;
+                self.inputs.len()
+            ])
+        }
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        let options = SortOptions { descending: false, nulls_first: true };
+        (0..self.inputs.len())
+            .map(|input| {
+                let columns = self.columns(input, self.keys[input] + 1);
+                let terms = columns.into_iter().map(|c| PhysicalSortExpr::new(c, options));
+                LexOrdering::new(terms).map(OrderingRequirements::from)
+            })
+            .collect()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(self.work, children, self.keys.clone(), self.schema.clone())))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let streams = self
+            .inputs
+            .iter()
+            .map(|input| input.execute(partition, context.clone()))
+            .collect::<Result<Vec<_>>>()?;
+        let reservation = MemoryConsumer::new("interval join").register(context.memory_pool());
+        let (work, keys, schema) = (self.work, self.keys.clone(), self.schema.clone());
+        let size = context.session_config().batch_size();
+        let output = self.schema.clone();
+        let result = async move {
+            let mut inputs = Vec::new();
+            for mut stream in streams {
+                let schema = stream.schema();
+                let mut batches = Vec::new();
+                while let Some(batch) = stream.next().await {
+                    let batch = batch?;
+                    // Counted twice: the batches are joined into one.
+                    reservation.try_grow(2 * batch.get_array_memory_size())?;
+                    batches.push(batch);
+                }
+                let batch = concat_batches(&schema, &batches)?;
+                if u32::try_from(batch.num_rows()).is_err() {
+                    return exec_err!("An interval join takes at most 2^32 rows of a group.");
+                }
+                inputs.push(batch);
+            }
+            let pieces = sweep(work, &inputs, &keys)?;
+            let rows = pieces.at.len();
+            reservation.try_grow(rows * size_of::<(Interval, [u32; 4])>())?;
+            let batches = (0..rows).step_by(size.max(1)).map(move |start| {
+                let _held = &reservation;
+                let end = (start + size).min(rows);
+                build(work, &inputs, &keys, &pieces, start..end, &schema)
+            });
+            Ok(stream::iter(batches))
+        };
+        let stream = stream::once(result).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(output, stream)))
+    }
+}
+
+/// Pieces with the rows of all inputs.
+struct Pieces {
+    at: Vec<Interval>,
+    /// A list of rows for each input.
+    rows: Vec<Vec<Option<u32>>>,
+}
+
+/// A run of rows with the same keys.
+struct Group {
+    key: Vec<Option<i64>>,
+    rows: std::ops::Range<usize>,
+}
+
+fn integers(batch: &RecordBatch, column: usize) -> &Int64Array {
+    batch.column(column).as_primitive::<Int64Type>()
+}
+
+fn groups(batch: &RecordBatch, keys: usize) -> Vec<Group> {
+    let columns: Vec<&ArrayRef> = (0..keys).map(|i| batch.column(i)).collect();
+    let value = |row: usize| -> Vec<Option<i64>> {
+        columns
+            .iter()
+            .map(|c| {
+                let c = c.as_primitive::<Int64Type>();
+                c.is_valid(row).then(|| c.value(row))
+            })
+            .collect()
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    for row in 0..batch.num_rows() {
+        let key = value(row);
+        match groups.last_mut() {
+            Some(group) if group.key == key => group.rows.end = row + 1,
+            _ => groups.push(Group { key, rows: row..row + 1 }),
+        }
+    }
+    if keys == 0 && groups.is_empty() {
+        groups.push(Group { key: Vec::new(), rows: 0..0 });
+    }
+    groups
+}
+
+fn intervals(batch: &RecordBatch, keys: usize, rows: &std::ops::Range<usize>) -> Vec<Interval> {
+    let (ts, dur) = (integers(batch, keys), integers(batch, keys + 1));
+    rows.clone()
+        .map(|row| Interval::new(ts.value(row), if dur.is_null(row) { 0 } else { dur.value(row) }))
+        .collect()
+}
+
+fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
+    let mut out = Pieces { at: Vec::new(), rows: vec![Vec::new(); inputs.len()] };
+    let grouped: Vec<Vec<Group>> =
+        inputs.iter().zip(keys).map(|(batch, keys)| groups(batch, *keys)).collect();
+    let most = *keys.iter().max().unwrap_or(&0);
+    // The keys of all groups that have any, in order.
+    let mut names: Vec<&Vec<Option<i64>>> = grouped
+        .iter()
+        .zip(keys)
+        .filter(|(_, count)| **count == most)
+        .flat_map(|(groups, _)| groups.iter().map(|g| &g.key))
+        .collect();
+    names.sort();
+    names.dedup();
+    let mut cursors = vec![0; inputs.len()];
+    for name in names {
+        let mut members = Vec::new();
+        for (input, groups) in grouped.iter().enumerate() {
+            // An input without keys takes part in every group.
+            let range = if keys[input] < most {
+                0..inputs[input].num_rows()
+            } else {
+                let cursor = &mut cursors[input];
+                while *cursor < groups.len() && groups[*cursor].key < *name {
+                    *cursor += 1;
+                }
+                match groups.get(*cursor) {
+                    Some(group) if group.key == *name => group.rows.clone(),
+                    _ => 0..0,
+                }
+            };
+            members.push(range);
+        }
+        group(work, inputs, keys, &members, &mut out);
+    }
+    Ok(out)
+}
+
+fn group(
+    work: Work,
+    inputs: &[RecordBatch],
+    keys: &[usize],
+    members: &[std::ops::Range<usize>],
+    out: &mut Pieces,
+) {
+    let row = |input: usize, index: usize| (members[input].start + index) as u32;
+    match work {
+        Work::Span(kind) => {
+            let mut members = members.to_vec();
+            if kind == SpanKind::Inner {
+                narrow(inputs, keys, &mut members);
+            }
+            let row = |input: usize, index: usize| (members[input].start + index) as u32;
+            let left = intervals(&inputs[0], keys[0], &members[0]);
+            let right = intervals(&inputs[1], keys[1], &members[1]);
+            let pieces = match kind {
+                SpanKind::Inner => meet(&left, &right),
+                SpanKind::Left => with_gaps(&left, &meet(&left, &right)),
+                SpanKind::Outer => outer(&left, &right),
+            };
+            for piece in pieces {
+                out.at.push(piece.at);
+                out.rows[0].push(piece.left.map(|i| row(0, i)));
+                out.rows[1].push(piece.right.map(|i| row(1, i)));
+            }
+        }
+        Work::Intersect => {
+            let mut at = intervals(&inputs[0], keys[0], &members[0]);
+            let mut rows: Vec<Vec<u32>> = vec![(0..at.len()).map(|i| row(0, i)).collect()];
+            for input in 1..inputs.len() {
+                let right = intervals(&inputs[input], keys[input], &members[input]);
+                let pieces = meet(&at, &right);
+                let left = |p: &super::sweep::Piece| p.left.unwrap_or_default();
+                for list in &mut rows {
+                    *list = pieces.iter().map(|p| list[left(p)]).collect();
+                }
+                rows.push(
+                    pieces.iter().map(|p| row(input, p.right.unwrap_or_default())).collect(),
+                );
+                at = pieces.iter().map(|p| p.at).collect();
+            }
+            out.at.extend(at);
+            for (all, list) in out.rows.iter_mut().zip(rows) {
+                all.extend(list.into_iter().map(Some));
+            }
+        }
+        Work::AsOf => {
+            let times = |input: usize| -> Vec<i64> {
+                let ts = integers(&inputs[input], keys[input]);
+                members[input].clone().map(|i| ts.value(i)).collect()
+            };
+            let left = times(0);
+            for (index, found) in as_of(&left, &times(1)).into_iter().enumerate() {
+                out.at.push(Interval { start: left[index], end: left[index] });
+                out.rows[0].push(Some(row(0, index)));
+                out.rows[1].push(found.map(|i| row(1, i)));
+            }
+        }
+    }
+}
+
+/// Leaves those rows out at both ends that lie before or after all of the other side: a side
+/// without keys is not read from its start for each group.
+fn narrow(inputs: &[RecordBatch], keys: &[usize], members: &mut [std::ops::Range<usize>]) {
+    for side in 0..2 {
+        let other = members[1 - side].clone();
+        if other.is_empty() || members[side].len() <= other.len() {
+            continue;
+        }
+        let other_ts = integers(&inputs[1 - side], keys[1 - side]);
+        let last = intervals(&inputs[1 - side], keys[1 - side], &(other.end - 1..other.end))[0];
+        let first = other_ts.value(other.start);
+        let ts = &integers(&inputs[side], keys[side]).values()[members[side].clone()];
+        let start = ts.partition_point(|t| *t < first).saturating_sub(1);
+        let end = ts.partition_point(|t| *t <= last.end);
+        let base = members[side].start;
+        members[side] = base + start..base + end.max(start);
+    }
+}
+
+/// Builds the rows of some pieces.
+fn build(
+    work: Work,
+    inputs: &[RecordBatch],
+    keys: &[usize],
+    pieces: &Pieces,
+    range: std::ops::Range<usize>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
+    let at = &pieces.at[range.clone()];
+    let rows: Vec<UInt32Array> = pieces
+        .rows
+        .iter()
+        .map(|list| list[range.clone()].iter().copied().collect())
+        .collect();
+    let pick = |input: usize, column: usize| take(inputs[input].column(column), &rows[input], None);
+    let ts: ArrayRef = Arc::new(Int64Array::from_iter_values(at.iter().map(|i| i.start)));
+    let dur: ArrayRef = Arc::new(Int64Array::from_iter_values(at.iter().map(|i| i.end - i.start)));
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    let most = keys.iter().copied().max().unwrap_or(0);
+    // A key comes from whichever side has the row.
+    let key = |column: usize| -> Result<ArrayRef> {
+        let mut result: Option<ArrayRef> = None;
+        for input in (0..inputs.len()).filter(|i| keys[*i] == most) {
+            let values = pick(input, column)?;
+            result = Some(match result {
+                None => values,
+                Some(before) => {
+                    let known = datafusion::arrow::compute::is_not_null(&before)?;
+                    datafusion::arrow::compute::kernels::zip::zip(&known, &before, &values)?
+                }
+            });
+        }
+        Ok(result.unwrap_or_else(|| ts.clone()))
+    };
+    match work {
+        Work::Span(_) => {
+            columns.extend([ts.clone(), dur]);
+            for column in 0..most {
+                columns.push(key(column)?);
+            }
+            for (input, keys) in keys.iter().enumerate() {
+                for column in keys + 2..inputs[input].num_columns() {
+                    columns.push(pick(input, column)?);
+                }
+            }
+        }
+        Work::Intersect => {
+            columns.extend([ts.clone(), dur]);
+            for (input, keys) in keys.iter().enumerate() {
+                columns.push(pick(input, keys + 2)?);
+            }
+            for column in 0..most {
+                columns.push(key(column)?);
+            }
+        }
+        Work::AsOf => {
+            for (input, keys) in keys.iter().enumerate() {
+                for column in keys + 2..inputs[input].num_columns() {
+                    columns.push(pick(input, column)?);
+                }
+            }
+        }
+    }
+    Ok(RecordBatch::try_new(schema.clone(), columns)?)
+}

@@ -1,0 +1,124 @@
+//! Interval algebra over sorted vectors: each step looks at every interval a bounded number of
+//! times, so that sorting is the only cost that grows faster than the input.
+
+/// An interval: first and past-the-end time. A point has both equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval {
+    /// First time.
+    pub start: i64,
+    /// Time after the last.
+    pub end: i64,
+}
+
+impl Interval {
+    /// Returns the interval of a row; an open row counts as a point.
+    pub fn new(ts: i64, dur: i64) -> Self {
+        Self { start: ts, end: ts.saturating_add(dur.max(0)) }
+    }
+
+    fn is_point(self) -> bool {
+        self.start == self.end
+    }
+
+    /// Returns the common part. Intervals that start together always meet.
+    pub fn meet(self, other: Self) -> Option<Self> {
+        let part =
+            Self { start: self.start.max(other.start), end: self.end.min(other.end) };
+        let inside = |point: Self, other: Self| {
+            point.is_point()
+                && (other.start == point.start
+                    || other.start < point.start && point.start < other.end)
+        };
+        (part.start < part.end || inside(self, other) || inside(other, self))
+            .then_some(Self { start: part.start, end: part.end.max(part.start) })
+    }
+}
+
+/// A piece of a join: where it is, and the rows on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The time that the rows have in common.
+    pub at: Interval,
+    /// The index on the left.
+    pub left: Option<usize>,
+    /// The index on the right.
+    pub right: Option<usize>,
+}
+
+/// Returns the pieces where a left and a right interval meet, in the order of time. Both sides are
+/// sorted by their start and do not overlap among themselves.
+pub fn meet(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let (mut l, mut r) = (0, 0);
+    while let (Some(a), Some(b)) = (left.get(l), right.get(r)) {
+        if let Some(at) = a.meet(*b) {
+            pieces.push(Piece { at, left: Some(l), right: Some(r) });
+        }
+        // The one that ends first has met all that it can meet.
+        if (a.end, a.start) <= (b.end, b.start) {
+            l += 1;
+        } else {
+            r += 1;
+        }
+    }
+    pieces
+}
+
+/// Adds the parts of the left intervals that met nothing. Pieces stay in the order of time.
+pub fn with_gaps(left: &[Interval], met: &[Piece]) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(met.len() + left.len());
+    let mut met = met.iter().peekable();
+    for (index, interval) in left.iter().enumerate() {
+        let mut covered = interval.start;
+        let mut any = false;
+        let gap = |start, end| Piece {
+            at: Interval { start, end },
+            left: Some(index),
+            right: None,
+        };
+        while let Some(piece) = met.next_if(|piece| piece.left == Some(index)) {
+            if covered < piece.at.start {
+                pieces.push(gap(covered, piece.at.start));
+            }
+            pieces.push(*piece);
+            covered = covered.max(piece.at.end);
+            any = true;
+        }
+        if covered < interval.end || !any {
+            pieces.push(gap(covered, interval.end));
+        }
+    }
+    pieces
+}
+
+/// Returns the pieces of a full outer join.
+pub fn outer(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
+    let met = meet(left, right);
+    let mut pieces = with_gaps(left, &met);
+    let mut swapped: Vec<Piece> = met
+        .iter()
+        .map(|piece| Piece { at: piece.at, left: piece.right, right: piece.left })
+        .collect();
+    swapped.sort_by_key(|piece| (piece.left, piece.at.start));
+    let gaps = with_gaps(right, &swapped);
+    pieces.extend(
+        gaps.iter()
+            .filter(|piece| piece.right.is_none())
+            .map(|piece| Piece { at: piece.at, left: None, right: piece.left }),
+    );
+    pieces.sort_by_key(|piece| (piece.at.start, piece.at.end));
+    pieces
+}
+
+/// Returns for each left time the last right time that is not after it. Both are sorted.
+pub fn as_of(left: &[i64], right: &[i64]) -> Vec<Option<usize>> {
+    let mut next = 0;
+    left.iter()
+        .map(|ts| {
+            while next < right.len() && right[next] <= *ts {
+                next += 1;
+            }
+            next.checked_sub(1)
+        })
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! SQL over traces: the tables of `ferretto-tables` in DataFusion, with SQLite's habits and the
+//! statements and functions that people use on traces.
+
+#![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
+
+pub mod engine;
+pub mod error;
+pub mod functions;
+pub mod intervals;
+pub mod output;
+mod planner;
+pub mod sql;
+pub mod stdlib;
+pub mod trace;

@@ -1,0 +1,1 @@
+-- The macro `_interval_intersect` is an operator of the engine.

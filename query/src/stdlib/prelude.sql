@@ -1,0 +1,313 @@
+-- The tables of a trace as people name them. Each is a view of a base table, `__intrinsic_NAME`.
+
+CREATE PERFETTO VIEW slice AS
+SELECT id, ts, dur, track_id, category, name, depth, parent_id, arg_set_id, thread_ts, thread_dur,
+  thread_instruction_count, thread_instruction_delta, category AS cat, id AS slice_id
+FROM __intrinsic_slice;
+
+CREATE PERFETTO VIEW slices AS SELECT * FROM slice;
+
+CREATE PERFETTO VIEW instant AS
+SELECT ts, track_id, name, arg_set_id FROM __intrinsic_slice WHERE dur = 0;
+
+CREATE PERFETTO VIEW counter AS
+SELECT id, ts, track_id, value, arg_set_id FROM __intrinsic_counter;
+
+CREATE PERFETTO VIEW counters AS
+SELECT c.id, c.ts, c.track_id, c.value, c.arg_set_id, t.name, t.counter_unit AS unit
+FROM __intrinsic_counter c JOIN __intrinsic_track t ON c.track_id = t.id
+ORDER BY c.ts;
+
+CREATE PERFETTO VIEW state AS
+SELECT id, ts, dur, track_id, category, value, arg_set_id FROM __intrinsic_state;
+
+CREATE PERFETTO VIEW sched AS
+SELECT id, ts, dur, ucpu AS cpu, utid, end_state, priority, ucpu, ts + dur AS ts_end
+FROM __intrinsic_sched_slice;
+
+CREATE PERFETTO VIEW sched_slice AS
+SELECT id, ts, dur, ucpu AS cpu, utid, end_state, priority, ucpu FROM __intrinsic_sched_slice;
+
+CREATE PERFETTO VIEW thread_state AS
+SELECT id, ts, dur, ucpu AS cpu, utid, state, io_wait, blocked_function, waker_utid, waker_id,
+  irq_context, ucpu
+FROM __intrinsic_thread_state;
+
+CREATE PERFETTO VIEW spurious_sched_wakeup AS
+SELECT id, ts, thread_state_id, irq_context, utid, waker_utid
+FROM __intrinsic_spurious_sched_wakeup;
+
+CREATE PERFETTO VIEW ftrace_event AS
+SELECT id, ts, name, ucpu AS cpu, utid, arg_set_id, common_flags, ucpu
+FROM __intrinsic_ftrace_event;
+
+CREATE PERFETTO VIEW raw AS SELECT * FROM ftrace_event;
+
+CREATE PERFETTO VIEW flow AS
+SELECT id, slice_out, slice_in, trace_id, arg_set_id FROM __intrinsic_flow;
+
+CREATE PERFETTO VIEW logs AS
+SELECT id, ts, utid, prio, log_source, tag, msg, arg_set_id FROM __intrinsic_logs;
+
+CREATE PERFETTO VIEW android_logs AS
+SELECT id, ts, utid, prio, tag, msg FROM __intrinsic_logs WHERE log_source = 'android_logcat';
+
+CREATE PERFETTO VIEW filedescriptor AS
+SELECT id, ufd, fd, ts, upid, path FROM __intrinsic_filedescriptor;
+
+-- Threads, processes, machines.
+
+CREATE PERFETTO VIEW thread AS
+SELECT id, id AS utid, tid, name, start_ts, end_ts, upid, is_main_thread, is_idle, machine_id,
+  arg_set_id
+FROM __intrinsic_thread;
+
+CREATE PERFETTO VIEW process AS
+SELECT id, id AS upid, pid, name, start_ts, end_ts, parent_upid, uid, android_appid,
+  android_user_id, cmdline, arg_set_id, machine_id
+FROM __intrinsic_process;
+
+CREATE PERFETTO VIEW cpu AS
+SELECT id, id AS ucpu, cpu, cluster_id, processor, machine_id, capacity, arg_set_id
+FROM __intrinsic_cpu WHERE cpu IS NOT NULL;
+
+CREATE PERFETTO VIEW cpu_available_frequencies AS
+SELECT id, ucpu AS cpu, freq, ucpu FROM __intrinsic_cpu_freq;
+
+CREATE PERFETTO VIEW machine AS
+SELECT id, raw_id, name, sysname, release, version, arch, num_cpus, android_build_fingerprint,
+  android_device_manufacturer, android_sdk_version, system_ram_bytes, system_ram_gb,
+  CASE WHEN raw_id = 0 THEN 0
+    ELSE sum(CASE WHEN raw_id = 0 THEN 0 ELSE 1 END) OVER (ORDER BY id) END AS label_index
+FROM __intrinsic_machine;
+
+CREATE PERFETTO VIEW args AS
+SELECT id, arg_set_id, flat_key, key, int_value, string_value, real_value, value_type,
+  CASE value_type
+    WHEN 'int' THEN CAST(int_value AS TEXT)
+    WHEN 'uint' THEN printf('%u', int_value)
+    WHEN 'pointer' THEN printf('0x%x', int_value)
+    WHEN 'bool' THEN CASE WHEN int_value <> 0 THEN 'true' ELSE 'false' END
+    WHEN 'real' THEN CAST(real_value AS TEXT)
+    WHEN 'string' THEN string_value
+    WHEN 'json' THEN string_value
+  END AS display_value
+FROM __intrinsic_args;
+
+CREATE PERFETTO VIEW trace_file AS
+SELECT id, parent_id, name, size, trace_type, processing_order, is_container
+FROM __intrinsic_trace_file;
+
+-- Tracks.
+
+CREATE PERFETTO VIEW track AS
+SELECT id, name, type, dimension_arg_set_id, parent_id, source_arg_set_id, machine_id,
+  track_group_id
+FROM __intrinsic_track;
+
+CREATE PERFETTO VIEW thread_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, utid
+FROM __intrinsic_track WHERE event_type = 'slice' AND utid IS NOT NULL;
+
+CREATE PERFETTO VIEW process_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, upid
+FROM __intrinsic_track WHERE event_type = 'slice' AND upid IS NOT NULL;
+
+CREATE PERFETTO VIEW cpu_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, cpu
+FROM __intrinsic_track WHERE event_type = 'slice' AND cpu IS NOT NULL;
+
+CREATE PERFETTO VIEW counter_track AS
+SELECT id, name, parent_id, type, dimension_arg_set_id, source_arg_set_id, machine_id,
+  counter_unit AS unit, CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description
+FROM __intrinsic_track WHERE event_type = 'counter';
+
+CREATE PERFETTO VIEW cpu_counter_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
+  CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description, cpu
+FROM __intrinsic_track WHERE event_type = 'counter' AND cpu IS NOT NULL;
+
+CREATE PERFETTO VIEW process_counter_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
+  CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description, upid
+FROM __intrinsic_track WHERE event_type = 'counter' AND upid IS NOT NULL;
+
+CREATE PERFETTO VIEW thread_counter_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
+  CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description, utid
+FROM __intrinsic_track WHERE event_type = 'counter' AND utid IS NOT NULL;
+
+CREATE PERFETTO VIEW perf_counter_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
+  CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description,
+  __arg_int(dimension_arg_set_id, 'perf_session_id') AS perf_session_id, cpu,
+  __arg_int(source_arg_set_id, 'is_timebase') AS is_timebase
+FROM __intrinsic_track WHERE type IN ('perf_cpu_counter', 'perf_global_counter');
+
+CREATE PERFETTO VIEW state_track AS
+SELECT id, name, parent_id, type, dimension_arg_set_id, source_arg_set_id, machine_id
+FROM __intrinsic_track WHERE event_type = 'state';
+
+CREATE PERFETTO VIEW thread_state_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, utid
+FROM __intrinsic_track WHERE event_type = 'state' AND utid IS NOT NULL;
+
+CREATE PERFETTO VIEW process_state_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, upid
+FROM __intrinsic_track WHERE event_type = 'state' AND upid IS NOT NULL;
+
+-- Profiles.
+
+CREATE PERFETTO VIEW stack_profile_mapping AS
+SELECT id, build_id, exact_offset, start_offset, start, "end", load_bias, name
+FROM __intrinsic_stack_profile_mapping;
+
+CREATE PERFETTO VIEW stack_profile_frame AS
+SELECT id, name, mapping, rel_pc, symbol_set_id, deobfuscated_name, type
+FROM __intrinsic_stack_profile_frame;
+
+CREATE PERFETTO VIEW stack_profile_callsite AS
+SELECT id, depth, parent_id, frame_id FROM __intrinsic_stack_profile_callsite;
+
+CREATE PERFETTO VIEW stack_profile_symbol AS
+SELECT id, symbol_set_id, name, source_file, line_number, inlined
+FROM __intrinsic_stack_profile_symbol;
+
+CREATE PERFETTO VIEW perf_session AS
+SELECT id, id AS perf_session_id, cmdline FROM __intrinsic_profiler_session
+WHERE source = 'linux.perf';
+
+CREATE PERFETTO VIEW perf_sample AS
+SELECT s.id, s.ts, t.utid, e.ucpu AS cpu, coalesce(e.cpu_mode, 'unknown') AS cpu_mode,
+  s.callsite_id, s.unwind_error, s.session_id AS perf_session_id
+FROM __intrinsic_profiler_sample s
+LEFT JOIN __intrinsic_profiler_task_context t ON s.task_context_id = t.id
+LEFT JOIN __intrinsic_profiler_execution_context e ON s.execution_context_id = e.id
+WHERE s.source = 'linux.perf';
+
+CREATE PERFETTO VIEW stack_sample AS
+SELECT id, ts, source, task_context_id, execution_context_id, callsite_id, session_id
+FROM __intrinsic_profiler_sample WHERE callsite_id IS NOT NULL;
+
+CREATE PERFETTO VIEW stack_sample_counter AS
+SELECT c.id, s.id AS stack_sample_id, c.track_id, c.value
+FROM __intrinsic_profiler_sample s
+JOIN __intrinsic_profiler_counter_set m ON m.counter_set_id = s.counter_set_id
+JOIN __intrinsic_counter c ON c.id = m.counter_id
+WHERE s.callsite_id IS NOT NULL;
+
+CREATE PERFETTO VIEW stack_sample_session AS
+SELECT id, source, timebase_unit, cmdline FROM __intrinsic_profiler_session
+WHERE id IN (SELECT session_id FROM stack_sample);
+
+CREATE PERFETTO VIEW stack_sample_task_context AS
+SELECT id, upid, utid, async_context_id FROM __intrinsic_profiler_task_context
+WHERE id IN (SELECT task_context_id FROM stack_sample);
+
+CREATE PERFETTO VIEW stack_sample_execution_context AS
+SELECT id, ucpu, cpu_mode FROM __intrinsic_profiler_execution_context
+WHERE id IN (SELECT execution_context_id FROM stack_sample);
+
+CREATE PERFETTO VIEW stack_sample_async_context AS
+SELECT id, name, kind, parent_id FROM __intrinsic_profiler_async_context
+WHERE id IN (SELECT async_context_id FROM stack_sample_task_context);
+
+CREATE PERFETTO VIEW stack_sample_counter_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
+  __arg_int(dimension_arg_set_id, 'session_id') AS session_id, cpu,
+  __arg_int(source_arg_set_id, 'is_timebase') AS is_timebase
+FROM __intrinsic_track WHERE id IN (SELECT track_id FROM stack_sample_counter);
+
+CREATE PERFETTO VIEW cpu_profile_stack_sample AS
+SELECT s.id, s.ts, s.callsite_id, t.utid, coalesce(x.process_priority, 0) AS process_priority
+FROM __intrinsic_profiler_sample s
+LEFT JOIN __intrinsic_profiler_task_context t ON s.task_context_id = t.id
+LEFT JOIN __intrinsic_chrome_stack_sample_extras x ON x.profiler_sample_id = s.id
+WHERE s.source IN ('chrome', 'legacy_v8', 'gecko', 'simpleperf', 'perf_text')
+  AND s.callsite_id IS NOT NULL;
+
+CREATE PERFETTO VIEW heap_profile AS
+SELECT id, ts, ts_end, dur, upid, heap_name FROM __intrinsic_heap_profile;
+
+CREATE PERFETTO VIEW heap_profile_allocation AS
+SELECT id, ts, upid, heap_name, callsite_id, count, size
+FROM __intrinsic_heap_profile_allocation;
+
+CREATE PERFETTO VIEW profiler_smaps AS SELECT * FROM __intrinsic_profiler_smaps;
+
+CREATE PERFETTO VIEW process_memory_mappings AS
+SELECT id, upid, ts, path_trimmed AS path, aggregate_count, is_deleted, size_kb, rss_kb,
+  anonymous_kb, swap_kb, shared_clean_resident_kb AS shared_clean_kb,
+  shared_dirty_resident_kb AS shared_dirty_kb, private_clean_resident_kb AS private_clean_kb,
+  private_dirty_kb, locked_kb, proportional_resident_kb AS pss_kb, pss_dirty_kb, swap_pss_kb
+FROM __intrinsic_profiler_smaps;
+
+-- Bookkeeping.
+
+CREATE PERFETTO VIEW metadata AS
+SELECT id, name, key_type, int_value, str_value, machine_id, trace_id FROM __intrinsic_metadata;
+
+CREATE PERFETTO VIEW stats AS
+SELECT id, name, key, idx, severity, source, value, description, machine_id, trace_id
+FROM __intrinsic_stats;
+
+CREATE PERFETTO VIEW clock_snapshot AS
+SELECT id, ts, clock_id, clock_name, clock_value, snapshot_id, machine_id
+FROM __intrinsic_clock_snapshot;
+
+CREATE PERFETTO VIEW trace_bounds AS
+SELECT start_ts, end_ts FROM __intrinsic_trace_bounds;
+
+CREATE PERFETTO VIEW _trace_import_logs AS
+SELECT l.id, l.trace_id, l.ts, l.byte_offset, s.severity, s.name, l.arg_set_id
+FROM __intrinsic_trace_import_logs l
+LEFT JOIN (SELECT DISTINCT key, name, severity FROM __intrinsic_stats) s ON s.key = l.stat_key;
+
+-- Functions.
+
+CREATE PERFETTO FUNCTION slice_is_ancestor(ancestor_id LONG, descendant_id LONG) RETURNS BOOL AS
+SELECT a.track_id = d.track_id AND a.depth < d.depth AND a.ts <= d.ts
+  AND (a.dur < 0 OR (d.dur >= 0 AND a.ts + a.dur >= d.ts + d.dur))
+FROM __intrinsic_slice a, __intrinsic_slice d
+WHERE a.id = $ancestor_id AND d.id = $descendant_id;
+
+CREATE PERFETTO FUNCTION extract_metadata(name STRING) RETURNS STRING AS
+SELECT coalesce(str_value, CAST(int_value AS TEXT)) FROM __intrinsic_metadata
+WHERE name = $name ORDER BY id LIMIT 1;
+
+CREATE PERFETTO FUNCTION ancestor_slice(id LONG) RETURNS TABLE(id LONG) AS
+SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
+  s.thread_ts, s.thread_dur, s.thread_instruction_count, s.thread_instruction_delta
+FROM __slice_ancestors p JOIN __intrinsic_slice s ON s.id = p.other
+WHERE p.origin = $id;
+
+CREATE PERFETTO FUNCTION descendant_slice(id LONG) RETURNS TABLE(id LONG) AS
+SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
+  s.thread_ts, s.thread_dur, s.thread_instruction_count, s.thread_instruction_delta
+FROM __slice_descendants p JOIN __intrinsic_slice s ON s.id = p.other
+WHERE p.origin = $id;
+
+CREATE PERFETTO FUNCTION experimental_ancestor_stack_profile_callsite(id LONG)
+RETURNS TABLE(id LONG) AS
+SELECT c.id, c.depth, c.parent_id, c.frame_id
+FROM __callsite_ancestors p JOIN __intrinsic_stack_profile_callsite c ON c.id = p.other
+WHERE p.origin = $id;
+
+CREATE PERFETTO FUNCTION directly_connected_flow(slice_id LONG) RETURNS TABLE(id LONG) AS
+SELECT f.id, f.slice_out, f.slice_in, f.trace_id, f.arg_set_id
+FROM __flow_direct p JOIN __intrinsic_flow f ON f.id = p.other
+WHERE p.origin = $slice_id;
+
+CREATE PERFETTO FUNCTION following_flow(slice_id LONG) RETURNS TABLE(id LONG) AS
+SELECT f.id, f.slice_out, f.slice_in, f.trace_id, f.arg_set_id
+FROM __flow_following p JOIN __intrinsic_flow f ON f.id = p.other
+WHERE p.origin = $slice_id;
+
+CREATE PERFETTO FUNCTION preceding_flow(slice_id LONG) RETURNS TABLE(id LONG) AS
+SELECT f.id, f.slice_out, f.slice_in, f.trace_id, f.arg_set_id
+FROM __flow_preceding p JOIN __intrinsic_flow f ON f.id = p.other
+WHERE p.origin = $slice_id;
+
+CREATE PERFETTO MACRO cast_int(value Expr) RETURNS Expr AS CAST($value AS INT);
+CREATE PERFETTO MACRO cast_double(value Expr) RETURNS Expr AS CAST($value AS REAL);
+CREATE PERFETTO MACRO cast_string(value Expr) RETURNS Expr AS CAST($value AS TEXT);

@@ -1,0 +1,173 @@
+//! `extract_arg` and its relatives.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use datafusion::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use ferretto_tables::schema::ArgValue;
+use ferretto_tables::{StringId, Trace};
+
+use crate::functions::{ArrayFunction, integers, texts};
+
+/// The types of the values that each key has anywhere in the trace, a bit each.
+#[derive(Debug)]
+struct Keys {
+    trace: Arc<Trace>,
+    kinds: OnceLock<HashMap<StringId, u8>>,
+}
+
+const INTEGER: u8 = 1;
+const REAL: u8 = 2;
+const TEXT: u8 = 4;
+
+impl Keys {
+    fn kinds(&self, key: &str) -> u8 {
+        let Some(key) = self.trace.strings().find(key) else { return 0 };
+        let kinds = self.kinds.get_or_init(|| {
+            let mut kinds: HashMap<StringId, u8> = HashMap::new();
+            let args = &self.trace.tables().args;
+            let mut row = 0;
+            while row < args.len() {
+                let mut count = 0;
+                for arg in args.set(row) {
+                    count += 1;
+                    *kinds.entry(arg.key).or_default() |= match arg.value {
+                        ArgValue::Null => 0,
+                        ArgValue::Real(_) => REAL,
+                        ArgValue::Text(_) | ArgValue::Json(_) => TEXT,
+                        _ => INTEGER,
+                    };
+                }
+                row += count.max(1);
+            }
+            kinds
+        });
+        kinds.get(&key).copied().unwrap_or(0)
+    }
+
+    /// Returns the type that holds all values of a key.
+    fn data_type(&self, key: &str) -> DataType {
+        match self.kinds(key) {
+            INTEGER => DataType::Int64,
+            kinds if kinds & TEXT != 0 || kinds == 0 => DataType::Utf8,
+            _ => DataType::Float64,
+        }
+    }
+}
+
+/// `extract_arg(arg_set_id, key)`: of the type that the key's values have in this trace.
+#[derive(Debug)]
+struct ExtractArg {
+    keys: Arc<Keys>,
+    signature: Signature,
+}
+
+impl PartialEq for ExtractArg {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.keys, &other.keys)
+    }
+}
+
+impl Eq for ExtractArg {}
+
+impl Hash for ExtractArg {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+/// Returns the value of a key in a set.
+fn value(trace: &Trace, set: i64, key: &str) -> Option<ArgValue> {
+    let key = trace.strings().find(key)?;
+    trace.tables().args.get(u32::try_from(set).ok()?, key)
+}
+
+impl ScalarUDFImpl for ExtractArg {
+    fn name(&self) -> &'static str {
+        "extract_arg"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        if args.arg_fields.len() != 2 {
+            return plan_err!(
+                "The function 'extract_arg' takes 2 arguments, not {}.",
+                args.arg_fields.len()
+            );
+        }
+        let data_type = match args.scalar_arguments[1] {
+            Some(
+                ScalarValue::Utf8(Some(key))
+                | ScalarValue::LargeUtf8(Some(key))
+                | ScalarValue::Utf8View(Some(key)),
+            ) => self.keys.data_type(key),
+            _ => DataType::Utf8,
+        };
+        Ok(Arc::new(Field::new(self.name(), data_type, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let returns = args.return_type().clone();
+        let rows = args.number_rows;
+        let arrays: Vec<ArrayRef> =
+            args.args.into_iter().map(|a| a.into_array(rows)).collect::<Result<_>>()?;
+        let (sets, keys) = (integers(&arrays[0])?, texts(&arrays[1])?);
+        let trace = &self.keys.trace;
+        let at = |row: usize| {
+            (sets.is_valid(row) && keys.is_valid(row))
+                .then(|| value(trace, sets.value(row), keys.value(row)))
+                .flatten()
+        };
+        let text = |value: ArgValue| match value {
+            ArgValue::Text(id) | ArgValue::Json(id) => Some(trace.strings().text(id).to_owned()),
+            ArgValue::Real(v) => Some(format!("{v:?}")),
+            other => other.as_int().map(|v| v.to_string()),
+        };
+        let real = |value: ArgValue| match value {
+            ArgValue::Real(v) => Some(v),
+            other => other.as_int().map(|v| v as f64),
+        };
+        let rows = 0..rows;
+        Ok(ColumnarValue::Array(match returns {
+            DataType::Int64 => {
+                Arc::new(rows.map(|r| at(r).and_then(ArgValue::as_int)).collect::<Int64Array>())
+            }
+            DataType::Float64 => {
+                Arc::new(rows.map(|r| at(r).and_then(real)).collect::<Float64Array>())
+            }
+            _ => Arc::new(rows.map(|r| at(r).and_then(text)).collect::<StringArray>()),
+        }))
+    }
+}
+
+/// Returns the functions that read arguments of a trace.
+pub(super) fn functions(trace: &Arc<Trace>) -> Vec<ScalarUDF> {
+    let keys = Arc::new(Keys { trace: trace.clone(), kinds: OnceLock::new() });
+    let extract = ExtractArg { keys, signature: Signature::variadic_any(Volatility::Immutable) };
+    let trace = trace.clone();
+    let integer = ArrayFunction::new("__arg_int", 2..=2, DataType::Int64, move |args, rows| {
+        let (sets, keys) = (integers(&args[0])?, texts(&args[1])?);
+        let at = |row: usize| {
+            (sets.is_valid(row) && keys.is_valid(row))
+                .then(|| value(&trace, sets.value(row), keys.value(row)))
+                .flatten()
+                .and_then(ArgValue::as_int)
+        };
+        Ok(Arc::new((0..rows).map(at).collect::<Int64Array>()))
+    });
+    vec![ScalarUDF::new_from_impl(extract), integer.udf()]
+}

@@ -1,0 +1,109 @@
+//! Columns of a trace as arrays of Arrow, without a copy where the types agree.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::arrow::array::{
+    ArrayRef, BooleanBufferBuilder, Float64Array, Int64Array, StringViewArray,
+    StringViewBuilder, UInt32Array, new_null_array,
+};
+use datafusion::arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, exec_err};
+use ferretto_tables::{Bitmap, ColumnKind, StringPool, TableId, Trace, Values};
+use zerocopy::IntoBytes;
+
+/// The texts of a trace by number, of which columns are picked.
+#[derive(Debug)]
+pub(super) struct Texts(StringViewArray);
+
+impl Texts {
+    pub(super) fn new(pool: &StringPool) -> Self {
+        let mut builder = StringViewBuilder::with_capacity(pool.len()).with_fixed_block_size(1 << 20);
+        for (number, text) in pool.iter().enumerate() {
+            if number == 0 { builder.append_null() } else { builder.append_value(text) }
+        }
+        Self(builder.finish())
+    }
+}
+
+/// Returns the type that SQL sees.
+pub(super) fn data_type(kind: ColumnKind) -> DataType {
+    match kind {
+        ColumnKind::F64 => DataType::Float64,
+        ColumnKind::Text => DataType::Utf8View,
+        _ => DataType::Int64,
+    }
+}
+
+/// Keeps the trace alive while arrays point into it.
+struct Owner {
+    trace: Arc<Trace>,
+    table: TableId,
+    place: usize,
+}
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        let table = self.trace.tables().table(self.table);
+        match table.column(self.place).map(|column| column.values) {
+            Some(Values::I64(values)) => values.as_bytes(),
+            Some(Values::F64(values)) => values.as_bytes(),
+            _ => &[],
+        }
+    }
+}
+
+fn shared(trace: &Arc<Trace>, table: TableId, place: usize) -> Buffer {
+    Buffer::from(Bytes::from_owner(Owner { trace: trace.clone(), table, place }))
+}
+
+fn nulls(validity: Option<&Bitmap>, rows: &Range<usize>) -> Option<NullBuffer> {
+    let validity = validity?;
+    let mut builder = BooleanBufferBuilder::new(rows.len());
+    for row in rows.clone() {
+        builder.append(validity.get(row));
+    }
+    Some(NullBuffer::new(builder.finish()))
+}
+
+/// Returns some rows of a column.
+pub(super) fn array(
+    trace: &Arc<Trace>,
+    texts: &Texts,
+    table: TableId,
+    place: usize,
+    rows: Range<usize>,
+) -> Result<ArrayRef> {
+    let Some(column) = trace.tables().table(table).column(place) else {
+        return exec_err!("the table has no column {place}");
+    };
+    let nulls = nulls(column.validity, &rows);
+    let integers = |values: Vec<i64>| -> ArrayRef {
+        Arc::new(Int64Array::new(ScalarBuffer::from(values), nulls.clone()))
+    };
+    Ok(match column.values {
+        Values::Id(_) => integers(rows.map(|row| row as i64).collect()),
+        Values::Null(_) => {
+            let kind = trace.tables().table(table).spec().columns[place].kind;
+            new_null_array(&data_type(kind), rows.len())
+        }
+        Values::Bool(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
+        Values::U32(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
+        Values::I32(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
+        Values::I64(_) => {
+            let buffer = shared(trace, table, place);
+            Arc::new(Int64Array::new(ScalarBuffer::new(buffer, rows.start, rows.len()), nulls))
+        }
+        Values::F64(_) => {
+            let buffer = shared(trace, table, place);
+            Arc::new(Float64Array::new(ScalarBuffer::new(buffer, rows.start, rows.len()), nulls))
+        }
+        Values::Text(values) => {
+            let numbers = UInt32Array::from_iter_values(values[rows].iter().map(|id| id.raw()));
+            take(&texts.0, &numbers, None)?
+        }
+    })
+}

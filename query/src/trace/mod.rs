@@ -1,0 +1,162 @@
+//! A trace as tables of the engine.
+
+mod args;
+mod array;
+mod pairs;
+mod scan;
+mod table;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+use ferretto_tables::{Progress, TableId, Trace as Tables, Value};
+
+use crate::engine::Trace;
+use crate::error::SqlError;
+use crate::functions::Clocks;
+
+pub use table::TraceTable;
+
+/// A trace that was imported.
+#[derive(Debug, Clone)]
+pub struct LoadedTrace {
+    tables: Arc<Tables>,
+    texts: Arc<array::Texts>,
+}
+
+impl LoadedTrace {
+    /// Imports a file.
+    pub fn open(
+        path: &Path,
+        options: &ferretto_tables::Options,
+        progress: impl FnMut(Progress) -> ferretto_tables::Continue,
+    ) -> Result<Self, SqlError> {
+        let tables = Tables::open(path, options, progress).map_err(|e| import_error(&e))?;
+        Ok(Self::new(tables))
+    }
+
+    /// Imports the bytes of a file.
+    pub fn read(bytes: &[u8], options: &ferretto_tables::Options) -> Result<Self, SqlError> {
+        let tables = Tables::read(bytes, options).map_err(|e| import_error(&e))?;
+        Ok(Self::new(tables))
+    }
+
+    fn new(tables: Tables) -> Self {
+        let texts = Arc::new(array::Texts::new(tables.strings()));
+        Self { tables: Arc::new(tables), texts }
+    }
+
+    /// Returns the tables.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Returns counters of trouble that are not 0: severity, source, name with index, value and
+    /// meaning.
+    pub fn health(&self) -> Vec<Health> {
+        let Some(stats) = self.tables.table("stats") else { return Vec::new() };
+        let column = |name: &str| stats.column_by_name(name);
+        let (Some(name), Some(idx), Some(severity), Some(source), Some(value), Some(description)) = (
+            column("name"),
+            column("idx"),
+            column("severity"),
+            column("source"),
+            column("value"),
+            column("description"),
+        ) else {
+            return Vec::new();
+        };
+        let text = |value: Value| match value {
+            Value::Text(id) => self.tables.strings().text(id).to_owned(),
+            _ => String::new(),
+        };
+        (0..stats.rows())
+            .filter_map(|row| {
+                let severity = text(severity.get(row));
+                let Value::Int(count) = value.get(row) else { return None };
+                if count <= 0 || !matches!(severity.as_str(), "error" | "data_loss") {
+                    return None;
+                }
+                let index = match idx.get(row) {
+                    Value::Int(index) => format!("[{index}]"),
+                    _ => String::new(),
+                };
+                Some(Health {
+                    severity,
+                    source: text(source.get(row)),
+                    name: format!("{}{index}", text(name.get(row))),
+                    value: count,
+                    description: text(description.get(row)),
+                })
+            })
+            .collect()
+    }
+}
+
+/// A counter of trouble.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// `error` or `data_loss`.
+    pub severity: String,
+    /// `trace` or `analysis`.
+    pub source: String,
+    /// The name, with its index.
+    pub name: String,
+    /// The count.
+    pub value: i64,
+    /// The meaning.
+    pub description: String,
+}
+
+fn import_error(error: &dyn std::error::Error) -> SqlError {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        message += &format!(": {inner}");
+        source = inner.source();
+    }
+    SqlError::new(message)
+}
+
+impl Trace for LoadedTrace {
+    fn register(&self, context: &SessionContext) -> Result<(), SqlError> {
+        for id in TableId::ALL {
+            let name = format!("__intrinsic_{}", id.spec().name);
+            let table = TraceTable::new(self.tables.clone(), self.texts.clone(), *id);
+            context.register_table(name.as_str(), Arc::new(table))?;
+        }
+        for table in pairs::tables(&self.tables) {
+            let name = table.name();
+            context.register_table(name, Arc::new(table))?;
+        }
+        for function in args::functions(&self.tables) {
+            context.register_udf(function);
+        }
+        Ok(())
+    }
+
+    fn clocks(&self) -> Clocks {
+        let mut clocks = Clocks::default();
+        let tables = self.tables.tables();
+        for row in 0..tables.clock_snapshot.len() {
+            let reading = (
+                tables.clock_snapshot.ts().get(row),
+                tables.clock_snapshot.clock_value().get(row),
+            );
+            match tables.clock_snapshot.clock_id().get(row) {
+                1 => clocks.realtime.push(reading),
+                3 => clocks.monotonic.push(reading),
+                _ => {}
+            }
+        }
+        clocks.realtime.sort_by_key(|(ts, _)| *ts);
+        clocks.monotonic.sort_by_key(|(ts, _)| *ts);
+        if !tables.trace_bounds.is_empty() {
+            clocks.bounds =
+                (tables.trace_bounds.start_ts().get(0), tables.trace_bounds.end_ts().get(0));
+        }
+        clocks
+    }
+}
+

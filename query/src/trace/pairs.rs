@@ -1,0 +1,398 @@
+//! Relations between rows that follow from others: ancestors, descendants, flows, CPU time of
+//! slices. Each is a table of two integers, computed for the origins that a query asks for.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use ferretto_tables::Trace;
+
+use super::scan::{RowSource, ScanExec, record_batch};
+
+/// A kind of relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    SliceAncestors,
+    SliceDescendants,
+    CallsiteAncestors,
+    FlowDirect,
+    FlowFollowing,
+    FlowPreceding,
+    SliceSched,
+}
+
+const RELATIONS: &[(Relation, &str, [&str; 2])] = &[
+    (Relation::SliceAncestors, "__slice_ancestors", ["origin", "other"]),
+    (Relation::SliceDescendants, "__slice_descendants", ["origin", "other"]),
+    (Relation::CallsiteAncestors, "__callsite_ancestors", ["origin", "other"]),
+    (Relation::FlowDirect, "__flow_direct", ["origin", "other"]),
+    (Relation::FlowFollowing, "__flow_following", ["origin", "other"]),
+    (Relation::FlowPreceding, "__flow_preceding", ["origin", "other"]),
+    (Relation::SliceSched, "__slice_sched", ["slice_id", "overlap"]),
+];
+
+/// Lists of numbers, one after the other.
+#[derive(Debug, Default)]
+struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    /// Groups items by an owner below `owners`.
+    fn new(owners: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Self {
+        let mut starts = vec![0u32; owners + 1];
+        for (owner, _) in pairs.clone() {
+            if let Some(count) = starts.get_mut(owner as usize + 1) {
+                *count += 1;
+            }
+        }
+        for index in 0..owners {
+            starts[index + 1] += starts[index];
+        }
+        let mut next = starts.clone();
+        let mut items = vec![0; starts.last().copied().unwrap_or(0) as usize];
+        for (owner, item) in pairs {
+            if (owner as usize) < owners {
+                items[next[owner as usize] as usize] = item;
+                next[owner as usize] += 1;
+            }
+        }
+        Self { starts, items }
+    }
+
+    fn of(&self, owner: u32) -> &[u32] {
+        match self.starts.get(owner as usize..=owner as usize + 1) {
+            Some([start, end]) => &self.items[*start as usize..*end as usize],
+            _ => &[],
+        }
+    }
+}
+
+/// Indexes that are made when they are first needed.
+#[derive(Debug)]
+struct Index {
+    trace: Arc<Trace>,
+    children: OnceLock<Lists>,
+    flows_out: OnceLock<Lists>,
+    flows_in: OnceLock<Lists>,
+    sched: OnceLock<SchedTimes>,
+}
+
+/// For each thread the ends of its times on a CPU, with the time up to there.
+#[derive(Debug)]
+struct SchedTimes {
+    lists: Lists,
+    /// For each item of the lists the time on a CPU before it.
+    before: Vec<i64>,
+}
+
+impl Index {
+    fn children(&self) -> &Lists {
+        self.children.get_or_init(|| {
+            let slices = &self.trace.tables().slice;
+            let pairs = (0..slices.len())
+                .filter_map(|id| slices.parent_id().get(id).map(|parent| (parent, id)));
+            Lists::new(slices.len() as usize, pairs)
+        })
+    }
+
+    fn flows(&self, out: bool) -> &Lists {
+        let lists = if out { &self.flows_out } else { &self.flows_in };
+        lists.get_or_init(|| {
+            let tables = self.trace.tables();
+            let flows = &tables.flow;
+            let column = if out { flows.slice_out() } else { flows.slice_in() };
+            Lists::new(
+                tables.slice.len() as usize,
+                (0..flows.len()).map(|id| (column.get(id), id)),
+            )
+        })
+    }
+
+    fn sched(&self) -> &SchedTimes {
+        self.sched.get_or_init(|| {
+            let tables = self.trace.tables();
+            let sched = &tables.sched_slice;
+            let lists = Lists::new(
+                tables.thread.len() as usize,
+                (0..sched.len())
+                    .filter(|id| sched.dur().get(*id) > 0)
+                    .map(|id| (sched.utid().get(id), id)),
+            );
+            let mut before = vec![0; lists.items.len()];
+            for owner in 0..tables.thread.len() {
+                let start = lists.starts[owner as usize] as usize;
+                let mut total = 0;
+                for (index, id) in lists.of(owner).iter().enumerate() {
+                    before[start + index] = total;
+                    total += sched.dur().get(*id);
+                }
+            }
+            SchedTimes { lists, before }
+        })
+    }
+
+    /// Returns the time that a thread was on a CPU before `ts`.
+    fn cpu_time_before(&self, utid: u32, ts: i64) -> i64 {
+        let times = self.sched();
+        let sched = &self.trace.tables().sched_slice;
+        let rows = times.lists.of(utid);
+        let index = rows.partition_point(|id| sched.ts().get(*id) < ts);
+        let Some(last) = index.checked_sub(1) else { return 0 };
+        let start = times.lists.starts[utid as usize] as usize;
+        let id = rows[last];
+        times.before[start + last] + (ts - sched.ts().get(id)).min(sched.dur().get(id))
+    }
+
+    fn origins(&self, relation: Relation) -> usize {
+        let tables = self.trace.tables();
+        match relation {
+            Relation::CallsiteAncestors => tables.stack_profile_callsite.len() as usize,
+            _ => tables.slice.len() as usize,
+        }
+    }
+
+    fn ancestors(&self, id: u32, mut each: impl FnMut(u32)) {
+        let parents = self.trace.tables().slice.parent_id();
+        let mut at = id;
+        // Parents have smaller numbers, so that this ends.
+        while let Some(parent) = parents.get(at).filter(|parent| *parent < at) {
+            each(parent);
+            at = parent;
+        }
+    }
+
+    fn descendants(&self, id: u32, mut each: impl FnMut(u32)) {
+        let children = self.children();
+        let mut stack: Vec<u32> = children.of(id).iter().rev().copied().collect();
+        while let Some(next) = stack.pop() {
+            each(next);
+            stack.extend(children.of(next).iter().rev().filter(|child| **child > next));
+        }
+    }
+
+    /// Follows flows from a slice, and from the slices that `around` adds to each.
+    fn walk(&self, id: u32, out: bool, around: bool, found: &mut Vec<i64>) {
+        let flows = &self.trace.tables().flow;
+        let mut seen = HashSet::from([id]);
+        let mut taken = HashSet::new();
+        let mut queue = vec![id];
+        while let Some(slice) = queue.pop() {
+            let mut members = vec![slice];
+            if around && out {
+                self.descendants(slice, |id| members.push(id));
+            } else if around {
+                self.ancestors(slice, |id| members.push(id));
+            }
+            for member in members {
+                for flow in self.flows(out).of(member) {
+                    if !taken.insert(*flow) {
+                        continue;
+                    }
+                    found.push(i64::from(*flow));
+                    let next =
+                        if out { flows.slice_in().get(*flow) } else { flows.slice_out().get(*flow) };
+                    if seen.insert(next) {
+                        queue.push(next);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the second members for an origin.
+    fn others(&self, relation: Relation, origin: u32, found: &mut Vec<i64>) {
+        match relation {
+            Relation::SliceAncestors => {
+                let start = found.len();
+                self.ancestors(origin, |id| found.push(id.into()));
+                found[start..].reverse();
+            }
+            Relation::SliceDescendants => {
+                let start = found.len();
+                self.descendants(origin, |id| found.push(id.into()));
+                found[start..].sort_unstable();
+            }
+            Relation::CallsiteAncestors => {
+                let parents = self.trace.tables().stack_profile_callsite.parent_id();
+                let mut at = origin;
+                while let Some(parent) = parents.get(at).filter(|parent| *parent < at) {
+                    found.push(parent.into());
+                    at = parent;
+                }
+            }
+            Relation::FlowDirect => {
+                self.walk(origin, true, false, found);
+                self.walk(origin, false, false, found);
+            }
+            Relation::FlowFollowing => self.walk(origin, true, true, found),
+            Relation::FlowPreceding => self.walk(origin, false, true, found),
+            Relation::SliceSched => {
+                let tables = self.trace.tables();
+                let (ts, dur) = (tables.slice.ts().get(origin), tables.slice.dur().get(origin));
+                let track = tables.slice.track_id().get(origin);
+                if let Some(utid) = tables.track.utid().get(track)
+                    && dur > 0
+                {
+                    let end = self.cpu_time_before(utid, ts.saturating_add(dur));
+                    let time = end - self.cpu_time_before(utid, ts);
+                    if time > 0 {
+                        found.push(time);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A relation as a table.
+#[derive(Debug)]
+pub(super) struct PairTable {
+    relation: Relation,
+    name: &'static str,
+    index: Arc<Index>,
+    schema: SchemaRef,
+}
+
+/// Returns all relations of a trace.
+pub(super) fn tables(trace: &Arc<Trace>) -> Vec<PairTable> {
+    let index = Arc::new(Index {
+        trace: trace.clone(),
+        children: OnceLock::new(),
+        flows_out: OnceLock::new(),
+        flows_in: OnceLock::new(),
+        sched: OnceLock::new(),
+    });
+    RELATIONS
+        .iter()
+        .map(|(relation, name, columns)| PairTable {
+            relation: *relation,
+            name,
+            index: index.clone(),
+            schema: Arc::new(Schema::new(
+                columns.map(|c| Field::new(c, DataType::Int64, false)).to_vec(),
+            )),
+        })
+        .collect()
+}
+
+impl PairTable {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The origins that a query asks for: those of a list, or all.
+#[derive(Debug)]
+struct Pairs {
+    relation: Relation,
+    index: Arc<Index>,
+    origins: Option<Vec<u32>>,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl RowSource for Pairs {
+    fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for row in rows {
+            let origin = self.origins.as_ref().map_or(row as u32, |list| list[row]);
+            self.index.others(self.relation, origin, &mut second);
+            first.resize(second.len(), i64::from(origin));
+        }
+        let count = second.len();
+        let columns: [ArrayRef; 2] =
+            [Arc::new(Int64Array::from(first)), Arc::new(Int64Array::from(second))];
+        let columns = self.projection.iter().map(|index| columns[*index].clone()).collect();
+        record_batch(&self.schema, columns, count)
+    }
+
+    fn name(&self) -> String {
+        format!("{:?}", self.relation)
+    }
+}
+
+/// Returns the values that a condition allows for a column, if it is a plain list.
+fn wanted(filter: &Expr, column: &str) -> Option<Vec<i64>> {
+    let is = |e: &Expr| matches!(e, Expr::Column(c) if c.name == column);
+    let value = |e: &Expr| match e {
+        Expr::Literal(ScalarValue::Int64(v), _) => Some(*v),
+        Expr::Literal(ScalarValue::Null, _) => Some(None),
+        _ => None,
+    };
+    match filter {
+        Expr::BinaryExpr(b) if b.op == Operator::Eq => {
+            let literal = if is(&b.left) {
+                value(&b.right)
+            } else if is(&b.right) {
+                value(&b.left)
+            } else {
+                None
+            };
+            Some(literal?.into_iter().collect())
+        }
+        Expr::InList(list) if !list.negated && is(&list.expr) => {
+            let values = list.list.iter().map(value).collect::<Option<Vec<_>>>()?;
+            Some(values.into_iter().flatten().collect())
+        }
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl TableProvider for PairTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let known = self.index.origins(self.relation);
+        let column = self.schema.field(0).name();
+        let mut origins = None;
+        for values in filters.iter().filter_map(|filter| wanted(filter, column)) {
+            let mut list = Vec::new();
+            for value in values {
+                match u32::try_from(value) {
+                    Ok(id) if (id as usize) < known => list.push(id),
+                    _ => return exec_err!("There is no row with the id {value}."),
+                }
+            }
+            list.sort_unstable();
+            list.dedup();
+            origins = Some(list);
+        }
+        let rows = 0..origins.as_ref().map_or(known, Vec::len);
+        let projection = projection.cloned().unwrap_or_else(|| vec![0, 1]);
+        let schema = Arc::new(self.schema.project(&projection)?);
+        let index = self.index.clone();
+        let relation = self.relation;
+        let source = Pairs { relation, index, origins, projection, schema: schema.clone() };
+        let parts = state.config().target_partitions();
+        Ok(Arc::new(ScanExec::new(Arc::new(source), schema, rows, parts, &[]).inexact()))
+    }
+}

@@ -1,0 +1,158 @@
+//! The physical scan of a range of rows.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr, expressions::Column,
+};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::stream;
+
+/// Makes batches of rows.
+pub(super) trait RowSource: fmt::Debug + Send + Sync {
+    /// Returns the columns of some rows.
+    fn batch(&self, rows: Range<usize>) -> Result<RecordBatch>;
+    /// Returns the name for plans.
+    fn name(&self) -> String;
+}
+
+/// A scan of rows, split in contiguous parts.
+#[derive(Debug)]
+pub(super) struct ScanExec {
+    source: Arc<dyn RowSource>,
+    schema: SchemaRef,
+    rows: Range<usize>,
+    parts: usize,
+    exact: bool,
+    properties: Arc<PlanProperties>,
+}
+
+/// Parts smaller than this are not worth a task.
+const MIN_PART: usize = 16 * 1024;
+
+impl ScanExec {
+    /// Returns a scan whose rows ascend by each of these columns.
+    pub(super) fn new(
+        source: Arc<dyn RowSource>,
+        schema: SchemaRef,
+        rows: Range<usize>,
+        parts: usize,
+        sorted: &[usize],
+    ) -> Self {
+        let parts = parts.min(rows.len() / MIN_PART).max(1);
+        let options = SortOptions { descending: false, nulls_first: true };
+        let orderings: Vec<Vec<PhysicalSortExpr>> = sorted
+            .iter()
+            .map(|index| {
+                let column = Column::new(schema.field(*index).name(), *index);
+                vec![PhysicalSortExpr::new(Arc::new(column), options)]
+            })
+            .collect();
+        let equivalence = EquivalenceProperties::new_with_orderings(schema.clone(), orderings);
+        let properties = PlanProperties::new(
+            equivalence,
+            Partitioning::UnknownPartitioning(parts),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self { source, schema, rows, parts, exact: true, properties: Arc::new(properties) }
+    }
+
+    /// Marks the number of rows as a guess.
+    pub(super) fn inexact(mut self) -> Self {
+        self.exact = false;
+        self
+    }
+
+    fn part(&self, index: usize) -> Range<usize> {
+        let at = |n: usize| self.rows.start + self.rows.len() * n / self.parts;
+        at(index)..at(index + 1)
+    }
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&str> = self.schema.fields().iter().map(|f| f.name().as_str()).collect();
+        write!(
+            f,
+            "TraceScan: {}, rows={}..{}, columns=[{}]",
+            self.source.name(),
+            self.rows.start,
+            self.rows.end,
+            columns.join(", ")
+        )
+    }
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &'static str {
+        "TraceScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let rows = self.part(partition);
+        let size = context.session_config().batch_size().max(1);
+        let source = self.source.clone();
+        let end = rows.end;
+        let batches =
+            rows.step_by(size).map(move |start| source.batch(start..(start + size).min(end)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter(batches))))
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let rows = partition.map_or(self.rows.clone(), |index| self.part(index)).len();
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        // Relations give several rows or none for each that is counted.
+        statistics.num_rows =
+            if self.exact { Precision::Exact(rows) } else { Precision::Inexact(rows) };
+        statistics.total_byte_size = Precision::Inexact(rows * 8 * self.schema.fields().len());
+        Ok(Arc::new(statistics))
+    }
+}
+
+/// Returns a batch, also of no columns.
+pub(super) fn record_batch(
+    schema: &SchemaRef,
+    columns: Vec<datafusion::arrow::array::ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+}

@@ -1,0 +1,195 @@
+//! A table of a trace.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use ferretto_tables::{ColumnKind, TableId, Trace, Values};
+
+use super::array::{Texts, array, data_type};
+use super::scan::{RowSource, ScanExec, record_batch};
+
+/// A table of a trace, read where it is.
+#[derive(Debug)]
+pub struct TraceTable {
+    trace: Arc<Trace>,
+    texts: Arc<Texts>,
+    table: TableId,
+    schema: SchemaRef,
+}
+
+impl TraceTable {
+    /// Returns a table of the trace.
+    pub(super) fn new(trace: Arc<Trace>, texts: Arc<Texts>, table: TableId) -> Self {
+        let columns = table.spec().columns;
+        let field = |c: &ferretto_tables::ColumnSpec| {
+            Field::new(c.name, data_type(c.kind), c.is_nullable)
+        };
+        let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
+        Self { trace, texts, table, schema }
+    }
+
+    /// Narrows rows by a condition on a column whose values ascend.
+    fn prune(&self, filter: &Expr, rows: &mut Range<usize>) {
+        match filter {
+            Expr::BinaryExpr(binary) if binary.op == Operator::And => {
+                self.prune(&binary.left, rows);
+                self.prune(&binary.right, rows);
+            }
+            Expr::BinaryExpr(binary) => {
+                let (column, literal, op) = match (&*binary.left, &*binary.right) {
+                    (Expr::Column(c), Expr::Literal(v, _)) => (c, v, binary.op),
+                    (Expr::Literal(v, _), Expr::Column(c)) => match binary.op.swap() {
+                        Some(op) => (c, v, op),
+                        None => return,
+                    },
+                    _ => return,
+                };
+                let ScalarValue::Int64(Some(value)) = literal else { return };
+                if let Some(values) = self.ascending(&column.name) {
+                    narrow(&values, op, *value, rows);
+                }
+            }
+            Expr::Between(between) if !between.negated => {
+                if let (Expr::Column(column), Expr::Literal(low, _), Expr::Literal(high, _)) =
+                    (&*between.expr, &*between.low, &*between.high)
+                    && let (ScalarValue::Int64(Some(low)), ScalarValue::Int64(Some(high))) =
+                        (low, high)
+                    && let Some(values) = self.ascending(&column.name)
+                {
+                    narrow(&values, Operator::GtEq, *low, rows);
+                    narrow(&values, Operator::LtEq, *high, rows);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the values of a column if they ascend and none is NULL.
+    fn ascending(&self, name: &str) -> Option<Values<'_>> {
+        let spec = self.table.spec();
+        let place = spec.column(name)?;
+        if !spec.columns[place].is_sorted {
+            return None;
+        }
+        let column = self.trace.tables().table(self.table).column(place)?;
+        column.validity.is_none().then_some(column.values)
+    }
+}
+
+/// Leaves the rows for which `value OP bound` may hold.
+fn narrow(values: &Values<'_>, op: Operator, bound: i64, rows: &mut Range<usize>) {
+    /// Returns the first row whose value is not below.
+    fn split<T: Copy + Into<i64>>(values: &[T], below: impl Fn(i64) -> bool) -> usize {
+        values.partition_point(|v| below((*v).into()))
+    }
+    let first = |below: &dyn Fn(i64) -> bool| match values {
+        Values::Id(count) => {
+            let (mut low, mut high) = (0, *count);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if below(middle as i64) { low = middle + 1 } else { high = middle }
+            }
+            Some(low)
+        }
+        Values::I64(values) => Some(split(values, below)),
+        Values::U32(values) => Some(split(values, below)),
+        Values::I32(values) => Some(split(values, below)),
+        _ => None,
+    };
+    let (Some(from), Some(past)) = (first(&|v| v < bound), first(&|v| v <= bound)) else { return };
+    let range = match op {
+        Operator::Eq => from..past,
+        Operator::Lt => 0..from,
+        Operator::LtEq => 0..past,
+        Operator::Gt => past..usize::MAX,
+        Operator::GtEq => from..usize::MAX,
+        _ => return,
+    };
+    rows.start = rows.start.max(range.start).min(rows.end);
+    rows.end = rows.end.min(range.end).max(rows.start);
+}
+
+/// Some columns of the table.
+#[derive(Debug)]
+struct Columns {
+    trace: Arc<Trace>,
+    texts: Arc<Texts>,
+    table: TableId,
+    places: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl RowSource for Columns {
+    fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
+        let columns = self
+            .places
+            .iter()
+            .map(|place| array(&self.trace, &self.texts, self.table, *place, rows.clone()))
+            .collect::<Result<Vec<_>>>()?;
+        record_batch(&self.schema, columns, rows.len())
+    }
+
+    fn name(&self) -> String {
+        self.table.spec().name.to_owned()
+    }
+}
+
+#[async_trait]
+impl TableProvider for TraceTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut rows = 0..self.trace.tables().table(self.table).rows();
+        for filter in filters {
+            self.prune(filter, &mut rows);
+        }
+        if filters.is_empty() {
+            rows.end = rows.end.min(rows.start.saturating_add(limit.unwrap_or(usize::MAX)));
+        }
+        let places: Vec<usize> =
+            projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let schema = Arc::new(self.schema.project(&places)?);
+        let columns = self.table.spec().columns;
+        let sorted: Vec<usize> = places
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| columns[**place].is_sorted && columns[**place].kind != ColumnKind::Text)
+            .map(|(index, _)| index)
+            .collect();
+        let source = Columns {
+            trace: self.trace.clone(),
+            texts: self.texts.clone(),
+            table: self.table,
+            places,
+            schema: schema.clone(),
+        };
+        let parts = state.config().target_partitions();
+        Ok(Arc::new(ScanExec::new(Arc::new(source), schema, rows, parts, &sorted)))
+    }
+}

@@ -1,0 +1,292 @@
+//! SQL as SQLite has it, and the statements that are more.
+
+mod common;
+
+use common::Session;
+
+#[test]
+fn query_100_numbers_compare_and_divide_as_in_sqlite() {
+    let mut s = Session::new();
+    let cases = [
+        ("1/2", "0"),
+        ("-7/2", "-3"),
+        ("7%0", "\"[NULL]\""),
+        ("1/0", "\"[NULL]\""),
+        ("1.0/0", "\"[NULL]\""),
+        ("1/2.0", "0.500000"),
+        ("'10' > 9", "1"),
+        ("9 < '10'", "1"),
+        ("'1' = 1", "0"),
+        ("1 = 1.0", "1"),
+        ("'1' + '2x'", "3.000000"),
+        ("1 IS NULL", "0"),
+        ("NULL IS NULL", "1"),
+        ("1 IS 1", "1"),
+        ("NULL IS NOT 2", "1"),
+        ("NOT 5", "0"),
+        ("2 AND 3", "1"),
+        ("0 OR NULL", "\"[NULL]\""),
+        ("1 == 1", "1"),
+        ("'a' || 1 || NULL", "\"[NULL]\""),
+        ("'a' || 1", "\"a1\""),
+        ("CASE WHEN 2 THEN 'y' ELSE 'n' END", "\"y\""),
+        ("iif(0, 'a', 'b')", "\"b\""),
+        ("max(1, 3, 2)", "3"),
+        ("min('b', 'a')", "\"a\""),
+        ("max(1, NULL)", "\"[NULL]\""),
+        ("CAST('12ab' AS INT)", "12"),
+        ("CAST(3.9 AS INT)", "3"),
+        ("CAST(1 AS TEXT)", "\"1\""),
+        ("CAST('x' AS REAL)", "0.000000"),
+        ("'ABC' LIKE 'ab%'", "1"),
+        ("'abc' GLOB 'a*'", "1"),
+        ("'abc' GLOB 'A*'", "0"),
+        ("'abc' NOT GLOB 'b*' AND 1", "1"),
+        ("'abc' REGEXP 'b' AND 'abc' NOT REGEXP 'x'", "1"),
+        ("coalesce(NULL, 5)", "5"),
+        ("ifnull(NULL, 'x')", "\"x\""),
+        ("substr('hello', 2, 3)", "\"ell\""),
+        ("substr('hello', -3)", "\"llo\""),
+        ("substr('hello', 3, -2)", "\"he\""),
+        ("instr('hello', 'l')", "3"),
+        ("length('été')", "3"),
+        ("replace('aXbX', 'X', '-')", "\"a-b-\""),
+        ("printf('%05.1f|%-4s|%x|%,d', 3.14159, 'ab', 255, 1234567)", "\"003.1|ab  |ff|1,234,567\""),
+        ("typeof(1) || typeof('a') || typeof(1.5) || typeof(NULL)", "\"integertextrealnull\""),
+        ("round(2.567, 2)", "2.570000"),
+        ("ln(0)", "\"[NULL]\""),
+        ("5 & 3", "1"),
+        ("1 << 4", "16"),
+        ("abs(-5)", "5"),
+        ("hex('ab')", "\"6162\""),
+    ];
+    for (expression, expected) in cases {
+        assert_eq!(s.value(expression), expected, "{expression}");
+    }
+    let nulls = "SELECT column1 FROM (VALUES (2), (NULL), (1)) ORDER BY 1";
+    assert_eq!(s.rows(nulls), ["\"[NULL]\"", "1", "2"]);
+    let nulls = "SELECT column1 FROM (VALUES (2), (NULL), (1)) ORDER BY 1 DESC";
+    assert_eq!(s.rows(nulls), ["2", "1", "\"[NULL]\""]);
+}
+
+#[test]
+fn query_100_aggregates_take_what_sqlite_lets_them() {
+    let mut s = Session::new();
+    let table = "(SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, 'y' UNION ALL SELECT 2, 'z')";
+    let mut check = |sql: &str, expected: &[&str]| {
+        assert_eq!(s.rows(&sql.replace("TABLE", table)), expected, "{sql}");
+    };
+    check("SELECT sum(a > 1), count(*), total(a), avg(a > 1) FROM TABLE", &[
+        "2,3,5.000000,0.666667",
+    ]);
+    check("SELECT sum(a), total(a) FROM TABLE WHERE a > 5", &["\"[NULL]\",0.000000"]);
+    check("SELECT a, max(b), count() FROM TABLE GROUP BY 1 ORDER BY 1", &["1,\"x\",1", "2,\"z\",2"]);
+    // Columns beside a maximum come from its row.
+    check("SELECT b, max(a) FROM (SELECT * FROM TABLE WHERE b <> 'z')", &["\"y\",2"]);
+    check("SELECT b, min(a) FROM TABLE", &["\"x\",1"]);
+    check("SELECT a AS n, b FROM TABLE WHERE b = 'x' GROUP BY n", &["1,\"x\""]);
+    check("SELECT group_concat(b) FROM TABLE WHERE a = 2", &["\"y,z\""]);
+    check("SELECT a FROM TABLE WHERE a GROUP BY a HAVING count(*) > 1", &["2"]);
+    check("SELECT count(DISTINCT a), sum(a) FILTER (WHERE b = 'z') FROM TABLE", &["2,2"]);
+}
+
+#[test]
+fn query_100_names_of_columns_are_the_text() {
+    let mut s = Session::new();
+    let header = |s: &mut Session, sql: &str| {
+        s.csv(sql).expect("rows").lines().next().unwrap_or_default().to_owned()
+    };
+    let table = "FROM (SELECT 1 AS dur, 'x' AS name) s";
+    let check = [
+        ("count(*), sum(dur)", "\"count(*)\",\"sum(dur)\""),
+        ("s.dur, name AS Label, 1+1", "\"dur\",\"Label\",\"1+1\""),
+        ("*, 2 AS two", "\"dur\",\"name\",\"two\""),
+        ("name, name", "\"name\",\"name\""),
+        ("s.*, dur", "\"dur\",\"name\",\"dur\""),
+        ("max(dur) total", "\"total\""),
+    ];
+    for (items, expected) in check {
+        assert_eq!(header(&mut s, &format!("SELECT {items} {table}")), expected);
+    }
+    assert_eq!(s.rows(&format!("SELECT \"NAME\", \"no such column\" {table}")), [
+        "\"x\",\"no such column\""
+    ]);
+}
+
+#[test]
+fn query_101_all_statements_run_and_blank_text_is_refused() {
+    let mut s = Session::new();
+    assert_eq!(s.rows("CREATE VIEW v AS SELECT 7 AS x; SELECT x FROM v;"), ["7"]);
+    assert!(s.error(" -- nothing\n ; ").contains("No valid SQL to run"));
+    assert_eq!(s.rows("SELECT\u{a0}1 /* ; */ AS a -- ;\n"), ["1"]);
+}
+
+#[test]
+fn query_102_tables_are_materialised_and_read_only() {
+    let mut s = Session::new();
+    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a UNION ALL SELECT 2.5").expect("table");
+    assert_eq!(s.rows("SELECT a FROM t ORDER BY a"), ["1.000000", "2.500000"]);
+    for change in ["UPDATE t SET a = 1", "DELETE FROM t", "ALTER TABLE t ADD COLUMN b"] {
+        assert!(s.error(change).contains("not supported"), "{change}");
+    }
+}
+
+#[test]
+fn query_103_a_second_definition_needs_or_replace() {
+    let mut s = Session::new();
+    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a").expect("table");
+    assert!(s.error("CREATE PERFETTO TABLE t AS SELECT 2 AS a").contains("exists already"));
+    s.csv("CREATE OR REPLACE PERFETTO TABLE t AS SELECT a + 1 AS a FROM t").expect("replaced");
+    assert_eq!(s.rows("SELECT a FROM t"), ["2"]);
+    s.csv("CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 1").expect("function");
+    let again = "CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 2";
+    assert!(s.error(again).contains("exists already"));
+    s.csv(&again.replace("CREATE", "CREATE OR REPLACE")).expect("replaced");
+    assert_eq!(s.value("f(1)"), "3");
+    let hash = "CREATE OR REPLACE PERFETTO FUNCTION hash(x INT) RETURNS INT AS SELECT 1";
+    assert!(s.error(hash).contains("cannot be replaced"));
+}
+
+#[test]
+fn query_104_functions_give_null_without_a_row_and_join_laterally() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO TABLE t AS SELECT 1 AS id, 'a' AS name UNION ALL SELECT 2, 'b';
+         CREATE PERFETTO FUNCTION name_of(id INT) RETURNS STRING AS
+           SELECT name FROM t WHERE id = $id;
+         CREATE PERFETTO FUNCTION above(low INT) RETURNS TABLE(id INT) AS
+           SELECT id FROM t WHERE id > $low",
+    )
+    .expect("functions");
+    assert_eq!(s.value("name_of(2)"), "\"b\"");
+    assert_eq!(s.value("name_of(9)"), "\"[NULL]\"");
+    assert_eq!(s.rows("SELECT id FROM above(1)"), ["2"]);
+    let lateral = "SELECT t.id, o.id FROM t JOIN above(t.id) o ORDER BY 1";
+    assert_eq!(s.rows(lateral), ["1,2"]);
+    assert!(s.error("SELECT above(1)").contains("after FROM"));
+    assert!(s.error("SELECT name_of(1, 2)").contains("takes 1 arguments"));
+}
+
+#[test]
+fn query_105_macros_expand_and_unknown_ones_are_named() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO MACRO pick(source TableOrSubquery, columns ColumnNameList)
+           RETURNS TableOrSubquery AS (SELECT $columns FROM $source);
+         CREATE PERFETTO MACRO twice(x Expr) RETURNS Expr AS ($x + $x)",
+    )
+    .expect("macros");
+    assert_eq!(s.rows("SELECT * FROM pick!((SELECT 1 AS a, twice!(2) AS b), (b))"), ["4"]);
+    let error = s.error("SELECT * FROM pikc!(a, b)");
+    assert!(error.contains("'pikc'") && error.contains("'pick'"), "{error}");
+    assert!(s.error("SELECT twice!(1, 2)").contains("takes 1 arguments"));
+    s.csv("CREATE PERFETTO MACRO endless(x Expr) RETURNS Expr AS endless!($x)").expect("macro");
+    assert!(s.error("SELECT endless!(1)").contains("expands for ever"));
+    assert_eq!(s.value("__intrinsic_stringify!(a + b)"), "\"a + b\"");
+    assert_eq!(s.value("__intrinsic_token_apply!(twice, (1, 2))"), "2,4");
+}
+
+#[test]
+fn query_106_modules_are_included_once() {
+    let mut s = Session::new();
+    let add = |s: &mut Session, name: &str, sql: &str| {
+        s.engine.add_module(name, sql, false).expect("module");
+    };
+    add(&mut s, "my.a", "CREATE PERFETTO TABLE a AS SELECT 1 AS x");
+    add(&mut s, "my.b", "INCLUDE PERFETTO MODULE my.a; CREATE PERFETTO VIEW b AS SELECT x FROM a");
+    add(&mut s, "ring.a", "INCLUDE PERFETTO MODULE ring.b");
+    add(&mut s, "ring.b", "INCLUDE PERFETTO MODULE ring.a");
+    s.csv("INCLUDE PERFETTO MODULE my.a; INCLUDE PERFETTO MODULE my.a").expect("no-op");
+    assert_eq!(s.rows("INCLUDE PERFETTO MODULE my.*; SELECT x FROM b"), ["1"]);
+    assert!(s.error("INCLUDE PERFETTO MODULE ring.a").contains("includes itself"));
+    let error = s.error("INCLUDE PERFETTO MODULE slices.with_contxt");
+    assert!(error.contains("'slices.with_context'"), "{error}");
+}
+
+#[test]
+fn query_107_hash_is_fnv1a() {
+    let mut s = Session::new();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in b"a".iter().chain(&2i64.to_le_bytes()) {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    assert_eq!(s.value("hash('a', 2)"), hash.cast_signed().to_string());
+    assert!(s.error("SELECT hash(NULL)").contains("NULL"));
+    assert!(s.error("SELECT hash(1.5)").contains("real"));
+}
+
+#[test]
+fn query_108_texts_are_matched_and_split() {
+    let mut s = Session::new();
+    let cases = [
+        ("regexp('b+', 'abbc')", "1"),
+        ("regexp('B', 'abc', 'i')", "1"),
+        ("regexp('B', 'abc')", "0"),
+        ("regexp(NULL, 'abc')", "\"[NULL]\""),
+        ("regexp_extract('x=12', 'x=(\\d+)')", "\"12\""),
+        ("regexp_extract('x', 'y')", "\"[NULL]\""),
+        ("regexp_replace_simple('a1b2', '[0-9]', '$0')", "\"a$0b$0\""),
+        ("str_split('a,b', ',', 1)", "\"b\""),
+        ("str_split('a,b', ',', 5)", "\"[NULL]\""),
+        ("unhex('ff')", "255"),
+        ("reverse('abc')", "\"cba\""),
+        ("base64_encode('ab')", "\"YWI=\""),
+        ("to_timecode(1000000001)", "\"00:00:01 000 000 001\""),
+    ];
+    for (expression, expected) in cases {
+        assert_eq!(s.value(expression), expected, "{expression}");
+    }
+    assert!(s.error("SELECT regexp('(', 'a')").contains("cannot be read"));
+    assert!(s.error("SELECT regexp_extract('a', '(a)(b)')").contains("more than one group"));
+}
+
+#[test]
+fn query_114_last_values() {
+    let mut s = Session::new();
+    let table = "(SELECT 1 AS ts, NULL AS v UNION ALL SELECT 2, 5 UNION ALL SELECT 3, NULL)";
+    assert_eq!(
+        s.rows(&format!("SELECT last_non_null(v) OVER (ORDER BY ts) FROM {table} ORDER BY ts")),
+        ["\"[NULL]\"", "5", "5"]
+    );
+    let table = "(SELECT 1 AS ts, 'a' AS v UNION ALL SELECT 3, 'b' UNION ALL SELECT 2, 'c')";
+    assert_eq!(s.rows(&format!("SELECT value_at_max_ts(ts, v) FROM {table}")), ["\"b\""]);
+}
+
+#[test]
+fn query_117_csv_prints_as_upstream() {
+    let mut s = Session::new();
+    assert_eq!(
+        s.csv("select 1 as a, null as b, 0.5 as c, 'x' as d").expect("rows"),
+        "\"a\",\"b\",\"c\",\"d\"\n1,\"[NULL]\",0.500000,\"x\"\n"
+    );
+}
+
+#[test]
+fn query_118_empty_results_have_headers_and_several_are_apart() {
+    let mut s = Session::new();
+    assert_eq!(s.csv("SELECT 1 AS a WHERE 0").expect("rows"), "\"a\"\n");
+    assert_eq!(s.csv("SELECT 1 AS a; SELECT 2 AS b").expect("rows"), "\"a\"\n1\n\n\"b\"\n2\n");
+    assert_eq!(s.csv("SELECT 1 AS suppress_query_output").expect("rows"), "");
+}
+
+#[test]
+fn errors_point_to_the_place_and_the_nearest_name() {
+    let mut s = Session::new();
+    s.csv("CREATE PERFETTO TABLE slices_of_mine AS SELECT 1 AS dur, 'x' AS name").expect("table");
+    let error = s.error("SELECT 1,\n  nmae FROM slices_of_mine");
+    assert!(error.contains("'nmae'") && error.contains("'name'"), "{error}");
+    assert!(error.contains("line 2, column 3"), "{error}");
+    let error = s.error("SELECT * FROM slices_of_mind");
+    assert!(error.contains("'slices_of_mine'") && error.contains("column 15"), "{error}");
+    let error = s.error("SELECT substrr(name, 1) FROM slices_of_mine");
+    assert!(error.contains("'substrr'") && error.contains("'substr'"), "{error}");
+    let error = s.error("SELECT FROM WHERE");
+    assert!(error.contains("Syntax error") && error.contains('^'), "{error}");
+}
+
+#[test]
+fn recursion_needs_no_word() {
+    let mut s = Session::new();
+    let sql = "WITH n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n WHERE x < 4) SELECT x FROM n";
+    assert_eq!(s.rows(sql), ["1", "2", "3", "4"]);
+}

@@ -1,0 +1,253 @@
+//! Joins of intervals against the definition, written as nested loops.
+
+mod common;
+
+use common::Session;
+use ferretto_query::intervals::sweep::{Interval, Piece, as_of, meet, outer, with_gaps};
+use proptest::prelude::*;
+
+/// Intervals in order that do not overlap, points among them.
+fn intervals() -> impl Strategy<Value = Vec<Interval>> {
+    proptest::collection::vec((0i64..4, 0i64..5), 0..40).prop_map(|steps| {
+        let mut at = 0;
+        let mut all: Vec<Interval> = Vec::new();
+        for (gap, length) in steps {
+            let start = at + gap;
+            // Two that start together would overlap.
+            if all.last().is_some_and(|last| last.start == start) {
+                continue;
+            }
+            all.push(Interval::new(start, length));
+            at = start + length;
+        }
+        all
+    })
+}
+
+fn loops(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (l, a) in left.iter().enumerate() {
+        for (r, b) in right.iter().enumerate() {
+            let (start, end) = (a.start.max(b.start), a.end.min(b.end));
+            let inside = |t: i64, i: &Interval| i.start <= t && t < i.end;
+            let meets = start < end
+                || a.start == b.start
+                || (a.start == a.end && inside(a.start, b))
+                || (b.start == b.end && inside(b.start, a));
+            if meets {
+                let at = Interval { start, end: end.max(start) };
+                pieces.push(Piece { at, left: Some(l), right: Some(r) });
+            }
+        }
+    }
+    pieces.sort_by_key(|p| (p.at.start, p.at.end, p.left, p.right));
+    pieces
+}
+
+/// The times of the left side that no piece covers.
+fn uncovered(side: &[Interval], pieces: &[Piece], left: bool) -> Vec<(usize, i64)> {
+    let index = |p: &Piece| if left { p.left } else { p.right };
+    let both = |p: &&Piece| p.left.is_some() && p.right.is_some();
+    let mut times = Vec::new();
+    for (i, interval) in side.iter().enumerate() {
+        for t in interval.start..interval.end {
+            let covered = pieces
+                .iter()
+                .filter(both)
+                .any(|p| index(p) == Some(i) && p.at.start <= t && t < p.at.end);
+            if !covered {
+                times.push((i, t));
+            }
+        }
+    }
+    times
+}
+
+fn alone(pieces: &[Piece], left: bool) -> Vec<(usize, i64)> {
+    let mut times: Vec<_> = pieces
+        .iter()
+        .filter_map(|p| match (p.left, p.right) {
+            (Some(i), None) if left => Some((i, p.at)),
+            (None, Some(i)) if !left => Some((i, p.at)),
+            _ => None,
+        })
+        .flat_map(|(i, at)| (at.start..at.end).map(move |t| (i, t)))
+        .collect();
+    times.sort_unstable();
+    times
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sweeps_find_what_nested_loops_find(a in intervals(), b in intervals()) {
+        let mut met = meet(&a, &b);
+        let left = with_gaps(&a, &met);
+        let both = outer(&a, &b);
+        met.sort_by_key(|p| (p.at.start, p.at.end, p.left, p.right));
+        prop_assert_eq!(&met, &loops(&a, &b));
+        prop_assert_eq!(alone(&left, true), uncovered(&a, &met, true));
+        prop_assert_eq!(alone(&both, true), uncovered(&a, &met, true));
+        prop_assert_eq!(alone(&both, false), uncovered(&b, &met, false));
+        prop_assert!(both.is_sorted_by_key(|p| p.at.start));
+        let times: Vec<i64> = a.iter().map(|i| i.start).collect();
+        let other: Vec<i64> = b.iter().map(|i| i.start).collect();
+        for (time, found) in times.iter().zip(as_of(&times, &other)) {
+            prop_assert_eq!(found, other.iter().rposition(|t| t <= time));
+        }
+    }
+}
+
+/// Makes the tables `f` and `s` of (ts, dur, partition) and (ts, dur, partition).
+fn tables(s: &mut Session, f: &str, second: &str) {
+    s.csv(&format!(
+        "CREATE PERFETTO TABLE f(ts INT, dur INT, cpu INT) AS SELECT * FROM (VALUES {f});
+         CREATE PERFETTO TABLE s AS SELECT {second}"
+    ))
+    .expect("tables");
+}
+
+const F: &str = "(100,10,5),(110,50,5),(120,100,2),(160,10,5)";
+
+#[test]
+fn query_109_a_span_join_by_cpu() {
+    let mut s = Session::new();
+    tables(
+        &mut s,
+        F,
+        "column1 AS ts, column2 AS dur, column3 AS cpu \
+         FROM (VALUES (100,5,5),(105,100,5),(110,50,2),(160,100,2))",
+    );
+    s.csv("CREATE VIRTUAL TABLE j USING SPAN_JOIN(f PARTITIONED cpu, s PARTITIONED cpu)")
+        .expect("join");
+    assert_eq!(
+        s.rows("SELECT ts, dur, cpu FROM j ORDER BY cpu, ts"),
+        ["120,40,2", "160,60,2", "100,5,5", "105,5,5", "110,50,5", "160,10,5"]
+    );
+    assert_eq!(s.rows("SELECT count(*), sum(dur) FROM j"), ["6,170"]);
+    assert_eq!(s.rows("SELECT cpu, sum(dur) FROM j WHERE cpu = 2 GROUP BY cpu"), ["2,100"]);
+}
+
+#[test]
+fn query_110_one_side_without_partitions_meets_all() {
+    let mut s = Session::new();
+    tables(
+        &mut s,
+        &format!("{F},(300,100,2)"),
+        "column1 AS ts, column2 AS dur, column3 AS x \
+         FROM (VALUES (100,5,'a'),(105,5,'b'),(110,60,'c'),(320,10,'d'))",
+    );
+    s.csv("CREATE VIRTUAL TABLE j USING SPAN_JOIN(f PARTITIONED cpu, s)").expect("join");
+    assert_eq!(
+        s.rows("SELECT * FROM j ORDER BY cpu, ts"),
+        [
+            "120,50,2,\"c\"",
+            "320,10,2,\"d\"",
+            "100,5,5,\"a\"",
+            "105,5,5,\"b\"",
+            "110,50,5,\"c\"",
+            "160,10,5,\"c\""
+        ]
+    );
+}
+
+#[test]
+fn query_111_left_and_outer_joins_fill_gaps() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO TABLE a AS SELECT column1 AS ts, column2 AS dur, column3 AS cpu, \
+           column4 AS x FROM (VALUES (0,10,1,'a'),(20,10,1,'b'),(5,5,NULL,'n'));
+         CREATE PERFETTO TABLE b AS SELECT column1 AS ts, column2 AS dur, column3 AS cpu, \
+           column4 AS y FROM (VALUES (5,20,1,'c'),(0,5,2,'d'));
+         CREATE VIRTUAL TABLE l USING SPAN_LEFT_JOIN(a PARTITIONED cpu, b PARTITIONED cpu);
+         CREATE VIRTUAL TABLE o USING SPAN_OUTER_JOIN(a PARTITIONED cpu, b PARTITIONED cpu)",
+    )
+    .expect("joins");
+    let left = [
+        "0,5,1,\"a\",\"[NULL]\"",
+        "5,5,1,\"a\",\"c\"",
+        "20,5,1,\"b\",\"c\"",
+        "25,5,1,\"b\",\"[NULL]\"",
+    ];
+    assert_eq!(s.rows("SELECT * FROM l ORDER BY cpu, ts"), left);
+    let outer = [
+        "0,5,1,\"a\",\"[NULL]\"",
+        "5,5,1,\"a\",\"c\"",
+        "10,10,1,\"[NULL]\",\"c\"",
+        "20,5,1,\"b\",\"c\"",
+        "25,5,1,\"b\",\"[NULL]\"",
+        "0,5,2,\"[NULL]\",\"d\"",
+    ];
+    assert_eq!(s.rows("SELECT * FROM o ORDER BY cpu, ts"), outer);
+    let shared = "CREATE VIRTUAL TABLE z USING SPAN_JOIN(a PARTITIONED cpu, a PARTITIONED cpu)";
+    assert!(s.error(shared).contains("'x'"));
+    let unknown = "CREATE VIRTUAL TABLE z USING window";
+    assert!(s.error(unknown).contains("'window' is not supported"));
+}
+
+#[test]
+fn query_112_intersections_and_intervals_of_counters() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO TABLE a AS SELECT column1 AS id, column2 AS ts, column3 AS dur, \
+           column4 AS cpu FROM (VALUES (1,0,10,1),(2,10,10,1),(3,0,20,2));
+         CREATE PERFETTO TABLE b AS SELECT column1 AS id, column2 AS ts, column3 AS dur, \
+           column4 AS cpu FROM (VALUES (7,5,10,1),(8,30,5,2));
+         INCLUDE PERFETTO MODULE intervals.intersect",
+    )
+    .expect("tables");
+    assert_eq!(
+        s.rows("SELECT ts, dur, id_0, id_1, cpu FROM _interval_intersect!((a, b), (cpu)) ORDER BY 1"),
+        ["5,5,1,7,1", "10,5,2,7,1"]
+    );
+    assert_eq!(
+        s.rows("SELECT ts, dur, id_0, id_1 FROM _interval_intersect!((a, (SELECT * FROM b WHERE id = 8)), ())"),
+        Vec::<String>::new()
+    );
+    s.csv(
+        "INCLUDE PERFETTO MODULE counters.intervals;
+         CREATE PERFETTO TABLE c AS SELECT column1 AS id, column2 AS ts, 1 AS track_id, \
+           column3 AS value FROM (VALUES (0,-30,5.0),(1,-20,5.0),(2,-10,6.0))",
+    )
+    .expect("counter");
+    assert_eq!(
+        s.rows("SELECT id, ts, dur, value, next_value, delta_value \
+                FROM counter_leading_intervals!(c) ORDER BY ts"),
+        ["0,-30,20,5.000000,6.000000,\"[NULL]\"", "2,-10,10,6.000000,\"[NULL]\",1.000000"]
+    );
+}
+
+#[test]
+fn query_113_overlaps_are_counted() {
+    let mut s = Session::new();
+    s.csv(
+        "INCLUDE PERFETTO MODULE intervals.overlap;
+         CREATE PERFETTO TABLE t AS SELECT column1 AS ts, column2 AS dur, column3 AS g \
+           FROM (VALUES (0,10,'a'),(5,10,'a'))",
+    )
+    .expect("table");
+    let counts = ["0,1", "5,2", "10,1", "15,0"];
+    assert_eq!(s.rows("SELECT ts, value FROM intervals_overlap_count!(t, ts, dur)"), counts);
+    assert_eq!(
+        s.rows("SELECT ts, value FROM intervals_overlap_count_by_group!(t, ts, dur, g)"),
+        counts
+    );
+    assert_eq!(s.rows("SELECT ts, dur FROM interval_merge_overlapping!(t, 0)"), ["0,15"]);
+}
+
+#[test]
+fn as_of_joins_take_the_last_row_before() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO TABLE a AS SELECT column1 AS ts, column2 AS cpu, column3 AS x \
+           FROM (VALUES (5,1,'p'),(1,1,'q'),(9,2,'r'));
+         CREATE PERFETTO TABLE b AS SELECT column1 AS ts, column2 AS cpu, column3 AS v \
+           FROM (VALUES (2,1,20),(5,1,50),(7,1,70))",
+    )
+    .expect("tables");
+    assert_eq!(
+        s.rows("SELECT x, right_ts, v FROM asof_join!(a, b, (cpu)) ORDER BY x"),
+        ["\"p\",5,50", "\"q\",\"[NULL]\",\"[NULL]\"", "\"r\",\"[NULL]\",\"[NULL]\""]
+    );
+}
