@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::view::ViewTable;
 use datafusion::datasource::MemTable;
 use datafusion::execution::SendableRecordBatchStream;
@@ -27,7 +27,7 @@ use crate::sql::dialect::TraceDialect;
 use crate::sql::lexer::{solid, split, start_of, tokenize};
 use crate::sql::macros::{Macro, expand};
 use crate::sql::names::{OutputNames, output_names};
-use crate::sql::rewrite::{Functions, UserFunction, relations, rewrite};
+use crate::sql::rewrite::{Functions, UserFunction, relations, rename_beside_stars, rewrite};
 use crate::sql::statement::{Argument, Definition, Returns, SpanInput, Statement, parse};
 use crate::stdlib;
 
@@ -52,7 +52,9 @@ pub struct Rows {
 
 impl std::fmt::Debug for Rows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rows").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Rows")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -154,10 +156,17 @@ impl Engine {
                     Statement::View(d) => {
                         self.lazy.insert(d.name.clone(), Statement::View(d));
                     }
-                    Statement::Function { definition, arguments, returns } => {
+                    Statement::Function {
+                        definition,
+                        arguments,
+                        returns,
+                    } => {
                         self.define_function(definition, arguments, returns)?;
                     }
-                    Statement::Macro { definition, arguments } => {
+                    Statement::Macro {
+                        definition,
+                        arguments,
+                    } => {
                         self.define_macro(definition, arguments);
                     }
                     other => {
@@ -177,7 +186,9 @@ impl Engine {
     /// Adds modules of a package. Existing ones are replaced only if `replace` is set.
     pub fn add_module(&mut self, name: &str, sql: &str, replace: bool) -> Result<(), SqlError> {
         if !replace && self.packages.contains_key(name) {
-            return Err(SqlError::new(format!("The module '{name}' exists already.")));
+            return Err(SqlError::new(format!(
+                "The module '{name}' exists already."
+            )));
         }
         self.packages.insert(name.to_owned(), sql.to_owned());
         Ok(())
@@ -186,8 +197,10 @@ impl Engine {
     /// Returns the names of all tables and views that queries may name.
     pub fn table_names(&self) -> Vec<String> {
         let mut names: BTreeSet<String> = self.lazy.keys().cloned().collect();
-        if let Some(schema) =
-            self.context.catalog("datafusion").and_then(|catalog| catalog.schema("public"))
+        if let Some(schema) = self
+            .context
+            .catalog("datafusion")
+            .and_then(|catalog| catalog.schema("public"))
         {
             names.extend(schema.table_names());
         }
@@ -245,17 +258,25 @@ impl Engine {
             Statement::Include(name) => self.include(&name).await.map(|()| None),
             Statement::Table(d) => self.define_table(d).await.map(|()| None),
             Statement::View(d) => self.define_view(d).await.map(|()| None),
-            Statement::Function { definition, arguments, returns } => {
-                self.define_function(definition, arguments, returns).map(|()| None)
-            }
-            Statement::Macro { definition, arguments } => {
+            Statement::Function {
+                definition,
+                arguments,
+                returns,
+            } => self
+                .define_function(definition, arguments, returns)
+                .map(|()| None),
+            Statement::Macro {
+                definition,
+                arguments,
+            } => {
                 self.define_macro(definition, arguments);
                 Ok(None)
             }
             Statement::Index => Ok(None),
-            Statement::SpanJoin { name, kind, inputs } => {
-                self.define_span_join(name, &kind, inputs).await.map(|()| None)
-            }
+            Statement::SpanJoin { name, kind, inputs } => self
+                .define_span_join(name, &kind, inputs)
+                .await
+                .map(|()| None),
             Statement::Sql(tokens) => self.run_sql(&tokens).await,
         };
         result.map_err(|mut error| {
@@ -270,9 +291,11 @@ impl Engine {
     async fn ensure(&mut self, names: &BTreeSet<String>) -> Result<(), SqlError> {
         for name in names {
             if let Some(Statement::View(definition)) = self.lazy.remove(name) {
-                Box::pin(self.define_view(definition)).await.map_err(|error| {
-                    SqlError::new(format!("The view '{name}' cannot be made: {error}"))
-                })?;
+                Box::pin(self.define_view(definition))
+                    .await
+                    .map_err(|error| {
+                        SqlError::new(format!("The view '{name}' cannot be made: {error}"))
+                    })?;
                 self.user_tables.remove(name);
             }
         }
@@ -280,7 +303,11 @@ impl Engine {
     }
 
     /// Parses, rewrites and makes what the statement names.
-    async fn prepare(&mut self, tokens: &[TokenWithSpan]) -> Result<ast::Statement, SqlError> {
+    async fn prepare(
+        &mut self,
+        tokens: &[TokenWithSpan],
+        stars: bool,
+    ) -> Result<ast::Statement, SqlError> {
         let tokens = normalize(expand(tokens, &self.macros)?);
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
         let parsed = |error: datafusion::sql::sqlparser::parser::ParserError| {
@@ -292,6 +319,9 @@ impl Engine {
             let message = format!("Syntax error: did not expect '{}' here.", rest.token);
             return Err(SqlError::at(rest.span.start, message));
         }
+        if stars {
+            rename_beside_stars(&mut statement);
+        }
         rewrite(&mut statement, &self.functions)?;
         let names = relations(&statement).into_iter().collect();
         Box::pin(self.ensure(&names)).await?;
@@ -301,14 +331,26 @@ impl Engine {
     /// Plans a query. A quoted name that is no column is a text, as in SQLite.
     async fn plan(&mut self, tokens: &[TokenWithSpan]) -> Result<LogicalPlan, SqlError> {
         let mut tokens = tokens.to_vec();
+        let mut stars = false;
         loop {
-            let statement = self.prepare(&tokens).await.map_err(|e| self.locate(e, &tokens))?;
+            let statement = self
+                .prepare(&tokens, stars)
+                .await
+                .map_err(|e| self.locate(e, &tokens))?;
             let statement = EngineStatement::Statement(Box::new(statement));
             let planned = self.context.state().statement_to_plan(statement).await;
             let error: SqlError = match planned {
                 Ok(plan) => return Ok(plan),
                 Err(error) => error.into(),
             };
+            if !stars
+                && error
+                    .message
+                    .starts_with("Projections require unique expression names")
+            {
+                stars = true;
+                continue;
+            }
             let Some(Missing::Column(name, _)) = &error.missing else {
                 return Err(self.locate(error, &tokens));
             };
@@ -330,14 +372,20 @@ impl Engine {
 
     /// Adds the place and the nearest name to an error.
     fn locate(&self, mut error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
-        let Some(missing) = error.missing.take() else { return error };
+        let Some(missing) = error.missing.take() else {
+            return error;
+        };
         let (name, near) = match &missing {
-            Missing::Column(name, valid) => {
-                (name, nearest(name, valid.iter().map(String::as_str)).map(str::to_owned))
-            }
+            Missing::Column(name, valid) => (
+                name,
+                nearest(name, valid.iter().map(String::as_str)).map(str::to_owned),
+            ),
             Missing::Table(name) => {
                 let names = self.table_names();
-                (name, nearest(name, names.iter().map(String::as_str)).map(str::to_owned))
+                (
+                    name,
+                    nearest(name, names.iter().map(String::as_str)).map(str::to_owned),
+                )
             }
             Missing::Function(name) => {
                 let state = self.context.state();
@@ -348,7 +396,10 @@ impl Engine {
                     .chain(state.window_functions().keys())
                     .chain(self.functions.keys())
                     .filter(|name| !name.starts_with("__"));
-                (name, nearest(name, names.map(String::as_str)).map(str::to_owned))
+                (
+                    name,
+                    nearest(name, names.map(String::as_str)).map(str::to_owned),
+                )
             }
         };
         if let Some(near) = near {
@@ -372,7 +423,9 @@ impl Engine {
     }
 
     async fn run_sql(&mut self, tokens: &[TokenWithSpan]) -> Result<Option<Rows>, SqlError> {
-        let first = solid(tokens).first().map(|t| t.token.to_string().to_ascii_uppercase());
+        let first = solid(tokens)
+            .first()
+            .map(|t| t.token.to_string().to_ascii_uppercase());
         match first.as_deref().unwrap_or_default() {
             "SELECT" | "WITH" | "VALUES" | "EXPLAIN" => {
                 let plan = self.plan(tokens).await?;
@@ -391,16 +444,26 @@ impl Engine {
                 ));
             }
         }
-        match self.prepare(tokens).await? {
+        match self.prepare(tokens, false).await? {
             ast::Statement::CreateView(view) => {
                 let body = body_after_as(tokens)?;
-                let columns = view.columns.iter().map(|c| argument(&c.name.value)).collect();
+                let columns = view
+                    .columns
+                    .iter()
+                    .map(|c| argument(&c.name.value))
+                    .collect();
                 let name = view.name.to_string().to_ascii_lowercase();
                 if view.if_not_exists && self.exists(&name) {
                     return Ok(None);
                 }
                 let replace = view.or_replace;
-                self.define_view(Definition { name, replace, columns, body }).await?;
+                self.define_view(Definition {
+                    name,
+                    replace,
+                    columns,
+                    body,
+                })
+                .await?;
             }
             ast::Statement::CreateTable(table) if table.query.is_some() => {
                 let body = body_after_as(tokens)?;
@@ -410,23 +473,32 @@ impl Engine {
                 }
                 let replace = table.or_replace;
                 let columns = Vec::new();
-                self.define_table(Definition { name, replace, columns, body }).await?;
+                self.define_table(Definition {
+                    name,
+                    replace,
+                    columns,
+                    body,
+                })
+                .await?;
             }
             ast::Statement::CreateTable(table) => {
                 let name = table.name.to_string().to_ascii_lowercase();
                 self.user_tables.insert(name);
-                let statement = EngineStatement::Statement(Box::new(
-                    ast::Statement::CreateTable(table),
-                ));
+                let statement =
+                    EngineStatement::Statement(Box::new(ast::Statement::CreateTable(table)));
                 self.execute_plan(statement).await?;
             }
             statement @ ast::Statement::Insert(_) => {
-                self.execute_plan(EngineStatement::Statement(Box::new(statement))).await?;
+                self.execute_plan(EngineStatement::Statement(Box::new(statement)))
+                    .await?;
             }
             ast::Statement::CreateIndex(_) => {}
-            ast::Statement::Drop { object_type, names, if_exists, .. }
-                if matches!(object_type, ObjectType::Table | ObjectType::View) =>
-            {
+            ast::Statement::Drop {
+                object_type,
+                names,
+                if_exists,
+                ..
+            } if matches!(object_type, ObjectType::Table | ObjectType::View) => {
                 for name in names {
                     let name = name.to_string().to_ascii_lowercase();
                     if !self.user_tables.remove(&name) {
@@ -441,7 +513,10 @@ impl Engine {
                     self.context.deregister_table(name.as_str())?;
                 }
             }
-            ast::Statement::Drop { object_type: ObjectType::Index, .. } => {}
+            ast::Statement::Drop {
+                object_type: ObjectType::Index,
+                ..
+            } => {}
             other => {
                 let word = other.to_string();
                 let word = word.split('(').next().unwrap_or_default().trim();
@@ -466,7 +541,11 @@ impl Engine {
         let stream = frame.execute_stream().await?;
         let schema = stream.schema();
         let engine: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        Ok(Rows { names: names.apply(&engine), schema, stream })
+        Ok(Rows {
+            names: names.apply(&engine),
+            schema,
+            stream,
+        })
     }
 
     fn exists(&self, name: &str) -> bool {
@@ -490,7 +569,12 @@ impl Engine {
 
     async fn plan_definition(&mut self, d: &Definition) -> Result<LogicalPlan, SqlError> {
         let plan = self.plan(&d.body).await?;
-        let engine: Vec<String> = plan.schema().fields().iter().map(|f| f.name().clone()).collect();
+        let engine: Vec<String> = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
         let names = if d.columns.is_empty() {
             output_names(&d.body).apply(&engine)
         } else if d.columns.len() == engine.len() {
@@ -523,7 +607,8 @@ impl Engine {
         let plan = self.plan_definition(&d).await?;
         self.claim(&d.name, d.replace)?;
         let text = crate::sql::statement::excerpt(&d.body);
-        self.context.register_table(d.name.as_str(), Arc::new(ViewTable::new(plan, Some(text))))?;
+        self.context
+            .register_table(d.name.as_str(), Arc::new(ViewTable::new(plan, Some(text))))?;
         self.user_tables.insert(d.name);
         Ok(())
     }
@@ -537,15 +622,34 @@ impl Engine {
         let stream = frame.execute_stream().await?;
         let schema = stream.schema();
         let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        // All may be NULL for the engine: a subquery without rows is, whatever its columns say.
+        let fields: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|f| f.as_ref().clone().with_nullable(true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let batches = batches
+            .into_iter()
+            .map(|batch| RecordBatch::try_new(schema.clone(), batch.columns().to_vec()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(SqlError::arrow)?;
         let table = MemTable::try_new(schema, vec![batches])?;
         self.claim(&d.name, d.replace)?;
-        self.context.register_table(d.name.as_str(), Arc::new(table))?;
+        self.context
+            .register_table(d.name.as_str(), Arc::new(table))?;
         self.user_tables.insert(d.name);
         Ok(())
     }
 
     fn define_macro(&mut self, d: Definition, arguments: Vec<Argument>) {
-        self.macros.insert(d.name, Macro { arguments, body: d.body });
+        self.macros.insert(
+            d.name,
+            Macro {
+                arguments,
+                body: d.body,
+            },
+        );
     }
 
     fn define_function(
@@ -572,10 +676,18 @@ impl Engine {
         }
         let tokens = normalize(expand(&d.body, &self.macros)?);
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
-        let mut body =
-            parser.parse_query().map_err(|e| crate::error::parser(&e.to_string()))?;
+        let mut body = parser
+            .parse_query()
+            .map_err(|e| crate::error::parser(&e.to_string()))?;
         rewrite(&mut body, &self.functions)?;
-        self.functions.insert(d.name, UserFunction { arguments, returns, body });
+        self.functions.insert(
+            d.name,
+            UserFunction {
+                arguments,
+                returns,
+                body,
+            },
+        );
         Ok(())
     }
 
@@ -607,8 +719,12 @@ impl Engine {
     /// Runs a module once.
     async fn include(&mut self, name: &str) -> Result<(), SqlError> {
         if let Some(prefix) = name.strip_suffix('*') {
-            let names: Vec<String> =
-                self.packages.keys().filter(|m| m.starts_with(prefix)).cloned().collect();
+            let names: Vec<String> = self
+                .packages
+                .keys()
+                .filter(|m| m.starts_with(prefix))
+                .cloned()
+                .collect();
             if names.is_empty() {
                 return Err(SqlError::new(format!("No module matches '{name}'.")));
             }
@@ -620,7 +736,9 @@ impl Engine {
         match self.modules.get(name) {
             Some(Module::Done) => return Ok(()),
             Some(Module::Running) => {
-                return Err(SqlError::new(format!("The module '{name}' includes itself.")));
+                return Err(SqlError::new(format!(
+                    "The module '{name}' includes itself."
+                )));
             }
             Some(Module::Failed(message)) => return Err(SqlError::new(message.clone())),
             None => {}
@@ -654,7 +772,8 @@ impl Engine {
             }
             Err(error) => {
                 let message = format!("The module '{name}' failed: {}", error.render(&sql));
-                self.modules.insert(name.to_owned(), Module::Failed(message.clone()));
+                self.modules
+                    .insert(name.to_owned(), Module::Failed(message.clone()));
                 Err(SqlError::new(message))
             }
         }
@@ -669,7 +788,10 @@ async fn drain(mut rows: Rows) -> Result<(), SqlError> {
 }
 
 fn argument(name: &str) -> Argument {
-    Argument { name: name.to_ascii_lowercase(), kind: "ANY".to_owned() }
+    Argument {
+        name: name.to_ascii_lowercase(),
+        kind: "ANY".to_owned(),
+    }
 }
 
 /// Returns the tokens after the first `AS` outside of parentheses.
@@ -685,7 +807,10 @@ fn body_after_as(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>, SqlErro
             _ => {}
         }
     }
-    Err(SqlError::at(start_of(tokens), "Syntax error: there is no AS."))
+    Err(SqlError::at(
+        start_of(tokens),
+        "Syntax error: there is no AS.",
+    ))
 }
 
 /// Makes names case-insensitive, quoted ones, too.

@@ -30,13 +30,21 @@ pub enum Missing {
 impl SqlError {
     /// Returns an error without a place.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), location: None, missing: None }
+        Self {
+            message: message.into(),
+            location: None,
+            missing: None,
+        }
     }
 
     /// Returns an error at a place of the text.
     pub fn at(location: Location, message: impl Into<String>) -> Self {
         let location = (location.line > 0).then_some((location.line, location.column));
-        Self { message: message.into(), location, missing: None }
+        Self {
+            message: message.into(),
+            location,
+            missing: None,
+        }
     }
 
     /// Returns an error of Arrow.
@@ -46,8 +54,12 @@ impl SqlError {
 
     /// Returns the error with the line of the text and a caret below the place.
     pub fn render(&self, sql: &str) -> String {
-        let Some((line, column)) = self.location else { return self.message.clone() };
-        let Some(text) = sql.lines().nth(line as usize - 1) else { return self.message.clone() };
+        let Some((line, column)) = self.location else {
+            return self.message.clone();
+        };
+        let Some(text) = sql.lines().nth(line as usize - 1) else {
+            return self.message.clone();
+        };
         let number = line.to_string();
         let indent = " ".repeat(number.len());
         let lead: String = text
@@ -118,7 +130,10 @@ impl From<SqlError> for DataFusionError {
 
 fn schema(error: SchemaError) -> SqlError {
     match error {
-        SchemaError::FieldNotFound { field, valid_fields } => {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => {
             let valid = valid_fields.iter().map(|f| f.name.clone()).collect();
             SqlError {
                 message: format!("There is no column '{}' here.", field.flat_name()),
@@ -140,7 +155,9 @@ fn schema(error: SchemaError) -> SqlError {
 
 /// Takes the place out of a message of the parser, which ends in `at Line: 1, Column: 8`.
 pub fn parser(message: &str) -> SqlError {
-    let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+    let message = message
+        .strip_prefix("sql parser error: ")
+        .unwrap_or(message);
     if let Some((text, place)) = message.rsplit_once(" at Line: ")
         && let Some((line, column)) = place.split_once(", Column: ")
         && let (Ok(line), Ok(column)) = (line.trim().parse(), column.trim().parse())
@@ -151,7 +168,10 @@ pub fn parser(message: &str) -> SqlError {
             missing: None,
         };
     }
-    SqlError::new(format!("Syntax error: {}.", lower_first(message).trim_end_matches('.')))
+    SqlError::new(format!(
+        "Syntax error: {}.",
+        lower_first(message).trim_end_matches('.')
+    ))
 }
 
 fn plain(message: &str) -> SqlError {
@@ -202,7 +222,10 @@ fn sentence(message: &str) -> String {
 
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+    chars
+        .next()
+        .map(|c| c.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
 }
 
 /// Returns the candidate that looks most like the name, unless none is near.

@@ -9,6 +9,8 @@ pub mod functions;
 pub mod intervals;
 pub mod output;
 mod planner;
+pub mod reports;
+pub mod rpc;
 pub mod sql;
 pub mod stdlib;
 pub mod trace;

@@ -30,7 +30,11 @@ impl SqlitePlanner {
     pub(crate) fn new(functions: &[ScalarUDF]) -> Self {
         let find = |name: &str| {
             let found = functions.iter().find(|f| f.name() == name);
-            Arc::new(found.unwrap_or_else(|| panic!("no function {name}")).clone())
+            Arc::new(
+                found
+                    .unwrap_or_else(|| panic!("no function {name}"))
+                    .clone(),
+            )
         };
         Self {
             truth: find("__truth"),
@@ -54,25 +58,50 @@ impl SqlitePlanner {
     }
 
     fn as_text(&self, expr: Expr, data_type: &DataType) -> Expr {
-        if is_text(data_type) { expr } else { self.text.call(vec![expr]) }
+        if is_text(data_type) {
+            expr
+        } else {
+            self.text.call(vec![expr])
+        }
     }
 
     fn truthy(&self, expr: Expr, data_type: &DataType) -> Expr {
-        if *data_type == DataType::Boolean { expr } else { self.truth.call(vec![expr]) }
+        if *data_type == DataType::Boolean {
+            expr
+        } else {
+            self.truth.call(vec![expr])
+        }
     }
 
     /// Compares a text with a number: the column's type decides, else a text is the larger.
     fn compare(&self, operator: Operator, left: Expr, right: Expr, text_left: bool) -> Expr {
-        let column = |e: &Expr| matches!(e.clone().unalias(), Expr::Column(_) | Expr::OuterReferenceColumn(..));
-        let (text, number) = if text_left { (&left, &right) } else { (&right, &left) };
+        let column = |e: &Expr| {
+            matches!(
+                e.clone().unalias(),
+                Expr::Column(_) | Expr::OuterReferenceColumn(..)
+            )
+        };
+        let (text, number) = if text_left {
+            (&left, &right)
+        } else {
+            (&right, &left)
+        };
         if column(text) && !column(number) {
             let number = self.text.call(vec![number.clone()]);
-            let (l, r) = if text_left { (left, number) } else { (number, right) };
+            let (l, r) = if text_left {
+                (left, number)
+            } else {
+                (number, right)
+            };
             return binary(l, operator, r);
         }
         if column(number) {
             let text = self.numeric.call(vec![text.clone()]);
-            let (l, r) = if text_left { (text, right) } else { (left, text) };
+            let (l, r) = if text_left {
+                (text, right)
+            } else {
+                (left, text)
+            };
             return binary(l, operator, r);
         }
         let result = match operator {
@@ -112,12 +141,21 @@ impl ExprPlanner for SqlitePlanner {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         use BinaryOperator as B;
-        let types = expr.left.get_type(schema).and_then(|l| Ok((l, expr.right.get_type(schema)?)));
-        let Ok((lt, rt)) = types else { return Ok(PlannerResult::Original(expr)) };
+        let types = expr
+            .left
+            .get_type(schema)
+            .and_then(|l| Ok((l, expr.right.get_type(schema)?)));
+        let Ok((lt, rt)) = types else {
+            return Ok(PlannerResult::Original(expr));
+        };
         let RawBinaryExpr { op, left, right } = expr;
         let planned = match op {
             B::And | B::Or => {
-                let operator = if op == B::And { Operator::And } else { Operator::Or };
+                let operator = if op == B::And {
+                    Operator::And
+                } else {
+                    Operator::Or
+                };
                 binary(self.truthy(left, &lt), operator, self.truthy(right, &rt))
             }
             B::Plus | B::Minus | B::Multiply | B::Divide | B::Modulo
@@ -155,8 +193,16 @@ impl ExprPlanner for SqlitePlanner {
                 let (text_left, text_right) = (is_text(&lt), is_text(&rt));
                 let number = |t: &DataType| t.is_numeric() || *t == DataType::Boolean;
                 if text_left && number(&rt) || text_right && number(&lt) {
-                    let left = if lt == DataType::Boolean { self.number(left, &lt) } else { left };
-                    let right = if rt == DataType::Boolean { self.number(right, &rt) } else { right };
+                    let left = if lt == DataType::Boolean {
+                        self.number(left, &lt)
+                    } else {
+                        left
+                    };
+                    let right = if rt == DataType::Boolean {
+                        self.number(right, &rt)
+                    } else {
+                        right
+                    };
                     self.compare(operator, left, right, text_left)
                 } else if (lt == DataType::Boolean) != (rt == DataType::Boolean) {
                     binary(self.number(left, &lt), operator, self.number(right, &rt))
@@ -170,10 +216,17 @@ impl ExprPlanner for SqlitePlanner {
                 self.as_text(right, &rt),
             ),
             B::BitwiseAnd | B::BitwiseOr => {
-                let operator =
-                    if op == B::BitwiseAnd { Operator::BitwiseAnd } else { Operator::BitwiseOr };
+                let operator = if op == B::BitwiseAnd {
+                    Operator::BitwiseAnd
+                } else {
+                    Operator::BitwiseOr
+                };
                 let left = cast(self.number(left, &lt), DataType::Int64);
-                binary(left, operator, cast(self.number(right, &rt), DataType::Int64))
+                binary(
+                    left,
+                    operator,
+                    cast(self.number(right, &rt), DataType::Int64),
+                )
             }
             B::Match => self.glob.call(vec![right, left]),
             B::Regexp => self.regexp.call(vec![right, left]),

@@ -51,8 +51,14 @@ fn query_100_numbers_compare_and_divide_as_in_sqlite() {
         ("instr('hello', 'l')", "3"),
         ("length('été')", "3"),
         ("replace('aXbX', 'X', '-')", "\"a-b-\""),
-        ("printf('%05.1f|%-4s|%x|%,d', 3.14159, 'ab', 255, 1234567)", "\"003.1|ab  |ff|1,234,567\""),
-        ("typeof(1) || typeof('a') || typeof(1.5) || typeof(NULL)", "\"integertextrealnull\""),
+        (
+            "printf('%05.1f|%-4s|%x|%,d', 3.14159, 'ab', 255, 1234567)",
+            "\"003.1|ab  |ff|1,234,567\"",
+        ),
+        (
+            "typeof(1) || typeof('a') || typeof(1.5) || typeof(NULL)",
+            "\"integertextrealnull\"",
+        ),
         ("round(2.567, 2)", "2.570000"),
         ("ln(0)", "\"[NULL]\""),
         ("5 & 3", "1"),
@@ -76,25 +82,52 @@ fn query_100_aggregates_take_what_sqlite_lets_them() {
     let mut check = |sql: &str, expected: &[&str]| {
         assert_eq!(s.rows(&sql.replace("TABLE", table)), expected, "{sql}");
     };
-    check("SELECT sum(a > 1), count(*), total(a), avg(a > 1) FROM TABLE", &[
-        "2,3,5.000000,0.666667",
-    ]);
-    check("SELECT sum(a), total(a) FROM TABLE WHERE a > 5", &["\"[NULL]\",0.000000"]);
-    check("SELECT a, max(b), count() FROM TABLE GROUP BY 1 ORDER BY 1", &["1,\"x\",1", "2,\"z\",2"]);
+    check(
+        "SELECT sum(a > 1), count(*), total(a), avg(a > 1) FROM TABLE",
+        &["2,3,5.000000,0.666667"],
+    );
+    check(
+        "SELECT sum(a), total(a) FROM TABLE WHERE a > 5",
+        &["\"[NULL]\",0.000000"],
+    );
+    check(
+        "SELECT a, max(b), count() FROM TABLE GROUP BY 1 ORDER BY 1",
+        &["1,\"x\",1", "2,\"z\",2"],
+    );
     // Columns beside a maximum come from its row.
-    check("SELECT b, max(a) FROM (SELECT * FROM TABLE WHERE b <> 'z')", &["\"y\",2"]);
+    check(
+        "SELECT b, max(a) FROM (SELECT * FROM TABLE WHERE b <> 'z')",
+        &["\"y\",2"],
+    );
     check("SELECT b, min(a) FROM TABLE", &["\"x\",1"]);
-    check("SELECT a AS n, b FROM TABLE WHERE b = 'x' GROUP BY n", &["1,\"x\""]);
-    check("SELECT group_concat(b) FROM TABLE WHERE a = 2", &["\"y,z\""]);
-    check("SELECT a FROM TABLE WHERE a GROUP BY a HAVING count(*) > 1", &["2"]);
-    check("SELECT count(DISTINCT a), sum(a) FILTER (WHERE b = 'z') FROM TABLE", &["2,2"]);
+    check(
+        "SELECT a AS n, b FROM TABLE WHERE b = 'x' GROUP BY n",
+        &["1,\"x\""],
+    );
+    check(
+        "SELECT group_concat(b) FROM TABLE WHERE a = 2",
+        &["\"y,z\""],
+    );
+    check(
+        "SELECT a FROM TABLE WHERE a GROUP BY a HAVING count(*) > 1",
+        &["2"],
+    );
+    check(
+        "SELECT count(DISTINCT a), sum(a) FILTER (WHERE b = 'z') FROM TABLE",
+        &["2,2"],
+    );
 }
 
 #[test]
 fn query_100_names_of_columns_are_the_text() {
     let mut s = Session::new();
     let header = |s: &mut Session, sql: &str| {
-        s.csv(sql).expect("rows").lines().next().unwrap_or_default().to_owned()
+        s.csv(sql)
+            .expect("rows")
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     };
     let table = "FROM (SELECT 1 AS dur, 'x' AS name) s";
     let check = [
@@ -108,15 +141,19 @@ fn query_100_names_of_columns_are_the_text() {
     for (items, expected) in check {
         assert_eq!(header(&mut s, &format!("SELECT {items} {table}")), expected);
     }
-    assert_eq!(s.rows(&format!("SELECT \"NAME\", \"no such column\" {table}")), [
-        "\"x\",\"no such column\""
-    ]);
+    assert_eq!(
+        s.rows(&format!("SELECT \"NAME\", \"no such column\" {table}")),
+        ["\"x\",\"no such column\""]
+    );
 }
 
 #[test]
 fn query_101_all_statements_run_and_blank_text_is_refused() {
     let mut s = Session::new();
-    assert_eq!(s.rows("CREATE VIEW v AS SELECT 7 AS x; SELECT x FROM v;"), ["7"]);
+    assert_eq!(
+        s.rows("CREATE VIEW v AS SELECT 7 AS x; SELECT x FROM v;"),
+        ["7"]
+    );
     assert!(s.error(" -- nothing\n ; ").contains("No valid SQL to run"));
     assert_eq!(s.rows("SELECT\u{a0}1 /* ; */ AS a -- ;\n"), ["1"]);
 }
@@ -124,9 +161,17 @@ fn query_101_all_statements_run_and_blank_text_is_refused() {
 #[test]
 fn query_102_tables_are_materialised_and_read_only() {
     let mut s = Session::new();
-    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a UNION ALL SELECT 2.5").expect("table");
-    assert_eq!(s.rows("SELECT a FROM t ORDER BY a"), ["1.000000", "2.500000"]);
-    for change in ["UPDATE t SET a = 1", "DELETE FROM t", "ALTER TABLE t ADD COLUMN b"] {
+    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a UNION ALL SELECT 2.5")
+        .expect("table");
+    assert_eq!(
+        s.rows("SELECT a FROM t ORDER BY a"),
+        ["1.000000", "2.500000"]
+    );
+    for change in [
+        "UPDATE t SET a = 1",
+        "DELETE FROM t",
+        "ALTER TABLE t ADD COLUMN b",
+    ] {
         assert!(s.error(change).contains("not supported"), "{change}");
     }
 }
@@ -134,14 +179,21 @@ fn query_102_tables_are_materialised_and_read_only() {
 #[test]
 fn query_103_a_second_definition_needs_or_replace() {
     let mut s = Session::new();
-    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a").expect("table");
-    assert!(s.error("CREATE PERFETTO TABLE t AS SELECT 2 AS a").contains("exists already"));
-    s.csv("CREATE OR REPLACE PERFETTO TABLE t AS SELECT a + 1 AS a FROM t").expect("replaced");
+    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a")
+        .expect("table");
+    assert!(
+        s.error("CREATE PERFETTO TABLE t AS SELECT 2 AS a")
+            .contains("exists already")
+    );
+    s.csv("CREATE OR REPLACE PERFETTO TABLE t AS SELECT a + 1 AS a FROM t")
+        .expect("replaced");
     assert_eq!(s.rows("SELECT a FROM t"), ["2"]);
-    s.csv("CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 1").expect("function");
+    s.csv("CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 1")
+        .expect("function");
     let again = "CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 2";
     assert!(s.error(again).contains("exists already"));
-    s.csv(&again.replace("CREATE", "CREATE OR REPLACE")).expect("replaced");
+    s.csv(&again.replace("CREATE", "CREATE OR REPLACE"))
+        .expect("replaced");
     assert_eq!(s.value("f(1)"), "3");
     let hash = "CREATE OR REPLACE PERFETTO FUNCTION hash(x INT) RETURNS INT AS SELECT 1";
     assert!(s.error(hash).contains("cannot be replaced"));
@@ -163,8 +215,17 @@ fn query_104_functions_give_null_without_a_row_and_join_laterally() {
     assert_eq!(s.rows("SELECT id FROM above(1)"), ["2"]);
     let lateral = "SELECT t.id, o.id FROM t JOIN above(t.id) o ORDER BY 1";
     assert_eq!(s.rows(lateral), ["1,2"]);
+    let lateral = "SELECT o.id FROM t, above(id) o";
+    assert_eq!(s.rows(lateral), ["2"]);
+    let both = "SELECT a.id, b.id FROM t a JOIN t b JOIN above(a.id) c ON b.id = c.id";
+    assert_eq!(s.rows(both), ["1,2"]);
+    let unclear = "SELECT 1 FROM t a JOIN t b JOIN above(id) c";
+    assert!(s.error(unclear).contains("which table's column 'id'"));
     assert!(s.error("SELECT above(1)").contains("after FROM"));
-    assert!(s.error("SELECT name_of(1, 2)").contains("takes 1 arguments"));
+    assert!(
+        s.error("SELECT name_of(1, 2)")
+            .contains("takes 1 arguments")
+    );
 }
 
 #[test]
@@ -176,11 +237,18 @@ fn query_105_macros_expand_and_unknown_ones_are_named() {
          CREATE PERFETTO MACRO twice(x Expr) RETURNS Expr AS ($x + $x)",
     )
     .expect("macros");
-    assert_eq!(s.rows("SELECT * FROM pick!((SELECT 1 AS a, twice!(2) AS b), (b))"), ["4"]);
+    assert_eq!(
+        s.rows("SELECT * FROM pick!((SELECT 1 AS a, twice!(2) AS b), (b))"),
+        ["4"]
+    );
     let error = s.error("SELECT * FROM pikc!(a, b)");
-    assert!(error.contains("'pikc'") && error.contains("'pick'"), "{error}");
+    assert!(
+        error.contains("'pikc'") && error.contains("'pick'"),
+        "{error}"
+    );
     assert!(s.error("SELECT twice!(1, 2)").contains("takes 1 arguments"));
-    s.csv("CREATE PERFETTO MACRO endless(x Expr) RETURNS Expr AS endless!($x)").expect("macro");
+    s.csv("CREATE PERFETTO MACRO endless(x Expr) RETURNS Expr AS endless!($x)")
+        .expect("macro");
     assert!(s.error("SELECT endless!(1)").contains("expands for ever"));
     assert_eq!(s.value("__intrinsic_stringify!(a + b)"), "\"a + b\"");
     assert_eq!(s.value("__intrinsic_token_apply!(twice, (1, 2))"), "2,4");
@@ -193,12 +261,23 @@ fn query_106_modules_are_included_once() {
         s.engine.add_module(name, sql, false).expect("module");
     };
     add(&mut s, "my.a", "CREATE PERFETTO TABLE a AS SELECT 1 AS x");
-    add(&mut s, "my.b", "INCLUDE PERFETTO MODULE my.a; CREATE PERFETTO VIEW b AS SELECT x FROM a");
+    add(
+        &mut s,
+        "my.b",
+        "INCLUDE PERFETTO MODULE my.a; CREATE PERFETTO VIEW b AS SELECT x FROM a",
+    );
     add(&mut s, "ring.a", "INCLUDE PERFETTO MODULE ring.b");
     add(&mut s, "ring.b", "INCLUDE PERFETTO MODULE ring.a");
-    s.csv("INCLUDE PERFETTO MODULE my.a; INCLUDE PERFETTO MODULE my.a").expect("no-op");
-    assert_eq!(s.rows("INCLUDE PERFETTO MODULE my.*; SELECT x FROM b"), ["1"]);
-    assert!(s.error("INCLUDE PERFETTO MODULE ring.a").contains("includes itself"));
+    s.csv("INCLUDE PERFETTO MODULE my.a; INCLUDE PERFETTO MODULE my.a")
+        .expect("no-op");
+    assert_eq!(
+        s.rows("INCLUDE PERFETTO MODULE my.*; SELECT x FROM b"),
+        ["1"]
+    );
+    assert!(
+        s.error("INCLUDE PERFETTO MODULE ring.a")
+            .contains("includes itself")
+    );
     let error = s.error("INCLUDE PERFETTO MODULE slices.with_contxt");
     assert!(error.contains("'slices.with_context'"), "{error}");
 }
@@ -236,8 +315,14 @@ fn query_108_texts_are_matched_and_split() {
     for (expression, expected) in cases {
         assert_eq!(s.value(expression), expected, "{expression}");
     }
-    assert!(s.error("SELECT regexp('(', 'a')").contains("cannot be read"));
-    assert!(s.error("SELECT regexp_extract('a', '(a)(b)')").contains("more than one group"));
+    assert!(
+        s.error("SELECT regexp('(', 'a')")
+            .contains("cannot be read")
+    );
+    assert!(
+        s.error("SELECT regexp_extract('a', '(a)(b)')")
+            .contains("more than one group")
+    );
 }
 
 #[test]
@@ -245,18 +330,24 @@ fn query_114_last_values() {
     let mut s = Session::new();
     let table = "(SELECT 1 AS ts, NULL AS v UNION ALL SELECT 2, 5 UNION ALL SELECT 3, NULL)";
     assert_eq!(
-        s.rows(&format!("SELECT last_non_null(v) OVER (ORDER BY ts) FROM {table} ORDER BY ts")),
+        s.rows(&format!(
+            "SELECT last_non_null(v) OVER (ORDER BY ts) FROM {table} ORDER BY ts"
+        )),
         ["\"[NULL]\"", "5", "5"]
     );
     let table = "(SELECT 1 AS ts, 'a' AS v UNION ALL SELECT 3, 'b' UNION ALL SELECT 2, 'c')";
-    assert_eq!(s.rows(&format!("SELECT value_at_max_ts(ts, v) FROM {table}")), ["\"b\""]);
+    assert_eq!(
+        s.rows(&format!("SELECT value_at_max_ts(ts, v) FROM {table}")),
+        ["\"b\""]
+    );
 }
 
 #[test]
 fn query_117_csv_prints_as_upstream() {
     let mut s = Session::new();
     assert_eq!(
-        s.csv("select 1 as a, null as b, 0.5 as c, 'x' as d").expect("rows"),
+        s.csv("select 1 as a, null as b, 0.5 as c, 'x' as d")
+            .expect("rows"),
         "\"a\",\"b\",\"c\",\"d\"\n1,\"[NULL]\",0.500000,\"x\"\n"
     );
 }
@@ -265,23 +356,42 @@ fn query_117_csv_prints_as_upstream() {
 fn query_118_empty_results_have_headers_and_several_are_apart() {
     let mut s = Session::new();
     assert_eq!(s.csv("SELECT 1 AS a WHERE 0").expect("rows"), "\"a\"\n");
-    assert_eq!(s.csv("SELECT 1 AS a; SELECT 2 AS b").expect("rows"), "\"a\"\n1\n\n\"b\"\n2\n");
-    assert_eq!(s.csv("SELECT 1 AS suppress_query_output").expect("rows"), "");
+    assert_eq!(
+        s.csv("SELECT 1 AS a; SELECT 2 AS b").expect("rows"),
+        "\"a\"\n1\n\n\"b\"\n2\n"
+    );
+    assert_eq!(
+        s.csv("SELECT 1 AS suppress_query_output").expect("rows"),
+        ""
+    );
 }
 
 #[test]
 fn errors_point_to_the_place_and_the_nearest_name() {
     let mut s = Session::new();
-    s.csv("CREATE PERFETTO TABLE slices_of_mine AS SELECT 1 AS dur, 'x' AS name").expect("table");
+    s.csv("CREATE PERFETTO TABLE slices_of_mine AS SELECT 1 AS dur, 'x' AS name")
+        .expect("table");
     let error = s.error("SELECT 1,\n  nmae FROM slices_of_mine");
-    assert!(error.contains("'nmae'") && error.contains("'name'"), "{error}");
+    assert!(
+        error.contains("'nmae'") && error.contains("'name'"),
+        "{error}"
+    );
     assert!(error.contains("line 2, column 3"), "{error}");
     let error = s.error("SELECT * FROM slices_of_mind");
-    assert!(error.contains("'slices_of_mine'") && error.contains("column 15"), "{error}");
+    assert!(
+        error.contains("'slices_of_mine'") && error.contains("column 15"),
+        "{error}"
+    );
     let error = s.error("SELECT substrr(name, 1) FROM slices_of_mine");
-    assert!(error.contains("'substrr'") && error.contains("'substr'"), "{error}");
+    assert!(
+        error.contains("'substrr'") && error.contains("'substr'"),
+        "{error}"
+    );
     let error = s.error("SELECT FROM WHERE");
-    assert!(error.contains("Syntax error") && error.contains('^'), "{error}");
+    assert!(
+        error.contains("Syntax error") && error.contains('^'),
+        "{error}"
+    );
 }
 
 #[test]

@@ -35,8 +35,15 @@ fn loops(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
                 || (a.start == a.end && inside(a.start, b))
                 || (b.start == b.end && inside(b.start, a));
             if meets {
-                let at = Interval { start, end: end.max(start) };
-                pieces.push(Piece { at, left: Some(l), right: Some(r) });
+                let at = Interval {
+                    start,
+                    end: end.max(start),
+                };
+                pieces.push(Piece {
+                    at,
+                    left: Some(l),
+                    right: Some(r),
+                });
             }
         }
     }
@@ -123,10 +130,15 @@ fn query_109_a_span_join_by_cpu() {
         .expect("join");
     assert_eq!(
         s.rows("SELECT ts, dur, cpu FROM j ORDER BY cpu, ts"),
-        ["120,40,2", "160,60,2", "100,5,5", "105,5,5", "110,50,5", "160,10,5"]
+        [
+            "120,40,2", "160,60,2", "100,5,5", "105,5,5", "110,50,5", "160,10,5"
+        ]
     );
     assert_eq!(s.rows("SELECT count(*), sum(dur) FROM j"), ["6,170"]);
-    assert_eq!(s.rows("SELECT cpu, sum(dur) FROM j WHERE cpu = 2 GROUP BY cpu"), ["2,100"]);
+    assert_eq!(
+        s.rows("SELECT cpu, sum(dur) FROM j WHERE cpu = 2 GROUP BY cpu"),
+        ["2,100"]
+    );
 }
 
 #[test]
@@ -138,7 +150,8 @@ fn query_110_one_side_without_partitions_meets_all() {
         "column1 AS ts, column2 AS dur, column3 AS x \
          FROM (VALUES (100,5,'a'),(105,5,'b'),(110,60,'c'),(320,10,'d'))",
     );
-    s.csv("CREATE VIRTUAL TABLE j USING SPAN_JOIN(f PARTITIONED cpu, s)").expect("join");
+    s.csv("CREATE VIRTUAL TABLE j USING SPAN_JOIN(f PARTITIONED cpu, s)")
+        .expect("join");
     assert_eq!(
         s.rows("SELECT * FROM j ORDER BY cpu, ts"),
         [
@@ -198,7 +211,9 @@ fn query_112_intersections_and_intervals_of_counters() {
     )
     .expect("tables");
     assert_eq!(
-        s.rows("SELECT ts, dur, id_0, id_1, cpu FROM _interval_intersect!((a, b), (cpu)) ORDER BY 1"),
+        s.rows(
+            "SELECT ts, dur, id_0, id_1, cpu FROM _interval_intersect!((a, b), (cpu)) ORDER BY 1"
+        ),
         ["5,5,1,7,1", "10,5,2,7,1"]
     );
     assert_eq!(
@@ -212,9 +227,14 @@ fn query_112_intersections_and_intervals_of_counters() {
     )
     .expect("counter");
     assert_eq!(
-        s.rows("SELECT id, ts, dur, value, next_value, delta_value \
-                FROM counter_leading_intervals!(c) ORDER BY ts"),
-        ["0,-30,20,5.000000,6.000000,\"[NULL]\"", "2,-10,10,6.000000,\"[NULL]\",1.000000"]
+        s.rows(
+            "SELECT id, ts, dur, value, next_value, delta_value \
+                FROM counter_leading_intervals!(c) ORDER BY ts"
+        ),
+        [
+            "0,-30,20,5.000000,6.000000,\"[NULL]\"",
+            "2,-10,10,6.000000,\"[NULL]\",1.000000"
+        ]
     );
 }
 
@@ -228,12 +248,18 @@ fn query_113_overlaps_are_counted() {
     )
     .expect("table");
     let counts = ["0,1", "5,2", "10,1", "15,0"];
-    assert_eq!(s.rows("SELECT ts, value FROM intervals_overlap_count!(t, ts, dur)"), counts);
+    assert_eq!(
+        s.rows("SELECT ts, value FROM intervals_overlap_count!(t, ts, dur)"),
+        counts
+    );
     assert_eq!(
         s.rows("SELECT ts, value FROM intervals_overlap_count_by_group!(t, ts, dur, g)"),
         counts
     );
-    assert_eq!(s.rows("SELECT ts, dur FROM interval_merge_overlapping!(t, 0)"), ["0,15"]);
+    assert_eq!(
+        s.rows("SELECT ts, dur FROM interval_merge_overlapping!(t, 0)"),
+        ["0,15"]
+    );
 }
 
 #[test]
@@ -248,6 +274,10 @@ fn as_of_joins_take_the_last_row_before() {
     .expect("tables");
     assert_eq!(
         s.rows("SELECT x, right_ts, v FROM asof_join!(a, b, (cpu)) ORDER BY x"),
-        ["\"p\",5,50", "\"q\",\"[NULL]\",\"[NULL]\"", "\"r\",\"[NULL]\",\"[NULL]\""]
+        [
+            "\"p\",5,50",
+            "\"q\",\"[NULL]\",\"[NULL]\"",
+            "\"r\",\"[NULL]\",\"[NULL]\""
+        ]
     );
 }

@@ -14,7 +14,7 @@ const RULES: &str = "docs/rules";
 /// Rules that have no test here, one a line: list, number, reason.
 const EXCEPTIONS: &str = "docs/conformance-exceptions.txt";
 /// The folders that are searched for tests.
-const FOLDERS: [&str; 2] = ["crates", "interop"];
+const FOLDERS: [&str; 3] = ["crates", "interop", "query"];
 
 /// A list of numbered rules.
 struct List {

@@ -8,6 +8,7 @@ use crate::doctor::DoctorArgs;
 use crate::links::InstallLinksArgs;
 use crate::open::OpenArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
+use crate::query::QueryArgs;
 use crate::record::RecordArgs;
 use crate::status::StatusArgs;
 use crate::summary::SummaryArgs;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Open(OpenArgs),
     Summary(SummaryArgs),
     Text(TextArgs),
+    Query(QueryArgs),
     Flamegraph(FlamegraphArgs),
     Folded(FoldedArgs),
     Pprof(PprofArgs),

@@ -3,8 +3,8 @@
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
-//! subcommand: `record`, `open`, `summary`, `text`, `flamegraph`, `folded`, `pprof`, `symbolize`,
-//! `doctor`, `status`. Exit codes are listed in [`errors`].
+//! subcommand: `record`, `open`, `summary`, `text`, `query`, `flamegraph`, `folded`, `pprof`,
+//! `symbolize`, `doctor`, `status`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -23,6 +23,7 @@ mod print;
 mod private_folder;
 mod privileges;
 mod profile;
+mod query;
 mod read;
 mod record;
 mod session;
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         Command::Open(args) => open::run(&args),
         Command::Summary(args) => summary::run(&args).map(Extent::exit_code),
         Command::Text(args) => text::run(&args).map(Extent::exit_code),
+        Command::Query(args) => query::run(&args).map(|never| match never {}),
         Command::Flamegraph(args) => profile::flamegraph(&args).map(Extent::exit_code),
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),

@@ -19,13 +19,18 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__truth", 1..=1, Boolean, |args, _| truth(&args[0])).identity(),
         ArrayFunction::new("__text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
         ArrayFunction::new("__cast_int", 1..=1, Int64, |args, _| cast_int(&args[0])).identity(),
-        ArrayFunction::new("__cast_real", 1..=1, Float64, |args, _| cast_real(&args[0]))
-            .identity(),
+        ArrayFunction::new("__cast_real", 1..=1, Float64, |args, _| cast_real(&args[0])).identity(),
         ArrayFunction::new("__cast_text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
         ArrayFunction::typed(
             "__cast_numeric",
             1..=1,
-            |types| if types[0].is_floating() || is_text(&types[0]) { Float64 } else { Int64 },
+            |types| {
+                if types[0].is_floating() || is_text(&types[0]) {
+                    Float64
+                } else {
+                    Int64
+                }
+            },
             |args, _| match args[0].data_type() {
                 t if t.is_floating() || is_text(t) => cast_real(&args[0]),
                 _ => cast_int(&args[0]),
@@ -35,7 +40,13 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::typed(
             "__num",
             1..=1,
-            |types| if types[0].is_floating() || is_text(&types[0]) { Float64 } else { Int64 },
+            |types| {
+                if types[0].is_floating() || is_text(&types[0]) {
+                    Float64
+                } else {
+                    Int64
+                }
+            },
             |args, _| match args[0].data_type() {
                 t if t.is_floating() || is_text(t) => cast_real(&args[0]),
                 _ => cast_int(&args[0]),
@@ -45,12 +56,18 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         // A text compared with a number column: its number, or NULL.
         ArrayFunction::new("__numeric", 1..=1, Float64, |args, _| {
             let texts = texts(&args[0])?;
-            let numbers = texts.iter().map(|t| t.and_then(|t| t.trim().parse::<f64>().ok()));
+            let numbers = texts
+                .iter()
+                .map(|t| t.and_then(|t| t.trim().parse::<f64>().ok()));
             Ok(Arc::new(numbers.collect::<Float64Array>()))
         }),
         // The larger or smaller of several values, NULL if one is.
-        ArrayFunction::typed("__max", 2..=usize::MAX, common, |args, _| extreme(args, true)),
-        ArrayFunction::typed("__min", 2..=usize::MAX, common, |args, _| extreme(args, false)),
+        ArrayFunction::typed("__max", 2..=usize::MAX, common, |args, _| {
+            extreme(args, true)
+        }),
+        ArrayFunction::typed("__min", 2..=usize::MAX, common, |args, _| {
+            extreme(args, false)
+        }),
         ArrayFunction::new("typeof", 1..=1, Utf8, |args, rows| {
             let word = type_word(args[0].data_type());
             let nulls = is_null(&args[0])?;
@@ -63,8 +80,18 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__ln", 1..=1, Float64, |args, _| logarithm(&args[0])),
         ArrayFunction::new("__sign", 1..=1, Int64, |args, _| {
             let values = reals(&args[0])?;
-            let sign = |v: f64| if v > 0.0 { 1 } else if v < 0.0 { -1 } else { 0 };
-            Ok(Arc::new(values.iter().map(|v| v.map(sign)).collect::<Int64Array>()))
+            let sign = |v: f64| {
+                if v > 0.0 {
+                    1
+                } else if v < 0.0 {
+                    -1
+                } else {
+                    0
+                }
+            };
+            Ok(Arc::new(
+                values.iter().map(|v| v.map(sign)).collect::<Int64Array>(),
+            ))
         }),
         ArrayFunction::new("__round", 1..=2, Float64, |args, _| {
             let values = reals(&args[0])?;
@@ -82,7 +109,11 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                         let scale = 10f64.powi(digits as i32);
                         value.map(|v| {
                             let scaled = v * scale;
-                            if scaled.is_finite() { scaled.round() / scale } else { v }
+                            if scaled.is_finite() {
+                                scaled.round() / scale
+                            } else {
+                                v
+                            }
                         })
                     })
                     .collect::<Float64Array>(),
@@ -93,14 +124,22 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
             if sizes.iter().flatten().any(|n| n > 1 << 20) {
                 return exec_err!("zeroblob: a blob of more than 1 MiB is refused.");
             }
-            let blobs: Vec<Option<Vec<u8>>> =
-                sizes.iter().map(|n| n.map(|n| vec![0; n.max(0) as usize])).collect();
-            Ok(Arc::new(blobs.iter().map(|b| b.as_deref()).collect::<BinaryArray>()))
+            let blobs: Vec<Option<Vec<u8>>> = sizes
+                .iter()
+                .map(|n| n.map(|n| vec![0; n.max(0) as usize]))
+                .collect();
+            Ok(Arc::new(
+                blobs.iter().map(|b| b.as_deref()).collect::<BinaryArray>(),
+            ))
         }),
         ArrayFunction::new("random", 0..=0, Int64, |_, rows| {
             use std::hash::{BuildHasher, RandomState};
             let state = RandomState::new();
-            Ok(Arc::new((0..rows).map(|i| state.hash_one(i).cast_signed()).collect::<Int64Array>()))
+            Ok(Arc::new(
+                (0..rows)
+                    .map(|i| state.hash_one(i).cast_signed())
+                    .collect::<Int64Array>(),
+            ))
         })
         .volatile(),
     ]
@@ -113,7 +152,12 @@ fn truth(array: &ArrayRef) -> Result<ArrayRef> {
     }
     let numbers = cast_real(array)?;
     let numbers = numbers.as_primitive::<Float64Type>();
-    Ok(Arc::new(numbers.iter().map(|v| v.map(|v| v != 0.0)).collect::<BooleanArray>()))
+    Ok(Arc::new(
+        numbers
+            .iter()
+            .map(|v| v.map(|v| v != 0.0))
+            .collect::<BooleanArray>(),
+    ))
 }
 
 /// Returns the number at the start of a text, as text.
@@ -156,7 +200,10 @@ fn cast_int(array: &ArrayRef) -> Result<ArrayRef> {
                 Some(b'+') => (false, &text[1..]),
                 _ => (false, text),
             };
-            let end = digits.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+            let end = digits
+                .bytes()
+                .position(|b| !b.is_ascii_digit())
+                .unwrap_or(digits.len());
             let mut value = 0i64;
             for digit in digits[..end].bytes() {
                 let digit = i64::from(digit - b'0');
@@ -170,17 +217,24 @@ fn cast_int(array: &ArrayRef) -> Result<ArrayRef> {
             value
         };
         let texts = texts(array)?;
-        return Ok(Arc::new(texts.iter().map(|t| t.map(integer)).collect::<Int64Array>()));
+        return Ok(Arc::new(
+            texts.iter().map(|t| t.map(integer)).collect::<Int64Array>(),
+        ));
     }
     if data_type.is_floating() {
         let reals = reals(array)?;
-        return Ok(Arc::new(reals.iter().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()));
+        return Ok(Arc::new(
+            reals
+                .iter()
+                .map(|v| v.map(|v| v as i64))
+                .collect::<Int64Array>(),
+        ));
     }
     if *data_type == DataType::UInt64 {
         let values = array.as_primitive::<datafusion::arrow::datatypes::UInt64Type>();
-        return Ok(Arc::new(values.unary::<_, datafusion::arrow::datatypes::Int64Type>(|v| {
-            v.cast_signed()
-        })));
+        return Ok(Arc::new(
+            values.unary::<_, datafusion::arrow::datatypes::Int64Type>(|v| v.cast_signed()),
+        ));
     }
     Ok(cast(array, &DataType::Int64)?)
 }
@@ -189,7 +243,9 @@ fn cast_real(array: &ArrayRef) -> Result<ArrayRef> {
     if is_text(array.data_type()) {
         let real = |text: &str| number_prefix(text).parse().unwrap_or(0.0);
         let texts = texts(array)?;
-        return Ok(Arc::new(texts.iter().map(|t| t.map(real)).collect::<Float64Array>()));
+        return Ok(Arc::new(
+            texts.iter().map(|t| t.map(real)).collect::<Float64Array>(),
+        ));
     }
     Ok(cast(array, &DataType::Float64)?)
 }
@@ -207,7 +263,11 @@ pub(super) fn real_text(value: f64) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-5..15).contains(&exponent) {
         let text = format!("{value:.*}", (14 - exponent).max(0) as usize);
-        let text = if text.contains('.') { text.trim_end_matches('0') } else { &text };
+        let text = if text.contains('.') {
+            text.trim_end_matches('0')
+        } else {
+            &text
+        };
         return if text.ends_with('.') {
             format!("{text}0")
         } else if text.contains('.') {
@@ -217,9 +277,16 @@ pub(super) fn real_text(value: f64) -> String {
         };
     }
     let mantissa = mantissa.trim_end_matches('0');
-    let mantissa =
-        if mantissa.ends_with('.') { format!("{mantissa}0") } else { mantissa.to_owned() };
-    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    let mantissa = if mantissa.ends_with('.') {
+        format!("{mantissa}0")
+    } else {
+        mantissa.to_owned()
+    };
+    format!(
+        "{mantissa}e{}{:02}",
+        if exponent < 0 { '-' } else { '+' },
+        exponent.abs()
+    )
 }
 
 /// Returns the values as texts.
@@ -229,7 +296,12 @@ pub fn to_text(array: &ArrayRef) -> Result<ArrayRef> {
         DataType::Boolean => to_text(&cast(array, &DataType::Int64)?),
         t if t.is_floating() => {
             let reals = reals(array)?;
-            Ok(Arc::new(reals.iter().map(|v| v.map(real_text)).collect::<StringArray>()))
+            Ok(Arc::new(
+                reals
+                    .iter()
+                    .map(|v| v.map(real_text))
+                    .collect::<StringArray>(),
+            ))
         }
         _ => Ok(cast(array, &DataType::Utf8)?),
     }
@@ -258,7 +330,11 @@ fn extreme(args: &[ArrayRef], larger: bool) -> Result<ArrayRef> {
     for array in &args[1..] {
         let array = convert(array)?;
         let null = or(&is_null(&best)?, &is_null(&array)?)?;
-        let pick = if larger { cmp::gt(&array, &best)? } else { cmp::lt(&array, &best)? };
+        let pick = if larger {
+            cmp::gt(&array, &best)?
+        } else {
+            cmp::lt(&array, &best)?
+        };
         let chosen = zip(&pick, &array, &best)?;
         let nothing = new_null_array(&data_type, chosen.len());
         best = zip(&null, &nothing, &chosen)?;
@@ -290,16 +366,31 @@ fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
                     step(hash, &value.to_le_bytes());
                 }
             }
-            t => return exec_err!("The function 'hash' takes integers and texts, no {}.", type_word(t)),
+            t => {
+                return exec_err!(
+                    "The function 'hash' takes integers and texts, no {}.",
+                    type_word(t)
+                );
+            }
         }
     }
-    Ok(Arc::new(hashes.into_iter().map(u64::cast_signed).collect::<Int64Array>()))
+    Ok(Arc::new(
+        hashes
+            .into_iter()
+            .map(u64::cast_signed)
+            .collect::<Int64Array>(),
+    ))
 }
 
 fn logarithm(array: &ArrayRef) -> Result<ArrayRef> {
     let values = reals(array)?;
     let ln = |v: f64| (v > 0.0).then(|| v.ln());
-    Ok(Arc::new(values.iter().map(|v| v.and_then(ln)).collect::<Float64Array>()))
+    Ok(Arc::new(
+        values
+            .iter()
+            .map(|v| v.and_then(ln))
+            .collect::<Float64Array>(),
+    ))
 }
 
 #[cfg(test)]

@@ -41,7 +41,9 @@ pub struct ArrayFunction {
 
 impl fmt::Debug for ArrayFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayFunction").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ArrayFunction")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,10 +139,16 @@ impl ScalarUDFImpl for ArrayFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let constant = args
+            .args
+            .iter()
+            .all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let arrays: Vec<ArrayRef> =
-            args.args.into_iter().map(|a| a.into_array(rows)).collect::<Result<_>>()?;
+        let arrays: Vec<ArrayRef> = args
+            .args
+            .into_iter()
+            .map(|a| a.into_array(rows))
+            .collect::<Result<_>>()?;
         let result = (self.body)(&arrays, rows)?;
         if constant && self.signature.volatility == Volatility::Immutable {
             let value = datafusion::common::ScalarValue::try_from_array(&result, 0)?;
@@ -149,11 +157,7 @@ impl ScalarUDFImpl for ArrayFunction {
         Ok(ColumnarValue::Array(result))
     }
 
-    fn simplify(
-        &self,
-        mut args: Vec<Expr>,
-        info: &SimplifyContext,
-    ) -> Result<ExprSimplifyResult> {
+    fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         if self.identity && args.len() == 1 {
             let given = info.get_data_type(&args[0])?;
             if given == (self.typing)(std::slice::from_ref(&given)) {
@@ -199,7 +203,9 @@ pub fn texts(array: &ArrayRef) -> Result<StringArray> {
 pub fn integers(array: &ArrayRef) -> Result<datafusion::arrow::array::Int64Array> {
     use datafusion::arrow::array::AsArray;
     let array = cast(array, &DataType::Int64)?;
-    Ok(array.as_primitive::<datafusion::arrow::datatypes::Int64Type>().clone())
+    Ok(array
+        .as_primitive::<datafusion::arrow::datatypes::Int64Type>()
+        .clone())
 }
 
 /// Returns the array as integers, refusing other types.
@@ -209,7 +215,10 @@ pub fn only_integers(
 ) -> Result<datafusion::arrow::array::Int64Array> {
     match array.data_type() {
         t if t.is_integer() || *t == DataType::Null || *t == DataType::Boolean => integers(array),
-        t => exec_err!("The function '{function}' takes integers, not {}.", type_word(t)),
+        t => exec_err!(
+            "The function '{function}' takes integers, not {}.",
+            type_word(t)
+        ),
     }
 }
 
@@ -217,7 +226,9 @@ pub fn only_integers(
 pub fn reals(array: &ArrayRef) -> Result<datafusion::arrow::array::Float64Array> {
     use datafusion::arrow::array::AsArray;
     let array = cast(array, &DataType::Float64)?;
-    Ok(array.as_primitive::<datafusion::arrow::datatypes::Float64Type>().clone())
+    Ok(array
+        .as_primitive::<datafusion::arrow::datatypes::Float64Type>()
+        .clone())
 }
 
 /// Returns SQLite's word for a type.

@@ -15,7 +15,9 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
     vec![
         ArrayFunction::new("glob", 2..=2, Boolean, |args, _| glob(&args[0], &args[1])),
         ArrayFunction::new("regexp", 2..=3, Boolean, regexp),
-        ArrayFunction::new("regexp_extract", 2..=2, Utf8, |args, _| extract(&args[0], &args[1])),
+        ArrayFunction::new("regexp_extract", 2..=2, Utf8, |args, _| {
+            extract(&args[0], &args[1])
+        }),
         ArrayFunction::new("regexp_replace_simple", 3..=3, Utf8, |args, _| {
             let (text, pattern, to) = (texts(&args[0])?, texts(&args[1])?, texts(&args[2])?);
             let mut cache = Cache::default();
@@ -50,7 +52,10 @@ impl Cache {
                     _ => return exec_err!("regexp: there is no flag '{flag}': 'i' and 'c' are."),
                 }
             }
-            let regex = match RegexBuilder::new(pattern).case_insensitive(insensitive).build() {
+            let regex = match RegexBuilder::new(pattern)
+                .case_insensitive(insensitive)
+                .build()
+            {
                 Ok(regex) => regex,
                 Err(error) => return exec_err!("regexp: '{pattern}' cannot be read: {error}"),
             };
@@ -72,7 +77,9 @@ fn regexp(args: &[ArrayRef], _rows: usize) -> Result<ArrayRef> {
             continue;
         }
         let flags = flags.as_ref().map_or("", |f| f.value(i));
-        out.push(Some(cache.get(pattern.value(i), flags)?.is_match(text.value(i))));
+        out.push(Some(
+            cache.get(pattern.value(i), flags)?.is_match(text.value(i)),
+        ));
     }
     Ok(Arc::new(BooleanArray::from(out)))
 }
@@ -88,7 +95,10 @@ fn extract(text: &ArrayRef, pattern: &ArrayRef) -> Result<ArrayRef> {
         }
         let regex = cache.get(pattern.value(i), "")?;
         if regex.captures_len() > 2 {
-            return exec_err!("regexp_extract: '{}' has more than one group.", pattern.value(i));
+            return exec_err!(
+                "regexp_extract: '{}' has more than one group.",
+                pattern.value(i)
+            );
         }
         out.push(regex.captures(text.value(i)).map(|found| {
             let group = found.get(1).map(|g| g.as_str()).filter(|g| !g.is_empty());
@@ -194,8 +204,8 @@ fn set(chars: &[char], mut at: usize) -> Option<(Piece, usize)> {
         match *chars.get(at)? {
             ']' if at > first => return Some((Piece::Set(negated, ranges), at)),
             low => {
-                let range = chars.get(at + 1) == Some(&'-')
-                    && chars.get(at + 2).is_some_and(|c| *c != ']');
+                let range =
+                    chars.get(at + 1) == Some(&'-') && chars.get(at + 2).is_some_and(|c| *c != ']');
                 let high = if range { chars[at + 2] } else { low };
                 ranges.push((low, high));
                 at += if range { 3 } else { 1 };
@@ -224,7 +234,11 @@ mod tests {
             ("", "x", false),
         ];
         for (pattern, text, expected) in cases {
-            assert_eq!(Glob::new(pattern).matches(text), expected, "{pattern} {text}");
+            assert_eq!(
+                Glob::new(pattern).matches(text),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 }

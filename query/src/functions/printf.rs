@@ -33,10 +33,18 @@ fn printf(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
             } else {
                 integers(array)?
             };
-            Ok(Argument { text: texts(array)?, integer, real: reals(array)? })
+            Ok(Argument {
+                text: texts(array)?,
+                integer,
+                real: reals(array)?,
+            })
         })
         .collect::<Result<Vec<_>>>()?;
-    let row = |i: usize| formats.is_valid(i).then(|| one(formats.value(i), &arguments, i));
+    let row = |i: usize| {
+        formats
+            .is_valid(i)
+            .then(|| one(formats.value(i), &arguments, i))
+    };
     Ok(Arc::new((0..rows).map(row).collect::<StringArray>()))
 }
 
@@ -78,7 +86,9 @@ fn one(format: &str, arguments: &[Argument], row: usize) -> String {
             chars.next();
         }
         let star = |next: &mut std::slice::Iter<'_, Argument>| {
-            next.next().filter(|a| a.integer.is_valid(row)).map_or(0, |a| a.integer.value(row))
+            next.next()
+                .filter(|a| a.integer.is_valid(row))
+                .map_or(0, |a| a.integer.value(row))
         };
         let mut number = |next: &mut std::slice::Iter<'_, Argument>| {
             if chars.next_if_eq(&'*').is_some() {
@@ -93,7 +103,9 @@ fn one(format: &str, arguments: &[Argument], row: usize) -> String {
         };
         let width = number(&mut next);
         spec.left |= width < 0;
-        spec.width = usize::try_from(width.unsigned_abs()).unwrap_or(0).min(MAX_WIDTH);
+        spec.width = usize::try_from(width.unsigned_abs())
+            .unwrap_or(0)
+            .min(MAX_WIDTH);
         let mut dot = false;
         let mut precision = 0;
         if chars.peek() == Some(&'.') {
@@ -125,10 +137,28 @@ fn one(format: &str, arguments: &[Argument], row: usize) -> String {
     out
 }
 
-fn convert(out: &mut String, conversion: char, spec: &Spec, argument: Option<&Argument>, row: usize) {
-    let integer = || argument.filter(|a| a.integer.is_valid(row)).map_or(0, |a| a.integer.value(row));
-    let real = || argument.filter(|a| a.real.is_valid(row)).map_or(0.0, |a| a.real.value(row));
-    let text = || argument.filter(|a| a.text.is_valid(row)).map(|a| a.text.value(row));
+fn convert(
+    out: &mut String,
+    conversion: char,
+    spec: &Spec,
+    argument: Option<&Argument>,
+    row: usize,
+) {
+    let integer = || {
+        argument
+            .filter(|a| a.integer.is_valid(row))
+            .map_or(0, |a| a.integer.value(row))
+    };
+    let real = || {
+        argument
+            .filter(|a| a.real.is_valid(row))
+            .map_or(0.0, |a| a.real.value(row))
+    };
+    let text = || {
+        argument
+            .filter(|a| a.text.is_valid(row))
+            .map(|a| a.text.value(row))
+    };
     let sign = |negative: bool| {
         if negative {
             "-"
@@ -154,7 +184,14 @@ fn convert(out: &mut String, conversion: char, spec: &Spec, argument: Option<&Ar
         'x' => ("", format!("{:x}", integer()), true),
         'X' => ("", format!("{:X}", integer()), true),
         'o' => ("", format!("{:o}", integer()), true),
-        'c' => ("", text().and_then(|t| t.chars().next()).map(String::from).unwrap_or_default(), false),
+        'c' => (
+            "",
+            text()
+                .and_then(|t| t.chars().next())
+                .map(String::from)
+                .unwrap_or_default(),
+            false,
+        ),
         'f' | 'e' | 'E' | 'g' | 'G' => {
             let value = real();
             let precision = spec.precision.unwrap_or(6);
@@ -171,14 +208,20 @@ fn convert(out: &mut String, conversion: char, spec: &Spec, argument: Option<&Ar
                 'g' | 'G' => general(magnitude, precision.max(1)),
                 _ => exponent(magnitude, precision),
             };
-            let body = if conversion.is_uppercase() { body.to_uppercase() } else { body };
+            let body = if conversion.is_uppercase() {
+                body.to_uppercase()
+            } else {
+                body
+            };
             (sign(value < 0.0), body, true)
         }
         's' | 'z' => ("", cut(text().unwrap_or_default(), spec.precision), false),
         'q' => ("", text().unwrap_or("(NULL)").replace('\'', "''"), false),
         'Q' => (
             "",
-            text().map_or("NULL".to_owned(), |t| format!("'{}'", t.replace('\'', "''"))),
+            text().map_or("NULL".to_owned(), |t| {
+                format!("'{}'", t.replace('\'', "''"))
+            }),
             false,
         ),
         'w' => ("", text().unwrap_or("(NULL)").replace('"', "\"\""), false),
@@ -218,17 +261,30 @@ fn group(digits: &str) -> String {
 
 fn exponent(value: f64, precision: usize) -> String {
     let text = format!("{value:.precision$e}");
-    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let Some((mantissa, exponent)) = text.split_once('e') else {
+        return text;
+    };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    format!(
+        "{mantissa}e{}{:02}",
+        if exponent < 0 { '-' } else { '+' },
+        exponent.abs()
+    )
 }
 
 fn general(value: f64, precision: usize) -> String {
     if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".to_owned() } else { real_text(value) };
+        return if value == 0.0 {
+            "0".to_owned()
+        } else {
+            real_text(value)
+        };
     }
     let text = exponent(value, precision - 1);
-    let power: i32 = text.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+    let power: i32 = text
+        .split_once('e')
+        .and_then(|(_, e)| e.parse().ok())
+        .unwrap_or(0);
     let strip = |text: &str| {
         if text.contains('.') {
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -240,5 +296,8 @@ fn general(value: f64, precision: usize) -> String {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, ""));
         return format!("{}e{exponent}", strip(mantissa));
     }
-    strip(&format!("{value:.*}", (precision as i32 - 1 - power).max(0) as usize))
+    strip(&format!(
+        "{value:.*}",
+        (precision as i32 - 1 - power).max(0) as usize
+    ))
 }

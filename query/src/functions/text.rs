@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, Int64Array, StringArray,
-};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int64Array, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
@@ -22,23 +20,40 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                 return Ok(Arc::new(lengths.collect::<Int64Array>()));
             }
             let count = |t: &str| t.chars().count() as i64;
-            Ok(Arc::new(texts(&args[0])?.iter().map(|t| t.map(count)).collect::<Int64Array>()))
+            Ok(Arc::new(
+                texts(&args[0])?
+                    .iter()
+                    .map(|t| t.map(count))
+                    .collect::<Int64Array>(),
+            ))
         }),
         ArrayFunction::new("__substr", 2..=3, Utf8, substr),
         ArrayFunction::new("__instr", 2..=2, Int64, |args, _| {
             let (text, part) = (texts(&args[0])?, texts(&args[1])?);
             let place = |(text, part): (Option<&str>, Option<&str>)| {
                 let (text, part) = (text?, part?);
-                Some(text.find(part).map_or(0, |at| text[..at].chars().count() as i64 + 1))
+                Some(
+                    text.find(part)
+                        .map_or(0, |at| text[..at].chars().count() as i64 + 1),
+                )
             };
-            Ok(Arc::new(text.iter().zip(part.iter()).map(place).collect::<Int64Array>()))
+            Ok(Arc::new(
+                text.iter()
+                    .zip(part.iter())
+                    .map(place)
+                    .collect::<Int64Array>(),
+            ))
         }),
         ArrayFunction::new("__replace", 3..=3, Utf8, |args, _| {
             let (text, from, to) = (texts(&args[0])?, texts(&args[1])?, texts(&args[2])?);
             let rows = text.iter().zip(from.iter()).zip(to.iter());
             let replaced = rows.map(|((text, from), to)| {
                 let (text, from, to) = (text?, from?, to?);
-                Some(if from.is_empty() { text.to_owned() } else { text.replace(from, to) })
+                Some(if from.is_empty() {
+                    text.to_owned()
+                } else {
+                    text.replace(from, to)
+                })
             });
             Ok(Arc::new(replaced.collect::<StringArray>()))
         }),
@@ -51,7 +66,8 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                     Some(set) => set.value(i),
                     None => " ",
                 };
-                text.is_valid(i).then(|| text.value(i).trim_matches(|c| set.contains(c)))
+                text.is_valid(i)
+                    .then(|| text.value(i).trim_matches(|c| set.contains(c)))
             });
             Ok(Arc::new(trimmed.collect::<StringArray>()))
         }),
@@ -83,7 +99,12 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         }),
         ArrayFunction::new("reverse", 1..=1, Utf8, |args, _| {
             let reverse = |t: &str| t.chars().rev().collect::<String>();
-            Ok(Arc::new(texts(&args[0])?.iter().map(|t| t.map(reverse)).collect::<StringArray>()))
+            Ok(Arc::new(
+                texts(&args[0])?
+                    .iter()
+                    .map(|t| t.map(reverse))
+                    .collect::<StringArray>(),
+            ))
         }),
         ArrayFunction::new("str_split", 3..=3, Utf8, |args, _| {
             let (text, delimiter) = (texts(&args[0])?, texts(&args[1])?);
@@ -95,13 +116,18 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                 return exec_err!("str_split: the index is negative.");
             }
             let rows = text.iter().zip(delimiter.iter()).zip(index.iter());
-            let pieces = rows
-                .map(|((text, delimiter), n)| text?.split(delimiter?).nth(n?.try_into().ok()?));
+            let pieces =
+                rows.map(|((text, delimiter), n)| text?.split(delimiter?).nth(n?.try_into().ok()?));
             Ok(Arc::new(pieces.collect::<StringArray>()))
         }),
         ArrayFunction::new("unicode", 1..=1, Int64, |args, _| {
             let code = |t: &str| t.chars().next().map(|c| i64::from(u32::from(c)));
-            Ok(Arc::new(texts(&args[0])?.iter().map(|t| t.and_then(code)).collect::<Int64Array>()))
+            Ok(Arc::new(
+                texts(&args[0])?
+                    .iter()
+                    .map(|t| t.and_then(code))
+                    .collect::<Int64Array>(),
+            ))
         }),
         ArrayFunction::new("char", 1..=usize::MAX, Utf8, |args, rows| {
             let codes = args.iter().map(integers).collect::<Result<Vec<_>>>()?;
@@ -126,16 +152,27 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                     values.value(i).to_owned()
                 }
             };
-            Ok(Arc::new(StringArray::from_iter_values((0..rows).map(quote))))
+            Ok(Arc::new(StringArray::from_iter_values(
+                (0..rows).map(quote),
+            )))
         }),
         ArrayFunction::new("base64_encode", 1..=1, Utf8, |args, _| {
             let rows = bytes(&args[0])?;
-            Ok(Arc::new(rows.iter().map(|b| b.map(base64)).collect::<StringArray>()))
+            Ok(Arc::new(
+                rows.iter().map(|b| b.map(base64)).collect::<StringArray>(),
+            ))
         }),
         ArrayFunction::new("base64_decode", 1..=1, Binary, |args, _| {
-            let decoded: Vec<Option<Vec<u8>>> =
-                texts(&args[0])?.iter().map(|t| t.and_then(unbase64)).collect();
-            Ok(Arc::new(decoded.iter().map(|b| b.as_deref()).collect::<BinaryArray>()))
+            let decoded: Vec<Option<Vec<u8>>> = texts(&args[0])?
+                .iter()
+                .map(|t| t.and_then(unbase64))
+                .collect();
+            Ok(Arc::new(
+                decoded
+                    .iter()
+                    .map(|b| b.as_deref())
+                    .collect::<BinaryArray>(),
+            ))
         }),
     ]
 }
@@ -179,7 +216,13 @@ fn substr(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
             size = end - start;
         }
         let (skip, size) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
-        Some(text.value(i).chars().skip(skip).take(size).collect::<String>())
+        Some(
+            text.value(i)
+                .chars()
+                .skip(skip)
+                .take(size)
+                .collect::<String>(),
+        )
     };
     Ok(Arc::new((0..rows).map(part).collect::<StringArray>()))
 }
@@ -190,10 +233,13 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub(crate) fn base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let value = chunk.iter().fold(0u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        let value =
+            chunk.iter().fold(0u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
         for index in 0..4 {
             if index <= chunk.len() {
-                out.push(char::from(ALPHABET[(value >> (18 - 6 * index) & 63) as usize]));
+                out.push(char::from(
+                    ALPHABET[(value >> (18 - 6 * index) & 63) as usize],
+                ));
             } else {
                 out.push('=');
             }

@@ -27,7 +27,11 @@ fn convert(snapshots: &[(i64, i64)], ts: i64) -> Option<i64> {
     }
     let (at, value) = snapshots[next - 1];
     let value = value.wrapping_add(ts.wrapping_sub(at));
-    Some(if next < snapshots.len() && at != last.0 { value.min(snapshots[next].1) } else { value })
+    Some(if next < snapshots.len() && at != last.0 {
+        value.min(snapshots[next].1)
+    } else {
+        value
+    })
 }
 
 impl Clocks {
@@ -45,8 +49,14 @@ impl Clocks {
             let clocks = clocks.clone();
             ArrayFunction::new(name, 1..=1, Int64, move |args, _| {
                 let times = only_integers(name, &args[0])?;
-                let snapshots = if realtime { &clocks.realtime } else { &clocks.monotonic };
-                let values = times.iter().map(|ts| ts.and_then(|ts| convert(snapshots, ts)));
+                let snapshots = if realtime {
+                    &clocks.realtime
+                } else {
+                    &clocks.monotonic
+                };
+                let values = times
+                    .iter()
+                    .map(|ts| ts.and_then(|ts| convert(snapshots, ts)));
                 Ok(Arc::new(values.collect::<Int64Array>()))
             })
         };
@@ -78,7 +88,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -111,7 +125,12 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
     vec![
         ArrayFunction::new("to_timecode", 1..=1, Utf8, |args, _| {
             let times = only_integers("to_timecode", &args[0])?;
-            Ok(Arc::new(times.iter().map(|t| t.map(timecode)).collect::<StringArray>()))
+            Ok(Arc::new(
+                times
+                    .iter()
+                    .map(|t| t.map(timecode))
+                    .collect::<StringArray>(),
+            ))
         }),
         // Of SQLite's functions of dates the form that traces need: seconds since 1970.
         ArrayFunction::new("datetime", 2..=2, Utf8, |args, _| {
@@ -126,7 +145,9 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                 let text = date_time((s.floor() as i64).saturating_mul(1_000_000_000));
                 text[..19].replace('T', " ")
             };
-            Ok(Arc::new(seconds.iter().map(|s| s.map(text)).collect::<StringArray>()))
+            Ok(Arc::new(
+                seconds.iter().map(|s| s.map(text)).collect::<StringArray>(),
+            ))
         }),
     ]
 }
@@ -138,7 +159,10 @@ mod tests {
     #[test]
     fn times_print() {
         assert_eq!(date_time(0), "1970-01-01T00:00:00.000000000");
-        assert_eq!(date_time(1_709_210_096_000_000_007), "2024-02-29T12:34:56.000000007");
+        assert_eq!(
+            date_time(1_709_210_096_000_000_007),
+            "2024-02-29T12:34:56.000000007"
+        );
         assert_eq!(date_time(-1), "1969-12-31T23:59:59.999999999");
         assert_eq!(timecode(3_723_004_005_006), "01:02:03 004 005 006");
     }

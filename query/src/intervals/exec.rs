@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array,
-};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, concat_batches, take};
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -69,7 +67,11 @@ impl IntervalExec {
     ) -> Self {
         let same = keys.iter().all(|k| *k == keys[0]) && keys[0] > 0;
         let partitions = if same {
-            inputs.iter().map(|i| i.output_partitioning().partition_count()).max().unwrap_or(1)
+            inputs
+                .iter()
+                .map(|i| i.output_partitioning().partition_count())
+                .max()
+                .unwrap_or(1)
         } else {
             1
         };
@@ -79,7 +81,13 @@ impl IntervalExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { work, inputs, keys, schema, properties: Arc::new(properties) }
+        Self {
+            work,
+            inputs,
+            keys,
+            schema,
+            properties: Arc::new(properties),
+        }
     }
 
     fn partitioned(&self) -> bool {
@@ -125,11 +133,16 @@ impl ExecutionPlan for IntervalExec {
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        let options = SortOptions { descending: false, nulls_first: true };
+        let options = SortOptions {
+            descending: false,
+            nulls_first: true,
+        };
         (0..self.inputs.len())
             .map(|input| {
                 let columns = self.columns(input, self.keys[input] + 1);
-                let terms = columns.into_iter().map(|c| PhysicalSortExpr::new(c, options));
+                let terms = columns
+                    .into_iter()
+                    .map(|c| PhysicalSortExpr::new(c, options));
                 LexOrdering::new(terms).map(OrderingRequirements::from)
             })
             .collect()
@@ -150,7 +163,12 @@ impl ExecutionPlan for IntervalExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(self.work, children, self.keys.clone(), self.schema.clone())))
+        Ok(Arc::new(Self::new(
+            self.work,
+            children,
+            self.keys.clone(),
+            self.schema.clone(),
+        )))
     }
 
     fn execute(
@@ -232,11 +250,17 @@ fn groups(batch: &RecordBatch, keys: usize) -> Vec<Group> {
         let key = value(row);
         match groups.last_mut() {
             Some(group) if group.key == key => group.rows.end = row + 1,
-            _ => groups.push(Group { key, rows: row..row + 1 }),
+            _ => groups.push(Group {
+                key,
+                rows: row..row + 1,
+            }),
         }
     }
     if keys == 0 && groups.is_empty() {
-        groups.push(Group { key: Vec::new(), rows: 0..0 });
+        groups.push(Group {
+            key: Vec::new(),
+            rows: 0..0,
+        });
     }
     groups
 }
@@ -244,14 +268,25 @@ fn groups(batch: &RecordBatch, keys: usize) -> Vec<Group> {
 fn intervals(batch: &RecordBatch, keys: usize, rows: &std::ops::Range<usize>) -> Vec<Interval> {
     let (ts, dur) = (integers(batch, keys), integers(batch, keys + 1));
     rows.clone()
-        .map(|row| Interval::new(ts.value(row), if dur.is_null(row) { 0 } else { dur.value(row) }))
+        .map(|row| {
+            Interval::new(
+                ts.value(row),
+                if dur.is_null(row) { 0 } else { dur.value(row) },
+            )
+        })
         .collect()
 }
 
 fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
-    let mut out = Pieces { at: Vec::new(), rows: vec![Vec::new(); inputs.len()] };
-    let grouped: Vec<Vec<Group>> =
-        inputs.iter().zip(keys).map(|(batch, keys)| groups(batch, *keys)).collect();
+    let mut out = Pieces {
+        at: Vec::new(),
+        rows: vec![Vec::new(); inputs.len()],
+    };
+    let grouped: Vec<Vec<Group>> = inputs
+        .iter()
+        .zip(keys)
+        .map(|(batch, keys)| groups(batch, *keys))
+        .collect();
     let most = *keys.iter().max().unwrap_or(&0);
     // The keys of all groups that have any, in order.
     let mut names: Vec<&Vec<Option<i64>>> = grouped
@@ -325,7 +360,10 @@ fn group(
                     *list = pieces.iter().map(|p| list[left(p)]).collect();
                 }
                 rows.push(
-                    pieces.iter().map(|p| row(input, p.right.unwrap_or_default())).collect(),
+                    pieces
+                        .iter()
+                        .map(|p| row(input, p.right.unwrap_or_default()))
+                        .collect(),
                 );
                 at = pieces.iter().map(|p| p.at).collect();
             }
@@ -341,7 +379,10 @@ fn group(
             };
             let left = times(0);
             for (index, found) in as_of(&left, &times(1)).into_iter().enumerate() {
-                out.at.push(Interval { start: left[index], end: left[index] });
+                out.at.push(Interval {
+                    start: left[index],
+                    end: left[index],
+                });
                 out.rows[0].push(Some(row(0, index)));
                 out.rows[1].push(found.map(|i| row(1, i)));
             }
@@ -358,7 +399,11 @@ fn narrow(inputs: &[RecordBatch], keys: &[usize], members: &mut [std::ops::Range
             continue;
         }
         let other_ts = integers(&inputs[1 - side], keys[1 - side]);
-        let last = intervals(&inputs[1 - side], keys[1 - side], &(other.end - 1..other.end))[0];
+        let last = intervals(
+            &inputs[1 - side],
+            keys[1 - side],
+            &(other.end - 1..other.end),
+        )[0];
         let first = other_ts.value(other.start);
         let ts = &integers(&inputs[side], keys[side]).values()[members[side].clone()];
         let start = ts.partition_point(|t| *t < first).saturating_sub(1);
@@ -385,7 +430,9 @@ fn build(
         .collect();
     let pick = |input: usize, column: usize| take(inputs[input].column(column), &rows[input], None);
     let ts: ArrayRef = Arc::new(Int64Array::from_iter_values(at.iter().map(|i| i.start)));
-    let dur: ArrayRef = Arc::new(Int64Array::from_iter_values(at.iter().map(|i| i.end - i.start)));
+    let dur: ArrayRef = Arc::new(Int64Array::from_iter_values(
+        at.iter().map(|i| i.end - i.start),
+    ));
     let mut columns: Vec<ArrayRef> = Vec::new();
     let most = keys.iter().copied().max().unwrap_or(0);
     // A key comes from whichever side has the row.

@@ -13,7 +13,10 @@ pub struct Interval {
 impl Interval {
     /// Returns the interval of a row; an open row counts as a point.
     pub fn new(ts: i64, dur: i64) -> Self {
-        Self { start: ts, end: ts.saturating_add(dur.max(0)) }
+        Self {
+            start: ts,
+            end: ts.saturating_add(dur.max(0)),
+        }
     }
 
     fn is_point(self) -> bool {
@@ -22,15 +25,19 @@ impl Interval {
 
     /// Returns the common part. Intervals that start together always meet.
     pub fn meet(self, other: Self) -> Option<Self> {
-        let part =
-            Self { start: self.start.max(other.start), end: self.end.min(other.end) };
+        let part = Self {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        };
         let inside = |point: Self, other: Self| {
             point.is_point()
                 && (other.start == point.start
                     || other.start < point.start && point.start < other.end)
         };
-        (part.start < part.end || inside(self, other) || inside(other, self))
-            .then_some(Self { start: part.start, end: part.end.max(part.start) })
+        (part.start < part.end || inside(self, other) || inside(other, self)).then_some(Self {
+            start: part.start,
+            end: part.end.max(part.start),
+        })
     }
 }
 
@@ -52,7 +59,11 @@ pub fn meet(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     let (mut l, mut r) = (0, 0);
     while let (Some(a), Some(b)) = (left.get(l), right.get(r)) {
         if let Some(at) = a.meet(*b) {
-            pieces.push(Piece { at, left: Some(l), right: Some(r) });
+            pieces.push(Piece {
+                at,
+                left: Some(l),
+                right: Some(r),
+            });
         }
         // The one that ends first has met all that it can meet.
         if (a.end, a.start) <= (b.end, b.start) {
@@ -97,14 +108,22 @@ pub fn outer(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     let mut pieces = with_gaps(left, &met);
     let mut swapped: Vec<Piece> = met
         .iter()
-        .map(|piece| Piece { at: piece.at, left: piece.right, right: piece.left })
+        .map(|piece| Piece {
+            at: piece.at,
+            left: piece.right,
+            right: piece.left,
+        })
         .collect();
     swapped.sort_by_key(|piece| (piece.left, piece.at.start));
     let gaps = with_gaps(right, &swapped);
     pieces.extend(
         gaps.iter()
             .filter(|piece| piece.right.is_none())
-            .map(|piece| Piece { at: piece.at, left: None, right: piece.left }),
+            .map(|piece| Piece {
+                at: piece.at,
+                left: None,
+                right: piece.left,
+            }),
     );
     pieces.sort_by_key(|piece| (piece.at.start, piece.at.end));
     pieces

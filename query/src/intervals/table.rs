@@ -64,12 +64,20 @@ impl TableProvider for IntervalTable {
                 }
             }
         }
-        let Some(projection) = projection else { return Ok(plan) };
+        let Some(projection) = projection else {
+            return Ok(plan);
+        };
         let columns = projection.iter().map(|index| {
             let name = self.schema.field(*index).name();
-            ProjectionExpr { expr: Arc::new(Column::new(name, *index)), alias: name.clone() }
+            ProjectionExpr {
+                expr: Arc::new(Column::new(name, *index)),
+                alias: name.clone(),
+            }
         });
-        Ok(Arc::new(ProjectionExec::try_new(columns.collect::<Vec<_>>(), plan)?))
+        Ok(Arc::new(ProjectionExec::try_new(
+            columns.collect::<Vec<_>>(),
+            plan,
+        )?))
     }
 }
 
@@ -82,7 +90,10 @@ fn layout(plan: LogicalPlan, keys: &[String], id: bool) -> Result<LogicalPlan, S
         .map(|c| (Expr::Column(c.clone()), c.name))
         .collect();
     let find = |name: &str| {
-        fields.iter().find(|(_, n)| n.eq_ignore_ascii_case(name)).map(|(e, _)| e.clone())
+        fields
+            .iter()
+            .find(|(_, n)| n.eq_ignore_ascii_case(name))
+            .map(|(e, _)| e.clone())
     };
     let missing = |name: &str| {
         let names: Vec<&str> = fields.iter().map(|(_, n)| n.as_str()).collect();
@@ -161,7 +172,12 @@ pub fn span_table(
         inputs.push(plan);
     }
     let schema = Arc::new(Schema::new(fields));
-    Ok(Arc::new(IntervalTable { work: Work::Span(kind), inputs, keys, schema }))
+    Ok(Arc::new(IntervalTable {
+        work: Work::Span(kind),
+        inputs,
+        keys,
+        schema,
+    }))
 }
 
 fn intersect_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable, SqlError> {
@@ -171,8 +187,10 @@ fn intersect_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalT
     }
     fields.extend(keys.iter().map(|k| field(k, DataType::Int64)));
     let count = plans.len();
-    let inputs =
-        plans.into_iter().map(|p| layout(p, keys, true)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = plans
+        .into_iter()
+        .map(|p| layout(p, keys, true))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(IntervalTable {
         work: Work::Intersect,
         inputs,
@@ -198,18 +216,28 @@ fn as_of_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable
                     name = format!("right_{name}");
                 }
             }
-            let data_type = plan.schema().field_from_column(&column)?.data_type().clone();
+            let data_type = plan
+                .schema()
+                .field_from_column(&column)?
+                .data_type()
+                .clone();
             fields.push(field(&name, data_type));
             kept.push(Expr::Column(column).alias(format!("__{name}")));
         }
         // The layout's own columns come first; all columns of the input follow.
         let find = |name: &str| {
-            plan.schema().columns().into_iter().find(|c| c.name == name).map(Expr::Column)
+            plan.schema()
+                .columns()
+                .into_iter()
+                .find(|c| c.name == name)
+                .map(Expr::Column)
         };
         let mut columns = Vec::new();
         for name in keys.iter().map(String::as_str).chain(["ts"]) {
             let Some(column) = find(name) else {
-                return Err(SqlError::new(format!("A side of asof_join has no column '{name}'.")));
+                return Err(SqlError::new(format!(
+                    "A side of asof_join has no column '{name}'."
+                )));
             };
             columns.push(cast(column, DataType::Int64).alias(name));
         }
@@ -218,7 +246,12 @@ fn as_of_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable
         inputs.push(LogicalPlanBuilder::from(plan).project(columns)?.build()?);
     }
     let keys = vec![keys.len(); 2];
-    Ok(IntervalTable { work: Work::AsOf, inputs, keys, schema: Arc::new(Schema::new(fields)) })
+    Ok(IntervalTable {
+        work: Work::AsOf,
+        inputs,
+        keys,
+        schema: Arc::new(Schema::new(fields)),
+    })
 }
 
 /// Plans the operators where they are named after `FROM`, with their inputs.
@@ -231,7 +264,13 @@ impl RelationPlanner for IntervalPlanner {
         relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
-        let TableFactor::Table { name, args: Some(arguments), alias, .. } = &relation else {
+        let TableFactor::Table {
+            name,
+            args: Some(arguments),
+            alias,
+            ..
+        } = &relation
+        else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let name = name.to_string().to_ascii_lowercase();
@@ -269,4 +308,3 @@ impl RelationPlanner for IntervalPlanner {
         Ok(RelationPlanning::Planned(Box::new(planned)))
     }
 }
-

@@ -65,11 +65,15 @@ pub fn columns(batch: &RecordBatch) -> Result<Vec<Column>> {
                     let values = array.as_primitive::<datafusion::arrow::datatypes::UInt64Type>();
                     Column::Int(values.unary::<_, Int64Type>(u64::cast_signed))
                 }
-                t if t.is_integer() || *t == DataType::Boolean => {
-                    Column::Int(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
-                }
+                t if t.is_integer() || *t == DataType::Boolean => Column::Int(
+                    cast(array, &DataType::Int64)?
+                        .as_primitive::<Int64Type>()
+                        .clone(),
+                ),
                 t if t.is_floating() || t.is_decimal() => Column::Real(
-                    cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone(),
+                    cast(array, &DataType::Float64)?
+                        .as_primitive::<Float64Type>()
+                        .clone(),
                 ),
                 DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
                     Column::Blob(cast(array, &DataType::Binary)?.as_binary::<i32>().clone())

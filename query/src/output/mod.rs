@@ -62,7 +62,9 @@ pub async fn write(
             let mut writer = FileWriter::try_new(out, &schema).map_err(SqlError::arrow)?;
             let count = each(rows, |batch| {
                 let batch = RecordBatch::try_new(schema.clone(), batch.columns().to_vec());
-                writer.write(&batch.map_err(SqlError::arrow)?).map_err(SqlError::arrow)
+                writer
+                    .write(&batch.map_err(SqlError::arrow)?)
+                    .map_err(SqlError::arrow)
             })
             .await?;
             writer.finish().map_err(SqlError::arrow)?;
@@ -79,7 +81,9 @@ pub async fn write(
                     .map_err(|e| SqlError::new(format!("cannot write Parquet: {e}")))
             })
             .await?;
-            writer.close().map_err(|e| SqlError::new(format!("cannot write Parquet: {e}")))?;
+            writer
+                .close()
+                .map_err(|e| SqlError::new(format!("cannot write Parquet: {e}")))?;
             Ok(count)
         }
     }
@@ -112,7 +116,11 @@ async fn each(
 }
 
 async fn csv(rows: Rows, out: &mut (dyn Write + Send)) -> Result<u64, SqlError> {
-    let header: Vec<String> = rows.names.iter().map(|name| format!("\"{name}\"")).collect();
+    let header: Vec<String> = rows
+        .names
+        .iter()
+        .map(|name| format!("\"{name}\""))
+        .collect();
     writeln!(out, "{}", header.join(",")).map_err(io_error)?;
     each(rows, |batch| {
         let columns = columns(batch)?;
@@ -153,8 +161,11 @@ pub(crate) fn fixed(value: f64) -> String {
 }
 
 async fn json(rows: Rows, out: &mut (dyn Write + Send), lines: bool) -> Result<u64, SqlError> {
-    let names: Vec<String> =
-        rows.names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
+    let names: Vec<String> = rows
+        .names
+        .iter()
+        .map(|name| serde_json::Value::from(name.as_str()).to_string())
+        .collect();
     let mut first = true;
     if !lines {
         out.write_all(b"[").map_err(io_error)?;
@@ -200,7 +211,8 @@ async fn json(rows: Rows, out: &mut (dyn Write + Send), lines: bool) -> Result<u
     })
     .await?;
     if !lines {
-        out.write_all(if first { b"]\n" } else { b"\n]\n" }).map_err(io_error)?;
+        out.write_all(if first { b"]\n" } else { b"\n]\n" })
+            .map_err(io_error)?;
     }
     Ok(count)
 }

@@ -44,7 +44,9 @@ fn cut(text: &str, width: usize) -> String {
 fn fit(widths: &mut [usize], total: usize) {
     let gaps = 2 * widths.len().saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > total {
-        let Some(widest) = widths.iter_mut().max() else { return };
+        let Some(widest) = widths.iter_mut().max() else {
+            return;
+        };
         if *widest <= 6 {
             return;
         }
@@ -68,7 +70,11 @@ pub(super) async fn write(
         for ((text, width), right) in line.iter().zip(widths).zip(numeric) {
             let text = cut(text, *width);
             let fill = " ".repeat(width.saturating_sub(text.width()));
-            parts.push(if *right { format!("{fill}{text}") } else { format!("{text}{fill}") });
+            parts.push(if *right {
+                format!("{fill}{text}")
+            } else {
+                format!("{text}{fill}")
+            });
         }
         parts.join("  ").trim_end().to_owned()
     };

@@ -11,9 +11,24 @@ use datafusion::sql::sqlparser::ast::{
 use super::rewrite::{function, ordered};
 
 const AGGREGATES: &[&str] = &[
-    "avg", "count", "string_agg", "max", "min", "sum", "total", "value_at_max_ts", "median",
-    "percentile", "percentile_cont", "approx_percentile_cont", "stddev", "var", "any_value",
-    "first_value", "last_value", "array_agg",
+    "avg",
+    "count",
+    "string_agg",
+    "max",
+    "min",
+    "sum",
+    "total",
+    "value_at_max_ts",
+    "median",
+    "percentile",
+    "percentile_cont",
+    "approx_percentile_cont",
+    "stddev",
+    "var",
+    "any_value",
+    "first_value",
+    "last_value",
+    "array_agg",
 ];
 
 fn is_aggregate(call: &Function) -> bool {
@@ -46,13 +61,21 @@ fn argument(call: &Function) -> Option<&Expr> {
 
 /// Wraps the bare columns of a query in aggregates.
 pub(super) fn wrap_query(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else {
+        return;
+    };
     let projected = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => Some(e.clone()),
         _ => None,
     };
-    let aggregated = select.projection.iter().filter_map(projected).any(|e| has_aggregate(&e))
+    let aggregated = select
+        .projection
+        .iter()
+        .filter_map(projected)
+        .any(|e| has_aggregate(&e))
         || select.having.as_ref().is_some_and(has_aggregate);
     if groups.is_empty() && !aggregated {
         return;
@@ -85,9 +108,7 @@ pub(super) fn wrap_query(query: &mut Query) {
             _ => None,
         })
         .collect();
-    let known = |expr: &Expr| {
-        matches!(expr, Expr::Identifier(name) if aliases.contains(&name.value.to_ascii_lowercase()))
-    };
+    let known = |expr: &Expr| matches!(expr, Expr::Identifier(name) if aliases.contains(&name.value.to_ascii_lowercase()));
     if let Some(having) = &mut select.having
         && !known(having)
     {
@@ -114,9 +135,10 @@ fn column_name(expr: &Expr) -> Option<&str> {
 fn resolve(group: &Expr, select: &Select) -> Expr {
     if let Expr::Value(value) = group
         && let Value::Number(number, _) = &value.value
-        && let Some(item) = number.parse::<usize>().ok().and_then(|n| {
-            select.projection.get(n.checked_sub(1)?)
-        })
+        && let Some(item) = number
+            .parse::<usize>()
+            .ok()
+            .and_then(|n| select.projection.get(n.checked_sub(1)?))
     {
         return match item {
             SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => e.clone(),
@@ -169,12 +191,14 @@ fn same(a: &Expr, b: &Expr) -> bool {
         (Expr::Identifier(a), Expr::Identifier(b)) => a.value.eq_ignore_ascii_case(&b.value),
         (Expr::CompoundIdentifier(a), Expr::CompoundIdentifier(b)) => {
             a.len() == b.len()
-                && a.iter().zip(b).all(|(a, b)| a.value.eq_ignore_ascii_case(&b.value))
+                && a.iter()
+                    .zip(b)
+                    .all(|(a, b)| a.value.eq_ignore_ascii_case(&b.value))
         }
         (Expr::Identifier(a), Expr::CompoundIdentifier(b))
-        | (Expr::CompoundIdentifier(b), Expr::Identifier(a)) => {
-            b.last().is_some_and(|b| b.value.eq_ignore_ascii_case(&a.value))
-        }
+        | (Expr::CompoundIdentifier(b), Expr::Identifier(a)) => b
+            .last()
+            .is_some_and(|b| b.value.eq_ignore_ascii_case(&a.value)),
         (a, b) => a == b || a.to_string().eq_ignore_ascii_case(&b.to_string()),
     }
 }
@@ -214,7 +238,9 @@ fn wrap_unless(
             each(left);
             each(right);
         }
-        Expr::Between { expr, low, high, .. } => {
+        Expr::Between {
+            expr, low, high, ..
+        } => {
             each(expr);
             each(low);
             each(high);
@@ -227,7 +253,12 @@ fn wrap_unless(
             each(expr);
             each(pattern);
         }
-        Expr::Case { operand, conditions, else_result, .. } => {
+        Expr::Case {
+            operand,
+            conditions,
+            else_result,
+            ..
+        } => {
             if let Some(e) = operand {
                 each(e);
             }

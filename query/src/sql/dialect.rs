@@ -85,6 +85,10 @@ impl Dialect for TraceDialect {
         true
     }
 
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+
     fn supports_limit_comma(&self) -> bool {
         true
     }
@@ -133,7 +137,11 @@ impl Dialect for TraceDialect {
             Err(error) => return Some(Err(error)),
         };
         let left = Box::new(expr.clone());
-        let binary = |op| Expr::BinaryOp { left: left.clone(), op, right: right.clone() };
+        let binary = |op| Expr::BinaryOp {
+            left: left.clone(),
+            op,
+            right: right.clone(),
+        };
         let (expr, negated) = match infix {
             Infix::Match(negated) => (binary(BinaryOperator::Match), negated),
             Infix::Regexp(negated) => (binary(BinaryOperator::Regexp), negated),
@@ -141,7 +149,10 @@ impl Dialect for TraceDialect {
             Infix::Is(true) => return Some(Ok(Expr::IsDistinctFrom(left, right))),
         };
         Some(Ok(if negated {
-            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(expr))) }
+            Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(Expr::Nested(Box::new(expr))),
+            }
         } else {
             expr
         }))

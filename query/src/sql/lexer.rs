@@ -43,8 +43,14 @@ pub fn solid(tokens: &[TokenWithSpan]) -> Vec<&TokenWithSpan> {
 /// Returns the tokens without white space at both ends.
 pub fn trim(tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
     let blank = |t: &TokenWithSpan| matches!(t.token, Token::Whitespace(_));
-    let start = tokens.iter().position(|t| !blank(t)).unwrap_or(tokens.len());
-    let end = tokens.iter().rposition(|t| !blank(t)).map_or(start, |i| i + 1);
+    let start = tokens
+        .iter()
+        .position(|t| !blank(t))
+        .unwrap_or(tokens.len());
+    let end = tokens
+        .iter()
+        .rposition(|t| !blank(t))
+        .map_or(start, |i| i + 1);
     &tokens[start..end]
 }
 
@@ -122,5 +128,7 @@ pub fn is_word(token: &TokenWithSpan, name: &str) -> bool {
 
 /// Returns the place of the first token.
 pub fn start_of(tokens: &[TokenWithSpan]) -> Location {
-    solid(tokens).first().map_or(Location::empty(), |t| t.span.start)
+    solid(tokens)
+        .first()
+        .map_or(Location::empty(), |t| t.span.start)
 }

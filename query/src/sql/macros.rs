@@ -92,8 +92,10 @@ fn call(
     depth: usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let wrong = |wanted: usize| {
-        let message =
-            format!("The macro '{name}' takes {wanted} arguments, not {}.", arguments.len());
+        let message = format!(
+            "The macro '{name}' takes {wanted} arguments, not {}.",
+            arguments.len()
+        );
         SqlError::at(span.start, message)
     };
     if let Some(expanded) = builtin(name, arguments, span)? {
@@ -181,13 +183,20 @@ fn builtin(
             out.push(TokenWithSpan::new(Token::Comma, span));
         }
         let select = tokenize("(SELECT * FROM ")?;
-        out.extend(select.into_iter().map(|t| TokenWithSpan::new(t.token, span)));
+        out.extend(
+            select
+                .into_iter()
+                .map(|t| TokenWithSpan::new(t.token, span)),
+        );
         out.extend(input.iter().cloned());
         out.push(TokenWithSpan::new(Token::RParen, span));
     }
     for column in columns {
         out.push(TokenWithSpan::new(Token::Comma, span));
-        out.push(TokenWithSpan::new(Token::SingleQuotedString(text(&column)), span));
+        out.push(TokenWithSpan::new(
+            Token::SingleQuotedString(text(&column)),
+            span,
+        ));
     }
     out.push(TokenWithSpan::new(Token::RParen, span));
     out.push(TokenWithSpan::new(Token::RParen, span));
@@ -209,10 +218,17 @@ fn apply(
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let parts = split_commas(inner);
     let fail = || {
-        SqlError::at(span.start, format!("'{name}!' takes a macro and one or two lists."))
+        SqlError::at(
+            span.start,
+            format!("'{name}!' takes a macro and one or two lists."),
+        )
     };
     let (target, lists) = parts.split_first().ok_or_else(fail)?;
-    let target = target.first().and_then(name_of).ok_or_else(fail)?.to_ascii_lowercase();
+    let target = target
+        .first()
+        .and_then(name_of)
+        .ok_or_else(fail)?
+        .to_ascii_lowercase();
     let lists: Vec<Vec<Vec<TokenWithSpan>>> = lists
         .iter()
         .map(|list| Ok(unwrap_list(&expand_at(list, macros, depth + 1)?)))
@@ -230,8 +246,10 @@ fn apply(
         if prefix || index > 0 {
             out.extend([blank(), separator.clone(), blank()]);
         }
-        let arguments: Vec<_> =
-            lists.iter().filter_map(|list| list.get(index).cloned()).collect();
+        let arguments: Vec<_> = lists
+            .iter()
+            .filter_map(|list| list.get(index).cloned())
+            .collect();
         out.extend(call(&target, &arguments, span, macros, depth + 1)?);
     }
     Ok(out)

@@ -23,8 +23,18 @@ pub fn output_names(tokens: &[TokenWithSpan]) -> OutputNames {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
             Token::Word(_) if depth == 0 => {
-                let stop = ["FROM", "WHERE", "GROUP", "ORDER", "LIMIT", "UNION", "EXCEPT",
-                    "INTERSECT", "HAVING", "WINDOW"];
+                let stop = [
+                    "FROM",
+                    "WHERE",
+                    "GROUP",
+                    "ORDER",
+                    "LIMIT",
+                    "UNION",
+                    "EXCEPT",
+                    "INTERSECT",
+                    "HAVING",
+                    "WINDOW",
+                ];
                 if start.is_none() && is_word(token, "SELECT") {
                     start = Some(index + 1);
                 } else if start.is_some() && stop.iter().any(|word| is_word(token, word)) {
@@ -35,7 +45,9 @@ pub fn output_names(tokens: &[TokenWithSpan]) -> OutputNames {
             _ => {}
         }
     }
-    let Some(start) = start else { return OutputNames::default() };
+    let Some(start) = start else {
+        return OutputNames::default();
+    };
     let mut items = trim(&tokens[start..end]);
     if let Some(first) = items.first()
         && (is_word(first, "DISTINCT") || is_word(first, "ALL"))
@@ -47,7 +59,10 @@ pub fn output_names(tokens: &[TokenWithSpan]) -> OutputNames {
         solid(item).last().is_some_and(|t| t.token == Token::Mul) && solid(item).len() <= 3
     };
     let Some(first) = items.iter().position(|item| star(item)) else {
-        return OutputNames { before: items.iter().map(|i| name(i)).collect(), after: None };
+        return OutputNames {
+            before: items.iter().map(|i| name(i)).collect(),
+            after: None,
+        };
     };
     let last = items.iter().rposition(|item| star(item)).unwrap_or(first);
     OutputNames {
@@ -87,9 +102,11 @@ fn name(item: &[TokenWithSpan]) -> String {
 }
 
 fn is_operator(token: &TokenWithSpan) -> bool {
-    ["NOT", "IS", "AND", "OR", "IN", "LIKE", "GLOB", "REGEXP", "BETWEEN", "ESCAPE", "COLLATE"]
-        .iter()
-        .any(|word| is_word(token, word))
+    [
+        "NOT", "IS", "AND", "OR", "IN", "LIKE", "GLOB", "REGEXP", "BETWEEN", "ESCAPE", "COLLATE",
+    ]
+    .iter()
+    .any(|word| is_word(token, word))
 }
 
 impl OutputNames {

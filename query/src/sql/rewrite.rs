@@ -28,7 +28,9 @@ pub struct UserFunction {
 impl UserFunction {
     /// Returns the one expression of a body that selects from no table.
     pub fn expression(&self) -> Option<&Expr> {
-        let SetExpr::Select(select) = self.body.body.as_ref() else { return None };
+        let SetExpr::Select(select) = self.body.body.as_ref() else {
+            return None;
+        };
         let plain = select.from.is_empty()
             && select.selection.is_none()
             && select.having.is_none()
@@ -48,6 +50,8 @@ impl UserFunction {
     /// Returns the body with the arguments in place of the placeholders.
     pub fn bind(&self, values: &[Expr]) -> Box<Query> {
         let mut body = self.body.clone();
+        // The body's tables get names that the arguments' columns cannot mean.
+        let _ = body.visit(&mut Apart);
         self.substitute(&mut body, values);
         body
     }
@@ -55,14 +59,148 @@ impl UserFunction {
     fn substitute<T: VisitMut>(&self, node: &mut T, values: &[Expr]) {
         let _ = visit_expressions_mut(node, |expr| {
             if let Some(name) = placeholder(expr)
-                && let Some(index) =
-                    self.arguments.iter().position(|a| name.eq_ignore_ascii_case(&a.name))
+                && let Some(index) = self
+                    .arguments
+                    .iter()
+                    .position(|a| name.eq_ignore_ascii_case(&a.name))
             {
                 *expr = Expr::Nested(Box::new(values[index].clone()));
             }
             ControlFlow::<()>::Continue(())
         });
     }
+}
+
+/// Gives all tables of a body other names.
+struct Apart;
+
+impl Apart {
+    const PREFIX: &str = "__in_";
+
+    fn rename(name: &mut Ident) {
+        if !name.value.starts_with(Self::PREFIX) {
+            *name = Ident::with_quote(
+                '"',
+                format!("{}{}", Self::PREFIX, name.value.to_ascii_lowercase()),
+            );
+        }
+    }
+}
+
+impl VisitorMut for Apart {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table { name, alias, .. } => {
+                let own = name.0.last().and_then(|part| part.as_ident()).cloned();
+                let alias = alias.get_or_insert_with(|| alias_of(own.unwrap_or(Ident::new(""))));
+                Self::rename(&mut alias.name);
+            }
+            TableFactor::Derived {
+                alias: Some(alias), ..
+            }
+            | TableFactor::Function {
+                alias: Some(alias), ..
+            } => Self::rename(&mut alias.name),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            if let ast::SelectItem::QualifiedWildcard(
+                ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                _,
+            ) = item
+                && let Some(ast::ObjectNamePart::Identifier(first)) = name.0.first_mut()
+            {
+                Self::rename(first);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(names) = expr
+            && let Some(first) = names.first_mut()
+        {
+            Self::rename(first);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn alias_of(name: Ident) -> ast::TableAlias {
+    ast::TableAlias {
+        explicit: true,
+        name,
+        columns: Vec::new(),
+        at: None,
+    }
+}
+
+/// Returns the name by which columns of a table are qualified.
+fn label(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Function {
+            alias: Some(alias), ..
+        } => Some(alias.name.clone()),
+        TableFactor::Table { name, .. } => name.0.last().and_then(|part| part.as_ident()).cloned(),
+        _ => None,
+    }
+}
+
+/// Qualifies columns in the arguments of table functions, which stand for those of the table
+/// before them.
+fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
+    let mut before: Vec<Option<Ident>> = Vec::new();
+    let factors = select.from.iter_mut().flat_map(|table| {
+        std::iter::once(&mut table.relation)
+            .chain(table.joins.iter_mut().map(|join| &mut join.relation))
+    });
+    for factor in factors {
+        if let TableFactor::Table {
+            args: Some(arguments),
+            name,
+            ..
+        } = factor
+        {
+            let name = name.to_string();
+            let mut unclear = None;
+            let _ = visit_expressions_mut(&mut arguments.args, |expr| {
+                if let Expr::Subquery(_) = expr {
+                    return ControlFlow::Break(());
+                }
+                if let Expr::Identifier(column) = expr
+                    && !before.is_empty()
+                {
+                    match before.as_slice() {
+                        [Some(table)] => {
+                            *expr = Expr::CompoundIdentifier(vec![table.clone(), column.clone()]);
+                        }
+                        _ => unclear = Some(column.value.clone()),
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+            if let Some(column) = unclear {
+                return Err(SqlError::new(format!(
+                    "Say which table's column '{column}' is given to {name}, \
+                     as in 'table.{column}'."
+                )));
+            }
+        }
+        before.push(label(factor));
+    }
+    Ok(())
 }
 
 /// Functions by name.
@@ -85,6 +223,41 @@ pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), S
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
+}
+
+/// Gives plain columns that stand beside a `*`, which may stand for them, too, a name of their own.
+pub fn rename_beside_stars<T: VisitMut>(node: &mut T) {
+    struct Renamer;
+    impl VisitorMut for Renamer {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+            use ast::SelectItem as Item;
+            let star =
+                |item: &Item| matches!(item, Item::Wildcard(_) | Item::QualifiedWildcard(..));
+            if !select.projection.iter().any(star) {
+                return ControlFlow::Continue(());
+            }
+            for (index, item) in select.projection.iter_mut().enumerate() {
+                let name = match item {
+                    Item::UnnamedExpr(Expr::Identifier(name)) => name.value.clone(),
+                    Item::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
+                        names.last().map(|n| n.value.clone()).unwrap_or_default()
+                    }
+                    _ => continue,
+                };
+                if let Item::UnnamedExpr(expr) = item {
+                    let alias = format!("{}:{index}", name.to_ascii_lowercase());
+                    *item = Item::ExprWithAlias {
+                        expr: take(expr),
+                        alias: Ident::with_quote('"', alias),
+                    };
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = node.visit(&mut Renamer);
 }
 
 struct Rewriter<'a> {
@@ -129,7 +302,10 @@ fn truth(expr: &mut Expr) {
                 return;
             }
         }
-        Expr::UnaryOp { op: UnaryOperator::Not, .. }
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            ..
+        }
         | Expr::IsNull(_)
         | Expr::IsNotNull(_)
         | Expr::IsTrue(_)
@@ -166,8 +342,14 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        if let Err(error) = qualify_arguments(select) {
+            return ControlFlow::Break(error);
+        }
         unique_names(&mut select.projection);
-        for condition in [&mut select.selection, &mut select.having].into_iter().flatten() {
+        for condition in [&mut select.selection, &mut select.having]
+            .into_iter()
+            .flatten()
+        {
             truth(condition);
         }
         for table in &mut select.from {
@@ -187,33 +369,46 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
         let (name, arguments, alias) = match factor {
-            TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
-            TableFactor::Function { name, args, alias, .. } => (name, &*args, alias),
+            TableFactor::Table {
+                name,
+                args: Some(args),
+                alias,
+                ..
+            } => (name, &args.args, alias),
+            TableFactor::Function {
+                name, args, alias, ..
+            } => (name, &*args, alias),
             _ => return ControlFlow::Continue(()),
         };
         let key = name.to_string().to_ascii_lowercase();
-        let Some(user) = self.functions.get(&key) else { return ControlFlow::Continue(()) };
+        let Some(user) = self.functions.get(&key) else {
+            return ControlFlow::Continue(());
+        };
         let values = match positional(&key, arguments, user.arguments.len()) {
             Ok(values) => values,
             Err(error) => return ControlFlow::Break(error),
         };
         let lateral = values.iter().any(has_column);
-        let alias = alias.clone().or_else(|| {
-            Some(ast::TableAlias {
-                explicit: true,
-                name: Ident::new(key),
-                columns: Vec::new(),
-                at: None,
-            })
-        });
+        let alias = alias.clone().or_else(|| Some(alias_of(Ident::new(key))));
         let subquery = user.bind(&values);
-        *factor = TableFactor::Derived { lateral, subquery, alias, sample: None };
+        *factor = TableFactor::Derived {
+            lateral,
+            subquery,
+            alias,
+            sample: None,
+        };
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         match expr {
-            Expr::Like { negated, any, expr: text, pattern, escape_char } => {
+            Expr::Like {
+                negated,
+                any,
+                expr: text,
+                pattern,
+                escape_char,
+            } => {
                 *expr = Expr::ILike {
                     negated: *negated,
                     any: *any,
@@ -222,22 +417,36 @@ impl VisitorMut for Rewriter<'_> {
                     escape_char: escape_char.clone(),
                 };
             }
-            Expr::Cast { expr: inner, data_type, .. } => {
+            Expr::Cast {
+                expr: inner,
+                data_type,
+                ..
+            } => {
                 if let Some(name) = affinity(&data_type.to_string()) {
                     *expr = function(name, vec![take(inner)]);
                 }
             }
-            Expr::UnaryOp { op: UnaryOperator::Not, expr: inner }
+            Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: inner,
+            }
             | Expr::IsTrue(inner)
             | Expr::IsNotTrue(inner)
             | Expr::IsFalse(inner)
             | Expr::IsNotFalse(inner) => truth(inner),
-            Expr::Case { operand: None, conditions, .. } => {
+            Expr::Case {
+                operand: None,
+                conditions,
+                ..
+            } => {
                 for when in conditions {
                     truth(&mut when.condition);
                 }
             }
-            Expr::Collate { expr: inner, collation } => {
+            Expr::Collate {
+                expr: inner,
+                collation,
+            } => {
                 let name = collation.to_string();
                 if name.eq_ignore_ascii_case("nocase") {
                     *expr = function("lower", vec![take(inner)]);
@@ -245,7 +454,12 @@ impl VisitorMut for Rewriter<'_> {
                     *expr = take(inner);
                 }
             }
-            Expr::Substring { expr: text, substring_from, substring_for, .. } => {
+            Expr::Substring {
+                expr: text,
+                substring_from,
+                substring_for,
+                ..
+            } => {
                 let mut arguments = vec![take(text)];
                 arguments.extend(substring_from.take().map(|e| *e));
                 arguments.extend(substring_for.take().map(|e| *e));
@@ -265,7 +479,9 @@ impl VisitorMut for Rewriter<'_> {
 impl Rewriter<'_> {
     fn call(&mut self, call: &mut Function) -> Result<Option<Expr>, SqlError> {
         let name = call.name.to_string().to_ascii_lowercase();
-        let FunctionArguments::List(list) = &mut call.args else { return Ok(None) };
+        let FunctionArguments::List(list) = &mut call.args else {
+            return Ok(None);
+        };
         let count = list.args.len();
         let plain = call.over.is_none() && call.filter.is_none();
         if let Some(user) = self.functions.get(&name) {
@@ -291,7 +507,9 @@ impl Rewriter<'_> {
         };
         match (name.as_str(), count) {
             ("max" | "min", 2..) if plain => rename(call, &format!("__{name}")),
-            ("count", 0) => list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard)),
+            ("count", 0) => list
+                .args
+                .push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard)),
             ("iif" | "if", 2 | 3) => {
                 let mut values = positional(&name, &list.args, count)?.into_iter();
                 let mut condition = values.next().expect("two or three");
@@ -330,7 +548,8 @@ impl Rewriter<'_> {
                 rename(call, "string_agg");
                 if let FunctionArguments::List(list) = &mut call.args {
                     let comma = Expr::value(Value::SingleQuotedString(",".to_owned()));
-                    list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(comma)));
+                    list.args
+                        .push(FunctionArg::Unnamed(FunctionArgExpr::Expr(comma)));
                 }
             }
             ("group_concat", 2) => rename(call, "string_agg"),
@@ -368,7 +587,9 @@ fn unique_names(items: &mut [ast::SelectItem]) {
             continue;
         };
         let last = name.rsplit('.').next().unwrap_or(&name).to_owned();
-        let alias = (1..).map(|n| format!("{last}:{n}")).find(|alias| seen.insert(alias.clone()));
+        let alias = (1..)
+            .map(|n| format!("{last}:{n}"))
+            .find(|alias| seen.insert(alias.clone()));
         *item = ast::SelectItem::ExprWithAlias {
             expr: take(expr),
             alias: Ident::with_quote('"', alias.unwrap_or_default()),
@@ -387,15 +608,21 @@ fn wrap_arguments(list: &mut FunctionArgumentList, by: &str) {
 /// Returns an aggregate of values in an order.
 pub fn ordered(name: &str, value: &Expr, by: &Expr, ascending: bool) -> Expr {
     let mut call = function(name, vec![value.clone()]);
-    if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut call {
-        list.clauses.push(ast::FunctionArgumentClause::OrderBy(vec![ast::OrderByExpr {
-            expr: by.clone(),
-            options: ast::OrderByOptions {
-                asc: Some(ascending),
-                nulls_first: Some(ascending),
+    if let Expr::Function(Function {
+        args: FunctionArguments::List(list),
+        ..
+    }) = &mut call
+    {
+        list.clauses.push(ast::FunctionArgumentClause::OrderBy(vec![
+            ast::OrderByExpr {
+                expr: by.clone(),
+                options: ast::OrderByOptions {
+                    asc: Some(ascending),
+                    nulls_first: Some(ascending),
+                },
+                with_fill: None,
             },
-            with_fill: None,
-        }]));
+        ]));
     }
     call
 }
@@ -421,11 +648,7 @@ fn join_condition(operator: &mut ast::JoinOperator) -> Option<&mut Expr> {
 }
 
 /// Returns the arguments of a call, which must be as many as wanted.
-fn positional(
-    name: &str,
-    arguments: &[FunctionArg],
-    wanted: usize,
-) -> Result<Vec<Expr>, SqlError> {
+fn positional(name: &str, arguments: &[FunctionArg], wanted: usize) -> Result<Vec<Expr>, SqlError> {
     let values: Vec<Expr> = arguments
         .iter()
         .filter_map(|argument| match argument {
@@ -434,8 +657,10 @@ fn positional(
         })
         .collect();
     if values.len() != wanted || arguments.len() != wanted {
-        let message =
-            format!("The function '{name}' takes {wanted} arguments, not {}.", arguments.len());
+        let message = format!(
+            "The function '{name}' takes {wanted} arguments, not {}.",
+            arguments.len()
+        );
         return Err(SqlError::new(message));
     }
     Ok(values)
@@ -482,7 +707,11 @@ fn affinity(data_type: &str) -> Option<&'static str> {
 pub fn relations<T: ast::Visit>(node: &T) -> HashSet<String> {
     let mut names = HashSet::new();
     let _ = visit_relations(node, |relation| {
-        let name = relation.0.last().map(ToString::to_string).unwrap_or_default();
+        let name = relation
+            .0
+            .last()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         names.insert(name.trim_matches(['"', '`']).to_ascii_lowercase());
         ControlFlow::<()>::Continue(())
     });

@@ -136,7 +136,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn need(&mut self, name: &str) -> Result<(), SqlError> {
-        if self.word(name) { Ok(()) } else { self.fail(name) }
+        if self.word(name) {
+            Ok(())
+        } else {
+            self.fail(name)
+        }
     }
 
     fn name(&mut self) -> Result<String, SqlError> {
@@ -167,7 +171,11 @@ impl<'a> Cursor<'a> {
 
     fn rest(&mut self) -> Result<Vec<TokenWithSpan>, SqlError> {
         let rest = trim(&self.tokens[self.at.min(self.tokens.len())..]);
-        if rest.is_empty() { self.fail("a body after AS") } else { Ok(rest.to_vec()) }
+        if rest.is_empty() {
+            self.fail("a body after AS")
+        } else {
+            Ok(rest.to_vec())
+        }
     }
 }
 
@@ -183,12 +191,23 @@ impl OrEmpty for Option<datafusion::sql::sqlparser::tokenizer::Location> {
 
 /// Reads one statement.
 pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
-    let mut cursor = Cursor { tokens: &tokens, at: 0 };
+    let mut cursor = Cursor {
+        tokens: &tokens,
+        at: 0,
+    };
     if cursor.words(&["INCLUDE", "PERFETTO", "MODULE"]) {
-        let name: String = solid(&tokens[cursor.at..]).iter().map(|t| t.token.to_string()).collect();
-        let valid = name.chars().all(|c| c.is_ascii_alphanumeric() || "_.*".contains(c));
+        let name: String = solid(&tokens[cursor.at..])
+            .iter()
+            .map(|t| t.token.to_string())
+            .collect();
+        let valid = name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.*".contains(c));
         if name.is_empty() || !valid {
-            return Err(SqlError::at(start_of(&tokens), format!("'{name}' is no name of a module.")));
+            return Err(SqlError::at(
+                start_of(&tokens),
+                format!("'{name}' is no name of a module."),
+            ));
         }
         return Ok(Statement::Include(name));
     }
@@ -217,8 +236,17 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
         };
         cursor.need("AS")?;
         let body = cursor.rest()?;
-        let definition = Definition { name, replace, columns, body };
-        return Ok(if table { Statement::Table(definition) } else { Statement::View(definition) });
+        let definition = Definition {
+            name,
+            replace,
+            columns,
+            body,
+        };
+        return Ok(if table {
+            Statement::Table(definition)
+        } else {
+            Statement::View(definition)
+        });
     }
     let function = cursor.word("FUNCTION");
     if !function && !cursor.word("MACRO") {
@@ -238,11 +266,23 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
     };
     cursor.need("AS")?;
     let body = cursor.rest()?;
-    let definition = Definition { name, replace, columns: Vec::new(), body };
+    let definition = Definition {
+        name,
+        replace,
+        columns: Vec::new(),
+        body,
+    };
     Ok(if function {
-        Statement::Function { definition, arguments: args, returns }
+        Statement::Function {
+            definition,
+            arguments: args,
+            returns,
+        }
     } else {
-        Statement::Macro { definition, arguments: args }
+        Statement::Macro {
+            definition,
+            arguments: args,
+        }
     })
 }
 
@@ -251,7 +291,10 @@ fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Argument>, SqlError> {
     split_commas(tokens)
         .into_iter()
         .map(|part| {
-            let mut cursor = Cursor { tokens: part, at: 0 };
+            let mut cursor = Cursor {
+                tokens: part,
+                at: 0,
+            };
             let name = cursor.name()?;
             let kind = cursor.name()?.to_ascii_uppercase();
             Ok(Argument { name, kind })
@@ -285,17 +328,28 @@ fn span_join(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
     let input = |tokens| {
         let mut cursor = Cursor { tokens, at: 0 };
         let table = cursor.name()?;
-        let partition = if cursor.word("PARTITIONED") { Some(cursor.name()?) } else { None };
+        let partition = if cursor.word("PARTITIONED") {
+            Some(cursor.name()?)
+        } else {
+            None
+        };
         if cursor.next().is_some() {
             cursor.at -= 1;
             return cursor.fail("',' or ')'");
         }
         Ok(SpanInput { table, partition })
     };
-    Ok(Statement::SpanJoin { name, kind, inputs: [input(left)?, input(right)?] })
+    Ok(Statement::SpanJoin {
+        name,
+        kind,
+        inputs: [input(left)?, input(right)?],
+    })
 }
 
 /// Returns the text of a definition, for messages.
 pub fn excerpt(tokens: &[TokenWithSpan]) -> String {
-    text(tokens).split_whitespace().collect::<Vec<_>>().join(" ")
+    text(tokens)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }

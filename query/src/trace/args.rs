@@ -29,7 +29,9 @@ const TEXT: u8 = 4;
 
 impl Keys {
     fn kinds(&self, key: &str) -> u8 {
-        let Some(key) = self.trace.strings().find(key) else { return 0 };
+        let Some(key) = self.trace.strings().find(key) else {
+            return 0;
+        };
         let kinds = self.kinds.get_or_init(|| {
             let mut kinds: HashMap<StringId, u8> = HashMap::new();
             let args = &self.trace.tables().args;
@@ -123,8 +125,11 @@ impl ScalarUDFImpl for ExtractArg {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let returns = args.return_type().clone();
         let rows = args.number_rows;
-        let arrays: Vec<ArrayRef> =
-            args.args.into_iter().map(|a| a.into_array(rows)).collect::<Result<_>>()?;
+        let arrays: Vec<ArrayRef> = args
+            .args
+            .into_iter()
+            .map(|a| a.into_array(rows))
+            .collect::<Result<_>>()?;
         let (sets, keys) = (integers(&arrays[0])?, texts(&arrays[1])?);
         let trace = &self.keys.trace;
         let at = |row: usize| {
@@ -143,9 +148,10 @@ impl ScalarUDFImpl for ExtractArg {
         };
         let rows = 0..rows;
         Ok(ColumnarValue::Array(match returns {
-            DataType::Int64 => {
-                Arc::new(rows.map(|r| at(r).and_then(ArgValue::as_int)).collect::<Int64Array>())
-            }
+            DataType::Int64 => Arc::new(
+                rows.map(|r| at(r).and_then(ArgValue::as_int))
+                    .collect::<Int64Array>(),
+            ),
             DataType::Float64 => {
                 Arc::new(rows.map(|r| at(r).and_then(real)).collect::<Float64Array>())
             }
@@ -156,8 +162,14 @@ impl ScalarUDFImpl for ExtractArg {
 
 /// Returns the functions that read arguments of a trace.
 pub(super) fn functions(trace: &Arc<Trace>) -> Vec<ScalarUDF> {
-    let keys = Arc::new(Keys { trace: trace.clone(), kinds: OnceLock::new() });
-    let extract = ExtractArg { keys, signature: Signature::variadic_any(Volatility::Immutable) };
+    let keys = Arc::new(Keys {
+        trace: trace.clone(),
+        kinds: OnceLock::new(),
+    });
+    let extract = ExtractArg {
+        keys,
+        signature: Signature::variadic_any(Volatility::Immutable),
+    };
     let trace = trace.clone();
     let integer = ArrayFunction::new("__arg_int", 2..=2, DataType::Int64, move |args, rows| {
         let (sets, keys) = (integers(&args[0])?, texts(&args[1])?);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::{
-    ArrayRef, BooleanBufferBuilder, Float64Array, Int64Array, StringViewArray,
-    StringViewBuilder, UInt32Array, new_null_array,
+    ArrayRef, BooleanBufferBuilder, Float64Array, Int64Array, StringViewArray, StringViewBuilder,
+    UInt32Array, new_null_array,
 };
 use datafusion::arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::compute::take;
@@ -21,9 +21,14 @@ pub(super) struct Texts(StringViewArray);
 
 impl Texts {
     pub(super) fn new(pool: &StringPool) -> Self {
-        let mut builder = StringViewBuilder::with_capacity(pool.len()).with_fixed_block_size(1 << 20);
+        let mut builder =
+            StringViewBuilder::with_capacity(pool.len()).with_fixed_block_size(1 << 20);
         for (number, text) in pool.iter().enumerate() {
-            if number == 0 { builder.append_null() } else { builder.append_value(text) }
+            if number == 0 {
+                builder.append_null()
+            } else {
+                builder.append_value(text)
+            }
         }
         Self(builder.finish())
     }
@@ -57,7 +62,11 @@ impl AsRef<[u8]> for Owner {
 }
 
 fn shared(trace: &Arc<Trace>, table: TableId, place: usize) -> Buffer {
-    Buffer::from(Bytes::from_owner(Owner { trace: trace.clone(), table, place }))
+    Buffer::from(Bytes::from_owner(Owner {
+        trace: trace.clone(),
+        table,
+        place,
+    }))
 }
 
 fn nulls(validity: Option<&Bitmap>, rows: &Range<usize>) -> Option<NullBuffer> {
@@ -95,11 +104,17 @@ pub(super) fn array(
         Values::I32(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
         Values::I64(_) => {
             let buffer = shared(trace, table, place);
-            Arc::new(Int64Array::new(ScalarBuffer::new(buffer, rows.start, rows.len()), nulls))
+            Arc::new(Int64Array::new(
+                ScalarBuffer::new(buffer, rows.start, rows.len()),
+                nulls,
+            ))
         }
         Values::F64(_) => {
             let buffer = shared(trace, table, place);
-            Arc::new(Float64Array::new(ScalarBuffer::new(buffer, rows.start, rows.len()), nulls))
+            Arc::new(Float64Array::new(
+                ScalarBuffer::new(buffer, rows.start, rows.len()),
+                nulls,
+            ))
         }
         Values::Text(values) => {
             let numbers = UInt32Array::from_iter_values(values[rows].iter().map(|id| id.raw()));

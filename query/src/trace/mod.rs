@@ -44,7 +44,10 @@ impl LoadedTrace {
 
     fn new(tables: Tables) -> Self {
         let texts = Arc::new(array::Texts::new(tables.strings()));
-        Self { tables: Arc::new(tables), texts }
+        Self {
+            tables: Arc::new(tables),
+            texts,
+        }
     }
 
     /// Returns the tables.
@@ -55,7 +58,9 @@ impl LoadedTrace {
     /// Returns counters of trouble that are not 0: severity, source, name with index, value and
     /// meaning.
     pub fn health(&self) -> Vec<Health> {
-        let Some(stats) = self.tables.table("stats") else { return Vec::new() };
+        let Some(stats) = self.tables.table("stats") else {
+            return Vec::new();
+        };
         let column = |name: &str| stats.column_by_name(name);
         let (Some(name), Some(idx), Some(severity), Some(source), Some(value), Some(description)) = (
             column("name"),
@@ -74,7 +79,9 @@ impl LoadedTrace {
         (0..stats.rows())
             .filter_map(|row| {
                 let severity = text(severity.get(row));
-                let Value::Int(count) = value.get(row) else { return None };
+                let Value::Int(count) = value.get(row) else {
+                    return None;
+                };
                 if count <= 0 || !matches!(severity.as_str(), "error" | "data_loss") {
                     return None;
                 }
@@ -153,10 +160,36 @@ impl Trace for LoadedTrace {
         clocks.realtime.sort_by_key(|(ts, _)| *ts);
         clocks.monotonic.sort_by_key(|(ts, _)| *ts);
         if !tables.trace_bounds.is_empty() {
-            clocks.bounds =
-                (tables.trace_bounds.start_ts().get(0), tables.trace_bounds.end_ts().get(0));
+            clocks.bounds = (
+                tables.trace_bounds.start_ts().get(0),
+                tables.trace_bounds.end_ts().get(0),
+            );
         }
         clocks
     }
 }
 
+/// Returns the base tables with their columns as Markdown.
+pub fn schema_docs() -> String {
+    let mut page = String::new();
+    for id in TableId::ALL {
+        let spec = id.spec();
+        let doc = |lines: &[&str]| lines.iter().map(|l| l.trim()).collect::<Vec<_>>().join(" ");
+        page += &format!("\n### {}\n\n{}\n\n", spec.name, doc(spec.doc));
+        page += "| Column | Type | Meaning |\n|---|---|---|\n";
+        for column in spec.columns {
+            let kind = match array::data_type(column.kind) {
+                datafusion::arrow::datatypes::DataType::Float64 => "real",
+                datafusion::arrow::datatypes::DataType::Int64 => "integer",
+                _ => "text",
+            };
+            let null = if column.is_nullable {
+                ", may be NULL"
+            } else {
+                ""
+            };
+            page += &format!("| {} | {kind}{null} | {} |\n", column.name, doc(column.doc));
+        }
+    }
+    page
+}

@@ -29,13 +29,37 @@ enum Relation {
 }
 
 const RELATIONS: &[(Relation, &str, [&str; 2])] = &[
-    (Relation::SliceAncestors, "__slice_ancestors", ["origin", "other"]),
-    (Relation::SliceDescendants, "__slice_descendants", ["origin", "other"]),
-    (Relation::CallsiteAncestors, "__callsite_ancestors", ["origin", "other"]),
+    (
+        Relation::SliceAncestors,
+        "__slice_ancestors",
+        ["origin", "other"],
+    ),
+    (
+        Relation::SliceDescendants,
+        "__slice_descendants",
+        ["origin", "other"],
+    ),
+    (
+        Relation::CallsiteAncestors,
+        "__callsite_ancestors",
+        ["origin", "other"],
+    ),
     (Relation::FlowDirect, "__flow_direct", ["origin", "other"]),
-    (Relation::FlowFollowing, "__flow_following", ["origin", "other"]),
-    (Relation::FlowPreceding, "__flow_preceding", ["origin", "other"]),
-    (Relation::SliceSched, "__slice_sched", ["slice_id", "overlap"]),
+    (
+        Relation::FlowFollowing,
+        "__flow_following",
+        ["origin", "other"],
+    ),
+    (
+        Relation::FlowPreceding,
+        "__flow_preceding",
+        ["origin", "other"],
+    ),
+    (
+        Relation::SliceSched,
+        "__slice_sched",
+        ["slice_id", "overlap"],
+    ),
 ];
 
 /// Lists of numbers, one after the other.
@@ -109,7 +133,11 @@ impl Index {
         lists.get_or_init(|| {
             let tables = self.trace.tables();
             let flows = &tables.flow;
-            let column = if out { flows.slice_out() } else { flows.slice_in() };
+            let column = if out {
+                flows.slice_out()
+            } else {
+                flows.slice_in()
+            };
             Lists::new(
                 tables.slice.len() as usize,
                 (0..flows.len()).map(|id| (column.get(id), id)),
@@ -146,7 +174,9 @@ impl Index {
         let sched = &self.trace.tables().sched_slice;
         let rows = times.lists.of(utid);
         let index = rows.partition_point(|id| sched.ts().get(*id) < ts);
-        let Some(last) = index.checked_sub(1) else { return 0 };
+        let Some(last) = index.checked_sub(1) else {
+            return 0;
+        };
         let start = times.lists.starts[utid as usize] as usize;
         let id = rows[last];
         times.before[start + last] + (ts - sched.ts().get(id)).min(sched.dur().get(id))
@@ -175,7 +205,13 @@ impl Index {
         let mut stack: Vec<u32> = children.of(id).iter().rev().copied().collect();
         while let Some(next) = stack.pop() {
             each(next);
-            stack.extend(children.of(next).iter().rev().filter(|child| **child > next));
+            stack.extend(
+                children
+                    .of(next)
+                    .iter()
+                    .rev()
+                    .filter(|child| **child > next),
+            );
         }
     }
 
@@ -198,8 +234,11 @@ impl Index {
                         continue;
                     }
                     found.push(i64::from(*flow));
-                    let next =
-                        if out { flows.slice_in().get(*flow) } else { flows.slice_out().get(*flow) };
+                    let next = if out {
+                        flows.slice_in().get(*flow)
+                    } else {
+                        flows.slice_out().get(*flow)
+                    };
                     if seen.insert(next) {
                         queue.push(next);
                     }
@@ -237,7 +276,10 @@ impl Index {
             Relation::FlowPreceding => self.walk(origin, false, true, found),
             Relation::SliceSched => {
                 let tables = self.trace.tables();
-                let (ts, dur) = (tables.slice.ts().get(origin), tables.slice.dur().get(origin));
+                let (ts, dur) = (
+                    tables.slice.ts().get(origin),
+                    tables.slice.dur().get(origin),
+                );
                 let track = tables.slice.track_id().get(origin);
                 if let Some(utid) = tables.track.utid().get(track)
                     && dur > 0
@@ -278,7 +320,9 @@ pub(super) fn tables(trace: &Arc<Trace>) -> Vec<PairTable> {
             name,
             index: index.clone(),
             schema: Arc::new(Schema::new(
-                columns.map(|c| Field::new(c, DataType::Int64, false)).to_vec(),
+                columns
+                    .map(|c| Field::new(c, DataType::Int64, false))
+                    .to_vec(),
             )),
         })
         .collect()
@@ -309,9 +353,15 @@ impl RowSource for Pairs {
             first.resize(second.len(), i64::from(origin));
         }
         let count = second.len();
-        let columns: [ArrayRef; 2] =
-            [Arc::new(Int64Array::from(first)), Arc::new(Int64Array::from(second))];
-        let columns = self.projection.iter().map(|index| columns[*index].clone()).collect();
+        let columns: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(first)),
+            Arc::new(Int64Array::from(second)),
+        ];
+        let columns = self
+            .projection
+            .iter()
+            .map(|index| columns[*index].clone())
+            .collect();
         record_batch(&self.schema, columns, count)
     }
 
@@ -391,8 +441,16 @@ impl TableProvider for PairTable {
         let schema = Arc::new(self.schema.project(&projection)?);
         let index = self.index.clone();
         let relation = self.relation;
-        let source = Pairs { relation, index, origins, projection, schema: schema.clone() };
+        let source = Pairs {
+            relation,
+            index,
+            origins,
+            projection,
+            schema: schema.clone(),
+        };
         let parts = state.config().target_partitions();
-        Ok(Arc::new(ScanExec::new(Arc::new(source), schema, rows, parts, &[]).inexact()))
+        Ok(Arc::new(
+            ScanExec::new(Arc::new(source), schema, rows, parts, &[]).inexact(),
+        ))
     }
 }

@@ -51,7 +51,10 @@ impl ScanExec {
         sorted: &[usize],
     ) -> Self {
         let parts = parts.min(rows.len() / MIN_PART).max(1);
-        let options = SortOptions { descending: false, nulls_first: true };
+        let options = SortOptions {
+            descending: false,
+            nulls_first: true,
+        };
         let orderings: Vec<Vec<PhysicalSortExpr>> = sorted
             .iter()
             .map(|index| {
@@ -66,7 +69,14 @@ impl ScanExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self { source, schema, rows, parts, exact: true, properties: Arc::new(properties) }
+        Self {
+            source,
+            schema,
+            rows,
+            parts,
+            exact: true,
+            properties: Arc::new(properties),
+        }
     }
 
     /// Marks the number of rows as a guess.
@@ -83,7 +93,12 @@ impl ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<&str> = self.schema.fields().iter().map(|f| f.name().as_str()).collect();
+        let columns: Vec<&str> = self
+            .schema
+            .fields()
+            .iter()
+            .map(|f| f.name().as_str())
+            .collect();
         write!(
             f,
             "TraceScan: {}, rows={}..{}, columns=[{}]",
@@ -131,17 +146,26 @@ impl ExecutionPlan for ScanExec {
         let size = context.session_config().batch_size().max(1);
         let source = self.source.clone();
         let end = rows.end;
-        let batches =
-            rows.step_by(size).map(move |start| source.batch(start..(start + size).min(end)));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter(batches))))
+        let batches = rows
+            .step_by(size)
+            .map(move |start| source.batch(start..(start + size).min(end)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema.clone(),
+            stream::iter(batches),
+        )))
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let rows = partition.map_or(self.rows.clone(), |index| self.part(index)).len();
+        let rows = partition
+            .map_or(self.rows.clone(), |index| self.part(index))
+            .len();
         let mut statistics = Statistics::new_unknown(&self.schema);
         // Relations give several rows or none for each that is counted.
-        statistics.num_rows =
-            if self.exact { Precision::Exact(rows) } else { Precision::Inexact(rows) };
+        statistics.num_rows = if self.exact {
+            Precision::Exact(rows)
+        } else {
+            Precision::Inexact(rows)
+        };
         statistics.total_byte_size = Precision::Inexact(rows * 8 * self.schema.fields().len());
         Ok(Arc::new(statistics))
     }
@@ -154,5 +178,9 @@ pub(super) fn record_batch(
     rows: usize,
 ) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        schema.clone(),
+        columns,
+        &options,
+    )?)
 }

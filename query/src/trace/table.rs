@@ -29,10 +29,16 @@ impl TraceTable {
     pub(super) fn new(trace: Arc<Trace>, texts: Arc<Texts>, table: TableId) -> Self {
         let columns = table.spec().columns;
         let field = |c: &ferretto_tables::ColumnSpec| {
-            Field::new(c.name, data_type(c.kind), c.is_nullable)
+            // All may be NULL for the engine: a subquery without rows is, whatever its columns say.
+            Field::new(c.name, data_type(c.kind), true)
         };
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
-        Self { trace, texts, table, schema }
+        Self {
+            trace,
+            texts,
+            table,
+            schema,
+        }
     }
 
     /// Narrows rows by a condition on a column whose values ascend.
@@ -51,7 +57,9 @@ impl TraceTable {
                     },
                     _ => return,
                 };
-                let ScalarValue::Int64(Some(value)) = literal else { return };
+                let ScalarValue::Int64(Some(value)) = literal else {
+                    return;
+                };
                 if let Some(values) = self.ascending(&column.name) {
                     narrow(&values, op, *value, rows);
                 }
@@ -94,7 +102,11 @@ fn narrow(values: &Values<'_>, op: Operator, bound: i64, rows: &mut Range<usize>
             let (mut low, mut high) = (0, *count);
             while low < high {
                 let middle = low + (high - low) / 2;
-                if below(middle as i64) { low = middle + 1 } else { high = middle }
+                if below(middle as i64) {
+                    low = middle + 1
+                } else {
+                    high = middle
+                }
             }
             Some(low)
         }
@@ -103,7 +115,9 @@ fn narrow(values: &Values<'_>, op: Operator, bound: i64, rows: &mut Range<usize>
         Values::I32(values) => Some(split(values, below)),
         _ => None,
     };
-    let (Some(from), Some(past)) = (first(&|v| v < bound), first(&|v| v <= bound)) else { return };
+    let (Some(from), Some(past)) = (first(&|v| v < bound), first(&|v| v <= bound)) else {
+        return;
+    };
     let range = match op {
         Operator::Eq => from..past,
         Operator::Lt => 0..from,
@@ -170,16 +184,21 @@ impl TableProvider for TraceTable {
             self.prune(filter, &mut rows);
         }
         if filters.is_empty() {
-            rows.end = rows.end.min(rows.start.saturating_add(limit.unwrap_or(usize::MAX)));
+            rows.end = rows
+                .end
+                .min(rows.start.saturating_add(limit.unwrap_or(usize::MAX)));
         }
-        let places: Vec<usize> =
-            projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let places: Vec<usize> = projection
+            .cloned()
+            .unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&places)?);
         let columns = self.table.spec().columns;
         let sorted: Vec<usize> = places
             .iter()
             .enumerate()
-            .filter(|(_, place)| columns[**place].is_sorted && columns[**place].kind != ColumnKind::Text)
+            .filter(|(_, place)| {
+                columns[**place].is_sorted && columns[**place].kind != ColumnKind::Text
+            })
             .map(|(index, _)| index)
             .collect();
         let source = Columns {
@@ -190,6 +209,12 @@ impl TableProvider for TraceTable {
             schema: schema.clone(),
         };
         let parts = state.config().target_partitions();
-        Ok(Arc::new(ScanExec::new(Arc::new(source), schema, rows, parts, &sorted)))
+        Ok(Arc::new(ScanExec::new(
+            Arc::new(source),
+            schema,
+            rows,
+            parts,
+            &sorted,
+        )))
     }
 }

@@ -14,7 +14,16 @@ pub struct Session {
 impl Session {
     /// A session without a trace.
     pub fn new() -> Self {
-        Self::with(Engine::new(&Options { threads: 2, ..Options::default() }, None).expect("engine"))
+        Self::with(
+            Engine::new(
+                &Options {
+                    threads: 2,
+                    ..Options::default()
+                },
+                None,
+            )
+            .expect("engine"),
+        )
     }
 
     pub fn with(engine: Engine) -> Self {
@@ -48,7 +57,9 @@ impl Session {
 
     /// Runs a text and returns the rows of its results without headers.
     pub fn rows(&mut self, sql: &str) -> Vec<String> {
-        let csv = self.csv(sql).unwrap_or_else(|e| panic!("{sql}: {}", e.render(sql)));
+        let csv = self
+            .csv(sql)
+            .unwrap_or_else(|e| panic!("{sql}: {}", e.render(sql)));
         csv.lines().skip(1).map(str::to_owned).collect()
     }
 

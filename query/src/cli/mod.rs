@@ -1,5 +1,8 @@
 //! The command line.
 
+mod classic;
+mod shell;
+
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +12,8 @@ use clap::Parser;
 use ferretto_query::engine::{Engine, Options};
 use ferretto_query::error::SqlError;
 use ferretto_query::output::{Format, write};
+use ferretto_query::reports::Report;
+use ferretto_query::rpc::{Processor, Server, ServerOptions};
 use ferretto_query::trace::LoadedTrace;
 
 /// Ask a trace with SQL.
@@ -40,6 +45,22 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
 
+    /// Print a ready answer, and the SQL that it is made with.
+    #[arg(long, value_enum, conflicts_with_all = ["sql", "file"])]
+    report: Option<Report>,
+
+    /// Answer programs over HTTP: the Python package 'perfetto' and the Perfetto UI.
+    #[arg(long, conflicts_with_all = ["sql", "file", "report", "format"])]
+    serve: bool,
+
+    /// The port to answer on.
+    #[arg(long, value_name = "PORT", default_value_t = 9001, requires = "serve")]
+    port: u16,
+
+    /// Print the tables with their columns as Markdown.
+    #[arg(long, conflicts_with_all = ["trace", "serve", "report"])]
+    schema_docs: bool,
+
     /// Print how long import and queries took.
     #[arg(long)]
     timing: bool,
@@ -54,13 +75,31 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "G" | "GB" | "GIB" => 1 << 30,
         unit => return Err(format!("there is no unit '{unit}': K, M and G are")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("'{digits}' is no number"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text} is too large"))
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("'{digits}' is no number"))?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| format!("{text} is too large"))
 }
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    let name = std::env::args_os().next().unwrap_or_default();
+    if std::path::Path::new(&name)
+        .file_name()
+        .is_some_and(|n| n == "trace_processor_shell")
+    {
+        return classic::main();
+    }
     let args = Args::parse();
+    if args.serve {
+        return report(serve(&args));
+    }
+    if args.schema_docs {
+        print!("{}", ferretto_query::trace::schema_docs());
+        return ExitCode::SUCCESS;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(8 << 20)
@@ -69,6 +108,10 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime.block_on(run(args)),
         Err(error) => Err(format!("cannot start threads: {error}")),
     };
+    report(result)
+}
+
+fn report(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -76,6 +119,44 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn import_options(threads: usize) -> ferretto_tables::Options {
+    let mut options = ferretto_tables::Options::default();
+    if threads > 0 {
+        options.threads = threads;
+    }
+    options
+}
+
+fn serve(args: &Args) -> Result<(), String> {
+    let limits = Options {
+        memory_limit: args.memory_limit,
+        threads: args.threads,
+    };
+    let import = import_options(args.threads);
+    let mut processor = Processor::new(limits, import, Vec::new()).map_err(|e| e.to_string())?;
+    if let Some(path) = &args.trace {
+        processor
+            .open(path)
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let options = ServerOptions {
+        address: "localhost".to_owned(),
+        port: args.port,
+        origins: Vec::new(),
+    };
+    listen(&options, processor)
+}
+
+/// Serves until the process is ended.
+fn listen(options: &ServerOptions, processor: Processor) -> Result<(), String> {
+    let server = Server::bind(options, processor)
+        .map_err(|e| format!("cannot listen on port {}: {e}", options.port))?;
+    for address in server.addresses() {
+        eprintln!("answering on http://{address}");
+    }
+    server.run().map_err(|e| e.to_string())
 }
 
 fn read_sql(args: &Args) -> Result<Option<String>, String> {
@@ -103,12 +184,12 @@ async fn run(args: Args) -> Result<(), String> {
     let Some(path) = args.trace.clone() else {
         return Err("name a trace file, as in 'ferretto-query trace.pftrace \"select …\"'".into());
     };
-    let sql = read_sql(&args)?;
+    let sql = match args.report {
+        Some(report) => Some(report.sql().to_owned()),
+        None => read_sql(&args)?,
+    };
     let started = Instant::now();
-    let mut options = ferretto_tables::Options::default();
-    if args.threads > 0 {
-        options.threads = args.threads;
-    }
+    let options = import_options(args.threads);
     let trace = LoadedTrace::open(&path, &options, |_| ferretto_tables::Continue::Yes)
         .map_err(|e| format!("{}: {e}", path.display()))?;
     for remark in trace.tables().remarks() {
@@ -117,18 +198,30 @@ async fn run(args: Args) -> Result<(), String> {
     if args.timing {
         eprintln!("imported in {:.3} s", started.elapsed().as_secs_f64());
     }
-    let limits = Options { memory_limit: args.memory_limit, threads: args.threads };
+    let limits = Options {
+        memory_limit: args.memory_limit,
+        threads: args.threads,
+    };
     let mut engine = Engine::new(&limits, Some(&trace)).map_err(|e| e.to_string())?;
-    let Some(sql) = sql else { return Err("no SQL was given".into()) };
+    health(&trace);
+    let Some(sql) = sql else {
+        return shell::run(&mut engine).await;
+    };
+    if args.report.is_some() {
+        println!("{sql};\n");
+    }
     let terminal = io::stdout().is_terminal();
-    let format = args.format.unwrap_or(if terminal { Format::Table } else { Format::Csv });
+    let format = args
+        .format
+        .unwrap_or(if terminal { Format::Table } else { Format::Csv });
     let mut out = io::BufWriter::new(io::stdout());
     let started = Instant::now();
     let width = terminal.then(terminal_width).flatten();
     print_results(&mut engine, &sql, format, width, &mut out)
         .await
         .map_err(|e| e.render(&sql))?;
-    out.flush().map_err(|e| format!("cannot write the result: {e}"))?;
+    out.flush()
+        .map_err(|e| format!("cannot write the result: {e}"))?;
     if args.timing {
         eprintln!("answered in {:.3} s", started.elapsed().as_secs_f64());
     }
@@ -145,7 +238,9 @@ async fn print_results(
 ) -> Result<(), SqlError> {
     let mut first = true;
     for statement in Engine::statements(sql)? {
-        let Some(rows) = engine.run(statement).await? else { continue };
+        let Some(rows) = engine.run(statement).await? else {
+            continue;
+        };
         if !first && matches!(format, Format::Table | Format::Csv) {
             writeln!(out).map_err(|e| SqlError::new(format!("cannot write the result: {e}")))?;
         }
@@ -155,6 +250,34 @@ async fn print_results(
     Ok(())
 }
 
+/// Tells what was lost or could not be read.
+fn health(trace: &LoadedTrace) {
+    let health = trace.health();
+    if health.is_empty() {
+        return;
+    }
+    eprintln!("Trace health issues:");
+    for (title, severity, source) in [
+        ("Trace errors", "error", "trace"),
+        ("Import errors", "error", "analysis"),
+        ("Data losses", "data_loss", ""),
+    ] {
+        let lines: Vec<_> = health
+            .iter()
+            .filter(|h| h.severity == severity && (source.is_empty() || h.source == source))
+            .collect();
+        if lines.is_empty() {
+            continue;
+        }
+        eprintln!("  {title}:");
+        for line in lines {
+            eprintln!("    {} = {}: {}", line.name, line.value, line.description);
+        }
+    }
+}
+
 fn terminal_width() -> Option<usize> {
-    std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok())
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    size.map(|size| usize::from(size.ws_col))
+        .filter(|width| *width > 0)
 }

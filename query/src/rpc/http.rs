@@ -1,0 +1,373 @@
+//! HTTP on loopback. Connections are served in threads, requests one at a time.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ferretto_wire::encode;
+
+use super::state::Processor;
+use super::stream::Stream;
+use crate::error::SqlError;
+
+/// Bodies larger than this are refused.
+const MAX_BODY: u64 = 64 << 20;
+/// Lines of a request are no longer than this.
+const MAX_LINE: u64 = 8 << 10;
+/// A request has no more headers than this.
+const MAX_HEADERS: usize = 32;
+/// A client that sends nothing for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// Places from which browsers may ask.
+const ORIGINS: &[&str] = &[
+    "https://ui.perfetto.dev",
+    "http://localhost:10000",
+    "http://127.0.0.1:10000",
+];
+
+/// Where a server listens, and for whom.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The address; `localhost` is both of loopback's.
+    pub address: String,
+    /// The port; 0 for any free one.
+    pub port: u16,
+    /// Further origins of browsers.
+    pub origins: Vec<String>,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<TcpListener>,
+    origins: Arc<Vec<String>>,
+    processor: Arc<Mutex<Processor>>,
+}
+
+impl Server {
+    /// Listens.
+    pub fn bind(options: &ServerOptions, processor: Processor) -> io::Result<Self> {
+        let addresses: Vec<String> = if options.address == "localhost" {
+            vec!["127.0.0.1".to_owned(), "::1".to_owned()]
+        } else {
+            vec![options.address.clone()]
+        };
+        let mut listeners = Vec::new();
+        let mut failure = None;
+        let mut port = options.port;
+        for address in addresses {
+            let place = match address.parse() {
+                Ok(ip) => SocketAddr::new(ip, port),
+                Err(_) => {
+                    let message = format!("'{address}' is no address");
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+                }
+            };
+            match TcpListener::bind(place) {
+                Ok(listener) => {
+                    port = listener.local_addr()?.port();
+                    listeners.push(listener);
+                }
+                // A machine may have one of the two only.
+                Err(error) if listeners.is_empty() => failure = Some(error),
+                Err(_) => {}
+            }
+        }
+        if let (true, Some(error)) = (listeners.is_empty(), failure) {
+            return Err(error);
+        }
+        let mut origins: Vec<String> = ORIGINS.iter().map(|o| (*o).to_owned()).collect();
+        origins.extend(options.origins.iter().cloned());
+        Ok(Self {
+            listeners,
+            origins: Arc::new(origins),
+            processor: Arc::new(Mutex::new(processor)),
+        })
+    }
+
+    /// Returns where the server listens.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners
+            .iter()
+            .filter_map(|l| l.local_addr().ok())
+            .collect()
+    }
+
+    /// Serves for ever.
+    pub fn run(self) -> io::Result<()> {
+        let mut threads = Vec::new();
+        for listener in self.listeners {
+            let (origins, processor) = (self.origins.clone(), self.processor.clone());
+            threads.push(std::thread::spawn(move || {
+                for client in listener.incoming().flatten() {
+                    let (origins, processor) = (origins.clone(), processor.clone());
+                    std::thread::spawn(move || {
+                        // A client that goes away needs no answer.
+                        let _ = serve(client, &origins, &processor);
+                    });
+                }
+            }));
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+}
+
+/// A request without its body.
+struct Head {
+    method: String,
+    path: String,
+    headers: BTreeMap<String, String>,
+}
+
+impl Head {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+}
+
+fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    if reader.by_ref().take(MAX_LINE).read_line(&mut text)? == 0 {
+        return Ok(None);
+    }
+    if !text.ends_with('\n') {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a line is too long",
+        ));
+    }
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+/// Reads a request's head; `None` at the end of the connection.
+fn head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
+    let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
+    let Some(first) = line(reader)? else {
+        return Ok(None);
+    };
+    let mut words = first.split(' ');
+    let (Some(method), Some(path), Some(version)) = (words.next(), words.next(), words.next())
+    else {
+        return Err(invalid("no request"));
+    };
+    if !version.starts_with("HTTP/1.") {
+        return Err(invalid("no HTTP/1"));
+    }
+    let mut headers = BTreeMap::new();
+    loop {
+        let Some(text) = line(reader)? else {
+            return Err(invalid("the head ends early"));
+        };
+        if text.is_empty() {
+            break;
+        }
+        let Some((name, value)) = text.split_once(':') else {
+            return Err(invalid("no header"));
+        };
+        if headers.len() >= MAX_HEADERS {
+            return Err(invalid("too many headers"));
+        }
+        headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
+    }
+    Ok(Some(Head {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        headers,
+    }))
+}
+
+/// The answers to a client.
+struct Reply<'a> {
+    out: &'a mut dyn Write,
+    /// Headers that every answer has.
+    common: String,
+}
+
+impl Reply<'_> {
+    fn plain(&mut self, status: &str, kind: &str, body: &[u8]) -> io::Result<()> {
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{}\r\n",
+            body.len(),
+            self.common
+        );
+        self.out.write_all(head.as_bytes())?;
+        self.out.write_all(body)?;
+        self.out.flush()
+    }
+
+    fn message(&mut self, body: &[u8]) -> io::Result<()> {
+        self.plain("200 OK", "application/x-protobuf", body)
+    }
+
+    /// Begins an answer of several parts.
+    fn chunked(&mut self) -> io::Result<()> {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n\
+             Transfer-Encoding: chunked\r\n{}\r\n",
+            self.common
+        );
+        self.out.write_all(head.as_bytes())
+    }
+
+    fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        write!(self.out, "{:x}\r\n", bytes.len())?;
+        self.out.write_all(bytes)?;
+        self.out.write_all(b"\r\n")?;
+        self.out.flush()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.out.write_all(b"0\r\n\r\n")?;
+        self.out.flush()
+    }
+}
+
+fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) -> io::Result<()> {
+    client.set_read_timeout(Some(IDLE))?;
+    client.set_nodelay(true)?;
+    let mut reader = BufReader::new(client.try_clone()?);
+    let mut out = client;
+    loop {
+        let head = match head(&mut reader) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let mut reply = Reply {
+                    out: &mut out,
+                    common: "Connection: close\r\n".into(),
+                };
+                return reply.plain("400 Bad Request", "text/plain", b"malformed request\n");
+            }
+            Err(error) => return Err(error),
+        };
+        let keep = head
+            .header("connection")
+            .is_some_and(|c| c.eq_ignore_ascii_case("keep-alive"));
+        let mut common = String::from("Cache-Control: no-cache\r\n");
+        common += if keep {
+            "Connection: keep-alive\r\n"
+        } else {
+            "Connection: close\r\n"
+        };
+        if let Some(origin) = head.header("origin") {
+            if !origins.iter().any(|known| known == origin) {
+                let mut reply = Reply {
+                    out: &mut out,
+                    common,
+                };
+                return reply.plain("403 Forbidden", "text/plain", b"this origin may not ask\n");
+            }
+            common += &format!("Access-Control-Allow-Origin: {origin}\r\nVary: Origin\r\n");
+        }
+        let length = match head.header("content-length").map(str::parse::<u64>) {
+            None => 0,
+            Some(Ok(length)) => length,
+            Some(Err(_)) => {
+                let mut reply = Reply {
+                    out: &mut out,
+                    common,
+                };
+                return reply.plain("400 Bad Request", "text/plain", b"malformed length\n");
+            }
+        };
+        let mut reply = Reply {
+            out: &mut out,
+            common,
+        };
+        if length > MAX_BODY {
+            return reply.plain(
+                "413 Payload Too Large",
+                "text/plain",
+                b"the body is too large\n",
+            );
+        }
+        let mut body = Vec::new();
+        reader.by_ref().take(length).read_to_end(&mut body)?;
+        if body.len() as u64 != length {
+            return Ok(());
+        }
+        if head.method == "OPTIONS" {
+            reply.common += "Access-Control-Allow-Methods: POST, GET, OPTIONS\r\n\
+                             Access-Control-Allow-Headers: *\r\n\
+                             Access-Control-Max-Age: 86400\r\n\
+                             Access-Control-Allow-Private-Network: true\r\n";
+            reply.plain("204 No Content", "text/plain", b"")?;
+        } else {
+            // A request that panicked leaves nothing half done that others could not replace.
+            let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
+            answer(&head.path, &body, &mut processor, &mut reply)?;
+        }
+        if !keep {
+            return Ok(());
+        }
+    }
+}
+
+const HELP: &str = "Ferretto's trace processor. Programs ask it with SQL: TraceProcessor(addr=...) \
+                    of the Python package 'perfetto', or the Perfetto UI.\n";
+
+fn answer(
+    path: &str,
+    body: &[u8],
+    processor: &mut Processor,
+    reply: &mut Reply<'_>,
+) -> io::Result<()> {
+    let failed = |field: u32, result: Result<(), SqlError>| {
+        encode(|message| {
+            if let Err(error) = result {
+                message.string(field, &error.message);
+            }
+        })
+    };
+    let unsupported = |what: &str| Err(SqlError::new(format!("{what} is not supported")));
+    match path {
+        "/" => reply.plain("200 OK", "text/plain", HELP.as_bytes()),
+        "/status" => reply.message(&processor.status()),
+        "/parse" => {
+            let result = processor.append(body);
+            reply.message(&failed(2, result))
+        }
+        "/notify_eof" => match processor.finalize() {
+            Ok(()) => reply.message(b""),
+            Err(error) => reply.plain(
+                "500 Internal Server Error",
+                "text/plain",
+                error.message.as_bytes(),
+            ),
+        },
+        "/restore_initial_tables" => match processor.restore() {
+            Ok(()) => reply.message(b""),
+            Err(error) => reply.plain(
+                "500 Internal Server Error",
+                "text/plain",
+                error.message.as_bytes(),
+            ),
+        },
+        "/query" => {
+            reply.chunked()?;
+            let sent = processor.query(body, &mut |message| reply.chunk(&message));
+            if sent.is_err() {
+                return Err(io::Error::from(io::ErrorKind::BrokenPipe));
+            }
+            reply.end()
+        }
+        "/rpc" => {
+            reply.chunked()?;
+            let mut stream = Stream::default();
+            stream.feed(body, processor, &mut |message| reply.chunk(&message))?;
+            reply.end()
+        }
+        "/compute_metric" => reply.message(&failed(2, unsupported("computing metrics"))),
+        "/trace_summary" => reply.message(&failed(3, unsupported("the trace summary"))),
+        _ => reply.plain("404 Not Found", "text/plain", b"there is nothing here\n"),
+    }
+}

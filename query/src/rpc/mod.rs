@@ -1,0 +1,16 @@
+//! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry.
+
+mod http;
+mod result;
+mod state;
+mod stream;
+
+pub use http::{Server, ServerOptions};
+pub use state::Processor;
+pub use stream::Stream;
+
+/// The version of the protocol.
+pub const API_VERSION: u64 = 14;
+
+/// The version of upstream whose messages are spoken.
+pub const UPSTREAM_VERSION: &str = "v58.2";

@@ -1,0 +1,174 @@
+//! The stream of requests and replies that `/rpc` carries.
+
+use ferretto_wire::{Fields, encode};
+
+use super::state::Processor;
+
+/// One side of a stream: its numbers of messages.
+#[derive(Debug, Default)]
+pub struct Stream {
+    received: i64,
+    sent: i64,
+    buffer: Vec<u8>,
+}
+
+/// Messages larger than this are refused.
+const MAX_MESSAGE: usize = 128 << 20;
+
+impl Stream {
+    /// Takes bytes, and sends the replies to all requests that are complete. Returns false if the
+    /// stream is at its end.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        processor: &mut Processor,
+        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
+    ) -> std::io::Result<bool> {
+        self.buffer.extend_from_slice(bytes);
+        loop {
+            let Some(&tag) = self.buffer.first() else {
+                return Ok(true);
+            };
+            if tag != 0x0a {
+                self.fatal("RPC framing error", send)?;
+                return Ok(false);
+            }
+            let Some((length, size)) = ferretto_wire::decode_varint(&self.buffer[1..]) else {
+                if self.buffer.len() > 11 {
+                    self.fatal("RPC framing error", send)?;
+                    return Ok(false);
+                }
+                return Ok(true);
+            };
+            let Some(length) = usize::try_from(length).ok().filter(|n| *n <= MAX_MESSAGE) else {
+                self.fatal("RPC framing error", send)?;
+                return Ok(false);
+            };
+            let end = 1 + size + length;
+            if self.buffer.len() < end {
+                return Ok(true);
+            }
+            let message: Vec<u8> = self.buffer[1 + size..end].to_vec();
+            self.buffer.drain(..end);
+            if !self.request(&message, processor, send)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn fatal(
+        &mut self,
+        text: &str,
+        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        send(encode(|stream| stream.nested(1, |m| m.string(5, text))))
+    }
+
+    /// Answers a request with a field of the reply.
+    fn reply(
+        &mut self,
+        method: u64,
+        field: Option<(u32, &[u8])>,
+        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let number = self.sent;
+        self.sent += 1;
+        send(encode(|stream| {
+            stream.nested(1, |m| {
+                m.int(1, number);
+                m.varint(3, method);
+                if let Some((field, bytes)) = field {
+                    m.bytes(field, bytes);
+                }
+            });
+        }))
+    }
+
+    fn request(
+        &mut self,
+        message: &[u8],
+        processor: &mut Processor,
+        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
+    ) -> std::io::Result<bool> {
+        let number = Fields::find(1, message)
+            .and_then(|f| f.as_i64())
+            .unwrap_or(0);
+        if number != 0 && self.received != 0 && number != self.received + 1 {
+            let expected = self.received + 1;
+            let text = format!(
+                "RPC request out of order. Expected {expected}, got {number} (ERR:rpc_seq)"
+            );
+            self.fatal(&text, send)?;
+            return Ok(false);
+        }
+        self.received = number;
+        let method = Fields::find(2, message)
+            .and_then(|f| f.as_u64())
+            .unwrap_or(0);
+        let arguments = |field| Fields::find(field, message).and_then(|f| f.as_bytes());
+        let error = |field: u32, result: Result<(), crate::error::SqlError>| {
+            encode(|m| {
+                if let Err(error) = result {
+                    m.string(field, &error.message);
+                }
+            })
+        };
+        let missing = || Err(crate::error::SqlError::new("the arguments are missing"));
+        match method {
+            1 => {
+                let result = match arguments(101) {
+                    Some(bytes) => processor.append(bytes),
+                    None => missing(),
+                };
+                self.reply(method, Some((201, &error(2, result))), send)?;
+            }
+            2 => {
+                let result = processor.finalize();
+                self.reply(method, Some((212, &error(1, result))), send)?;
+            }
+            3 => {
+                let arguments = arguments(103).unwrap_or_default().to_vec();
+                let mut parts = Vec::new();
+                let done = processor.query(&arguments, &mut |part| {
+                    parts.push(part);
+                    Ok(())
+                });
+                debug_assert!(done.is_ok());
+                for part in parts {
+                    self.reply(method, Some((203, &part)), send)?;
+                }
+            }
+            7 => {
+                // An error here would be one of the prelude.
+                let _ = processor.restore();
+                self.reply(method, None, send)?;
+            }
+            10 => {
+                let status = processor.status();
+                self.reply(method, Some((210, &status)), send)?;
+            }
+            11 => {
+                let _ = processor.reset();
+                self.reply(method, None, send)?;
+            }
+            13 => {
+                let result = match arguments(108) {
+                    Some(bytes) => processor.register_package(bytes),
+                    None => missing(),
+                };
+                self.reply(method, Some((211, &error(1, result))), send)?;
+            }
+            _ => {
+                let number = self.sent;
+                self.sent += 1;
+                send(encode(|stream| {
+                    stream.nested(1, |m| {
+                        m.int(1, number);
+                        m.varint(4, method);
+                    });
+                }))?;
+            }
+        }
+        Ok(true)
+    }
+}
