@@ -494,11 +494,11 @@ impl Engine {
             }
             ast::Statement::CreateIndex(_) => {}
             ast::Statement::Drop {
-                object_type,
+                object_type: ObjectType::Table | ObjectType::View,
                 names,
                 if_exists,
                 ..
-            } if matches!(object_type, ObjectType::Table | ObjectType::View) => {
+            } => {
                 for name in names {
                     let name = name.to_string().to_ascii_lowercase();
                     if !self.user_tables.remove(&name) {

@@ -84,8 +84,7 @@ impl std::error::Error for SqlError {}
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
-        let error = error.find_root_for_report();
-        error
+        error.find_root_for_report()
     }
 }
 
@@ -109,13 +108,10 @@ impl Report for DataFusionError {
             },
             Self::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
                 Ok(error) => error.find_root_for_report(),
-                Err(shared) => SqlError::new(sentence(&shared.to_string())),
+                Err(shared) => plain(&shared.to_string()),
             },
             Self::SchemaError(error, _) => schema(*error),
-            Self::ResourcesExhausted(_) => SqlError::new(
-                "The query needs more memory than allowed. \
-                 Select fewer columns or rows, or raise --memory-limit.",
-            ),
+            Self::ResourcesExhausted(_) => too_much_memory(),
             Self::SQL(error, _) => parser(&error.to_string()),
             other => plain(&other.to_string()),
         }
@@ -174,8 +170,18 @@ pub fn parser(message: &str) -> SqlError {
     ))
 }
 
+fn too_much_memory() -> SqlError {
+    SqlError::new(
+        "The query needs more memory than allowed. \
+         Select fewer columns or rows, or raise --memory-limit.",
+    )
+}
+
 fn plain(message: &str) -> SqlError {
     let message = sentence(message);
+    if message.contains("Resources exhausted: ") {
+        return too_much_memory();
+    }
     let quoted = |message: &str| message.split('\'').nth(1).map(str::to_owned);
     if message.starts_with("table '") && message.contains("' not found") {
         let name = quoted(&message).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! SQL over traces: the tables of `ferretto-tables` in DataFusion, with SQLite's habits and the
 //! statements and functions that people use on traces.
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 
 pub mod engine;

@@ -1,5 +1,7 @@
 //! `ferretto-query`: SQL over traces.
 
+#![forbid(unsafe_code)]
+
 mod cli;
 
 use std::process::ExitCode;

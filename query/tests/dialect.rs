@@ -215,6 +215,14 @@ fn query_104_functions_give_null_without_a_row_and_join_laterally() {
     assert_eq!(s.rows("SELECT id FROM above(1)"), ["2"]);
     let lateral = "SELECT t.id, o.id FROM t JOIN above(t.id) o ORDER BY 1";
     assert_eq!(s.rows(lateral), ["1,2"]);
+    assert_eq!(
+        s.rows("SELECT name_of(t.id) FROM t ORDER BY 1"),
+        ["\"a\"", "\"b\""]
+    );
+    assert!(
+        s.error("SELECT name_of(id) FROM t")
+            .contains("which table's column")
+    );
     let lateral = "SELECT o.id FROM t, above(id) o";
     assert_eq!(s.rows(lateral), ["2"]);
     let both = "SELECT a.id, b.id FROM t a JOIN t b JOIN above(a.id) c ON b.id = c.id";

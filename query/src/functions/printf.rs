@@ -85,46 +85,13 @@ fn one(format: &str, arguments: &[Argument], row: usize) -> String {
             }
             chars.next();
         }
-        let star = |next: &mut std::slice::Iter<'_, Argument>| {
-            next.next()
-                .filter(|a| a.integer.is_valid(row))
-                .map_or(0, |a| a.integer.value(row))
-        };
-        let mut number = |next: &mut std::slice::Iter<'_, Argument>| {
-            if chars.next_if_eq(&'*').is_some() {
-                return star(next);
-            }
-            let mut value = 0i64;
-            while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
-                value = (value * 10 + i64::from(digit)).min(MAX_WIDTH as i64);
-                chars.next();
-            }
-            value
-        };
-        let width = number(&mut next);
+        let width = number(&mut chars, &mut next, row);
         spec.left |= width < 0;
         spec.width = usize::try_from(width.unsigned_abs())
             .unwrap_or(0)
             .min(MAX_WIDTH);
-        let mut dot = false;
-        let mut precision = 0;
-        if chars.peek() == Some(&'.') {
-            chars.next();
-            dot = true;
-            let mut number = || {
-                if chars.next_if_eq(&'*').is_some() {
-                    return star(&mut next);
-                }
-                let mut value = 0i64;
-                while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
-                    value = (value * 10 + i64::from(digit)).min(MAX_WIDTH as i64);
-                    chars.next();
-                }
-                value
-            };
-            precision = number();
-        }
-        if dot {
+        if chars.next_if_eq(&'.').is_some() {
+            let precision = number(&mut chars, &mut next, row);
             spec.precision = Some(usize::try_from(precision).unwrap_or(0).min(MAX_WIDTH));
         }
         while chars.next_if(|c| matches!(c, 'l' | 'h')).is_some() {}
@@ -135,6 +102,26 @@ fn one(format: &str, arguments: &[Argument], row: usize) -> String {
         }
     }
     out
+}
+
+/// Reads a number, or takes it from the next argument if there is a `*`.
+fn number(
+    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    next: &mut std::slice::Iter<'_, Argument>,
+    row: usize,
+) -> i64 {
+    if chars.next_if_eq(&'*').is_some() {
+        return next
+            .next()
+            .filter(|a| a.integer.is_valid(row))
+            .map_or(0, |a| a.integer.value(row));
+    }
+    let mut value = 0i64;
+    while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
+        value = (value * 10 + i64::from(digit)).min(MAX_WIDTH as i64);
+        chars.next();
+    }
+    value
 }
 
 fn convert(

@@ -58,13 +58,13 @@ pub fn output_names(tokens: &[TokenWithSpan]) -> OutputNames {
     let star = |item: &&[TokenWithSpan]| {
         solid(item).last().is_some_and(|t| t.token == Token::Mul) && solid(item).len() <= 3
     };
-    let Some(first) = items.iter().position(|item| star(item)) else {
+    let Some(first) = items.iter().position(&star) else {
         return OutputNames {
             before: items.iter().map(|i| name(i)).collect(),
             after: None,
         };
     };
-    let last = items.iter().rposition(|item| star(item)).unwrap_or(first);
+    let last = items.iter().rposition(star).unwrap_or(first);
     OutputNames {
         before: items[..first].iter().map(|i| name(i)).collect(),
         after: Some(items[last + 1..].iter().map(|i| name(i)).collect()),

@@ -132,6 +132,39 @@ impl VisitorMut for Apart {
     }
 }
 
+/// Makes a query of any number of rows one of exactly one row, as the engine wants of a query that
+/// depends on the row around it.
+fn first_row(query: &mut Query) {
+    use ast::{GroupByExpr, OrderByKind, SelectItem as Item};
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let groups =
+        !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
+    let [Item::UnnamedExpr(expr) | Item::ExprWithAlias { expr, .. }] =
+        select.projection.as_mut_slice()
+    else {
+        return;
+    };
+    if groups || select.distinct.is_some() || bare::has_aggregate(expr) {
+        return;
+    }
+    let order = query.order_by.take().and_then(|order| match order.kind {
+        OrderByKind::Expressions(terms) => terms.into_iter().next(),
+        OrderByKind::All(_) => None,
+    });
+    query.limit_clause = None;
+    *expr = match order {
+        Some(term) => ordered(
+            "first_value",
+            expr,
+            &term.expr,
+            term.options.asc.unwrap_or(true),
+        ),
+        None => function("first_value", vec![take(expr)]),
+    };
+}
+
 fn alias_of(name: Ident) -> ast::TableAlias {
     ast::TableAlias {
         explicit: true,
@@ -496,11 +529,23 @@ impl Rewriter<'_> {
                 user.substitute(&mut body, &values);
                 return Ok(Some(Expr::Nested(Box::new(body))));
             }
-            if !values.iter().any(has_column) {
-                return Ok(Some(Expr::Subquery(user.bind(&values))));
+            let bare = |expr: &Expr| {
+                visit_expressions(expr, |e| match e {
+                    Expr::Identifier(name) => ControlFlow::Break(name.value.clone()),
+                    _ => ControlFlow::Continue(()),
+                })
+                .break_value()
+            };
+            if let Some(column) = values.iter().find_map(bare) {
+                return Err(SqlError::new(format!(
+                    "Say which table's column '{column}' is given to {name}, as in 'table.{column}'."
+                )));
             }
-            // Run once for each distinct set of values.
-            return Ok(None);
+            let mut body = user.bind(&values);
+            if values.iter().any(has_column) {
+                first_row(&mut body);
+            }
+            return Ok(Some(Expr::Subquery(body)));
         }
         let rename = |call: &mut Function, to: &str| {
             call.name = ObjectName::from(vec![Ident::new(to)]);

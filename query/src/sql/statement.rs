@@ -155,7 +155,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns the tokens inside the parentheses that come next.
     fn parenthesized(&mut self) -> Result<&'a [TokenWithSpan], SqlError> {
-        if !self.peek().is_some_and(|t| t.token == Token::LParen) {
+        if self.peek().is_none_or(|t| t.token != Token::LParen) {
             return self.fail("'('");
         }
         let Some(end) = closing(self.tokens, self.at) else {

@@ -4,6 +4,7 @@
 use ferretto_query::engine::{Engine, Options};
 use ferretto_query::error::SqlError;
 use ferretto_query::output::{Format, write};
+use ferretto_query::trace::LoadedTrace;
 
 /// A session, and the thread that runs it.
 pub struct Session {
@@ -75,4 +76,66 @@ impl Session {
             Err(error) => error.render(sql),
         }
     }
+}
+
+/// Two threads, slices within each other, a flow, arguments and a counter.
+pub const TRACE: &str = r#"
+packet { trusted_packet_sequence_id: 1 timestamp: 1
+  track_descriptor { uuid: 1 process { pid: 10 process_name: "program" } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1
+  track_descriptor { uuid: 2 parent_uuid: 1 thread { pid: 10 tid: 11 thread_name: "worker" } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1
+  track_descriptor { uuid: 3 parent_uuid: 1 thread { pid: 10 tid: 12 thread_name: "other" } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1
+  track_descriptor { uuid: 4 name: "depth" counter { unit: UNIT_COUNT } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1000
+  track_event { track_uuid: 2 type: TYPE_SLICE_BEGIN name: "outer" categories: "a"
+    debug_annotations { name: "flag" bool_value: true }
+    debug_annotations { name: "number" int_value: 7 }
+    debug_annotations { name: "big" uint_value: 18446744073709551615 }
+    debug_annotations { name: "place" pointer_value: 255 }
+    debug_annotations { name: "text" string_value: "hello" } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1010
+  track_event { track_uuid: 2 type: TYPE_SLICE_BEGIN name: "inner" flow_ids: 5 } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1020
+  track_event { track_uuid: 2 type: TYPE_SLICE_BEGIN name: "innermost" } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1030
+  track_event { track_uuid: 2 type: TYPE_SLICE_END } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1050
+  track_event { track_uuid: 2 type: TYPE_SLICE_END } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1100
+  track_event { track_uuid: 2 type: TYPE_SLICE_END } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1200
+  track_event { track_uuid: 4 type: TYPE_COUNTER counter_value: 3 } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1250
+  track_event { track_uuid: 4 type: TYPE_COUNTER counter_value: 5 } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1300
+  track_event { track_uuid: 3 type: TYPE_SLICE_BEGIN name: "later" flow_ids: 5 } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1330
+  track_event { track_uuid: 3 type: TYPE_SLICE_END } }
+"#;
+
+/// Returns the bytes of a trace in text form.
+pub fn encode(text: &str) -> Vec<u8> {
+    use ferretto_text::config::{Unknown, read_message};
+    let read = read_message(
+        "perfetto.protos.Trace",
+        "trace",
+        text.as_bytes(),
+        Unknown::Refuse,
+    );
+    match read.expect("the schema has traces") {
+        Ok(parsed) => parsed.bytes,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// A session over a trace in text form.
+pub fn over(text: &str) -> Session {
+    let trace = LoadedTrace::read(&encode(text), &ferretto_tables::Options::default());
+    let options = Options {
+        threads: 2,
+        ..Options::default()
+    };
+    Session::with(Engine::new(&options, Some(&trace.expect("a trace"))).expect("engine"))
 }

@@ -20,8 +20,8 @@ use self::scratch::{Scratch, is_root};
 /// Documents that are lists for those who work on the project, and say nothing to be done.
 const LISTS: [&str; 1] = ["conformance.md"];
 
-/// Blocks that only show something.
-const SHOWN: &str = "text";
+/// Blocks that only show something, and SQL, which the tests of `query/` run.
+const SHOWN: [&str; 2] = ["text", "sql"];
 
 /// The manifest of snippets in Rust. Those that are not whole programs are compiled, the others are
 /// run and recorded, too.
@@ -124,7 +124,7 @@ fn try_out(
             counts[1] += 1;
             continue;
         }
-        if block.language == SHOWN {
+        if SHOWN.contains(&block.language.as_str()) {
             continue;
         }
         let lines = match (&block.note.file, block.language.as_str()) {

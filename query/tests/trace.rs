@@ -1,0 +1,268 @@
+//! Tables, functions and modules over traces.
+
+mod common;
+
+use common::{Session, TRACE, over};
+
+#[test]
+fn query_001_all_tables_exist_for_an_empty_trace() {
+    let mut s = over("");
+    let names = s.engine.table_names();
+    assert!(names.len() > 50, "{names:?}");
+    for name in names {
+        let header = s.csv(&format!("SELECT * FROM {name} LIMIT 0"));
+        header.unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    let header = |s: &mut Session, table: &str| {
+        s.csv(&format!("SELECT * FROM {table} LIMIT 0"))
+            .expect("rows")
+            .replace(['"', '\n'], "")
+    };
+    assert_eq!(
+        header(&mut s, "slice"),
+        "id,ts,dur,track_id,category,name,depth,parent_id,arg_set_id,thread_ts,thread_dur,\
+         thread_instruction_count,thread_instruction_delta,cat,slice_id"
+    );
+    assert_eq!(
+        header(&mut s, "sched"),
+        "id,ts,dur,cpu,utid,end_state,priority,ucpu,ts_end"
+    );
+    assert_eq!(
+        header(&mut s, "thread"),
+        "id,utid,tid,name,start_ts,end_ts,upid,is_main_thread,is_idle,machine_id,arg_set_id"
+    );
+}
+
+#[test]
+fn query_003_aliases_of_columns_agree() {
+    let mut s = over(TRACE);
+    let differ = "SELECT count(*) FROM slice WHERE slice_id <> id OR cat IS NOT category";
+    assert_eq!(s.rows(differ), ["0"]);
+    assert_eq!(
+        s.rows("SELECT count(*) FROM thread WHERE utid <> id"),
+        ["0"]
+    );
+    assert_eq!(
+        s.rows("SELECT count(*) FROM process WHERE upid <> id"),
+        ["0"]
+    );
+}
+
+#[test]
+fn query_005_values_of_arguments_have_texts() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows(
+            "SELECT key, value_type, display_value FROM args WHERE key LIKE 'debug.%' ORDER BY key"
+        ),
+        [
+            "\"debug.big\",\"uint\",\"18446744073709551615\"",
+            "\"debug.flag\",\"bool\",\"true\"",
+            "\"debug.number\",\"int\",\"7\"",
+            "\"debug.place\",\"pointer\",\"0xff\"",
+            "\"debug.text\",\"string\",\"hello\""
+        ]
+    );
+}
+
+#[test]
+fn query_007_arguments_are_extracted_with_their_types() {
+    let mut s = over(TRACE);
+    let of = |key: &str| {
+        format!("SELECT extract_arg(arg_set_id, '{key}') FROM slice WHERE name = 'outer'")
+    };
+    assert_eq!(s.rows(&of("debug.flag")), ["1"]);
+    assert_eq!(s.rows(&of("debug.number")), ["7"]);
+    assert_eq!(s.rows(&of("debug.text")), ["\"hello\""]);
+    assert_eq!(s.rows(&of("debug.none")), ["\"[NULL]\""]);
+    assert_eq!(s.value("extract_arg(NULL, 'debug.flag')"), "\"[NULL]\"");
+}
+
+#[test]
+fn query_036_ancestors_and_descendants() {
+    let mut s = over(TRACE);
+    let id = |s: &mut Session, name: &str| {
+        s.rows(&format!("SELECT id FROM slice WHERE name = '{name}'"))
+            .concat()
+    };
+    let (outer, innermost) = (id(&mut s, "outer"), id(&mut s, "innermost"));
+    assert_eq!(
+        s.rows(&format!(
+            "SELECT name, depth FROM ancestor_slice({innermost}) ORDER BY depth"
+        )),
+        ["\"outer\",0", "\"inner\",1"]
+    );
+    assert_eq!(
+        s.rows(&format!(
+            "SELECT name FROM descendant_slice({outer}) ORDER BY depth"
+        )),
+        ["\"inner\"", "\"innermost\""]
+    );
+    // With a column for the argument.
+    assert_eq!(
+        s.rows(
+            "SELECT s.name, a.name FROM slice s JOIN ancestor_slice(s.id) a ORDER BY s.id, a.depth"
+        ),
+        [
+            "\"inner\",\"outer\"",
+            "\"innermost\",\"outer\"",
+            "\"innermost\",\"inner\""
+        ]
+    );
+}
+
+#[test]
+fn query_037_unknown_slices_have_no_relatives() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows("SELECT * FROM descendant_slice(NULL)"),
+        Vec::<String>::new()
+    );
+    assert!(
+        s.error("SELECT * FROM descendant_slice(123456)")
+            .contains("123456")
+    );
+}
+
+#[test]
+fn query_038_the_own_time_of_slices() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.self_dur;
+                SELECT name, dur, self_dur FROM slice JOIN slice_self_dur USING (id) ORDER BY ts"
+        ),
+        [
+            "\"outer\",100,60",
+            "\"inner\",40,30",
+            "\"innermost\",10,10",
+            "\"later\",30,30"
+        ]
+    );
+}
+
+#[test]
+fn query_057_flows_are_followed() {
+    let mut s = over(TRACE);
+    let found = |s: &mut Session, function: &str, slice: &str| {
+        s.rows(&format!(
+            "SELECT a.name, b.name FROM {function}((SELECT id FROM slice WHERE name = '{slice}')) f \
+             JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id"
+        ))
+    };
+    let flow = ["\"inner\",\"later\""];
+    assert_eq!(found(&mut s, "following_flow", "outer"), flow);
+    assert_eq!(found(&mut s, "preceding_flow", "later"), flow);
+    assert_eq!(found(&mut s, "directly_connected_flow", "inner"), flow);
+    assert_eq!(
+        found(&mut s, "directly_connected_flow", "outer"),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn query_115_modules_are_silent_about_what_was_not_recorded() {
+    let mut s = over("");
+    let names: Vec<String> = s.engine.module_names().map(str::to_owned).collect();
+    let before = s.engine.table_names();
+    for name in names {
+        s.csv(&format!("INCLUDE PERFETTO MODULE {name}"))
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    let added: Vec<String> = s
+        .engine
+        .table_names()
+        .into_iter()
+        .filter(|name| !before.contains(name))
+        .collect();
+    assert!(added.len() > 20, "{added:?}");
+    for name in added {
+        assert_eq!(
+            s.rows(&format!("SELECT * FROM {name}")),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn counters_have_tracks_and_intervals() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows(
+            "SELECT t.name, t.unit, c.value FROM counter c JOIN counter_track t \
+                ON c.track_id = t.id ORDER BY c.ts"
+        ),
+        [
+            "\"depth\",\"count\",3.000000",
+            "\"depth\",\"count\",5.000000"
+        ]
+    );
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.with_context;
+                SELECT name, thread_name, tid, process_name, pid FROM thread_slice WHERE depth = 0"
+        ),
+        [
+            "\"outer\",\"worker\",11,\"program\",10",
+            "\"later\",\"other\",12,\"program\",10"
+        ]
+    );
+}
+
+#[test]
+fn ready_answers_run() {
+    use clap::ValueEnum;
+    for trace in ["", TRACE] {
+        let mut s = over(trace);
+        for report in ferretto_query::reports::Report::value_variants() {
+            s.csv(report.sql())
+                .unwrap_or_else(|e| panic!("{report:?}: {}", e.render(report.sql())));
+        }
+    }
+}
+
+/// Every block of SQL in the documentation runs.
+#[test]
+fn the_documentations_queries_run() {
+    let page = include_str!("../../docs/query.md");
+    let mut blocks = Vec::new();
+    let mut current: Option<String> = None;
+    for line in page.lines() {
+        match (&mut current, line) {
+            (None, "```sql") => current = Some(String::new()),
+            (Some(block), "```") => {
+                blocks.push(std::mem::take(block));
+                current = None;
+            }
+            (Some(block), line) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            _ => {}
+        }
+    }
+    assert!(blocks.len() >= 10, "{} blocks", blocks.len());
+    let mut s = over(TRACE);
+    for block in blocks {
+        s.csv(&block)
+            .unwrap_or_else(|e| panic!("{}", e.render(&block)));
+    }
+}
+
+#[test]
+fn ranges_of_time_are_found_without_reading_all() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows("SELECT name FROM slice WHERE ts >= 1300"),
+        ["\"later\""]
+    );
+    assert_eq!(
+        s.rows("SELECT name FROM slice WHERE ts BETWEEN 1001 AND 1015"),
+        ["\"inner\""]
+    );
+    let plan = s
+        .rows("EXPLAIN SELECT name FROM slice WHERE ts >= 1300")
+        .concat();
+    assert!(plan.contains("rows=3..4"), "{plan}");
+}
