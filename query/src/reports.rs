@@ -3,9 +3,9 @@
 /// A ready answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Report {
-    /// How long threads waited for a CPU after they could run.
+    /// Waits of threads for a CPU after they could run.
     Latency,
-    /// How busy each CPU was.
+    /// Busy time of each CPU.
     Cpu,
     /// The threads that ran longest, and what they did otherwise.
     Threads,
@@ -13,7 +13,7 @@ pub enum Report {
     Slices,
     /// The range of every counter.
     Counters,
-    /// What threads waited for in uninterruptible sleep.
+    /// Causes of uninterruptible sleep.
     Io,
     /// The memory of processes.
     Memory,

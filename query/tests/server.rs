@@ -1,4 +1,4 @@
-//! What clients of the trace processor's protocol get.
+//! Answers that clients of the trace processor's protocol get.
 
 mod common;
 

@@ -28,7 +28,7 @@ const ORIGINS: &[&str] = &[
     "http://127.0.0.1:10000",
 ];
 
-/// Where a server listens, and for whom.
+/// The place at which a server listens, and those who may ask.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The address; `localhost` is both of loopback's.

@@ -1,4 +1,4 @@
-//! What tests of queries share.
+//! Helpers of the tests: sessions, and traces in text form.
 #![allow(dead_code)]
 
 use ferretto_query::engine::{Engine, Options};
