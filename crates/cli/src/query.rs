@@ -20,7 +20,11 @@ const PROGRAM: &str = "ferretto-query";
 #[command(disable_help_flag = true)]
 pub(crate) struct QueryArgs {
     /// Arguments of ferretto-query: a trace and SQL, or options; --help lists them
-    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "ARGUMENT",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     arguments: Vec<OsString>,
 }
 
