@@ -6,6 +6,7 @@ use crate::schema::{ArgValue, TrackRow};
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
+use crate::trackers::machine::CPUS_PER_MACHINE;
 
 /// The kind of events that a track has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -191,6 +192,11 @@ impl TrackTracker {
                 }
                 Dimension::Cpu(value) => {
                     cpu = Some(value);
+                    if value < CPUS_PER_MACHINE {
+                        // The CPU was seen.
+                        let ucpu = store.machine * CPUS_PER_MACHINE + value;
+                        store.tables.cpu.cpu.set(ucpu, cpu);
+                    }
                     ("cpu", ArgValue::Int(value.into()))
                 }
                 Dimension::Int(key, value) => (key, ArgValue::Int(value)),

@@ -59,7 +59,7 @@ impl EventArgs {
             };
             if known.symbol == Some(number)
                 && let Value::Varint(iid) = value
-                && let Some(symbol) = head.known_symbol(iid)
+                && let Some(symbol) = head.known_symbol(cx, iid)
             {
                 self.scratch.add(*name, *name, ArgValue::Text(symbol));
                 continue;

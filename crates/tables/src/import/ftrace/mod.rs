@@ -93,16 +93,22 @@ pub(crate) struct Head<'a> {
 impl Head<'_> {
     /// Returns the name of a kernel function by its number in the trace, or else its address.
     fn symbol(&self, cx: &mut Context, iid: u64) -> StringId {
-        match self.known_symbol(iid) {
+        match self.known_symbol(cx, iid) {
             Some(name) => name,
             None => cx.store.strings.intern(&format!("{iid:#x}")),
         }
     }
 
-    /// Returns the name of a kernel function by its number in the trace.
-    fn known_symbol(&self, iid: u64) -> Option<StringId> {
+    /// Returns the name of a kernel function by its number in the trace. One that is missing is
+    /// counted.
+    fn known_symbol(&self, cx: &mut Context, iid: u64) -> Option<StringId> {
         let table = ferretto_proto::fields::interned_data::KERNEL_SYMBOLS;
-        self.state.text(table, iid)
+        let name = self.state.text(table, iid);
+        if name.is_none() {
+            let stat = Stat::interned_data_tokenizer_errors;
+            cx.store.stats.add(stat, 1);
+        }
+        name
     }
 }
 

@@ -251,7 +251,7 @@ pub(super) fn blocked_reason(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let utid = cx
         .processes
         .thread(&mut cx.store, body.u32(blocked::PID).into());
-    let function = head.known_symbol(body.uint(blocked::CALLER));
+    let function = head.known_symbol(cx, body.uint(blocked::CALLER));
     let io_wait = Some(body.uint(blocked::IO_WAIT) != 0);
     cx.sched.blocked(&mut cx.store, utid, io_wait, function);
 }

@@ -44,6 +44,27 @@ struct Disk {
     flush_time: i64,
 }
 
+/// The kinds of counters, in the order in which those of one packet get their rows.
+const KINDS: [u32; 17] = [
+    field::MEMINFO,
+    field::DEVFREQ,
+    field::CPUFREQ_KHZ,
+    field::VMSTAT,
+    field::CPU_STAT,
+    field::NUM_IRQ,
+    field::NUM_SOFTIRQ,
+    field::NUM_FORKS,
+    field::NUM_IRQ_TOTAL,
+    field::NUM_SOFTIRQ_TOTAL,
+    field::BUDDY_INFO,
+    field::DISK_STAT,
+    field::PSI,
+    field::THERMAL_ZONE,
+    field::CPUIDLE_STATE,
+    field::GPUFREQ_MHZ,
+    field::SLAB_INFO,
+];
+
 const CPU_TIMES: [(&str, u32); 8] = [
     ("user_ns", cpu_times::USER_NS),
     ("user_nice_ns", cpu_times::USER_NICE_NS),
@@ -68,8 +89,22 @@ const PRESSURE: [&str; 7] = [
 impl SysStats {
     /// Reads a `SysStats`.
     pub(super) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
-        let mut cpu = 0;
+        let mut kinds = 0_u64;
         for part in Fields::new(bytes).map_while(Result::ok) {
+            kinds |= 1 << (part.number & 63);
+        }
+        for kind in KINDS {
+            if kinds >> kind & 1 != 0 {
+                self.kind(cx, ts, bytes, kind);
+            }
+        }
+    }
+
+    /// Reads the counters of one kind.
+    fn kind(&mut self, cx: &mut Context, ts: i64, bytes: &[u8], kind: u32) {
+        let mut cpu = 0;
+        let fields = Fields::new(bytes).map_while(Result::ok);
+        for part in fields.filter(|part| part.number == kind) {
             let body = part.as_bytes().unwrap_or_default();
             match part.number {
                 field::MEMINFO => {
