@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ferretto_service::buffer::{BufferOptions, Chunk, Identity, Patch, TraceBuffer};
+use ferretto_service::buffer::{BufferOptions, Chunk, Identity, Patch, Semantics, TraceBuffer};
 
 use crate::chunks::{CHUNK_SIZE, ChunkTemplate, chunk_templates, payload_bytes};
 #[cfg(feature = "upstream")]
@@ -34,9 +34,16 @@ struct Ours {
 
 impl Ours {
     fn new(size: usize) -> Self {
+        Self::with_semantics(size, Semantics::V2)
+    }
+
+    fn with_semantics(size: usize, semantics: Semantics) -> Self {
+        let options = BufferOptions {
+            semantics,
+            ..BufferOptions::ring(size as u64)
+        };
         Self {
-            buffer: TraceBuffer::new(BufferOptions::ring(size as u64))
-                .expect("memory for the buffer"),
+            buffer: TraceBuffer::new(options).expect("memory for the buffer"),
             ids: Vec::new(),
             next: 0,
         }
@@ -209,10 +216,10 @@ pub(crate) fn mixed() -> Group {
     let templates = templates(100);
     let bytes = payload_bytes(&templates, CHUNKS_WRITTEN);
     let drains = CHUNKS_WRITTEN / CHUNKS_A_DRAIN;
-    let ours = {
+    let ours = |name, semantics| {
         let templates = Rc::clone(&templates);
-        let mut buffer = Ours::new(64 * MIB);
-        Row::of_one_thread("ours", move || {
+        let mut buffer = Ours::with_semantics(64 * MIB, semantics);
+        Row::of_one_thread(name, move || {
             for _ in 0..drains {
                 buffer.write(&templates, WRITERS, CHUNKS_A_DRAIN);
                 black_box(buffer.read());
@@ -235,7 +242,9 @@ pub(crate) fn mixed() -> Group {
         bar: None,
         bytes: Some(bytes),
         rows: vec![
-            ours,
+            ours("ours", Semantics::V2),
+            // Writer by writer, as `upstream_v1`.
+            ours("ours_v1", Semantics::V1),
             #[cfg(feature = "upstream")]
             upstream("upstream_v1", Engine::V1),
             #[cfg(feature = "upstream")]

@@ -155,6 +155,32 @@ impl Sequence {
     }
 }
 
+/// The first of those that have a turn, and the one after it.
+#[derive(Debug, Clone, Copy)]
+struct Front {
+    first: (Turn, u32),
+    second: Option<(Turn, u32)>,
+}
+
+impl Front {
+    fn of(turns: &BTreeMap<Turn, u32>) -> Option<Self> {
+        let mut all = turns.iter().map(|(turn, slot)| (*turn, *slot));
+        Some(Self {
+            first: all.next()?,
+            second: all.next(),
+        })
+    }
+
+    /// Takes note of one more.
+    fn add(&mut self, turn: Turn, slot: u32) {
+        if turn < self.first.0 {
+            self.second = Some(std::mem::replace(&mut self.first, (turn, slot)));
+        } else if self.second.is_none_or(|(second, _)| turn < second) {
+            self.second = Some((turn, slot));
+        }
+    }
+}
+
 /// All sequences of a buffer. A slot stays valid while its sequence has chunks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sequences {
@@ -166,6 +192,8 @@ pub(super) struct Sequences {
     recent: Option<(u32, u32)>,
     /// Slots of those that may have something to be read, if they are read by producer and writer.
     turns: BTreeMap<Turn, u32>,
+    /// The first two of these, if that was looked up: they are asked for with each chunk.
+    front: Option<Front>,
     /// The number of those on their way out.
     retired: usize,
     idle: usize,
@@ -279,17 +307,27 @@ impl Sequences {
         if !std::mem::replace(&mut sequence.ready, true) {
             let turn = sequence.turn();
             self.turns.insert(turn, slot);
+            if let Some(front) = &mut self.front {
+                front.add(turn, slot);
+            }
         }
     }
 
     /// The sequence whose turn it is.
-    pub(super) fn first_turn(&self) -> Option<u32> {
-        self.turns.first_key_value().map(|(_, slot)| *slot)
+    #[inline]
+    pub(super) fn first_turn(&mut self) -> Option<u32> {
+        if self.front.is_none() {
+            self.front = Front::of(&self.turns);
+        }
+        self.front.map(|front| front.first.1)
     }
 
     /// Returns the sequence whose turn is after that of `slot`.
     pub(super) fn turn_after(&self, slot: u32) -> Option<u32> {
         let turn = self.get(slot)?.turn();
+        if let Some(front) = self.front.filter(|front| front.first.0 == turn) {
+            return front.second.map(|(_, slot)| slot);
+        }
         let mut after = self.turns.range((Excluded(turn), Unbounded));
         after.next().map(|(_, slot)| *slot)
     }
@@ -299,14 +337,24 @@ impl Sequences {
         if let Some(sequence) = self.get_mut(slot) {
             sequence.ready = false;
             let turn = sequence.turn();
-            self.turns.remove(&turn);
+            self.remove_turn(turn);
         }
+    }
+
+    fn remove_turn(&mut self, turn: Turn) {
+        let is_in_front = |front: Front| {
+            front.first.0 == turn || front.second.is_some_and(|(second, _)| second == turn)
+        };
+        if self.front.is_some_and(is_in_front) {
+            self.front = None;
+        }
+        self.turns.remove(&turn);
     }
 
     /// Takes a sequence out, whose slot is free then.
     fn take_out(&mut self, slot: u32) -> Option<Sequence> {
         let gone = self.slots.get_mut(slot as usize).and_then(Option::take)?;
-        self.turns.remove(&gone.turn());
+        self.remove_turn(gone.turn());
         self.free.push(slot);
         Some(gone)
     }
@@ -428,6 +476,7 @@ impl Sequences {
             }
         }
         copy.turns.clear();
+        copy.front = None;
         copy.idle = copy.by_writer.len();
         copy
     }
