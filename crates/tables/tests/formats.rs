@@ -160,7 +160,7 @@ fn query_142_json_events_are_slices_counters_and_names() {
         br#"[
         {"ph":"M","name":"process_name","pid":1,"args":{"name":"app"}},
         {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"worker"}},
-        {"ph":"B","name":"a","cat":"c","pid":1,"tid":2,"ts":1,"args":{"x":{"y":[1,"two"]}}},
+        {"ph":"B","name":"a","cat":"c","pid":1,"tid":2,"ts":1,"args":{"x":{"y":[1,"two",],},}},
         {"ph":"X","name":"b","pid":1,"tid":2,"ts":1.5,"dur":0.25,"tts":3,"tdur":4},
         {"ph":"E","pid":1,"tid":2,"ts":"3"},
         {"ph":"X","pid":1,"tid":3,"ts":10,"dur":10},

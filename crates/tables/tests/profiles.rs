@@ -196,6 +196,7 @@ fn unknown_references_are_counted_and_the_samples_kept() {
         );
     }
     assert_eq!(stat(&trace, "stackprofile_empty_callstack"), 1);
+    assert_eq!(stat(&trace, "interned_data_tokenizer_errors"), 4);
 }
 
 /// A small file whose processes share one deep callstack asks for a row of each frame for each.

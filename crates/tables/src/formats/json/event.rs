@@ -50,7 +50,8 @@ pub(super) struct Event<'a> {
     pub(super) flows_in: bool,
     pub(super) flows_out: bool,
     pub(super) scope: Scope,
-    pub(super) args: Vec<(Cow<'a, str>, Json<'a>)>,
+    /// `None` if there is no object of arguments.
+    pub(super) args: Option<Vec<(Cow<'a, str>, Json<'a>)>>,
 }
 
 /// The reason why something is no event.
@@ -81,9 +82,9 @@ impl fmt::Display for NoEvent {
 }
 
 impl<'a> Event<'a> {
-    /// Reads an event.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, NoEvent> {
-        let Some(Json::Object(fields)) = Json::parse(bytes) else {
+    /// Reads an event. `spare` takes its bytes if they have to be mended.
+    pub(super) fn parse(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Result<Self, NoEvent> {
+        let Some(Json::Object(fields)) = Json::parse_leniently(bytes, spare) else {
             return Err(NoEvent::Syntax);
         };
         if fields.is_empty() {
@@ -107,7 +108,7 @@ impl<'a> Event<'a> {
             flows_in: false,
             flows_out: false,
             scope: Scope::Thread,
-            args: Vec::new(),
+            args: None,
         };
         let mut ts = None;
         for (key, value) in fields {
@@ -146,7 +147,7 @@ impl<'a> Event<'a> {
                 }
                 "args" => {
                     if let Json::Object(args) = value {
-                        event.args = args;
+                        event.args = Some(args);
                     }
                 }
                 _ => {}
@@ -160,11 +161,6 @@ impl<'a> Event<'a> {
             None if event.phase == b'M' => 0,
             None => return Err(NoEvent::NoTime),
         };
-        // Programs without threads leave them out.
-        let has_thread = !matches!(event.tid, None | Some(Number::Number(0)));
-        if !has_thread && !matches!(event.pid, None | Some(Number::Number(0))) {
-            event.tid.clone_from(&event.pid);
-        }
         Ok(event)
     }
 }

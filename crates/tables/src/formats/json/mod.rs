@@ -60,7 +60,7 @@ fn broken(broken: Broken) -> FileError {
 impl Events {
     fn take(&mut self, importer: &mut Importer, part: Part<'_>) {
         match part {
-            Part::Event(offset, bytes) => match Event::parse(bytes) {
+            Part::Event(offset, bytes) => match Event::parse(bytes, &mut Vec::new()) {
                 Ok(event) => {
                     let rank = rank(&event);
                     self.push(importer, bytes, offset, event.ts, LineKind::Json, rank);

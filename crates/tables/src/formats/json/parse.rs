@@ -12,6 +12,7 @@ use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::flow::FlowTracker;
+use crate::trackers::lane::Nesting;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
@@ -19,25 +20,14 @@ use crate::trackers::track::{Dimension, TrackSpec};
 /// Bytes of keys that the arguments of one event may have for each of its own, and beside that.
 const KEY_BYTES: usize = 64;
 const FREE_KEY_BYTES: usize = 1 << 12;
-/// Slices that may be open at a time on lanes of one name, and that may overlap on a thread.
-const MAX_LANES: usize = 1 << 12;
-
 /// The state of events in JSON.
 #[derive(Debug, Default)]
 pub(crate) struct JsonEvents {
-    /// Slices that are open, by lane.
-    lanes: FxHashMap<Lanes, Vec<Option<Cookie>>>,
+    /// The numbers of asynchronous slices, by category and id.
+    cookies: FxHashMap<(StringId, IdKey), i64>,
     /// The name of the first event of each asynchronous slice, which names its track.
-    names: FxHashMap<(Option<u32>, Cookie), StringId>,
-    /// The ends of slices that do not nest, by thread and lane.
-    overlapping: FxHashMap<u32, Vec<i64>>,
+    names: FxHashMap<(Option<u32>, i64), StringId>,
 }
-
-/// The process, unless it does not matter, and the name of asynchronous slices.
-type Lanes = (Option<u32>, StringId);
-
-/// The category and id of an asynchronous slice.
-type Cookie = (StringId, IdKey);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum IdKey {
@@ -81,11 +71,16 @@ impl Parsed<'_> {
 impl JsonEvents {
     /// Reads an event when its time has come.
     pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
-        let Ok(event) = Event::parse(bytes) else {
+        let mut spare = Vec::new();
+        let Ok(event) = Event::parse(bytes, &mut spare) else {
             return;
         };
         let pid = pid(cx, event.pid.as_ref());
-        let tid = tid(cx, event.tid.as_ref());
+        let tid = match tid(cx, event.tid.as_ref()) {
+            // Programs without threads leave them out.
+            0 => pid,
+            tid => tid,
+        };
         let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
         let text = |cx: &mut Context, text: Option<&Cow<'_, str>>| {
             text.map_or(StringId::NULL, |text| cx.store.strings.intern(text))
@@ -103,7 +98,7 @@ impl JsonEvents {
                 flat: "args".to_owned(),
                 room: FREE_KEY_BYTES + KEY_BYTES * bytes.len(),
             };
-            for (key, value) in &event.args {
+            for (key, value) in event.args.iter().flatten() {
                 keys.add_member(cx, key, value, &mut args);
             }
         }
@@ -140,7 +135,7 @@ impl JsonEvents {
                     table.thread_dur.set(slice, Some(end.wrapping_sub(start)));
                 }
             }
-            b'X' => self.complete(cx, of),
+            b'X' => complete(cx, of),
             b'b' | b'e' | b'n' => self.asynchronous(cx, of),
             b'i' | b'I' | b'R' => instant(cx, of),
             b'C' => counters(cx, &of),
@@ -149,49 +144,6 @@ impl JsonEvents {
             b'M' => name(cx, &of),
             _ => {}
         }
-    }
-
-    fn complete(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
-        let Some(dur) = of.event.dur else {
-            return of.failed(cx, Stat::json_parser_failure);
-        };
-        let mut track = cx.tracks.of_thread(&mut cx.store, of.utid);
-        let start = of.start(track, of.shown_name);
-        let slice = match cx
-            .slices
-            .try_complete(&mut cx.store, start, dur, &mut of.args)
-        {
-            Ok(slice) => slice,
-            Err(overlap) => {
-                let stat = Stat::slice_spill_overlapping_complete_event;
-                overlap.log(&mut cx.store, stat, of.ts);
-                track = self.overlapping_track(cx, of.utid, of.ts, dur);
-                let start = of.start(track, of.shown_name);
-                cx.slices.complete(&mut cx.store, start, dur, &mut of.args)
-            }
-        };
-        set_thread_ts(cx, slice, of.event.thread_ts);
-        if let (Some(slice), Some(dur)) = (slice, of.event.thread_dur) {
-            cx.store.tables.slice.thread_dur.set(slice, Some(dur));
-        }
-        bind(cx, &of, track);
-    }
-
-    /// Returns the first track of a thread on which nothing overlaps a slice.
-    fn overlapping_track(&mut self, cx: &mut Context, utid: u32, ts: i64, dur: i64) -> u32 {
-        let ends = self.overlapping.entry(utid).or_default();
-        let lane = ends.iter().position(|end| *end <= ts);
-        let lane = lane.unwrap_or_else(|| ends.len().min(MAX_LANES));
-        if lane == ends.len() {
-            ends.push(0);
-        }
-        ends[lane] = ts.saturating_add(dur);
-        let dimensions = [
-            Dimension::Utid(utid),
-            Dimension::Int("track_compressor_idx", lane as i64),
-        ];
-        let spec = TrackSpec::slices("thread_overlapping_slice", &dimensions);
-        cx.tracks.intern(&mut cx.store, spec)
     }
 
     fn asynchronous(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
@@ -207,41 +159,12 @@ impl JsonEvents {
             Id::Number(number) => IdKey::Number(*number),
             Id::Text(text) => IdKey::Text(cx.store.strings.intern(text)),
         };
-        let cookie = (of.category, id);
+        let next = self.cookies.len() as i64;
+        let cookie = *self.cookies.entry((of.category, id)).or_insert(next);
         let upid = cx.processes.process(&mut cx.store, of.pid);
         let process = is_local.then_some(upid);
         let name = *self.names.entry((process, cookie)).or_insert(of.name);
-        let lane = self.lane(process, name, cookie, of.event.phase);
-        let mut source = ArgSet::default();
-        source.text(&mut cx.store, "source", "chrome");
-        source.put(
-            &mut cx.store,
-            "trace_id_is_process_scoped",
-            ArgValue::Bool(is_local),
-        );
-        source.put(&mut cx.store, "upid", ArgValue::Uint(upid.into()));
-        source.put(
-            &mut cx.store,
-            "source_scope",
-            ArgValue::Text(StringId::NULL),
-        );
-        let scope = Dimension::Text("scope", StringId::NULL);
-        let named = Dimension::Text("name", name);
-        let lane = Dimension::Int("track_compressor_idx", lane as i64);
-        let track = match is_local {
-            true => {
-                let dimensions = [Dimension::Upid(upid), scope, named, lane];
-                let spec = TrackSpec::slices("legacy_async_process_slice", &dimensions);
-                cx.tracks
-                    .intern(&mut cx.store, spec.named(of.name).with_source(source))
-            }
-            false => {
-                let dimensions = [scope, named, lane];
-                let spec = TrackSpec::slices("legacy_async_global_slice", &dimensions);
-                cx.tracks
-                    .intern(&mut cx.store, spec.named(of.name).with_source(source))
-            }
-        };
+        let track = lane(cx, &of, upid, is_local, (name, cookie));
         match of.event.phase {
             b'b' => {
                 let start = of.start(track, of.shown_name);
@@ -259,26 +182,80 @@ impl JsonEvents {
             }
         }
     }
+}
 
-    /// Returns the lane of an asynchronous slice: its own while it is open, or else the first free
-    /// one.
-    fn lane(&mut self, upid: Option<u32>, name: StringId, cookie: Cookie, phase: u8) -> usize {
-        let lanes = self.lanes.entry((upid, name)).or_default();
-        let own = lanes.iter().position(|open| *open == Some(cookie));
-        let free = || lanes.iter().position(Option::is_none);
-        let lane = own
-            .or_else(free)
-            .unwrap_or_else(|| lanes.len().min(MAX_LANES));
-        if lane == lanes.len() {
-            lanes.push(None);
+/// Adds a slice of which the end is known.
+fn complete(cx: &mut Context, mut of: Parsed<'_>) {
+    let Some(dur) = of.event.dur else {
+        return of.failed(cx, Stat::json_parser_failure);
+    };
+    let mut track = cx.tracks.of_thread(&mut cx.store, of.utid);
+    let start = of.start(track, of.shown_name);
+    let slice = match cx
+        .slices
+        .try_complete(&mut cx.store, start, dur, &mut of.args)
+    {
+        Ok(slice) => slice,
+        Err(overlap) => {
+            let stat = Stat::slice_spill_overlapping_complete_event;
+            overlap.log(&mut cx.store, stat, of.ts);
+            track = overlapping_track(cx, of.utid, of.ts, dur);
+            let start = of.start(track, of.shown_name);
+            cx.slices.complete(&mut cx.store, start, dur, &mut of.args)
         }
-        match phase {
-            b'b' => lanes[lane] = Some(cookie),
-            b'e' => lanes[lane] = None,
-            _ => {}
-        }
-        lane
+    };
+    set_thread_ts(cx, slice, of.event.thread_ts);
+    if let (Some(slice), Some(dur)) = (slice, of.event.thread_dur) {
+        cx.store.tables.slice.thread_dur.set(slice, Some(dur));
     }
+    bind(cx, &of, track);
+}
+
+/// Returns the first track of a thread on which a slice nests.
+fn overlapping_track(cx: &mut Context, utid: u32, ts: i64, dur: i64) -> u32 {
+    const TYPE: &str = "thread_overlapping_slice";
+    let dimensions = [Dimension::Utid(utid)];
+    let group = cx.lanes.group(&cx.store, TYPE, &dimensions);
+    let lane = cx.lanes.nested(group, ts, dur);
+    cx.lanes.track(&mut cx.store, lane, |_| {
+        (TrackSpec::slices(TYPE, &[]), dimensions.to_vec())
+    })
+}
+
+/// Returns the track of an event of an asynchronous slice, which has this name and number.
+fn lane(
+    cx: &mut Context,
+    of: &Parsed<'_>,
+    upid: u32,
+    is_local: bool,
+    (name, cookie): (StringId, i64),
+) -> u32 {
+    let scope = Dimension::Text("scope", StringId::NULL);
+    let mut dimensions = vec![scope, Dimension::Text("name", name)];
+    let mut type_ = "legacy_async_global_slice";
+    if is_local {
+        dimensions.insert(0, Dimension::Upid(upid));
+        type_ = "legacy_async_process_slice";
+    }
+    let group = cx.lanes.group(&cx.store, type_, &dimensions);
+    let lane = match of.event.phase {
+        b'b' => cx.lanes.begin(group, cookie, Nesting::Nested),
+        b'e' => cx.lanes.end(group, cookie),
+        _ => cx.lanes.instant(group, cookie),
+    };
+    cx.lanes.track(&mut cx.store, lane, |store| {
+        let mut source = ArgSet::default();
+        source.text(store, "source", "chrome");
+        source.put(
+            store,
+            "trace_id_is_process_scoped",
+            ArgValue::Bool(is_local),
+        );
+        source.put(store, "upid", ArgValue::Uint(upid.into()));
+        source.put(store, "source_scope", ArgValue::Text(StringId::NULL));
+        let spec = TrackSpec::slices(type_, &[]);
+        (spec.named(of.name).with_source(source), dimensions)
+    })
 }
 
 /// The path of an argument, with and without places in arrays.
@@ -441,7 +418,7 @@ fn instant(cx: &mut Context, mut of: Parsed<'_>) {
 
 /// Adds a value to a counter for each argument.
 fn counters(cx: &mut Context, of: &Parsed<'_>) {
-    if of.event.args.is_empty() {
+    if of.event.args.is_none() {
         return of.failed(cx, Stat::json_parser_failure);
     }
     let name = of.event.name.as_deref().unwrap_or_default();
@@ -449,7 +426,7 @@ fn counters(cx: &mut Context, of: &Parsed<'_>) {
         Some(Id::Text(id)) if !id.is_empty() => format!("{name} id: {id}"),
         _ => name.to_owned(),
     };
-    for (key, value) in &of.event.args {
+    for (key, value) in of.event.args.iter().flatten() {
         let value = match value {
             Json::Int(value) => Some(*value as f64),
             Json::Real(value) => Some(*value),
@@ -485,7 +462,7 @@ fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
         return of.failed(cx, Stat::json_parser_failure);
     };
     let (mut cpu, mut io_wait, mut blocked_function) = (None, None, StringId::NULL);
-    for (key, value) in &of.event.args {
+    for (key, value) in of.event.args.iter().flatten() {
         match (&**key, value) {
             ("cpu", Json::Int(value)) => cpu = u32::try_from(*value).ok(),
             ("io_wait", Json::Int(value)) => io_wait = Some(*value != 0),
@@ -525,7 +502,7 @@ fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
 /// Reads an event that names a process or thread, or says where it is shown.
 fn name(cx: &mut Context, of: &Parsed<'_>) {
     let what = of.event.name.as_deref().unwrap_or_default();
-    for (key, value) in &of.event.args {
+    for (key, value) in of.event.args.iter().flatten() {
         match (what, &**key, value) {
             ("process_name", "name", Json::Text(name)) => {
                 let name = cx.store.strings.intern(name);

@@ -24,6 +24,16 @@ impl<'a> Json<'a> {
         serde_json::from_slice(bytes).ok()
     }
 
+    /// Reads a value that may have commas behind the last elements of lists, as some programs write
+    /// them. `spare` takes the bytes without these.
+    pub(super) fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
+        if let Some(value) = Self::parse(bytes) {
+            return Some(value);
+        }
+        *spare = without_last_commas(bytes);
+        Self::parse(spare)
+    }
+
     /// Returns the text, if it is one.
     pub(super) fn as_text(&self) -> Option<&str> {
         match self {
@@ -31,6 +41,36 @@ impl<'a> Json<'a> {
             _ => None,
         }
     }
+}
+
+/// Returns the same without commas in front of closing brackets.
+fn without_last_commas(bytes: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let (mut in_string, mut escaped) = (false, false);
+    let mut comma = None;
+    for byte in bytes {
+        if escaped {
+            escaped = false;
+        } else if in_string {
+            in_string = *byte != b'"';
+            escaped = *byte == b'\\';
+        } else {
+            match byte {
+                b'}' | b']' => {
+                    if let Some(comma) = comma {
+                        kept.truncate(comma);
+                    }
+                    comma = None;
+                }
+                b',' => comma = Some(kept.len()),
+                byte if byte.is_ascii_whitespace() => {}
+                _ => comma = None,
+            }
+            in_string = *byte == b'"';
+        }
+        kept.push(*byte);
+    }
+    kept
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {

@@ -73,9 +73,7 @@ impl SequenceStacks {
             return Some(*callsite);
         }
         let Some(bytes) = state.message(interned_data::CALLSTACKS, iid) else {
-            cx.store
-                .stats
-                .add(Stat::stackprofile_invalid_callstack_id, 1);
+            missing(cx, Stat::stackprofile_invalid_callstack_id);
             return None;
         };
         let iids: Vec<u64> = Fields::new(bytes)
@@ -135,7 +133,7 @@ impl Resolved {
             return Some(*frame);
         }
         let Some(bytes) = state.message(interned_data::FRAMES, iid) else {
-            cx.store.stats.add(Stat::stackprofile_invalid_frame_id, 1);
+            missing(cx, Stat::stackprofile_invalid_frame_id);
             return None;
         };
         let (mut function, mut mapping, mut rel_pc) = (0, 0, 0);
@@ -162,7 +160,7 @@ impl Resolved {
         }
         let source = SourceFrame {
             function: match function {
-                0 => StringId::EMPTY,
+                0 => StringId::NULL,
                 iid => text(cx, state, interned_data::FUNCTION_NAMES, iid)?,
             },
             file: match file {
@@ -199,7 +197,7 @@ impl Resolved {
             return Some(*mapping);
         }
         let Some(bytes) = state.message(interned_data::MAPPINGS, iid) else {
-            cx.store.stats.add(Stat::stackprofile_invalid_mapping_id, 1);
+            missing(cx, Stat::stackprofile_invalid_mapping_id);
             return None;
         };
         let (mut path, mut is_cut) = (Vec::new(), false);
@@ -225,7 +223,7 @@ impl Resolved {
                             Some(_) => {}
                             None if is_cut => {}
                             None => {
-                                cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
+                                missing(cx, Stat::stackprofile_invalid_string_id);
                                 is_cut = true;
                             }
                         }
@@ -239,7 +237,7 @@ impl Resolved {
             iid => {
                 let known = bytes_of(state, interned_data::BUILD_IDS, iid);
                 if known.is_none() {
-                    cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
+                    missing(cx, Stat::stackprofile_invalid_string_id);
                 }
                 known?
             }
@@ -280,6 +278,12 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Counts a reference to something that is not there.
+fn missing(cx: &mut Context, stat: Stat) {
+    cx.store.stats.add(stat, 1);
+    cx.store.stats.add(Stat::interned_data_tokenizer_errors, 1);
+}
+
 /// Returns the bytes of an interned text as they are.
 fn bytes_of<'a>(state: EventState<'a>, table: u32, iid: u64) -> Option<&'a [u8]> {
     let message = state.message(table, iid)?;
@@ -292,7 +296,7 @@ fn text(cx: &mut Context, state: EventState<'_>, table: u32, iid: u64) -> Option
         .text(table, iid)
         .or_else(|| Some(cx.store.strings.intern_bytes(bytes_of(state, table, iid)?)));
     if text.is_none() {
-        cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
+        missing(cx, Stat::stackprofile_invalid_string_id);
     }
     text
 }
