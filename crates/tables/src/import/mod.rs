@@ -44,11 +44,9 @@ use self::protovm::Vms;
 use self::sequence::Sequences;
 use self::sorter::{Sorter, Stream, Token};
 use self::topics::Topics;
-use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::store::Store;
-use crate::trackers::args::ArgSet;
-use crate::trackers::clock::{ClockError, ClockId};
+use crate::trackers::clock::ClockId;
 
 /// A packet as topics see it in the order of the file.
 #[derive(Debug)]
@@ -405,8 +403,16 @@ impl Importer {
                             self.parked.push((bytes.into(), offset));
                             return;
                         }
-                        let clock = clock.map_or(0, |clock| clock.id);
-                        clock_failed(&mut context.store, error, clock, value, self.is_at_end);
+                        match clock {
+                            Some(clock) if self.is_at_end => {
+                                let trace = context.clocks.trace_clock();
+                                error.log(&mut context.store, clock, value, trace);
+                            }
+                            _ => {
+                                let stat = Stat::clock_sync_failure_undeferrable_packet_loss;
+                                context.store.log_at(stat, offset);
+                            }
+                        }
                         return;
                     }
                 }
@@ -551,19 +557,6 @@ fn remote_machine(
         context.processes.zero_is_idle(&mut context.store);
     }
     machine
-}
-
-fn clock_failed(store: &mut Store, error: ClockError, clock: u32, value: i64, is_at_end: bool) {
-    let stat = match error {
-        _ if !is_at_end => Stat::clock_sync_failure_undeferrable_packet_loss,
-        ClockError::UnknownSource => Stat::clock_sync_failure_unknown_source_clock,
-        ClockError::UnknownTarget => Stat::clock_sync_failure_unknown_target_clock,
-        ClockError::NoPath => Stat::clock_sync_failure_no_path,
-    };
-    let mut args = ArgSet::default();
-    args.int(store, "source_clock_id", clock.into());
-    args.put(store, "source_timestamp", ArgValue::Int(value));
-    store.log(stat, None, args);
 }
 
 /// Returns the time of the trace at a time of the machine's monotonic clock. They are the same if

@@ -27,7 +27,8 @@ pub(super) fn event(cx: &mut Context, header: &PacketHeader<'_>, bytes: &[u8]) -
     let time = header.timestamp.unwrap_or(0) as i64;
     let clock = header.clock.unwrap_or(BOOTTIME);
     let clock = ClockId::of_machine(cx.store.machine, clock);
-    let ts = cx.clocks.trace_time(clock, time).unwrap_or(time);
+    let trace = cx.clocks.trace_clock();
+    let ts = cx.clocks.convert(clock, time, trace).unwrap_or(time);
     for field in Fields::new(bytes).map_while(Result::ok) {
         let is_set = field.as_bool().unwrap_or(false);
         let scope = FactScope::MachineAndTrace;
@@ -112,12 +113,12 @@ pub(super) fn attributes(cx: &mut Context, bytes: &[u8]) {
 
 /// Fills what is known when all was parsed.
 pub(super) fn finish(cx: &mut Context, _sequences: &Sequences) {
-    let (start_ts, end_ts) = bounds(cx).unwrap_or((0, 0));
-    let is_moment = start_ts == end_ts && start_ts != 0;
-    cx.store.tables.trace_bounds.push(TraceBoundsRow {
-        start_ts,
-        end_ts: end_ts + i64::from(is_moment),
-    });
+    let (start_ts, end_ts) = match bounds(cx) {
+        None => (0, 0),
+        Some((start, end)) => (start, end.max(start.saturating_add(1))),
+    };
+    let row = TraceBoundsRow { start_ts, end_ts };
+    cx.store.tables.trace_bounds.push(row);
 }
 
 /// Returns the first and last moment of all events.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ferretto_format::clock::{BOOTTIME, REALTIME};
 
-use crate::schema::ClockSnapshotRow;
+use crate::schema::{ArgValue, ClockSnapshotRow};
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
@@ -59,6 +59,26 @@ pub(crate) enum ClockError {
     UnknownSource,
     UnknownTarget,
     NoPath,
+}
+
+impl ClockError {
+    /// Counts and logs it for a time on a clock that is wanted on another one.
+    pub(crate) fn log(self, store: &mut Store, clock: ClockId, value: i64, target: ClockId) {
+        let stat = match self {
+            Self::UnknownSource => Stat::clock_sync_failure_unknown_source_clock,
+            Self::UnknownTarget => Stat::clock_sync_failure_unknown_target_clock,
+            Self::NoPath => Stat::clock_sync_failure_no_path,
+        };
+        let mut args = ArgSet::default();
+        if clock.sequence != 0 {
+            let sequence = ArgValue::Uint(clock.sequence.into());
+            args.put(store, "source_sequence_id", sequence);
+        }
+        args.int(store, "source_clock_id", clock.id.into());
+        args.int(store, "source_timestamp", value);
+        args.int(store, "target_clock_id", target.id.into());
+        store.log(stat, None, args);
+    }
 }
 
 /// Most steps from one clock to another.

@@ -7,7 +7,6 @@ use ferretto_proto::fields::{callstack, frame, interned_string, mapping, profile
 use ferretto_wire::Fields;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::clock_failed;
 use super::super::context::{Context, EventState};
 use super::stacks::{SequenceStacks, hex, mapping_name};
 use crate::schema::{HeapProfileAllocationRow, HeapProfileRow, TableId};
@@ -338,7 +337,8 @@ fn to_trace(cx: &mut Context, value: i64) -> Option<i64> {
     match cx.clocks.trace_time(clock, value) {
         Ok(ts) => Some(ts),
         Err(error) => {
-            clock_failed(&mut cx.store, error, MONOTONIC_COARSE, value, true);
+            let trace = cx.clocks.trace_clock();
+            error.log(&mut cx.store, clock, value, trace);
             None
         }
     }

@@ -377,8 +377,8 @@ impl<'a> Annotation<'a> {
             match part.number {
                 of::NAME_IID => {
                     let iid = part.as_u64().unwrap_or(0);
-                    let name = state.text(interned_data::DEBUG_ANNOTATION_NAMES, iid);
-                    annotation.name = Some(name.ok_or(Fault)?);
+                    let table = interned_data::DEBUG_ANNOTATION_NAMES;
+                    annotation.name = Some(known(cx, state, table, iid)?);
                 }
                 of::NAME => {
                     let text = part.as_bytes().unwrap_or_default();
@@ -396,7 +396,7 @@ impl<'a> Annotation<'a> {
                 of::PROTO_TYPE_NAME_IID => {
                     let iid = part.as_u64().unwrap_or(0);
                     let table = interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
-                    annotation.proto_type = Some(state.text(table, iid).ok_or(Fault)?);
+                    annotation.proto_type = Some(known(cx, state, table, iid)?);
                 }
                 of::BOOL_VALUE
                 | of::UINT_VALUE
@@ -433,10 +433,18 @@ impl<'a> Annotation<'a> {
             }
             _ => {
                 let table = interned_data::DEBUG_ANNOTATION_STRING_VALUES;
-                ArgValue::Text(state.text(table, number).ok_or(Fault)?)
+                ArgValue::Text(known(cx, state, table, number)?)
             }
         }))
     }
+}
+
+/// Returns an interned text. That there is none is counted.
+fn known(cx: &mut Context, state: EventState<'_>, table: u32, iid: u64) -> Result<StringId, Fault> {
+    state.text(table, iid).ok_or_else(|| {
+        cx.store.stats.add(Stat::interned_data_tokenizer_errors, 1);
+        Fault
+    })
 }
 
 /// Returns a name without the characters that separate names in keys.

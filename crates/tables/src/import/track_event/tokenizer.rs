@@ -23,8 +23,6 @@ const MAX_COUNTERS: usize = 1 << 16;
 /// The state that earlier packets of a sequence leave for later track events.
 #[derive(Debug, Default)]
 pub(super) struct SequenceState {
-    /// The thread that writes, if a descriptor says so.
-    pub(super) thread: Option<(i64, i64)>,
     /// Times that deltas are added to: the time, the thread's CPU time and its instructions.
     last: Option<[i64; 3]>,
     counters: FxHashMap<u64, f64>,
@@ -42,20 +40,20 @@ impl SequenceState {
         self.last = None;
     }
 
-    /// Reads a `ThreadDescriptor`.
-    fn set_thread(&mut self, bytes: &[u8]) {
+    /// Reads a `ThreadDescriptor`, and returns the numbers of process and thread.
+    fn set_thread(&mut self, bytes: &[u8]) -> (i64, i64) {
         use thread_descriptor as of;
         let number = |number| {
             let value = Fields::find(number, bytes).and_then(|value| value.as_i64());
             value.unwrap_or(0)
         };
-        self.thread = Some((i64::from(number(of::PID) as i32), number(of::TID)));
         let ns = |number: i64| number.saturating_mul(1000);
         self.last = Some([
             ns(number(of::REFERENCE_TIMESTAMP_US)),
             ns(number(of::REFERENCE_THREAD_TIME_US)),
             number(of::REFERENCE_THREAD_INSTRUCTION_COUNT),
         ]);
+        (i64::from(number(of::PID) as i32), number(of::TID))
     }
 
     fn add(&mut self, which: usize, delta: i64) -> Option<i64> {
@@ -162,7 +160,12 @@ impl TrackEvents {
             }
             if let Some(old) = old.filter(|old| *old >= 0) {
                 let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
-                *ts = Some(cx.clocks.trace_time(clock, old).unwrap_or(old));
+                let converted = cx.clocks.trace_time(clock, old).unwrap_or_else(|error| {
+                    let trace = cx.clocks.trace_clock();
+                    error.log(&mut cx.store, clock, old, trace);
+                    old
+                });
+                *ts = Some(converted);
             } else if old.is_some() {
                 *ts = old;
             }
@@ -253,10 +256,17 @@ impl TrackEvents {
             && is_valid
             && input.is_state_valid()
         {
-            let state = self.sequences.entry(input.sequence).or_default();
-            state.set_thread(thread);
+            self.set_thread(input, thread);
         }
         is_valid
+    }
+
+    /// The thread with this descriptor writes the sequence.
+    fn set_thread(&mut self, input: &Input<'_>, bytes: &[u8]) {
+        let state = self.sequences.entry(input.sequence).or_default();
+        let thread = state.set_thread(bytes);
+        let key = (input.sequence, input.state.state.generation);
+        self.threads.insert(key, thread);
     }
 
     /// Reads a `ThreadDescriptor` that is a packet, as old traces have it. Returns true if it is to
@@ -270,8 +280,7 @@ impl TrackEvents {
             (false, _) => Stat::thread_descriptor_missing_sequence_id,
             (_, false) => Stat::thread_descriptor_skipped_incremental_state_invalid,
             _ => {
-                let state = self.sequences.entry(input.sequence).or_default();
-                state.set_thread(input.bytes);
+                self.set_thread(input, input.bytes);
                 return true;
             }
         };
