@@ -640,16 +640,27 @@ fn arguments_of_begin_and_end_are_one_set() {
             + &event(
                 1,
                 r#"type: TYPE_SLICE_BEGIN track_uuid: 1
-                debug_annotations { name: "a" int_value: 1 } debug_annotations { name: "b" int_value: 1 }"#,
+                debug_annotations { name: "a" int_value: 1 } debug_annotations { name: "b" int_value: 1 }
+                debug_annotations { name: "c" array_values { int_value: 1 } }"#,
             )
             + &event(
                 5,
-                r#"type: TYPE_SLICE_END track_uuid: 1 debug_annotations { name: "b" int_value: 2 } correlation_id: 8"#,
+                r#"type: TYPE_SLICE_END track_uuid: 1 debug_annotations { name: "b" int_value: 2 } correlation_id: 8
+                debug_annotations { name: "c" array_values { int_value: 2 } }"#,
             )),
     );
     let mut all = slice_args(&trace, 0);
     all.sort();
-    assert_eq!(all, ["correlation_id=\"tp:#8\"", "debug.a=1", "debug.b=2"]);
+    assert_eq!(
+        all,
+        [
+            "correlation_id=\"tp:#8\"",
+            "debug.a=1",
+            "debug.b=2",
+            "debug.c[0]=1",
+            "debug.c[1]=2"
+        ]
+    );
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! A packet is parsed long after it was read, when later packets have changed its sequence. So each
 //! change makes a new [`State`], and events name the one they were written with.
 
+use std::cell::Cell;
+
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_format::sequence::{InternedEntry, InternedTable};
 use ferretto_proto::fields::{interned_data, trace_packet_defaults, track_event_defaults};
@@ -62,6 +64,8 @@ pub(crate) struct State {
     /// The start of incremental state it belongs to.
     pub(crate) generation: u32,
     pub(crate) defaults: Defaults,
+    /// The process and thread that write, if a descriptor says so.
+    pub(crate) thread: Cell<Option<(i64, i64)>>,
     interned: u32,
     /// Events that name it.
     waiting: u32,
@@ -232,8 +236,9 @@ impl Sequences {
         }
     }
 
-    fn replace(&mut self, place: u32, state: State) {
+    fn replace(&mut self, place: u32, mut state: State) {
         let old = self.all[place as usize].state;
+        state.thread = self.states[old as usize].thread.clone();
         let new = self.new_state(state);
         self.all[place as usize].state = new;
         let state = &mut self.states[old as usize];

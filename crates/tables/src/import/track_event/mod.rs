@@ -27,9 +27,6 @@ pub(crate) struct TrackEvents {
     tracks: Tracks,
     /// By the place of the sequence.
     sequences: FxHashMap<u32, SequenceState>,
-    /// Processes and threads that write, by the place of the sequence and the start of incremental
-    /// state.
-    threads: FxHashMap<(u32, u32), (i64, i64)>,
     extras: Extras,
     reader: ArgsReader,
     args: ArgSet,
@@ -111,8 +108,7 @@ impl TrackEvents {
         stacks: &mut Profiles,
     ) {
         let extra = self.extras.take(extra);
-        let key = (state.state.sequence, state.state.generation);
-        let thread = self.threads.get(&key).copied();
+        let thread = state.state.thread.get();
         self.args.clear();
         let mut applying = Applying {
             cx,

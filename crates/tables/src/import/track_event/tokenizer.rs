@@ -265,8 +265,7 @@ impl TrackEvents {
     fn set_thread(&mut self, input: &Input<'_>, bytes: &[u8]) {
         let state = self.sequences.entry(input.sequence).or_default();
         let thread = state.set_thread(bytes);
-        let key = (input.sequence, input.state.state.generation);
-        self.threads.insert(key, thread);
+        input.state.state.thread.set(Some(thread));
     }
 
     /// Reads a `ThreadDescriptor` that is a packet, as old traces have it. Returns true if it is to
