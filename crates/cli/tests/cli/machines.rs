@@ -170,7 +170,7 @@ fn machines_with_other_clocks_are_on_one_time_line_within_the_error_that_is_told
     host.write(
         "config",
         "buffers { size_kb: 16384 } trace_all_machines: true\n\
-         data_sources { config { name: \"linux.sys_stats\" sys_stats_config { stat_period_ms: 100 } } }",
+         data_sources { config { name: \"linux.sys_stats\" sys_stats_config { stat_period_ms: 20 } } }",
     );
     let recording = host.start_recording(&["-o", "trace.pftrace"]);
     // One is cut off for a while, and comes back.
