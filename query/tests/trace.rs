@@ -266,3 +266,47 @@ fn ranges_of_time_are_found_without_reading_all() {
         .concat();
     assert!(plan.contains("rows=3..4"), "{plan}");
 }
+
+/// Thread 11 runs, is preempted by 12, and goes on; a slice spans all of it.
+const SCHED: &str = r#"
+packet { trusted_packet_sequence_id: 1 timestamp: 1
+  track_descriptor { uuid: 2 thread { pid: 10 tid: 11 thread_name: "worker" } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 90
+  track_event { track_uuid: 2 type: TYPE_SLICE_BEGIN name: "work" } }
+packet { trusted_packet_sequence_id: 1 timestamp: 190
+  track_event { track_uuid: 2 type: TYPE_SLICE_END } }
+packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
+  event { timestamp: 100 pid: 0 sched_switch { prev_comm: "swapper" prev_pid: 0 prev_prio: 120
+    prev_state: 0 next_comm: "worker" next_pid: 11 next_prio: 120 } }
+  event { timestamp: 120 pid: 11 sched_switch { prev_comm: "worker" prev_pid: 11 prev_prio: 120
+    prev_state: 0 next_comm: "other" next_pid: 12 next_prio: 120 } }
+  event { timestamp: 150 pid: 12 sched_switch { prev_comm: "other" prev_pid: 12 prev_prio: 120
+    prev_state: 1 next_comm: "worker" next_pid: 11 next_prio: 120 } }
+  event { timestamp: 180 pid: 11 sched_switch { prev_comm: "worker" prev_pid: 11 prev_prio: 120
+    prev_state: 1 next_comm: "swapper" next_pid: 0 next_prio: 120 } } } }
+"#;
+
+#[test]
+fn query_075_the_latency_is_the_time_runnable_before_running() {
+    let mut s = over(SCHED);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE sched.latency;
+                SELECT t.name, l.latency_dur FROM sched_latency_for_running_interval l
+                JOIN thread t USING (utid)"
+        ),
+        ["\"worker\",30"]
+    );
+}
+
+#[test]
+fn query_116_cpu_time_of_slices_excludes_what_the_thread_waited() {
+    let mut s = over(SCHED);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.cpu_time;
+                SELECT name, thread_name, cpu_time FROM thread_slice_cpu_time"
+        ),
+        ["\"work\",\"worker\",50"]
+    );
+}

@@ -1,0 +1,48 @@
+//! The Python package `perfetto` with our program in place of upstream's. It runs where
+//! `PERFETTO_PYTHON` names a Python interpreter that has the package.
+
+mod common;
+
+use std::process::Command;
+
+use common::{TRACE, encode};
+
+const SCRIPT: &str = r#"
+import sys
+from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+config = TraceProcessorConfig(bin_path=sys.argv[1], load_timeout=60)
+tp = TraceProcessor(trace=sys.argv[2], config=config)
+for row in tp.query("select name, dur, null as nothing from slice order by ts"):
+    print(row.name, row.dur, row.nothing)
+try:
+    tp.query("select nonsense from slice")
+except Exception as error:
+    print("error" if "nonsense" in str(error) else "no error")
+tp.close()
+"#;
+
+#[test]
+fn the_python_package_asks_our_program() {
+    let Some(python) = std::env::var_os("PERFETTO_PYTHON") else {
+        println!("skipped: PERFETTO_PYTHON does not name an interpreter with the package perfetto");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("folder");
+    let trace = folder.path().join("t.pftrace");
+    std::fs::write(&trace, encode(TRACE)).expect("trace");
+    let program = folder.path().join("trace_processor_shell");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ferretto-query"), &program).expect("link");
+    let output = Command::new(python)
+        .args(["-c", SCRIPT])
+        .args([&program, &trace])
+        .output()
+        .expect("the interpreter");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "outer 100 None\ninner 40 None\ninnermost 10 None\nlater 30 None\nerror\n";
+    assert_eq!(printed, expected);
+}
