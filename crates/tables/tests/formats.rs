@@ -329,6 +329,51 @@ fn a_profile_of_pprof_is_counted_by_callstack() {
     }
 }
 
+/// Kernel events as text: two threads on a CPU.
+const EVENTS: &str = "\
+  a-1 ( 1) [000] d..2 1.000001: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=110
+  b-2 ( 2) [000] .... 1.000002: tracing_mark_write: B|2|work
+  b-2 ( 2) [000] d..2 1.000003: sched_waking: comm=a pid=1 prio=120 target_cpu=000
+  b-2 ( 2) [000] .... 1.000004: tracing_mark_write: E|2
+  b-2 ( 2) [000] d..2 1.000005: sched_switch: prev_comm=b prev_pid=2 prev_prio=110 prev_state=R+ ==> next_comm=a next_pid=1 next_prio=120
+  <idle>-0 [001] .... 1.000006: cpu_frequency: state=2000 cpu_id=1
+";
+
+#[test]
+fn query_143_kernel_events_are_the_same_in_text_pages_and_json() {
+    let text = format!("# tracer: nop\n#\n{EVENTS}");
+    let page = format!(
+        "<!DOCTYPE html>\n<html>\n<script class=\"trace-data\" type=\"application/text\">\n\
+        #  TASK-PID\n{EVENTS}</script>\n"
+    );
+    let json = EVENTS.replace('\n', "\\n");
+    let json = format!("{{\"traceEvents\":[],\"systemTraceEvents\":\"{json}\"}}");
+    for file in [text, page, json] {
+        let trace = import_bytes(file.as_bytes());
+        assert_eq!(
+            rows(&trace, "sched_slice", "ts dur end_state priority ucpu"),
+            ["1000001000 4000 R+ 110 0", "1000005000 -1 NULL 120 0"]
+        );
+        assert_eq!(
+            rows(&trace, "thread_state", "ts dur state"),
+            [
+                "1000001000 2000 S",
+                "1000001000 4000 Running",
+                "1000003000 2000 R",
+                "1000005000 -1 R+",
+                "1000005000 -1 Running"
+            ]
+        );
+        assert_eq!(
+            rows(&trace, "slice", "ts dur name"),
+            ["1000002000 2000 work"]
+        );
+        assert_eq!(rows(&trace, "counter", "ts value"), ["1000006000 2000"]);
+        assert!(rows(&trace, "thread", "tid name").contains(&"2 b".to_owned()));
+        assert_eq!(stat(&trace, "systrace_parse_failure"), 0);
+    }
+}
+
 /// Any bytes give a trace or an error, and neither a panic nor a hang.
 #[test]
 fn query_145_damaged_files_of_every_format_are_errors_or_traces() {
@@ -342,6 +387,7 @@ fn query_145_damaged_files_of_every_format_are_errors_or_traces() {
         zip(&[("a", &a, false), ("b", &a, true)]),
         tar(&[("a", &a), ("b", &perf)]),
         json.to_vec(),
+        EVENTS.as_bytes().to_vec(),
         perf,
         b"main;work 3\nmain;rest 2\n".to_vec(),
     ];

@@ -25,6 +25,8 @@ pub enum Format {
     Zstd,
     /// Events in JSON, as Chrome writes them.
     Json,
+    /// Kernel events as text, as tracefs has them, or a page that contains them.
+    Systrace,
     /// Counts of callstacks as text, as flame graphs are made of.
     CollapsedStacks,
     /// The output of `perf script`.
@@ -46,6 +48,7 @@ impl Format {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
             Self::Json => "json",
+            Self::Systrace => "systrace",
             Self::CollapsedStacks => "collapsed_stack",
             Self::PerfText => "perf_text",
             Self::Pprof => "pprof",
@@ -73,6 +76,7 @@ impl Format {
             _ if is_json(text) => Self::Json,
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
             _ if perf_text::is_perf_text(text) => Self::PerfText,
+            _ if is_systrace(text) => Self::Systrace,
             _ if is_symbols(head) => Self::Symbols,
             _ if pprof::is_pprof(head) => Self::Pprof,
             [PACKET_TAG, ..] => Self::Proto,
@@ -90,6 +94,22 @@ fn is_json(text: &[u8]) -> bool {
     }
 }
 
+/// The line in front of the events that `atrace` writes.
+pub(super) const TRACE_LINE: &[u8] = b"TRACE:\n";
+
+fn is_systrace(text: &[u8]) -> bool {
+    let starts = |with: &str| {
+        let start = text.get(..with.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    find(text, b"# tracer").is_some()
+        || starts("<!doctype html>")
+        || starts("<html>")
+        || find(text, TRACE_LINE).is_some()
+        || text.starts_with(b"cpus=")
+        || text.starts_with(b" ")
+}
+
 /// Returns true if the first packet holds names of functions, and nothing before them.
 fn is_symbols(head: &[u8]) -> bool {
     let packet = head.strip_prefix(&[PACKET_TAG]);
@@ -99,4 +119,8 @@ fn is_symbols(head: &[u8]) -> bool {
     });
     let tag = trace_packet::MODULE_SYMBOLS << 3 | 2;
     packet.is_some_and(|packet| packet.starts_with(&[tag as u8 & 0x7f | 0x80, (tag >> 7) as u8]))
+}
+
+pub(super) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
 }

@@ -2,6 +2,7 @@
 
 use super::json::JsonEvents;
 use super::perf_text::PerfSamples;
+use super::systrace::SystraceEvents;
 use crate::import::{Context, LineKind};
 
 /// The state of all formats.
@@ -9,6 +10,7 @@ use crate::import::{Context, LineKind};
 pub(crate) struct Lines {
     json: JsonEvents,
     perf: PerfSamples,
+    systrace: SystraceEvents,
 }
 
 impl Lines {
@@ -16,6 +18,7 @@ impl Lines {
     pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, kind: LineKind, bytes: &[u8]) {
         match kind {
             LineKind::Json => self.json.parse(cx, ts, bytes),
+            LineKind::Systrace => self.systrace.parse(cx, ts, bytes),
             LineKind::PerfText => self.perf.parse(cx, ts, bytes),
         }
     }

@@ -11,6 +11,7 @@ mod json;
 mod lines;
 mod perf_text;
 mod pprof;
+mod systrace;
 
 use std::io::{self, Read};
 
@@ -40,6 +41,7 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
         Format::Json => Box::<json::JsonFile>::default(),
         Format::CollapsedStacks => Box::<collapsed::CollapsedFile>::default(),
         Format::PerfText => Box::<perf_text::PerfTextFile>::default(),
+        Format::Systrace => Box::<systrace::SystraceFile>::default(),
         Format::Pprof => Box::<pprof::PprofFile>::default(),
         Format::Tar | Format::Zip | Format::Gzip | Format::Zstd => return None,
         Format::Symbols | Format::Proto => return None,

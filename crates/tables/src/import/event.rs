@@ -48,6 +48,8 @@ pub(crate) enum Event {
 pub(crate) enum LineKind {
     /// An event in JSON.
     Json,
+    /// A kernel event as text.
+    Systrace,
     /// A sample of `perf script`.
     PerfText,
 }

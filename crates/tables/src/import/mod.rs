@@ -30,6 +30,7 @@ mod track_event;
 pub(crate) use self::arena::Batch;
 pub(crate) use self::context::{Context, EventState};
 pub(crate) use self::event::{Line, LineKind};
+pub(crate) use self::ftrace::Print;
 pub(crate) use self::packets::{Source, read_packets};
 pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 

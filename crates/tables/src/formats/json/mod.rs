@@ -8,7 +8,7 @@ mod value;
 use self::event::{Event, NoEvent};
 use self::reader::{Broken, Part, Reader};
 use self::value::Json;
-use super::{FileError, FileReader};
+use super::{FileError, FileReader, systrace};
 use crate::import::{Batch, Context, Importer, Line, LineKind};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
@@ -68,7 +68,18 @@ impl Events {
                 Err(NoEvent::Empty) => {}
                 Err(why) => failed(&mut importer.context, bytes, &why.to_string()),
             },
-            Part::SystemLine(_) => {}
+            Part::SystemLine(line) => match systrace::Event::parse(line) {
+                Some(event) => {
+                    let kind = LineKind::Systrace;
+                    self.push(importer, line.as_bytes(), 0, event.ts, kind, i64::MAX);
+                }
+                None if line.starts_with('#') => {}
+                None => importer
+                    .context
+                    .store
+                    .stats
+                    .add(Stat::systrace_parse_failure, 1),
+            },
             Part::DisplayTimeUnit => {
                 importer
                     .context

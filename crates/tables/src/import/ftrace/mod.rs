@@ -18,7 +18,7 @@ use self::args::EventArgs;
 use self::counters::Counters;
 pub(crate) use self::counters::add_named;
 use self::generic::Generic;
-use self::print::Print;
+pub(crate) use self::print::Print;
 use self::slices::Slices;
 use self::syscalls::Syscalls;
 use super::context::{Context, EventState};

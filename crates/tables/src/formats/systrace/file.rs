@@ -1,0 +1,210 @@
+//! The lines of a file of kernel events as text, which may be a page that contains them.
+
+use super::super::detect::TRACE_LINE;
+
+/// Bytes in front of which the line `TRACE:` is looked for.
+const HEAD_BYTES: usize = 128;
+/// Longer lines are cut.
+const MAX_LINE: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// The beginning of the file is not there yet.
+    Start,
+    /// A page, outside of the parts with data.
+    Page,
+    /// A part with data of which it is not known what they are.
+    Data,
+    Events,
+    /// `ps`: user, pid, ppid and more.
+    Processes,
+    /// `ps -T`: user, pid, tid and command.
+    Threads,
+    End,
+}
+
+/// The content of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    /// A kernel event.
+    Event(&'a str),
+    Process {
+        pid: u32,
+        parent: u32,
+        name: &'a str,
+    },
+    Thread {
+        pid: u32,
+        tid: u32,
+        name: &'a str,
+    },
+    /// A line about a process or thread that cannot be read.
+    NoProcess,
+}
+
+/// Finds the lines that say something.
+#[derive(Debug)]
+pub(super) struct LineReader {
+    section: Section,
+    buffer: Vec<u8>,
+}
+
+impl Default for LineReader {
+    fn default() -> Self {
+        Self {
+            section: Section::Start,
+            buffer: Vec::new(),
+        }
+    }
+}
+
+impl LineReader {
+    /// Hands out what the lines say that end in these bytes.
+    pub(super) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Content<'_>)) {
+        if self.section == Section::End {
+            return;
+        }
+        self.buffer.extend_from_slice(bytes);
+        if self.section == Section::Start {
+            if self.buffer.len() < HEAD_BYTES && !bytes.is_empty() {
+                return;
+            }
+            self.start();
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut rest = &buffer[..];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.line(&String::from_utf8_lossy(&rest[..end]), &mut each);
+            rest = &rest[end + 1..];
+        }
+        if self.section != Section::End && rest.len() <= MAX_LINE {
+            self.buffer = rest.to_vec();
+        }
+    }
+
+    /// The end of the file. The last line may have no end.
+    pub(super) fn finish(&mut self, mut each: impl FnMut(Content<'_>)) {
+        self.push(b"", &mut each);
+        if !self.buffer.is_empty() {
+            self.push(b"\n", each);
+        }
+    }
+
+    fn start(&mut self) {
+        let head = &self.buffer[..self.buffer.len().min(HEAD_BYTES)];
+        if let Some(place) = super::super::detect::find(head, TRACE_LINE) {
+            self.buffer.drain(..place + TRACE_LINE.len());
+        }
+        // `trace-cmd report` begins with the number of CPUs, which reads as no event.
+        let is_page = self.buffer.first() == Some(&b'<');
+        self.section = if is_page {
+            Section::Page
+        } else {
+            Section::Events
+        };
+    }
+
+    fn line<'a>(&mut self, line: &'a str, each: &mut impl FnMut(Content<'a>)) {
+        let ends = line.contains("</script>");
+        match self.section {
+            Section::Start | Section::End => {}
+            Section::Page => {
+                if line.contains(r#"<script class="trace-data" type="application/text">"#) {
+                    self.section = Section::Data;
+                }
+            }
+            Section::Data if line.starts_with('#') && line.contains("TASK-PID") => {
+                self.section = Section::Events;
+            }
+            Section::Data if line.starts_with("PROCESS DUMP") => self.section = Section::Processes,
+            Section::Events if ends => self.section = Section::End,
+            _ if ends => self.section = Section::Page,
+            Section::Data => {}
+            Section::Events => {
+                let is_header = line.starts_with('#') || is_cpus(line);
+                if !line.is_empty() && !is_header {
+                    each(Content::Event(line));
+                }
+            }
+            Section::Processes | Section::Threads => self.process(line, each),
+        }
+    }
+
+    fn process<'a>(&mut self, line: &'a str, each: &mut impl FnMut(Content<'a>)) {
+        let words: Vec<_> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        let number = |place: usize| words.get(place).and_then(|word| word.parse().ok());
+        let behind = |place: usize| {
+            let word = words.get(place)?;
+            line.get(word.as_ptr().addr() - line.as_ptr().addr()..)
+        };
+        match (self.section, &words[..]) {
+            (_, ["USER", "PID", "TID", "CMD"]) => self.section = Section::Threads,
+            (_, ["USER", "PID", "PPID", "VSZ", ..]) => self.section = Section::Processes,
+            (Section::Processes, words) if words.len() >= 10 => {
+                each(match (number(1), number(2)) {
+                    (Some(pid), Some(parent)) => Content::Process {
+                        pid,
+                        parent,
+                        name: words[8],
+                    },
+                    _ => Content::NoProcess,
+                });
+            }
+            (Section::Threads, [_, _, _, _, ..]) => {
+                each(match (number(1), number(2), behind(3)) {
+                    (Some(pid), Some(tid), Some(name)) => Content::Thread { pid, tid, name },
+                    _ => Content::NoProcess,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_cpus(line: &str) -> bool {
+    let count = line.strip_prefix("cpus=");
+    count.is_some_and(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pieces: &[&[u8]]) -> Vec<String> {
+        let mut reader = LineReader::default();
+        let mut seen = Vec::new();
+        for piece in pieces {
+            reader.push(piece, |content| seen.push(format!("{content:?}")));
+        }
+        reader.finish(|content| seen.push(format!("{content:?}")));
+        seen
+    }
+
+    #[test]
+    fn events_are_found_in_text_and_pages() {
+        let text = "cpus=4\n# tracer: nop\n#\n a-1 [0] 1.0: x: y\n\nlast";
+        let expected = ["Event(\" a-1 [0] 1.0: x: y\")", "Event(\"last\")"];
+        assert_eq!(read(&[text.as_bytes()]), expected);
+        assert_eq!(
+            read(&text.as_bytes().chunks(1).collect::<Vec<_>>()),
+            expected
+        );
+
+        let page = concat!(
+            "<!DOCTYPE html>\n<html>\nnothing\n",
+            "<script class=\"trace-data\" type=\"application/text\">\n",
+            "PROCESS DUMP\nUSER PID PPID VSZ RSS WCHAN PC S NAME CMD\n",
+            "root 5 1 0 0 0 0 S init /sbin/init now\nUSER PID TID CMD\nroot 5 6 some name\n",
+            "root x 6 some name\n</script>\nmore\n",
+            "<script class=\"trace-data\" type=\"application/text\">\n",
+            "#  TASK-PID  CPU#\nevent\n</script>\nevent\n",
+        );
+        let expected = [
+            "Process { pid: 5, parent: 1, name: \"init\" }",
+            "Thread { pid: 5, tid: 6, name: \"some name\" }",
+            "NoProcess",
+            "Event(\"event\")",
+        ];
+        assert_eq!(read(&[page.as_bytes()]), expected);
+    }
+}

@@ -1,0 +1,140 @@
+//! A line of kernel events as text.
+
+/// An event: `bash-4711 ( 4711) [003] d..3 1234.567890: sched_switch: prev_comm=…`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) comm: &'a str,
+    pub(crate) tid: u32,
+    pub(crate) pid: Option<u32>,
+    pub(crate) cpu: u32,
+    /// In nanoseconds.
+    pub(crate) ts: i64,
+    pub(crate) event: &'a str,
+    /// The text behind the name of the event.
+    pub(crate) text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line. Names of threads may look like anything.
+    pub(crate) fn parse(line: &'a str) -> Option<Self> {
+        let dashes = line.match_indices('-').map(|(at, _)| at);
+        dashes.into_iter().find_map(|dash| Self::behind(line, dash))
+    }
+
+    fn behind(line: &'a str, dash: usize) -> Option<Self> {
+        let comm = line[..dash].trim();
+        let (tid, rest) = digits(&line[dash + 1..])?;
+        let mut rest = rest.strip_prefix(char::is_whitespace)?.trim_start();
+        let mut pid = None;
+        if !rest.starts_with('[') {
+            rest = rest.strip_prefix('(').unwrap_or(rest).trim_start();
+            rest = match digits(rest) {
+                Some((number, rest)) => {
+                    pid = number.parse().ok();
+                    rest
+                }
+                None => rest.trim_start_matches('-'),
+            };
+            rest = rest.strip_prefix(')').unwrap_or(rest);
+            rest = rest.strip_prefix(char::is_whitespace).unwrap_or(rest);
+        }
+        let (cpu, rest) = digits(rest.strip_prefix('[')?)?;
+        let mut rest = rest.strip_prefix(']')?.trim_start();
+        if !rest.starts_with(|first: char| first.is_ascii_digit()) {
+            // Bits of the interrupts, as letters.
+            let end = rest.find(char::is_whitespace)?;
+            let is_flag = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'#';
+            if !(4..=5).contains(&end) || !rest[..end].bytes().all(is_flag) {
+                return None;
+            }
+            rest = rest[end..].trim_start();
+        }
+        let (seconds, rest) = digits(rest)?;
+        let (fraction, rest) = digits(rest.strip_prefix('.')?)?;
+        let rest = rest.strip_prefix(':')?;
+        let rest = rest.strip_prefix(char::is_whitespace)?.trim_start();
+        let word = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let colon = rest[..word].rfind(':').filter(|colon| *colon > 0)?;
+        Some(Self {
+            comm,
+            tid: tid.parse().ok()?,
+            pid,
+            cpu: cpu.parse().ok()?,
+            ts: nanoseconds(seconds, fraction)?,
+            event: &rest[..colon],
+            text: rest[colon + 1..].trim(),
+        })
+    }
+
+    /// Returns the value of an argument of the form `key=value`. Values end at the first space.
+    pub(crate) fn arg(&self, key: &str) -> Option<&'a str> {
+        self.text.split(' ').find_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            (name == key).then_some(value)
+        })
+    }
+
+    /// Returns an argument that is a number.
+    pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+        self.arg(key)?.parse().ok()
+    }
+}
+
+fn digits(text: &str) -> Option<(&str, &str)> {
+    let end = text
+        .bytes()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+fn nanoseconds(seconds: &str, fraction: &str) -> Option<i64> {
+    let nanos = fraction.get(..9).unwrap_or(fraction);
+    let scale = 10_i64.pow(9 - nanos.len() as u32);
+    let nanos = nanos.parse::<i64>().ok()?.checked_mul(scale)?;
+    seconds
+        .parse::<i64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_with_and_without_process_and_flags() {
+        let line = "kworker/u16:1-77    (   77) [004] ....   316.196720: 0: B|77|call|0";
+        let read = Line::parse(line).unwrap();
+        assert_eq!(
+            (read.comm, read.tid, read.pid),
+            ("kworker/u16:1", 77, Some(77))
+        );
+        assert_eq!((read.cpu, read.ts), (4, 316_196_720_000));
+        assert_eq!((read.event, read.text), ("0", "B|77|call|0"));
+
+        let line = "  <idle>-0     [000] d..2.     0.002188: task_newtask: pid=1 comm=x=y";
+        let read = Line::parse(line).unwrap();
+        assert_eq!((read.comm, read.tid, read.pid), ("<idle>", 0, None));
+        assert_eq!(
+            (read.number("pid"), read.arg("comm")),
+            (Some(1_u32), Some("x=y"))
+        );
+
+        let read = Line::parse("a-1 (-----) [001] 7.5: x: ").unwrap();
+        assert_eq!((read.pid, read.ts, read.event), (None, 7_500_000_000, "x"));
+        let read = Line::parse("a-b-12-3 [1] 2.000000001: sched_waking: comm=a").unwrap();
+        assert_eq!((read.comm, read.tid, read.ts), ("a-b-12", 3, 2_000_000_001));
+        for line in [
+            "",
+            "-",
+            "a-1",
+            "a-1 [x] 1.0: y:",
+            "a-1 [0] 1: y:",
+            "a-1 [0] 1.0: y",
+        ] {
+            assert_eq!(Line::parse(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Kernel events as text, in the order of time.
+
+use super::line::Line;
+use crate::import::{Context, Print};
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::process::ThreadNameSource;
+use crate::trackers::sched::Next;
+use crate::trackers::track::{Dimension, TrackSpec};
+
+/// The state of kernel events as text.
+#[derive(Debug, Default)]
+pub(in super::super) struct SystraceEvents {
+    print: Print,
+}
+
+impl SystraceEvents {
+    /// Reads an event when its time has come. Those that are not known are left out.
+    pub(in super::super) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let Some(line) = Line::parse(&text) else {
+            return;
+        };
+        let utid = named(cx, line.tid.into(), line.comm);
+        if let Some(pid) = line.pid {
+            let (tid, pid) = (line.tid.into(), pid.into());
+            cx.processes.thread_in_process(&mut cx.store, tid, pid);
+        }
+        let is_read = match line.event {
+            "sched_switch" => switch(cx, ts, &line),
+            "sched_waking" => waking(cx, ts, &line, utid),
+            "sched_blocked_reason" => blocked(cx, &line),
+            "tracing_mark_write" | "print" | "0" => {
+                self.print
+                    .line(cx, ts, line.tid.into(), line.text.as_bytes());
+                Some(())
+            }
+            "cpu_frequency" => cpu_counter(cx, ts, &line, "cpu_frequency", "cpufreq"),
+            "cpu_idle" => cpu_counter(cx, ts, &line, "cpu_idle", "cpuidle"),
+            _ => Some(()),
+        };
+        if is_read.is_none() {
+            cx.store.stats.add(Stat::systrace_parse_failure, 1);
+        }
+    }
+}
+
+/// Returns a thread, which has this name. The kernel writes `<...>` for names that it has
+/// forgotten.
+fn named(cx: &mut Context, tid: i64, comm: &str) -> u32 {
+    let utid = cx.processes.thread(&mut cx.store, tid);
+    if comm != "<...>" && !comm.is_empty() {
+        let name = cx.store.strings.intern(comm);
+        let source = ThreadNameSource::Ftrace;
+        cx.processes.name_thread(&mut cx.store, utid, name, source);
+    }
+    utid
+}
+
+fn switch(cx: &mut Context, ts: i64, line: &Line<'_>) -> Option<()> {
+    let prev_pid: u32 = line.number("prev_pid")?;
+    let next_pid: u32 = line.number("next_pid")?;
+    let prio = line.number("next_prio")?;
+    let state = line.arg("prev_state").unwrap_or_default();
+    let ucpu = cx.cpus.intern(&mut cx.store, line.cpu)?;
+    let prev = named(
+        cx,
+        prev_pid.into(),
+        line.arg("prev_comm").unwrap_or_default(),
+    );
+    let next = Next {
+        utid: named(
+            cx,
+            next_pid.into(),
+            line.arg("next_comm").unwrap_or_default(),
+        ),
+        pid: next_pid.into(),
+        prio,
+    };
+    // Letters of several states have bars between them.
+    let state = cx.store.strings.intern(&state.replace('|', ""));
+    match cx.sched.current(ucpu) {
+        Some(current) if current.pid == i64::from(prev_pid) => {
+            cx.sched.end(&mut cx.store, ts, ucpu, state);
+        }
+        Some(_) => cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1),
+        None => {}
+    }
+    cx.sched.begin(&mut cx.store, ts, ucpu, (prev, state), next);
+    Some(())
+}
+
+fn waking(cx: &mut Context, ts: i64, line: &Line<'_>, waker: u32) -> Option<()> {
+    let tid: u32 = line.number("pid")?;
+    let utid = named(cx, tid.into(), line.arg("comm").unwrap_or_default());
+    cx.sched.wake(&mut cx.store, ts, utid, waker, None);
+    Some(())
+}
+
+fn blocked(cx: &mut Context, line: &Line<'_>) -> Option<()> {
+    let tid: u32 = line.number("pid")?;
+    let io_wait: i64 = line.number("iowait")?;
+    let utid = cx.processes.thread(&mut cx.store, tid.into());
+    let function = line
+        .arg("caller")
+        .map(|caller| cx.store.strings.intern(caller));
+    cx.sched
+        .blocked(&mut cx.store, utid, Some(io_wait != 0), function);
+    Some(())
+}
+
+fn cpu_counter(
+    cx: &mut Context,
+    ts: i64,
+    line: &Line<'_>,
+    type_: &'static str,
+    name: &str,
+) -> Option<()> {
+    let dimensions = [Dimension::Cpu(line.number("cpu_id")?)];
+    let value = line.number("state")?;
+    let name: StringId = cx.store.strings.intern(name);
+    let spec = TrackSpec::counter(type_, &dimensions).named(name);
+    let track = cx.tracks.intern(&mut cx.store, spec);
+    cx.counters
+        .add(&mut cx.store, ts, track, value, &mut ArgSet::default());
+    Some(())
+}
