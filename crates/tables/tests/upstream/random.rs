@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 const CASES: u32 = 60;
 /// Packets that describe the tracks.
 const TRACKS: &str = r#"
+packet { system_info { utsname { sysname: "Linux" release: "6.1.0" version: "1" machine: "x86_64" } } }
 packet { timestamp: 1 trusted_packet_sequence_id: 1 sequence_flags: 1 track_descriptor { uuid: 1 process { pid: 100 process_name: "p" } } }
 packet { timestamp: 1 trusted_packet_sequence_id: 1 track_descriptor { uuid: 2 parent_uuid: 1 thread { pid: 100 tid: 101 thread_name: "t" } } }
 packet { timestamp: 1 trusted_packet_sequence_id: 1 track_descriptor { uuid: 3 parent_uuid: 1 name: "of the process" } }
@@ -25,7 +26,7 @@ enum Event {
     Count(i32),
     Flow(u64, u8),
     Switch(u8, u8, u8),
-    Wake(u8, u8, u8),
+    Wake(u8, u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -36,7 +37,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<i32>().prop_map(Event::Count),
         1 => (2..6u64, 0..3u8).prop_map(|(track, flow)| Event::Flow(track, flow)),
         4 => (0..2u8, 0..5u8, 0..4u8).prop_map(|(cpu, next, state)| Event::Switch(cpu, next, state)),
-        2 => (0..2u8, 1..5u8, 0..3u8).prop_map(|(cpu, tid, flags)| Event::Wake(cpu, tid, flags)),
+        2 => (0..2u8, 1..5u8).prop_map(|(cpu, tid)| Event::Wake(cpu, tid)),
     ]
 }
 
@@ -85,12 +86,12 @@ fn trace(events: &[(u8, Event)]) -> String {
                     "packet {{ trusted_packet_sequence_id: 2 ftrace_events {{ cpu: {cpu} event {{ timestamp: {now} pid: {previous} sched_switch {{ prev_comm: \"c{previous}\" prev_pid: {previous} prev_prio: 120 prev_state: {state} next_comm: \"c{next}\" next_pid: {next} next_prio: 120 }} }} }} }}"
                 )
             }
-            Event::Wake(cpu, tid, flags) => {
+            Event::Wake(cpu, tid) => {
                 let waker = running[usize::from(*cpu)];
-                let flags = [0, 8, 16][usize::from(*flags)];
+                // Without flags, as upstream takes these for an event without name.
                 writeln!(
                     text,
-                    "packet {{ trusted_packet_sequence_id: 2 ftrace_events {{ cpu: {cpu} event {{ timestamp: {now} pid: {waker} common_flags: {flags} sched_waking {{ comm: \"c{tid}\" pid: {tid} prio: 120 success: 1 target_cpu: {cpu} }} }} }} }}"
+                    "packet {{ trusted_packet_sequence_id: 2 ftrace_events {{ cpu: {cpu} event {{ timestamp: {now} pid: {waker} sched_waking {{ comm: \"c{tid}\" pid: {tid} prio: 120 success: 1 target_cpu: {cpu} }} }} }} }}"
                 )
             }
         };
