@@ -284,3 +284,15 @@ fn states_go_on_after_a_loss() {
         ]
     );
 }
+
+#[test]
+fn events_of_one_moment_come_by_cpu() {
+    let on = |cpu| {
+        on_cpu(
+            cpu,
+            "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 next_pid: 2 } }",
+        )
+    };
+    let trace = import(&format!("{} {}", on(1), on(0)));
+    assert_eq!(rows(&trace, "sched_slice", "ts ucpu"), ["10 0", "10 1"]);
+}

@@ -23,7 +23,8 @@ pub(crate) struct Token {
 const _: () = assert!(size_of::<Token>() <= 40);
 
 /// The stream of events that an event belongs to. Events of one stream at the same time keep the
-/// order of the file; those of streams that began earlier come first.
+/// order of the file; of those at the same time in different streams, those of CPUs come last, by
+/// the number of the CPU, and else those of streams that began earlier come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stream {
     Packets,
@@ -34,6 +35,19 @@ pub(crate) enum Stream {
     Switches(u32),
     /// Wake-ups of a CPU in compact form.
     Wakings(u32),
+}
+
+impl Stream {
+    /// Returns its place among streams that have events at the same time.
+    fn rank(self) -> u64 {
+        let (cpu, kind) = match self {
+            Self::Switches(cpu) => (cpu, 0),
+            Self::Wakings(cpu) => (cpu, 1),
+            Self::Ftrace(cpu) => (cpu, 2),
+            _ => return 0,
+        };
+        (u64::from(cpu) + 1) * 4 + kind
+    }
 }
 
 /// Streams beyond this number are put into the first one.
@@ -65,6 +79,8 @@ struct Queue {
     /// The earliest time.
     min: i64,
     is_unsorted: bool,
+    /// By machine and [`Stream::rank`].
+    rank: (u32, u64),
 }
 
 impl Sorter {
@@ -136,7 +152,11 @@ impl Sorter {
             return 0;
         }
         let number = self.queues.len() as u32;
-        self.queues.push(Queue::default());
+        let (machine, stream) = key;
+        self.queues.push(Queue {
+            rank: (machine, stream.rank()),
+            ..Queue::default()
+        });
         self.by_stream.insert(key, number);
         number
     }
@@ -180,20 +200,22 @@ impl Sorter {
         mut each: impl FnMut(&mut Context, Token, bool),
     ) {
         loop {
-            let (mut first, mut second) = (None::<(i64, usize)>, i64::MAX);
+            let (mut first, mut second) = (None::<(i64, (u32, u64), usize)>, i64::MAX);
             for (place, queue) in self.queues.iter().enumerate() {
                 if queue.tokens.is_empty() {
                     continue;
                 }
                 match first {
-                    Some((min, _)) if queue.min >= min => second = second.min(queue.min),
+                    Some((min, rank, _)) if (queue.min, queue.rank) >= (min, rank) => {
+                        second = second.min(queue.min);
+                    }
                     _ => {
-                        second = first.map_or(i64::MAX, |(min, _)| min);
-                        first = Some((queue.min, place));
+                        second = first.map_or(i64::MAX, |(min, _, _)| min);
+                        first = Some((queue.min, queue.rank, place));
                     }
                 }
             }
-            let Some((_, place)) = first else {
+            let Some((_, _, place)) = first else {
                 break;
             };
             let queue = &mut self.queues[place];
