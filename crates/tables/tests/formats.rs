@@ -168,7 +168,8 @@ fn query_142_json_events_are_slices_counters_and_names() {
         {"ph":"C","name":"mem","pid":1,"ts":4,"args":{"rss":5,"swap":"1.5"}},
         {"ph":"i","name":"now","pid":1,"tid":2,"ts":5,"s":"p"},
         {"ph":"b","name":"one","cat":"io","id":"0x1","pid":1,"tid":2,"ts":6},
-        {"ph":"b","name":"one","cat":"io","id":"0x2","pid":1,"tid":2,"ts":7},
+        {"ph":"b","name":"one","text":"two
+lines","cat":"io","id":"0x2","pid":1,"tid":2,"ts":7},
         {"ph":"e","name":"one","cat":"io","id":"0x1","pid":1,"tid":2,"ts":8},
         {"ph":"T","name":"Running","pid":1,"tid":2,"ts":9,"dur":2,"args":{"cpu":3}},
         {"no":"phase"},

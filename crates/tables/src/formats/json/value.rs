@@ -24,13 +24,13 @@ impl<'a> Json<'a> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Reads a value that may have commas behind the last elements of lists, as some programs write
-    /// them. `spare` takes the bytes without these.
+    /// Reads a value that may have commas behind the last elements of lists, and texts of several
+    /// lines, as some programs write them. `spare` takes the bytes without these.
     pub(super) fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
         if let Some(value) = Self::parse(bytes) {
             return Some(value);
         }
-        *spare = without_last_commas(bytes);
+        *spare = mended(bytes);
         Self::parse(spare)
     }
 
@@ -43,8 +43,9 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Returns the same without commas in front of closing brackets.
-fn without_last_commas(bytes: &[u8]) -> Vec<u8> {
+/// Returns the same without commas in front of closing brackets, and without lines that end within
+/// a text.
+fn mended(bytes: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let (mut in_string, mut escaped) = (false, false);
     let mut comma = None;
@@ -52,6 +53,10 @@ fn without_last_commas(bytes: &[u8]) -> Vec<u8> {
         if escaped {
             escaped = false;
         } else if in_string {
+            if *byte < b' ' {
+                kept.extend(format!("\\u{byte:04x}").into_bytes());
+                continue;
+            }
             in_string = *byte != b'"';
             escaped = *byte == b'\\';
         } else {

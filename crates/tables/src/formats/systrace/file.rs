@@ -122,7 +122,7 @@ impl LineReader {
             Section::Data => {}
             Section::Events => {
                 let is_header = line.starts_with('#') || is_cpus(line);
-                if !line.is_empty() && !is_header {
+                if !line.trim().is_empty() && !is_header {
                     each(Content::Event(line));
                 }
             }

@@ -41,10 +41,12 @@ impl<'a> Line<'a> {
         let (cpu, rest) = digits(rest.strip_prefix('[')?)?;
         let mut rest = rest.strip_prefix(']')?.trim_start();
         if !rest.starts_with(|first: char| first.is_ascii_digit()) {
-            // Bits of the interrupts, as letters.
+            // Bits of the interrupts, as letters. The time may follow without a space.
             let end = rest.find(char::is_whitespace)?;
+            let end = if (4..=5).contains(&end) { end } else { 4 };
+            let flags = rest.get(..end)?;
             let is_flag = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'#';
-            if !(4..=5).contains(&end) || !rest[..end].bytes().all(is_flag) {
+            if !flags.bytes().all(is_flag) {
                 return None;
             }
             rest = rest[end..].trim_start();
@@ -124,6 +126,8 @@ mod tests {
 
         let read = Line::parse("a-1 (-----) [001] 7.5: x: ").unwrap();
         assert_eq!((read.pid, read.ts, read.event), (None, 7_500_000_000, "x"));
+        let read = Line::parse("a-1 [0] d...316.5: x: y").unwrap();
+        assert_eq!(read.ts, 316_500_000_000);
         let read = Line::parse("a-b-12-3 [1] 2.000000001: sched_waking: comm=a").unwrap();
         assert_eq!((read.comm, read.tid, read.ts), ("a-b-12", 3, 2_000_000_001));
         for line in [

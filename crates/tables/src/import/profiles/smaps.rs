@@ -78,9 +78,6 @@ fn parse_entry(cx: &mut Context, ts: i64, upid: u32, entry: &[u8]) {
     let name = Fields::find(of::PATH, entry).and_then(|name| name.as_bytes());
     let name = path(cx, name.unwrap_or_default());
     let mut row = row(ts, upid, name);
-    row.file_name = StringId::EMPTY;
-    row.module_debugid = StringId::EMPTY;
-    row.module_debug_path = StringId::EMPTY;
     for field in Fields::new(entry).map_while(Result::ok) {
         let number = field.as_u64().unwrap_or(0) as i64;
         let mut text = || {
