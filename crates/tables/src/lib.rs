@@ -44,7 +44,6 @@
 //!
 //! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "verbs of trackers that topics begin to use")]
 
 pub mod column;
 mod files;

@@ -300,3 +300,23 @@ fn clocks_of_machines_are_compared() {
     // Both estimates are 10 005 and 10 005 ahead.
     assert_eq!(slices(&trace), ["1015 there", "1030 here"]);
 }
+
+#[test]
+fn tables_beyond_the_memory_allowed_end_the_import() {
+    let mut text = String::new();
+    for ts in 0..20_000 {
+        text += &instant(1, ts, "", &format!("name {ts}"));
+    }
+    let bytes = encode(&text);
+    let options = Options {
+        memory: 1 << 20,
+        ..Options::default()
+    };
+    let trace = Trace::read(&bytes[..], &options).expect("a trace");
+    assert!(
+        trace
+            .remarks()
+            .iter()
+            .any(|text| text.contains("more than the 1048576 bytes"))
+    );
+}

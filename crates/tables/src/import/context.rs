@@ -77,8 +77,6 @@ impl Context {
 pub(crate) struct EventState<'a> {
     pub(crate) sequences: &'a Sequences,
     pub(crate) state: &'a State,
-    /// Names the state as long as there are events of it.
-    pub(crate) number: u32,
 }
 
 impl<'a> EventState<'a> {

@@ -56,8 +56,6 @@ pub(crate) struct Input<'a> {
     pub(crate) field: u32,
     /// The value of the field; empty if it is no message.
     pub(crate) bytes: &'a [u8],
-    /// The packet.
-    pub(crate) packet: &'a [u8],
     pub(crate) header: &'a PacketHeader<'a>,
     /// The place of the packet in the file.
     pub(crate) offset: u64,
@@ -199,9 +197,11 @@ impl Importer {
         self.arena.tokenized(number);
     }
 
-    /// Returns the memory that waiting packets take, in bytes.
+    /// Returns the memory that tables and waiting packets take, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.arena.memory() + self.sorter.memory() + self.parked_bytes
+        let store = &self.context.store;
+        let waiting = self.arena.memory() + self.sorter.memory() + self.parked_bytes;
+        waiting + store.tables.memory() + store.strings.memory()
     }
 
     /// Parses all that waits, and returns what was filled.
@@ -426,16 +426,11 @@ impl Importer {
         let input = Input {
             field: field.number,
             bytes: field.as_bytes().unwrap_or_default(),
-            packet: bytes,
             header: &header,
             offset,
             ts,
             sequence,
-            state: EventState {
-                sequences,
-                state,
-                number,
-            },
+            state: EventState { sequences, state },
             arena,
             span,
         };
@@ -466,11 +461,7 @@ impl Importer {
             let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
             if !is_late {
                 context.store.set_machine(state.machine);
-                let state = EventState {
-                    sequences,
-                    state,
-                    number: token.state,
-                };
+                let state = EventState { sequences, state };
                 topics.parse(context, token.ts, &token.event, bytes, state);
                 for (track, slice) in context.slices.take_begun() {
                     context.flows.slice_began(&mut context.store, track, slice);

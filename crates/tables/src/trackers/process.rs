@@ -32,12 +32,8 @@ pub(crate) enum ProcessNameSource {
     /// Anything else.
     #[default]
     Other,
-    /// A label.
-    Label,
     /// The descriptor of its track.
     TrackDescriptor,
-    /// A label of a process that shows pages.
-    RendererLabel,
     /// The system: the list of processes and kernel events.
     System,
 }
@@ -132,11 +128,6 @@ impl ProcessTracker {
         machine.by_pid.insert(0, upid);
         let name = store.strings.intern("swapper");
         self.name_thread(store, utid, name, ThreadNameSource::Constant);
-    }
-
-    /// Returns the idle thread of the machine.
-    pub(crate) fn idle_thread(&mut self, store: &Store) -> u32 {
-        self.machine(store).idle_utid
     }
 
     /// Returns the living thread with this number, if there is one.
@@ -403,11 +394,6 @@ impl ProcessTracker {
         if store.tables.process.start_ts.get(upid).is_none() {
             store.tables.process.start_ts.set(upid, Some(ts));
         }
-    }
-
-    /// Returns the arguments of a thread, which are put into the table when all is read.
-    pub(crate) fn thread_args(&mut self, utid: u32) -> &mut ArgSet {
-        self.thread_args.entry(utid).or_default()
     }
 
     /// Returns the arguments of a process, which are put into the table when all is read.
