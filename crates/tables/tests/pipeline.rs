@@ -293,12 +293,14 @@ fn clocks_of_machines_are_compared() {
     );
     let trace = import(
         &(snapshot(&[(6, 1000), (3, 1)])
+            + "packet { machine_id: 77 trusted_packet_sequence_id: 3 sequence_flags: 1 }\n"
+            + &instant(1, 1020, "", "before")
             + &sync
             + &instant(1, 11_020, "machine_id: 77 timestamp_clock_id: 6", "there")
             + &instant(1, 1030, "", "here")),
     );
     // Both estimates are 10 005 and 10 005 ahead.
-    assert_eq!(slices(&trace), ["1015 there", "1030 here"]);
+    assert_eq!(slices(&trace), ["1015 there", "1020 before", "1030 here"]);
 }
 
 #[test]

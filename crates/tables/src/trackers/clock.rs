@@ -239,8 +239,8 @@ impl ClockTracker {
     #[inline]
     pub(crate) fn trace_time(&mut self, clock: ClockId, value: i64) -> Result<i64, ClockError> {
         self.is_frozen = true;
-        if !self.unrelated.is_empty() {
-            self.relate_machines();
+        if !self.unrelated.is_empty() && self.unrelated.remove(&clock.machine) {
+            self.bridge(ClockId::of_machine(clock.machine, BOOTTIME));
         }
         self.convert(clock, value, self.trace_clock)
     }
@@ -432,13 +432,6 @@ impl ClockTracker {
             }
         }
         Err(ClockError::NoPath)
-    }
-
-    /// Relates clocks of machines to that of the trace, where no snapshot does.
-    fn relate_machines(&mut self) {
-        for machine in std::mem::take(&mut self.unrelated) {
-            self.bridge(ClockId::of_machine(machine, BOOTTIME));
-        }
     }
 
     /// Takes a clock for equal to one that is related to that of the trace, if that can be meant.
