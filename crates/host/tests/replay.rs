@@ -21,7 +21,7 @@ use ferretto_ipc::socket::{Received, Socket};
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::{
     CommitDataRequest, GetAsyncCommandResponse, Message as _, ReadBuffersResponse,
-    TracingServiceState,
+    TracingServiceState, UnknownFields,
 };
 use ferretto_shm::Region;
 use ferretto_wire::Fields;
@@ -254,6 +254,11 @@ fn forget_processes(state: &mut TracingServiceState) {
         (producer.pid, producer.uid) = (None, None);
     }
     state.tracing_service_version = None;
+    // What this service tells beyond upstream's: the use of buffers, clocks of machines.
+    state.unknown_fields = UnknownFields::default();
+    for session in &mut state.tracing_sessions {
+        session.unknown_fields = UnknownFields::default();
+    }
 }
 
 /// The kinds of packets the service itself wrote into a reply.
