@@ -1,9 +1,9 @@
 //! `cargo xtask packages`: the crates that are published, as crates.io would get them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 
@@ -42,12 +42,39 @@ pub(crate) fn check(crates: &[&str]) -> Result<()> {
     for name in &packages {
         cargo.args(["--package", name]);
     }
+    forget_unpacked(&packages)?;
     let status = cargo
         .current_dir(root())
         .status()
         .context("running cargo package")?;
     ensure!(status.success(), "cargo package failed");
     println!("{} packages are complete", packages.len());
+    Ok(())
+}
+
+/// Removes what earlier runs unpacked. Cargo takes a package of the same name and version from the
+/// same folder for the same package, but here versions stay while contents change.
+fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let Some(registries) = home.map(|home| home.join("registry/src")) else {
+        return Ok(());
+    };
+    for registry in fs::read_dir(registries).into_iter().flatten().flatten() {
+        // Folders are registries without a host.
+        if !registry.file_name().to_string_lossy().starts_with('-') {
+            continue;
+        }
+        for name in packages {
+            let unpacked = registry
+                .path()
+                .join(format!("{name}-{}", env!("CARGO_PKG_VERSION")));
+            if unpacked.is_dir() {
+                fs::remove_dir_all(&unpacked)
+                    .with_context(|| format!("removing {}", unpacked.display()))?;
+            }
+        }
+    }
     Ok(())
 }
 
