@@ -23,6 +23,8 @@ const KEYS: [&str; 11] = [
 ];
 /// Files that a published crate brings along.
 const FILES: [&str; 2] = ["README.md", "LICENSE"];
+/// The folder that packages are built in.
+const BUILT: &str = "target/packages";
 
 /// Manifests of the crates that are published, by name.
 type Published = BTreeMap<String, String>;
@@ -42,13 +44,24 @@ pub(crate) fn check(crates: &[&str]) -> Result<()> {
     for name in &packages {
         cargo.args(["--package", name]);
     }
+    forget_built()?;
     forget_unpacked(&packages)?;
+    cargo.args(["--target-dir", BUILT]);
     let status = cargo
         .current_dir(root())
         .status()
         .context("running cargo package")?;
     ensure!(status.success(), "cargo package failed");
     println!("{} packages are complete", packages.len());
+    Ok(())
+}
+
+/// Removes what earlier runs built.
+fn forget_built() -> Result<()> {
+    let built = root().join(BUILT);
+    if built.is_dir() {
+        fs::remove_dir_all(&built).with_context(|| format!("removing {}", built.display()))?;
+    }
     Ok(())
 }
 
