@@ -13,6 +13,23 @@ use datafusion::common::{Result, exec_err};
 
 use super::{ArrayFunction, integers, is_text, only_integers, reals, texts, type_word};
 
+/// Returns the function that makes numbers of values: texts and reals become reals, all else
+/// integers.
+fn numeric(name: &'static str) -> ArrayFunction {
+    ArrayFunction::typed(
+        name,
+        1..=1,
+        |types| match &types[0] {
+            kind if kind.is_floating() || is_text(kind) => DataType::Float64,
+            _ => DataType::Int64,
+        },
+        |args, _| match args[0].data_type() {
+            kind if kind.is_floating() || is_text(kind) => cast_real(&args[0]),
+            _ => cast_int(&args[0]),
+        },
+    )
+}
+
 pub(super) fn functions() -> Vec<ArrayFunction> {
     use DataType::{Binary, Boolean, Float64, Int64, Utf8};
     vec![
@@ -21,38 +38,9 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__cast_int", 1..=1, Int64, |args, _| cast_int(&args[0])).identity(),
         ArrayFunction::new("__cast_real", 1..=1, Float64, |args, _| cast_real(&args[0])).identity(),
         ArrayFunction::new("__cast_text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
-        ArrayFunction::typed(
-            "__cast_numeric",
-            1..=1,
-            |types| {
-                if types[0].is_floating() || is_text(&types[0]) {
-                    Float64
-                } else {
-                    Int64
-                }
-            },
-            |args, _| match args[0].data_type() {
-                t if t.is_floating() || is_text(t) => cast_real(&args[0]),
-                _ => cast_int(&args[0]),
-            },
-        ),
+        numeric("__cast_numeric"),
         // What sums add up: truth values count as 0 and 1, texts by the number at their start.
-        ArrayFunction::typed(
-            "__num",
-            1..=1,
-            |types| {
-                if types[0].is_floating() || is_text(&types[0]) {
-                    Float64
-                } else {
-                    Int64
-                }
-            },
-            |args, _| match args[0].data_type() {
-                t if t.is_floating() || is_text(t) => cast_real(&args[0]),
-                _ => cast_int(&args[0]),
-            },
-        )
-        .identity(),
+        numeric("__num").identity(),
         // A text compared with a number column: its number, or NULL.
         ArrayFunction::new("__numeric", 1..=1, Float64, |args, _| {
             let texts = texts(&args[0])?;
