@@ -1,0 +1,201 @@
+//! Frames: tables as the page reads them.
+
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value, json};
+
+/// The way in which the values of a column are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// As they are.
+    Plain,
+    /// Whole numbers, as many bytes each as they need.
+    Varint,
+    /// The differences between whole numbers, as many bytes each as they need.
+    Delta,
+}
+
+/// The largest whole number that all readers keep exactly.
+const MAX_WHOLE: u64 = 1 << 53;
+
+/// A table that is being written: a header of JSON, and columns behind it.
+///
+/// The encoding is described in `PROTOCOL.md`.
+#[derive(Debug)]
+pub struct Frame {
+    header: Map<String, Value>,
+    columns: Map<String, Value>,
+    data: Vec<u8>,
+}
+
+impl Frame {
+    /// Returns a frame without columns.
+    pub fn new(kind: &str) -> Self {
+        let mut header = Map::new();
+        header.insert("kind".to_owned(), kind.into());
+        Self {
+            header,
+            columns: Map::new(),
+            data: Vec::new(),
+        }
+    }
+
+    /// Adds a field to the header.
+    pub fn field(&mut self, name: &str, value: impl Into<Value>) {
+        self.header.insert(name.to_owned(), value.into());
+    }
+
+    /// Adds the list of texts that columns refer to.
+    pub fn texts(&mut self, texts: Texts<'_>) {
+        self.field("strings", texts.list);
+    }
+
+    /// Adds a column of floating-point numbers.
+    pub fn f64s(&mut self, name: &str, values: &[f64]) {
+        self.begin(name, "f64", values.len());
+        for value in values {
+            self.data.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Adds a column of numbers of 32 bits.
+    pub fn u32s(&mut self, name: &str, values: &[u32]) {
+        self.begin(name, "u32", values.len());
+        for value in values {
+            self.data.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Adds a column of signed numbers of 32 bits.
+    pub fn i32s(&mut self, name: &str, values: &[i32]) {
+        self.begin(name, "i32", values.len());
+        for value in values {
+            self.data.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Adds a column of numbers of 16 bits.
+    pub fn u16s(&mut self, name: &str, values: &[u16]) {
+        self.begin(name, "u16", values.len());
+        for value in values {
+            self.data.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Adds a column of numbers of 8 bits.
+    pub fn u8s(&mut self, name: &str, values: &[u8]) {
+        self.begin(name, "u8", values.len());
+        self.data.extend_from_slice(values);
+    }
+
+    /// Adds a column of whole numbers, which the reader keeps as `kind`.
+    pub fn whole(
+        &mut self,
+        name: &str,
+        kind: &str,
+        code: Code,
+        values: impl ExactSizeIterator<Item = u64>,
+    ) {
+        self.begin(name, kind, values.len());
+        let start = self.data.len();
+        let mut before = 0;
+        for value in values {
+            let value = value.min(MAX_WHOLE);
+            let coded = match code {
+                Code::Plain | Code::Varint => value,
+                Code::Delta => {
+                    let difference = value as i64 - before;
+                    before = value as i64;
+                    (difference << 1 ^ difference >> 63) as u64
+                }
+            };
+            varint(&mut self.data, coded);
+        }
+        let bytes = self.data.len() - start;
+        if let Some(Value::Object(column)) = self.columns.get_mut(name) {
+            let code = match code {
+                Code::Plain | Code::Varint => "varint",
+                Code::Delta => "delta",
+            };
+            column.insert("code".to_owned(), code.into());
+            column.insert("bytes".to_owned(), bytes.into());
+        }
+    }
+
+    fn begin(&mut self, name: &str, kind: &str, length: usize) {
+        self.data.resize(self.data.len().next_multiple_of(8), 0);
+        let column = json!({"type": kind, "offset": self.data.len(), "length": length});
+        self.columns.insert(name.to_owned(), column);
+    }
+
+    /// Returns the bytes of the frame.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.header
+            .insert("columns".to_owned(), Value::Object(self.columns));
+        let mut header = Value::Object(self.header).to_string().into_bytes();
+        header.resize((4 + header.len()).next_multiple_of(8) - 4, b' ');
+        let mut bytes = Vec::with_capacity(4 + header.len() + self.data.len());
+        bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
+        bytes.append(&mut header);
+        bytes.append(&mut self.data);
+        bytes
+    }
+}
+
+fn varint(data: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        data.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    data.push(value as u8);
+}
+
+/// The texts of a frame, each there once. The first is no text.
+#[derive(Debug)]
+pub struct Texts<'a> {
+    list: Vec<Value>,
+    places: FxHashMap<&'a str, u32>,
+    by_id: FxHashMap<u32, u32>,
+}
+
+impl Default for Texts<'_> {
+    fn default() -> Self {
+        Self {
+            list: vec!["".into()],
+            places: FxHashMap::from_iter([("", 0)]),
+            by_id: FxHashMap::default(),
+        }
+    }
+}
+
+impl<'a> Texts<'a> {
+    /// Returns the place of a text.
+    pub fn place(&mut self, text: &'a str) -> u32 {
+        *self.places.entry(text).or_insert_with(|| {
+            self.list.push(text.into());
+            self.list.len() as u32 - 1
+        })
+    }
+
+    /// Returns the place of a text of a pool.
+    pub fn of(
+        &mut self,
+        pool: &'a ferretto_tables::StringPool,
+        id: ferretto_tables::StringId,
+    ) -> u32 {
+        if let Some(place) = self.by_id.get(&id.raw()) {
+            return *place;
+        }
+        let place = self.place(pool.text(id));
+        self.by_id.insert(id.raw(), place);
+        place
+    }
+
+    /// Adds a text that is made up, and returns its place.
+    pub fn add(&mut self, text: String) -> u32 {
+        if let Some(place) = self.places.get(text.as_str()) {
+            return *place;
+        }
+        self.list.push(text.into());
+        self.list.len() as u32 - 1
+    }
+}
