@@ -31,6 +31,14 @@ pub trait Outlet: Send + Sync {
     /// this very thread, do so now: it may be the owner's own, or the last one that runs in this
     /// process. Must not block.
     fn flush_now(&self);
+
+    /// Lets time pass for a writer that waits for a free chunk, at most this much. If chunks become
+    /// free by what is sent, and the connection takes nothing at the moment, returns as soon as it
+    /// took something, with true.
+    fn pause(&self, at_most: Duration) -> bool {
+        sleep(at_most);
+        false
+    }
 }
 
 /// Options of an [`Arbiter`].
@@ -393,8 +401,8 @@ impl Arbiter {
         header: ChunkHeader,
         policy: ExhaustedPolicy,
     ) -> Option<OwnedChunk> {
-        let mut interval = 0;
-        for attempt in 1.. {
+        let (mut attempt, mut interval) = (0, 0);
+        loop {
             if !self.is_usable() {
                 return None;
             }
@@ -404,6 +412,7 @@ impl Arbiter {
             if policy == ExhaustedPolicy::Drop || self.held_back.load(Ordering::Relaxed) {
                 return None;
             }
+            attempt += 1;
             if attempt >= self.options.stall_limit {
                 if policy == ExhaustedPolicy::StallThenAbort {
                     self.abort();
@@ -411,10 +420,11 @@ impl Arbiter {
                 return None;
             }
             self.outlet.flush_now();
-            sleep(Duration::from_micros(interval));
-            interval = ((interval + 1) * 8).min(100_000);
+            (attempt, interval) = match self.outlet.pause(Duration::from_micros(interval)) {
+                true => (0, 0),
+                false => (attempt, ((interval + 1) * 8).min(100_000)),
+            };
         }
-        None
     }
 
     /// Takes a chunk back to be committed, along with the filled holes of its writer.

@@ -2,8 +2,15 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
 use common::{World, fragments};
-use ferretto_shm::{ArbiterOptions, ChunkFlags, ExhaustedPolicy, Output, TraceWriter};
+use ferretto_shm::{
+    Arbiter, ArbiterOptions, ChunkFlags, ExhaustedPolicy, Outlet, Output, PageSize, Region,
+    TraceWriter,
+};
 use ferretto_wire::{Encoder, Fields, Sink, encode};
 use proptest::prelude::*;
 
@@ -346,6 +353,50 @@ fn shm_028_and_sdk_022_a_stalled_writer_gives_up_and_drops() {
         write(&mut writer, &raw(200));
     }
     assert_eq!(flushes(), before, "no more waiting while dropping");
+}
+
+/// A connection that takes everything at the tenth attempt, and something at each.
+#[derive(Clone, Default)]
+struct Sluggish {
+    arbiter: Arc<OnceLock<Arc<Arbiter>>>,
+    pauses: Arc<AtomicUsize>,
+}
+
+impl Outlet for Sluggish {
+    fn wake(&self) {}
+
+    fn flush_now(&self) {}
+
+    fn pause(&self, _: Duration) -> bool {
+        if self.pauses.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+            let output = self.arbiter.get().unwrap().poll_output_urgently();
+            assert!(matches!(
+                output,
+                Output::Register { .. } | Output::Commit(_)
+            ));
+        }
+        true
+    }
+}
+
+#[test]
+fn a_connection_that_takes_something_is_waited_for_however_long_it_takes() {
+    let outlet = Sluggish::default();
+    let options = ArbiterOptions {
+        emulated: true,
+        stall_limit: 4,
+        ..Default::default()
+    };
+    let region = Arc::new(Region::heap(2 * 4096).unwrap());
+    let size = PageSize::new(4096).unwrap();
+    let arbiter = Arbiter::new(region, size, options, Box::new(outlet.clone())).unwrap();
+    outlet.arbiter.set(Arc::clone(&arbiter)).unwrap();
+    let mut writer = arbiter.create_writer(7, ExhaustedPolicy::StallThenDrop);
+    for _ in 0..20 {
+        write(&mut writer, &raw(4000));
+    }
+    assert_eq!(writer.drop_count(), 0);
+    assert!(outlet.pauses.load(Ordering::Relaxed) >= 90);
 }
 
 #[test]

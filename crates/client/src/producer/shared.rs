@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ferretto_ipc::client::InvokeError;
 use ferretto_ipc::port::producer::{Port, Request};
@@ -12,6 +12,7 @@ use ferretto_proto::{
     SyncRequest,
 };
 use ferretto_shm::{Arbiter, ExhaustedPolicy, FlushCallback, Outlet, Output, TraceWriter};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::commit::{commit_data, register_writer, unregister_writer};
 use super::event::InstanceId;
@@ -265,6 +266,32 @@ impl Shared {
         }
     }
 
+    /// Waits until the connection has taken some of what is queued for it, but not longer than
+    /// this. Returns whether it has.
+    fn wait_for_room(&self, at_most: Duration) -> bool {
+        // Others may need the connection meanwhile, or end it.
+        let full = self.with_connection(|link| {
+            let socket = link
+                .wants_write()
+                .then(|| link.as_fd().try_clone_to_owned().ok());
+            Some((socket??, link.queued()))
+        });
+        let Some((socket, queued)) = full.flatten() else {
+            std::thread::sleep(at_most);
+            return false;
+        };
+        let timeout = Timespec::try_from(at_most).ok();
+        let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
+        if rustix::event::poll(&mut fds, timeout.as_ref()) != Ok(1) {
+            return false;
+        }
+        let taken = self.with_connection(|link| {
+            link.flush();
+            link.queued() < queued
+        });
+        taken == Some(true)
+    }
+
     /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that
     /// everything before it was seen.
     pub(super) fn run_callbacks(&self, request_id: u64) {
@@ -322,6 +349,13 @@ impl Outlet for SharedOutlet {
     fn flush_now(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.send_now();
+        }
+    }
+
+    fn pause(&self, at_most: Duration) -> bool {
+        match self.0.upgrade() {
+            Some(shared) => shared.wait_for_room(at_most),
+            None => false,
         }
     }
 }
